@@ -1,19 +1,14 @@
 import type { Registry } from '@prometheus-io/client';
 import { ANNOTATION, setNewest } from '../api/index.ts';
 import { tellConfigured } from '../certs/index.ts';
-import {
-  asFailure,
-  type KubeConnection,
-  listSome,
-  type ObjectEvents,
-  type Resource,
-} from '../cluster/index.ts';
-import { type ClusterSnapshot, workloadOf } from '../decision/index.ts';
+import { asFailure, type KubeConnection, type ObjectEvents } from '../cluster/index.ts';
+import { type ClusterSnapshot, workloadKey } from '../decision/index.ts';
 import type { PodGroup } from '../informers/index.ts';
 import type { Leadership } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
 import { pause, Schedule, tick } from '../timing/index.ts';
 import { levelOf } from './audit-formats.ts';
+import { gather, type RunningPods, truncatedInWords } from './cluster-workloads.ts';
 import {
   type Audited,
   type AuditFinding,
@@ -22,14 +17,12 @@ import {
   subjectOf,
   type Verdict,
 } from './findings.ts';
-import { type Kind, objectsIn, WORKLOAD_KINDS } from './kinds.ts';
 import {
   type ClusterFindings,
   type NamespaceCounts,
   PolicyReports,
   type ReportApi,
 } from './policy-reports.ts';
-import { RELATED_KINDS, relatedObjectsIn, WEBHOOK_KIND, workloadKey } from './related-objects.ts';
 
 /** The operator's settings of the audit. */
 export interface ClusterAuditSettings {
@@ -54,24 +47,23 @@ interface ClusterAuditOptions {
   readonly synced: () => boolean;
   /** The running pods; undefined until they have been listed. */
   readonly pods: () => Iterable<PodGroup> | undefined;
+  /** Those without a controller. */
+  readonly barePods: () => Iterable<RunningPods['bare'][number]>;
   /** Milliseconds, monotonic. */
   readonly clock: () => number;
   readonly epochSeconds: () => number;
   readonly random: () => number;
-  /** The most objects of each kind that are read. Default: {@link MOST_OBJECTS}. */
+  /** The most objects of each kind that are read, if not the usual number. */
   readonly mostObjects?: number;
 }
 
 /** More than anybody reads, and 400 KB. Metrics count all findings. */
 const MOST_FINDINGS = 1_000;
-/** Of each kind: workloads, and what surrounds them. The rest is left out, and said. */
-const MOST_OBJECTS = 20_000;
 /** The most series of namespaces × reasons; further namespaces are counted together. */
 const MOST_SERIES = 1_000;
 const LOOK_EVERY_MS = 1_000;
 /** The first audit of a lead: everything that pods wait for comes first. */
 const FIRST_AFTER_MS = 30_000;
-const ANSWER_MS = 30_000;
 /** Two a second: half of the rate for all Events, so that those of terminations have room. */
 const EVENT_EVERY_MS = 500;
 /** The API server keeps Events for an hour only, so a finding that lasts is repeated daily. */
@@ -130,89 +122,40 @@ export class ClusterAudit {
   }
 
   async #audit(signal: AbortSignal): Promise<Omit<Latest, 'at'>> {
-    const { settings, pods } = this.#options;
-    const snapshot = this.#options.snapshot();
-    const running = Map.groupBy(pods() ?? [], ({ namespace, owner = '' }) => {
+    const { connection, settings, snapshot: current, pods, barePods, mostObjects } = this.#options;
+    const snapshot = current();
+    const groups = Map.groupBy(pods() ?? [], ({ namespace, owner = '' }) => {
       const [kind = '', name = ''] = owner.split('/');
       return workloadKey(kind, namespace, name);
     });
-    const denied = new Set<string>();
-    const truncated = new Set<string>();
-    const surrounding = await this.#objects(RELATED_KINDS, signal, (object) => object, truncated, denied);
-    const kinds = [...denied].toSorted().join(', ');
-    if (denied.size > 0)
+    const byWorkload = new Map([...groups].map(([key, all]) => [key, all.flatMap(podsOf)] as const));
+    const gathering = {
+      ...{ signal, configuration: settings.configuration, mostObjects },
+      pods: { byWorkload, bare: [...barePods()] },
+    };
+    const tally = new Tally();
+    const { truncated, denied, unlisted, configured } = await gather(
+      connection,
+      gathering,
+      (subject, related) => tally.add(auditWorkload(subject, snapshot, related)),
+    );
+    const [first] = denied;
+    if (first !== undefined) throw first;
+    if (unlisted.length > 0)
       this.#once.warn(
         'related',
-        { kinds },
+        { kinds: unlisted.join(', ') },
         'listing related objects is forbidden; findings that need them are missing',
       );
     else this.#once.over('related', {}, 'listing related objects works again');
-    const named = objectsIn(undefined, WEBHOOK_KIND, settings.configuration);
-    const configurations = await this.#list(named, signal).catch(unlessNotForUs);
-    const related = relatedObjectsIn(surrounding, 'default', configurations);
-    const tally = new Tally();
-    const audited = WORKLOAD_KINDS.filter((each) => each.audited);
-    await this.#objects(
-      audited,
-      signal,
-      (object) => {
-        const workload = workloadOf(object);
-        const namespace = object.metadata.namespace ?? '';
-        if (workload === undefined) return;
-        const groups = running.get(workloadKey(workload.kind, namespace, workload.name)) ?? [];
-        const subject = { workload, namespace, object, running: groups.flatMap(podsOf) };
-        tally.add(auditWorkload(subject, snapshot, related));
-      },
-      truncated,
-    );
-    const cut = [...truncated].toSorted();
-    if (cut.length > 0)
+    if (truncated.size > 0)
       this.#once.warn(
         'truncated',
-        { kinds: cut.join(', '), most: this.#most },
+        { kinds: truncatedInWords(truncated) },
         'audit incomplete; objects beyond the limit of their kind are left out',
       );
     else this.#once.over('truncated', {}, 'audit complete again');
-    return { tally, truncated: cut, configured: configurations && related.configured };
-  }
-
-  /** Each object is reduced as it arrives, so that thousands of templates are never in memory together. */
-  async #objects<T>(
-    kinds: readonly Kind[],
-    signal: AbortSignal,
-    keep: (object: ReturnType<ReturnType<typeof objectsIn>['project']>) => T,
-    truncated: Set<string>,
-    denied?: Set<string>,
-  ): Promise<readonly T[]> {
-    const found: T[] = [];
-    for (const kind of kinds) {
-      const { project, ...resource } = objectsIn(undefined, kind);
-      const listed = this.#list({ ...resource, project: (raw) => keep(project(raw)) }, signal);
-      const all = await listed.catch((thrown: unknown) => {
-        if (denied === undefined || asFailure(thrown).reason !== 'Forbidden') throw thrown;
-        denied.add(kind.kind);
-        return [];
-      });
-      if (all.length > this.#most) truncated.add(kind.kind);
-      // Not by spreading: the arguments of a call are limited.
-      for (const each of all) found.push(each);
-    }
-    return found;
-  }
-
-  get #most(): number {
-    return this.#options.mostObjects ?? MOST_OBJECTS;
-  }
-
-  /** A kind that is not served has no objects. */
-  async #list<T>(resource: Resource<T>, signal: AbortSignal): Promise<readonly T[]> {
-    try {
-      const { connection } = this.#options;
-      return await listSome(resource, connection, { signal, answerMs: ANSWER_MS, most: this.#most + 1 });
-    } catch (thrown) {
-      if (asFailure(thrown).reason === 'NotServed') return [];
-      throw thrown;
-    }
+    return { tally, truncated: [...truncated.keys()].toSorted(), configured };
   }
 
   async #tell(findings: ClusterFindings, lead: Leadership): Promise<void> {
@@ -248,11 +191,6 @@ interface Latest {
 function podsOf({ plan, unread, count }: PodGroup): readonly RunningPod[] {
   if (unread) return [];
   return Array(count).fill({ annotations: plan === undefined ? {} : { [ANNOTATION.plan]: plan } });
-}
-
-/** Without the right to list them, the configuration is assumed to be as installed. */
-function unlessNotForUs(thrown: unknown): undefined {
-  if (asFailure(thrown).reason !== 'Forbidden') throw thrown;
 }
 
 /** @param latest undefined where this replica does not lead, or has not audited yet */

@@ -28,16 +28,10 @@ import {
   SKIP_REASONS,
   type SkipReason,
   type Workload,
+  workloadKey,
 } from '../decision/index.ts';
 import { misplacedIn } from './misplaced.ts';
-import {
-  type Autoscaler,
-  budgetsOf,
-  isAsked,
-  type RelatedObjects,
-  serviceKey,
-  workloadKey,
-} from './related-objects.ts';
+import { type Autoscaler, budgetsOf, isAsked, type RelatedObjects, serviceKey } from './related-objects.ts';
 import { type Rollout, rolloutOf } from './rollouts.ts';
 
 /** An audit's verdict on a workload's pods: they lose no request, lose some, need no wait, or it is not known. */
@@ -278,6 +272,9 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
 
 function standingUnknown(unknown: string, decision: Decision): Standing {
   const base = { verdict: 'unknown', reason: 'UnknownKind', grace: null } as const;
+  // Of a template that was not found, nothing is known.
+  if (decision.outcome === 'skip' && decision.reason === 'InvalidPod')
+    return { ...base, wait: null, text: unknown };
   if (decision.outcome === 'skip') {
     const text = `${unknown}. The webhook leaves such pods unchanged, ${decision.reason}: ${SKIP_REASONS[decision.reason]}`;
     return { ...base, wait: null, text };

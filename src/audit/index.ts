@@ -1,6 +1,16 @@
 export { type AuditReport, byWorkload, github, junit, levelOf, markdown, sarif } from './audit-formats.ts';
 export { ClusterAudit, type ClusterAuditSettings } from './cluster-audit.ts';
 export {
+  everyOne,
+  gather,
+  type LiveWorkload,
+  listWebhooks,
+  liveWorkload,
+  type RunningPods,
+  TRUNCATED,
+  truncatedInWords,
+} from './cluster-workloads.ts';
+export {
   AUDIT_FINDINGS,
   type AuditFinding,
   type AuditSubject,
@@ -16,7 +26,15 @@ export {
   VERDICTS,
   type Verdict,
 } from './findings.ts';
-export { type Kind, objectsIn, POD, pathOf, pluralOf, WORKLOAD_KINDS, type WorkloadKind } from './kinds.ts';
+export {
+  type Kind,
+  objectsIn,
+  POD,
+  pathOf,
+  pluralOf,
+  WORKLOAD_KINDS,
+  type WorkloadKind,
+} from './kinds.ts';
 export { misplacedIn } from './misplaced.ts';
 export {
   isAsked,

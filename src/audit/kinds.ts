@@ -13,6 +13,8 @@ export interface WorkloadKind extends Kind {
   readonly short?: string;
   /** Listed by audits; the other kinds belong to one of these, or serve no traffic. */
   readonly audited?: true;
+  /** Its pods' template may stand in another workload. */
+  readonly refers?: true;
 }
 
 export const POD: WorkloadKind = { apiVersion: 'v1', kind: 'Pod', short: 'po' };
@@ -26,7 +28,7 @@ export const WORKLOAD_KINDS: readonly WorkloadKind[] = [
   { apiVersion: 'apps/v1', kind: 'ReplicaSet', short: 'rs' },
   { apiVersion: 'batch/v1', kind: 'Job' },
   { apiVersion: 'batch/v1', kind: 'CronJob', short: 'cj' },
-  { apiVersion: 'argoproj.io/v1alpha1', kind: 'Rollout', audited: true },
+  { apiVersion: 'argoproj.io/v1alpha1', kind: 'Rollout', audited: true, refers: true },
 ];
 
 export function pluralOf({ kind, plural }: Kind): string {

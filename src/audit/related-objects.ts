@@ -10,6 +10,7 @@ import {
   recordsAt,
   type WebhookSelectors,
 } from '../api/index.ts';
+import { workloadKey } from '../decision/index.ts';
 import { neverWithdraws } from '../informers/index.ts';
 import { countOf, isPicked } from './rollouts.ts';
 
@@ -61,10 +62,6 @@ const INSTALLED: WebhookSelectors = {
 
 export function serviceKey(namespace: string, name: string): string {
   return `${namespace}/${name}`;
-}
-
-export function workloadKey(kind: string, namespace: string, name: string): string {
-  return `${kind}/${namespace}/${name}`;
 }
 
 /** A kind of object that sends traffic to Services. */

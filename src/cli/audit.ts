@@ -74,6 +74,8 @@ interface AuditInput {
   readonly connection: KubeConnection | undefined;
   /** A document could not be read, and has been reported. */
   readonly failed: boolean;
+  /** Workloads of the cluster are left out, and that has been reported. */
+  readonly incomplete?: boolean;
 }
 
 /** `linger audit`: which workloads lose requests when their pods terminate, and what to do about it. */
@@ -87,7 +89,7 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
   refuseTogether(settings);
   if (settings.since !== undefined) return terminationReview(settings, settings.since, surroundings);
   const ofManifests = filename.length > 0 || operands.length > 0;
-  const { sources, related, connection, failed, ...input } = ofManifests
+  const { sources, related, connection, failed, ...input }: AuditInput = ofManifests
     ? await manifestsOf(settings, surroundings)
     : await clusterInput(settings, surroundings);
   const snapshot = snapshotOf(sources);
@@ -111,7 +113,7 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
     reason,
     verdict === 'unprotected' ? ANY : null,
   ]);
-  return exitCodeFor(failOn, codes);
+  return exitCodeFor(failOn, input.incomplete ? [...codes, 'unknown'] : codes);
 }
 
 /**
@@ -378,8 +380,8 @@ async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundi
   if (namespace !== undefined && !known.namespaces?.has(namespace))
     throw new LingerError('not-found', `there is no namespace ${namespace} in this cluster`);
   const sources = await sourcesFor(NO_DOCUMENTS, { ...settings, namespace: namespace ?? 'default' }, known);
-  const { workloads: subjects, related } = await readWorkloads(connection, settings, surroundings.warn);
-  return { subjects, sources, related, connection, failed: false };
+  const read = await readWorkloads(connection, settings, surroundings.warn);
+  return { subjects: read.workloads, sources, connection, failed: false, ...read };
 }
 
 /** One screen first, then the list: the unprotected first. */

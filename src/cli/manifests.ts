@@ -23,7 +23,10 @@ import {
   type Operation,
   requestOf,
   type Sources,
+  templateReferenceOf,
   type Workload,
+  withTemplate,
+  workloadKey,
   workloadOf,
 } from '../decision/index.ts';
 import {
@@ -187,15 +190,11 @@ function isClusterObject(value: unknown): boolean {
 function keyOf(value: unknown, defaultNamespace: string): string | undefined {
   const name = memberAt(value, ['metadata', 'name']);
   if (!isRecord(value) || typeof name !== 'string') return undefined;
-  return keyFor(
+  return workloadKey(
     String(value.kind),
     String(memberAt(value, ['metadata', 'namespace']) || defaultNamespace),
     name,
   );
-}
-
-function keyFor(kind: string, namespace: string, name: string): string {
-  return `${kind}/${namespace}/${name}`;
 }
 
 /** An object with pods in it. */
@@ -271,17 +270,10 @@ function foundOtherwise(
   defaultNamespace: string,
   objects: Manifests['objects'],
 ): Pick<FoundWorkload, 'workload' | 'unknown'> | undefined {
-  const reference = memberAt(value, ['spec', 'workloadRef']);
-  if (!isRecord(reference) || !isRecord(value)) return foreignWorkload(value);
-  const namespace = String(memberAt(value, ['metadata', 'namespace']) || defaultNamespace);
-  const [kind, name] = [String(reference.kind), String(reference.name)];
-  const template = objects.get(keyFor(kind, namespace, name));
-  const workload = workloadOf({ ...value, spec: { template: template ?? {} } });
-  if (workload === undefined || template !== undefined) return workload && { workload };
-  return {
-    workload,
-    unknown: `the pods of ${workload.kind} ${workload.name} come from the template of ${kind} ${name} (workloadRef), which is not among the manifests`,
-  };
+  const reference = templateReferenceOf(value, defaultNamespace);
+  return reference === undefined
+    ? foreignWorkload(value)
+    : withTemplate(value, reference, objects.get(reference.key));
 }
 
 function isSelected(value: unknown, selector: LabelSelector | undefined): boolean {
@@ -297,7 +289,7 @@ function isKustomization(value: unknown): boolean {
 /** Whether an owner of the object is among the manifests, and stands for it. */
 function isOwnedIn(value: unknown, namespace: string, objects: Manifests['objects']): boolean {
   return recordsAt(value, 'metadata', 'ownerReferences').some(({ kind, name }) =>
-    objects.has(keyFor(String(kind), namespace, String(name))),
+    objects.has(workloadKey(String(kind), namespace, String(name))),
   );
 }
 

@@ -1,6 +1,9 @@
 import {
   EVERYTHING,
+  isStringMap,
+  type Labels,
   LingerError,
+  memberAt,
   NO_LABELS,
   type ServiceIndex,
   type ServiceRecord,
@@ -8,34 +11,42 @@ import {
   serviceIndex,
 } from '../api/index.ts';
 import {
-  type AuditSubject,
+  everyOne,
+  gather,
   type Kind,
+  type LiveWorkload,
+  listWebhooks,
+  liveWorkload,
   objectsIn,
   POD,
   pathOf,
   pluralOf,
-  RELATED_KINDS,
   type RelatedObjects,
   type RunningPod,
-  relatedObjectsIn,
+  type RunningPods,
   type TerminationRecord,
+  TRUNCATED,
   terminationsIn,
-  WEBHOOK_KIND,
+  truncatedInWords,
   WORKLOAD_KINDS,
   type WorkloadKind,
 } from '../audit/index.ts';
 import {
   asFailure,
-  type FailureReason,
   type KubeConnection,
   KubeFailure,
   kubeVersion,
-  listAll,
   type RawObject,
   type Resource,
-  WATCH_LIMITS,
 } from '../cluster/index.ts';
-import { type ClusterView, type Documents, fleetOf, NO_DOCUMENTS, workloadOf } from '../decision/index.ts';
+import {
+  type ClusterView,
+  type Documents,
+  fleetOf,
+  NO_DOCUMENTS,
+  templateReferenceOf,
+  workloadOf,
+} from '../decision/index.ts';
 import {
   CLUSTER_TERMINATION_POLICIES,
   type CustomKind,
@@ -52,9 +63,8 @@ import {
 import { type ConsumerTable, type LagSource, NONE_YET, plannedLags } from '../lag/index.ts';
 import { readConfigMap, readConsumers, readPlanned, readShortfalls, SHARED_NAMES } from '../leader/index.ts';
 import { policiesOfMap } from '../manifest/index.ts';
-import { Backoff, pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
-import { asked, explained, nameOf } from './connect.ts';
+import { asked, nameOf } from './connect.ts';
 import { usageError } from './flags.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -175,12 +185,6 @@ function servicesSeen({ items, scope }: Allowed<ServiceRecord>, namespace = ''):
   return own ? { ...index, byNamespace: new Map([...index.byNamespace, [namespace, []]]) } : index;
 }
 
-/** A workload of the cluster; of a Pod, itself is what runs. */
-type LiveWorkload = AuditSubject & { readonly running: readonly RunningPod[] };
-
-/** Pods that no controller owns are read one by one; with more of them than this, the rest is left out and said. */
-const MOST_BARE_PODS = 200;
-
 /**
  * The workloads of a cluster or of one namespace, with the metadata of their pods, and what surrounds them. Templates are
  * kept, statuses are not: 1,000 Deployments take some 10 MB.
@@ -190,56 +194,38 @@ export async function readWorkloads(
   connection: KubeConnection,
   { namespace, selector = EVERYTHING }: Settings<'audit'>,
   warn: Terminal['warn'],
-): Promise<{ readonly workloads: readonly LiveWorkload[]; readonly related: RelatedObjects }> {
+): Promise<{
+  readonly workloads: readonly LiveWorkload[];
+  readonly related: RelatedObjects;
+  /** Some are left out, and that has been said. */
+  readonly incomplete: boolean;
+}> {
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
-  /** The objects of these kinds, and which of them may not be listed. */
-  const all = async (kinds: readonly Kind[]) => {
-    const denied: { readonly kind: string; readonly failure: KubeFailure }[] = [];
-    const lists = kinds.map((each) =>
-      everyOne(objectsIn(namespace, each), connection, signal).catch((thrown: unknown) => {
-        const failure = asFailure(thrown);
-        if (failure.reason !== 'Forbidden') return noneUnlessServed(failure);
-        denied.push({ kind: each.kind, failure });
-        return [];
-      }),
-    );
-    return { objects: (await asked(connection, Promise.all(lists))).flat(), denied };
-  };
-  const pods = await readPods(connection, namespace, signal).catch((thrown: unknown): PodsByOwner => {
+  const pods = await readPods(connection, namespace, signal).catch((thrown: unknown): RunningPods => {
     if (!(thrown instanceof LingerError) || thrown.code !== 'cluster-denied') throw thrown;
     warn(`${thrown.message}; running pods are left out`);
-    return new Map();
+    return NO_PODS;
   });
-  const kinds = WORKLOAD_KINDS.filter(({ audited }) => audited);
-  const made = await all(kinds);
-  // An audit that may read nothing must not pass as one that finds nothing.
-  const [first] = made.denied;
-  if (first !== undefined && made.denied.length === kinds.length) throw explained(first.failure, connection);
-  for (const { failure } of made.denied) warn(`${failure.message}; these are left out`);
-  const bare = pods.get(undefined) ?? [];
-  if (bare.length > MOST_BARE_PODS)
-    warn(`${bare.length - MOST_BARE_PODS} of ${bare.length} pods without a controller are left out`);
-  const single = bare
-    .slice(0, MOST_BARE_PODS)
-    .map((pod) => everyOne(objectsIn(pod.namespace, POD, pod.name), connection, signal));
-  const objects = [...made.objects, ...(await asked(connection, Promise.all(single))).flat()];
-  const surrounding = await all(RELATED_KINDS);
-  const unlisted = surrounding.denied.map(({ kind }) => kind).toSorted();
+  const workloads: LiveWorkload[] = [];
+  const gathered = gather(connection, { signal, namespace, pods }, (each) => {
+    if (selects(selector, labelsOf(each.object))) workloads.push(each);
+  });
+  const { related, truncated, denied, unlisted } = await asked(connection, gathered);
+  for (const { message } of denied) warn(`${message}; these workloads are left out`);
   if (unlisted.length > 0)
-    warn(`${unlisted.join(', ')}: may not be listed; what they would say of workloads is missing`);
-  // Namespaces' owners may seldom list these; then they are taken to be as installed.
-  const configurations = await readWebhooks(connection, signal);
-  return {
-    workloads: objects
-      .filter(({ metadata: { labels = NO_LABELS } }) => selects(selector, labels))
-      .flatMap((object) => liveWorkload(object, pods) ?? []),
-    related: relatedObjectsIn(surrounding.objects, 'default', configurations),
-  };
+    warn(`listing related objects is forbidden; findings that need them are missing: ${unlisted.join(', ')}`);
+  if (truncated.size > 0) warn(`${TRUNCATED}: ${truncatedInWords(truncated)}`);
+  return { workloads, related, incomplete: denied.length > 0 || truncated.size > 0 };
 }
 
-/** The configurations of webhooks; undefined where they may not be listed. */
-export function readWebhooks(connection: KubeConnection, signal = AbortSignal.timeout(CLUSTER_WITHIN_MS)) {
-  return everyOne(objectsIn(undefined, WEBHOOK_KIND), connection, signal).catch(() => undefined);
+function labelsOf(object: unknown): Labels {
+  const labels = memberAt(object, ['metadata', 'labels']);
+  return isStringMap(labels) ? labels : NO_LABELS;
+}
+
+/** The configurations of webhooks; undefined where they may not be listed. @throws LingerError */
+export function readWebhooks(connection: KubeConnection) {
+  return asked(connection, listWebhooks(connection, AbortSignal.timeout(CLUSTER_WITHIN_MS)));
 }
 
 /**
@@ -261,10 +247,14 @@ export async function readNamed(
     throw usageError(`${named}: expected one of ${words}`);
   }
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
-  const [object] = await asked(connection, everyOne(objectsIn(namespace, kind, name), connection, signal));
-  const pods: PodsByOwner =
-    object === undefined || kind === POD ? new Map() : await readPods(connection, namespace, signal);
-  const found = object && liveWorkload(object, pods);
+  const read = async (each: Kind, which: string) =>
+    (await asked(connection, everyOne(objectsIn(namespace, each, which), connection, signal)))[0];
+  const object = await read(kind, name);
+  const reference = templateReferenceOf(object);
+  const of = WORKLOAD_KINDS.find((each) => each.kind === reference?.kind);
+  const template = of && reference && workloadOf(await read(of, reference.name))?.pod;
+  const pods = object === undefined || kind === POD ? NO_PODS : await readPods(connection, namespace, signal);
+  const found = object && liveWorkload(object, pods, template);
   if (found !== undefined) return found;
   throw new LingerError(
     'not-found',
@@ -272,64 +262,31 @@ export async function readNamed(
   );
 }
 
-/** By the workload that they belong to, such as `Deployment/shop/web`; undefined: none. Mirror pods belong to their Node. */
-type PodsByOwner = ReadonlyMap<
-  string | undefined,
-  readonly (RunningPod & { readonly namespace: string; readonly name: string })[]
->;
+const NO_PODS: RunningPods = { byWorkload: new Map(), bare: [] };
 
+/** Mirror pods belong to their Node. */
 async function readPods(
   connection: KubeConnection,
   within: string | undefined,
   signal: AbortSignal,
-): Promise<PodsByOwner> {
+): Promise<RunningPods> {
+  const byWorkload = new Map<string, RunningPod[]>();
+  const bare: { readonly namespace: string; readonly name: string }[] = [];
   const project = ({ metadata }: RawObject) => {
-    const { namespace = '', name, annotations = NO_LABELS } = metadata;
-    return { namespace, name, annotations, owner: ownersOf(metadata).owner?.replace('/', `/${namespace}/`) };
+    const { namespace = '', name, annotations = NO_LABELS, deletionTimestamp } = metadata;
+    const { owner } = ownersOf(metadata);
+    if (deletionTimestamp !== undefined) return;
+    if (owner === undefined) return void bare.push({ namespace, name });
+    const key = owner.replace('/', `/${namespace}/`);
+    const known = byWorkload.get(key);
+    if (known === undefined) byWorkload.set(key, [{ annotations }]);
+    else known.push({ annotations });
   };
-  const resource = { path: pathOf(POD, within), metadataOnly: true, project };
-  const pods = await asked(connection, everyOne(resource, connection, signal));
-  return Map.groupBy(pods, ({ owner }) => owner);
-}
-
-function liveWorkload(object: RawObject & Kind, pods: PodsByOwner): LiveWorkload | undefined {
-  const { kind } = object;
-  const { namespace = '', name, annotations = NO_LABELS } = object.metadata;
-  const workload = workloadOf(object);
-  if (workload === undefined) return undefined;
-  const running = kind === 'Pod' ? [{ annotations }] : pods.get(`${kind}/${namespace}/${name}`);
-  return { workload, namespace, object, running: running ?? [] };
-}
-
-/** A kind that is not served has no objects. */
-function noneUnlessServed(thrown: unknown): readonly never[] {
-  if (asFailure(thrown).reason === 'NotServed') return [];
-  throw thrown;
-}
-
-/** Failures that even a healthy server returns occasionally; any other would be the same a second later. */
-const PASSING: ReadonlySet<FailureReason> = new Set(['Expired', 'Throttled', 'Cut']);
-
-async function everyOne<T>(
-  resource: Resource<T>,
-  connection: KubeConnection,
-  signal: AbortSignal,
-): Promise<readonly T[]> {
-  // By uid: a page that broke off comes again.
-  const found = new Map<string, T>();
-  await listAll(resource, connection, {
-    limits: WATCH_LIMITS,
-    signal,
-    backoff: new Backoff(WATCH_LIMITS, Math.random),
-    onBegin: () => found.clear(),
-    onItem: (item) => found.set(item.metadata.uid, resource.project(item)),
-    onBytes: () => undefined,
-    pause: async (failure, pauseMs) => {
-      if (!PASSING.has(failure.reason)) throw failure;
-      await pause(pauseMs, signal);
-    },
-  });
-  return [...found.values()];
+  await asked(
+    connection,
+    everyOne({ path: pathOf(POD, within), metadataOnly: true, project }, connection, signal),
+  );
+  return { byWorkload, bare };
 }
 
 /** The objects of one of Linger's own kinds, none where its CRD is not installed; and why some could not be read. */

@@ -416,6 +416,7 @@ export function startCluster(context: ClusterContext) {
     settings: context.audit,
     snapshot: snapshot.current,
     pods: source.pods,
+    barePods: source.barePods,
   });
   const canary = canaryOf(context, measurement, declared.read);
   const consumerMeasuring = measureConsumers({

@@ -2,7 +2,7 @@ export { AccessReviews, type TokenUser } from './access-reviews.ts';
 export { type ApiCall, callApi, kubeVersion, unlessNotFound } from './client.ts';
 export { type Credentials, inClusterConnection, type KubeConnection, readKubeconfig } from './connection.ts';
 export { asFailure, CONCERNS_ONE_NAMESPACE, type FailureReason, KubeFailure } from './failure.ts';
-export { listAll, listSome } from './list.ts';
+export { listOnce, listSome } from './list.ts';
 export { ObjectEvents } from './object-events.ts';
 export { OVER_CAPACITY, TOLERATE_UNREADY } from './object-json.ts';
 export { type LabelledPod, PodLabels } from './pod-labels.ts';

@@ -1,11 +1,18 @@
 import { FOREIGN_LIMITS } from '../api/index.ts';
 import { stepsOnLoop } from '../telemetry/index.ts';
-import { type Backoff, inPieces } from '../timing/index.ts';
+import { Backoff, inPieces, pause } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, type FailureReason, KubeFailure } from './failure.ts';
 import { type PageEnd, readPage } from './object-json.ts';
 import { ask, type KubeRequest, newAgent, readBytes } from './request.ts';
-import { acceptOf, pathOf, type RawObject, type Resource, type WatchLimits } from './resource.ts';
+import {
+  acceptOf,
+  pathOf,
+  type RawObject,
+  type Resource,
+  WATCH_LIMITS,
+  type WatchLimits,
+} from './resource.ts';
 
 type Listed = Pick<Resource<unknown>, 'path' | 'query' | 'metadataOnly'>;
 
@@ -75,6 +82,8 @@ interface ListOptions {
   readonly onBytes: (bytes: number) => void;
   /** Called with the failure before the page is retried. */
   readonly pause: (failure: KubeFailure, pauseMs: number) => Promise<void>;
+  /** Whether the rest of the collection is not needed. */
+  readonly isEnough?: () => boolean;
 }
 
 /**
@@ -92,7 +101,7 @@ const LARGEST_PAGE_SIZE = 16_000;
 export async function listAll(
   resource: Listed,
   connection: KubeConnection,
-  { limits, signal, backoff, onBegin, onItem, onBytes, pause }: ListOptions,
+  { limits, signal, backoff, onBegin, onItem, onBytes, pause, isEnough }: ListOptions,
 ): Promise<string> {
   const pages = pagesOf(resource, connection, onBytes);
   let limit = limits.pageSize;
@@ -105,7 +114,7 @@ export async function listAll(
         const page = await pages.page(from, { limit, signal, answerMs: limits.answerMs }, onItem);
         // Not reset by a restart: successful first pages would hide that the list never gets beyond them.
         if (!restarted) backoff.reset();
-        if (page.next === undefined) return page.resourceVersion;
+        if (page.next === undefined || isEnough?.()) return page.resourceVersion;
         from = page.next;
       } catch (thrown) {
         signal.throwIfAborted();
@@ -152,6 +161,43 @@ export async function listSome<T>(
 }
 
 const SOME_PAGE = 250;
+
+/** Failures that even a healthy server returns occasionally; any other would be the same a second later. */
+const PASSING: ReadonlySet<FailureReason> = new Set(['Expired', 'Throttled', 'Cut']);
+
+/**
+ * A collection, read once while its reader waits: what passes is retried, any other failure ends it.
+ * @param onItem called once for each object, also where the list starts over
+ * @returns whether there are no more objects than `most`
+ * @throws KubeFailure; the signal's reason once that has aborted
+ */
+export async function listOnce<T>(
+  resource: Resource<T>,
+  connection: KubeConnection,
+  { signal, most = Number.POSITIVE_INFINITY }: { readonly signal: AbortSignal; readonly most?: number },
+  onItem: (item: T) => void,
+): Promise<{ readonly isWhole: boolean }> {
+  const seen = new Set<string>();
+  await listAll(resource, connection, {
+    limits: WATCH_LIMITS,
+    signal,
+    backoff: new Backoff(WATCH_LIMITS, Math.random),
+    onBegin: () => undefined,
+    onBytes: () => undefined,
+    onItem: (item) => {
+      const { uid } = item.metadata;
+      if (seen.has(uid)) return;
+      seen.add(uid);
+      if (seen.size <= most) onItem(resource.project(item));
+    },
+    pause: async (failure, pauseMs) => {
+      if (!PASSING.has(failure.reason)) throw failure;
+      await pause(pauseMs, signal);
+    },
+    isEnough: () => seen.size > most,
+  });
+  return { isWhole: seen.size <= most };
+}
 
 /** After these failures a list or a watch cannot be resumed where it stopped. */
 export const NOT_RESUMABLE: ReadonlySet<FailureReason> = new Set([

@@ -56,4 +56,4 @@ export { namespaceView, policiesSelecting, policyView } from './policy-view.ts';
 export { NOTES, type Note, SKIP_REASONS, type SkipReason, warning, warningsOf } from './reasons.ts';
 export { type SimulatedEvent, type SimulatedWait, simulate } from './simulation.ts';
 export { type DefaultWait, defaultWait, shareInWords } from './wait.ts';
-export { type Workload, workloadOf } from './workload.ts';
+export { templateReferenceOf, type Workload, withTemplate, workloadKey, workloadOf } from './workload.ts';

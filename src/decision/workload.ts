@@ -50,3 +50,43 @@ export function workloadOf(object: unknown): Workload | undefined {
 function textOr<T>(value: unknown, otherwise: T): string | T {
   return isString(value) && value !== '' ? value : otherwise;
 }
+
+export function workloadKey(kind: string, namespace: string, name: string): string {
+  return `${kind}/${namespace}/${name}`;
+}
+
+/** Where the template of an object's pods stands, if not in itself: `spec.workloadRef` of an Argo Rollout. */
+export interface TemplateReference {
+  readonly kind: string;
+  readonly name: string;
+  /** {@link workloadKey} */
+  readonly key: string;
+}
+
+export function templateReferenceOf(
+  object: unknown,
+  defaultNamespace = 'default',
+): TemplateReference | undefined {
+  const reference = memberAt(object, ['spec', 'workloadRef']);
+  if (!isRecord(reference) || workloadOf(object) !== undefined) return undefined;
+  const [kind, name] = [String(reference.kind), String(reference.name)];
+  const namespace = String(memberAt(object, ['metadata', 'namespace']) || defaultNamespace);
+  return { kind, name, key: workloadKey(kind, namespace, name) };
+}
+
+/**
+ * An object that refers to a template, as the workload that it makes.
+ * @param template undefined: it was not found, so its pods are unknown
+ */
+export function withTemplate(
+  object: unknown,
+  { kind, name }: TemplateReference,
+  template: unknown,
+): { readonly workload: Workload; readonly unknown?: string } | undefined {
+  const workload = isRecord(object)
+    ? workloadOf({ ...object, spec: { template: template ?? {} } })
+    : undefined;
+  if (workload === undefined || template !== undefined) return workload && { workload };
+  const unknown = `the pods of ${workload.kind} ${workload.name} come from the template of ${kind} ${name} (workloadRef), which was not found`;
+  return { workload, unknown };
+}

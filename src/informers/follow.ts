@@ -67,6 +67,8 @@ export interface ClusterSource {
   readonly watches: Readonly<Record<ClusterResource, WatchStats>>;
   /** undefined until they have been listed, and where Linger has no namespace of its own. */
   readonly pods: () => Iterable<PodGroup> | undefined;
+  /** Pods without a controller that do not terminate: some of each namespace, where there are very many. */
+  readonly barePods: () => Iterable<Pick<PodMetadata, 'namespace' | 'name'>>;
   /** How many objects of a namespace are not known: they are too large, or it has no room left. */
   readonly unread: () => Readonly<Record<'pods' | 'services' | 'endpoints', ReadonlyMap<string, number>>>;
   /** Resolves once the signal has aborted and every connection is closed. */
@@ -220,6 +222,7 @@ export function followCluster(
     synced: synced.promise,
     watches: Object.fromEntries(stats) as ClusterSource['watches'],
     pods: () => (listed.has('pods') && options.namespace !== undefined ? pods.groups() : undefined),
+    barePods: () => pods.bare(),
     unread: () => ({ pods: pods.unread, services: services.unread, endpoints: endpoints.unread }),
     ended: ended.then(() => undefined),
   };

@@ -143,6 +143,11 @@ const MOST_WEIGHT = 96 * 1024 * 1024;
 const WEIGHT_OF_GROUP = 256;
 const WEIGHT_OF_LABEL = 48;
 
+/** Several times what an audit reads of them. */
+const MOST_BARE = 2_000;
+
+type BarePod = Pick<PodMetadata, 'namespace' | 'name'>;
+
 /**
  * Counts pods by their labels. The pods of a Deployment share one entry, so a pod costs only a reference,
  * some 50 bytes. What entries hold is bounded by namespace, and what is too much of a namespace is not known.
@@ -153,6 +158,9 @@ export class PodCounts {
   readonly #groupOf = new Map<string, Counted>();
   readonly #shares = new Shares();
   readonly #most: number;
+  /** The pods without a controller, by uid. */
+  readonly #bare = new Map<string, BarePod>();
+  readonly #bareShares = new Shares();
   /** How many pods are not known for want of room: with room, a new list brings them back. */
   #withoutRoom = 0;
 
@@ -164,6 +172,7 @@ export class PodCounts {
   apply(event: ResourceEvent<PodMetadata>): ResourceEvent<PodMetadata> {
     const { uid } = event.identity;
     const before = this.#groupOf.get(uid);
+    this.#keepBare(event);
     if (event.type === 'deleted') {
       this.#groupOf.delete(uid);
       this.#leave(before);
@@ -178,6 +187,22 @@ export class PodCounts {
     }
     const { labels, plan, unread } = group;
     return { ...event, object: { ...event.object, labels, plan, ...(unread && { unread }) } };
+  }
+
+  #keepBare(event: ResourceEvent<PodMetadata>): void {
+    const { uid, namespace, name } = event.identity;
+    const runs = event.type !== 'deleted' && event.object.deletionTimestamp === undefined;
+    const isBare = runs && event.object.controller === undefined;
+    if (isBare === this.#bare.has(uid)) return;
+    if (isBare && !this.#bareShares.hasRoomFor(namespace, 1, MOST_BARE)) return;
+    this.#bareShares.add(namespace, isBare ? 1 : -1);
+    if (isBare) this.#bare.set(uid, { namespace, name });
+    else this.#bare.delete(uid);
+  }
+
+  /** As many as there is room for. */
+  bare(): Iterable<BarePod> {
+    return this.#bare.values();
   }
 
   #groupFor(pod: PodMetadata, before: Counted | undefined): Counted {

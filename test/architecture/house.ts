@@ -27,7 +27,7 @@ export const HOUSE_LIMITS = { single: 12, repeated: 0, deepTestImports: 112 } as
  */
 export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   api: 2_300,
-  audit: 3_100,
+  audit: 3_200,
   certs: 1_900,
   cli: 6_000,
   cluster: 2_800,

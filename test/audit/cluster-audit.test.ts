@@ -136,6 +136,7 @@ async function leading(
     snapshot: () => EMPTY_SNAPSHOT,
     synced: () => true,
     pods: () => counts.groups(),
+    barePods: () => counts.bare(),
     clock: () => performance.now(),
     epochSeconds: () => 1_790_000_000,
     random: Math.random,
@@ -157,7 +158,31 @@ describe('the leader', () => {
     api.lists.set('/apis/apps/v1/deployments', [deployment('web'), deployment('api'), deployment('db')]);
     const { samples, lines } = await leading(api, { mostObjects: 2 });
     expect(await samples('linger_audit_truncated')).toEqual(['linger_audit_truncated{kind="Deployment"} 1']);
-    expect(lines).toContainEqual(expect.objectContaining({ kinds: 'Deployment', most: 2 }));
+    expect(lines).toContainEqual(expect.objectContaining({ kinds: 'Deployment (2)' }));
+  });
+
+  test('judges pods without a controller, and Rollouts by the template that they refer to', async () => {
+    const api = new Lists();
+    const bare = { ...named('bare', 'shop'), spec: deployment('bare').spec.template.spec };
+    api.lists.set('/api/v1/namespaces/shop/pods', [bare]);
+    const workloadRef = { kind: 'Deployment', name: 'web' };
+    api.lists.set('/apis/argoproj.io/v1alpha1/rollouts', [
+      { ...named('web', 'shop'), spec: { replicas: 1, workloadRef } },
+    ]);
+    api.lists.set('/apis/apps/v1/deployments', [deployment('web', 'shop', { replicas: 0 })]);
+    const { samples, events } = await leading(api, { pods: [projectPod(bare as never)] });
+    expect((await samples('linger_audited_workloads')).toSorted()).toEqual([
+      'linger_audited_workloads{verdict="protected"} 1',
+      'linger_audited_workloads{verdict="skipped"} 1',
+      'linger_audited_workloads{verdict="unknown"} 0',
+      'linger_audited_workloads{verdict="unprotected"} 1',
+    ]);
+    await expect
+      .poll(() => events.map(({ object }) => object), WITHIN)
+      .toEqual([
+        { kind: 'Pod', namespace: 'shop', name: 'bare' },
+        { kind: 'Rollout', namespace: 'shop', name: 'web' },
+      ]);
   });
 
   test('counts findings by namespace and reason, and tells the workloads', async () => {

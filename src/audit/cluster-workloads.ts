@@ -1,0 +1,187 @@
+import {
+  asFailure,
+  type KubeConnection,
+  type KubeFailure,
+  listOnce,
+  type RawObject,
+  type Resource,
+} from '../cluster/index.ts';
+import { templateReferenceOf, withTemplate, workloadKey, workloadOf } from '../decision/index.ts';
+import type { AuditSubject, RunningPod } from './findings.ts';
+import { type Kind, objectsIn, POD, WORKLOAD_KINDS } from './kinds.ts';
+import { RELATED_KINDS, type RelatedObjects, relatedObjectsIn, WEBHOOK_KIND } from './related-objects.ts';
+
+/** Of each kind: workloads, and what surrounds them. */
+const MOST_OBJECTS = 20_000;
+/** They are read one by one. */
+const MOST_BARE_PODS = 200;
+const BARE_AT_ONCE = 10;
+
+/** As the leader's log says it. */
+export const TRUNCATED = 'audit incomplete; objects beyond the limit of their kind are left out';
+
+/** The pods of a cluster that run and do not terminate. */
+export interface RunningPods {
+  /** By {@link workloadKey}. */
+  readonly byWorkload: ReadonlyMap<string, readonly RunningPod[]>;
+  /** Those without a controller. */
+  readonly bare: readonly { readonly namespace: string; readonly name: string }[];
+}
+
+export interface Gathering {
+  readonly signal: AbortSignal;
+  readonly pods: RunningPods;
+  /** undefined: all. */
+  readonly namespace?: string | undefined;
+  /** The one MutatingWebhookConfiguration that counts; undefined: any that has Linger's webhook. */
+  readonly configuration?: string;
+  readonly mostObjects?: number | undefined;
+}
+
+/** What could not be gathered, or not all of it. */
+export interface Gathered {
+  readonly related: RelatedObjects;
+  /** Whether there is Linger's webhook; undefined: configurations may not be listed. */
+  readonly configured: boolean | undefined;
+  /** The kinds with more objects than are read, and how many are. */
+  readonly truncated: ReadonlyMap<string, number>;
+  /** The kinds of workloads that may not be listed. */
+  readonly denied: readonly KubeFailure[];
+  /** The kinds of related objects that may not be listed. */
+  readonly unlisted: readonly string[];
+}
+
+/**
+ * Reads the workloads of a cluster or of a namespace, and what surrounds them. Each workload is passed on as it arrives, so
+ * that thousands of templates need not be in memory together.
+ * @throws KubeFailure, also where no kind of workload may be listed: such an audit must not pass as one that finds nothing
+ */
+export async function gather(
+  connection: KubeConnection,
+  { signal, pods, namespace, configuration, mostObjects: most = MOST_OBJECTS }: Gathering,
+  onWorkload: (subject: LiveWorkload, related: RelatedObjects) => void,
+): Promise<Gathered> {
+  const truncated = new Map<string, number>();
+  /** @returns why the kind may not be listed */
+  const list = async (
+    kind: Kind,
+    onObject: (object: LiveObject) => void,
+  ): Promise<KubeFailure | undefined> => {
+    try {
+      const { isWhole } = await listOnce(objectsIn(namespace, kind), connection, { signal, most }, onObject);
+      if (!isWhole) truncated.set(kind.kind, most);
+    } catch (thrown) {
+      const failure = asFailure(thrown);
+      if (failure.reason === 'Forbidden') return failure;
+      if (failure.reason !== 'NotServed') throw thrown;
+    }
+    return undefined;
+  };
+  const surrounding: LiveObject[] = [];
+  const unlisted: string[] = [];
+  for (const kind of RELATED_KINDS)
+    if (await list(kind, (object) => surrounding.push(object))) unlisted.push(kind.kind);
+  const configurations = await listWebhooks(connection, signal, configuration);
+  const related = relatedObjectsIn(surrounding, 'default', configurations);
+
+  const denied: KubeFailure[] = [];
+  const referring: { readonly object: LiveObject; readonly key: string }[] = [];
+  const templates = new Map<string, unknown>();
+  const pass = (object: LiveObject, template?: unknown) => {
+    const found = liveWorkload(object, pods, template);
+    if (found !== undefined) onWorkload(found, related);
+  };
+  const audited = WORKLOAD_KINDS.filter((each) => each.audited);
+  // First, what may refer to the others: only the templates that are referred to are kept.
+  for (const kind of audited.toSorted((a, b) => Number(b.refers ?? false) - Number(a.refers ?? false))) {
+    const failure = await list(kind, (object) => {
+      const key = workloadKey(object.kind, object.metadata.namespace ?? '', object.metadata.name);
+      if (templates.has(key)) templates.set(key, workloadOf(object)?.pod);
+      const reference = templateReferenceOf(object);
+      if (reference === undefined) return pass(object);
+      referring.push({ object, key: reference.key });
+      templates.set(reference.key, undefined);
+    });
+    if (failure !== undefined) denied.push(failure);
+  }
+  const [first] = denied;
+  if (first !== undefined && denied.length === audited.length) throw first;
+  for (const { object, key } of referring) pass(object, templates.get(key));
+  if (pods.bare.length > MOST_BARE_PODS) truncated.set('Pod without a controller', MOST_BARE_PODS);
+  for await (const pod of barePods(connection, pods, signal)) pass(pod);
+  return {
+    related,
+    configured: configurations && related.configured,
+    truncated,
+    denied,
+    unlisted: unlisted.toSorted(),
+  };
+}
+
+/** `Deployment (20000), Pod without a controller (200)` */
+export function truncatedInWords(truncated: Gathered['truncated']): string {
+  return [...truncated].map(([kind, most]) => `${kind} (${most})`).join(', ');
+}
+
+/** The configurations of webhooks; undefined where they may not be listed. @throws KubeFailure */
+export async function listWebhooks(connection: KubeConnection, signal: AbortSignal, name?: string) {
+  try {
+    return await everyOne(objectsIn(undefined, WEBHOOK_KIND, name), connection, signal);
+  } catch (thrown) {
+    const { reason } = asFailure(thrown);
+    if (reason !== 'Forbidden' && reason !== 'NotServed') throw thrown;
+    return undefined;
+  }
+}
+
+/** All objects of a collection. @throws KubeFailure */
+export async function everyOne<T>(
+  resource: Resource<T>,
+  connection: KubeConnection,
+  signal: AbortSignal,
+): Promise<readonly T[]> {
+  const found: T[] = [];
+  await listOnce(resource, connection, { signal }, (item) => found.push(item));
+  return found;
+}
+
+/** Some of each namespace, so that one with many does not take the place of the others'. */
+async function* barePods(
+  connection: KubeConnection,
+  { bare }: RunningPods,
+  signal: AbortSignal,
+): AsyncGenerator<LiveObject> {
+  const byNamespace = [...Map.groupBy(bare, ({ namespace }) => namespace).values()];
+  const inTurn = byNamespace.flatMap((pods) => pods.map((pod, turn) => ({ pod, turn })));
+  const read = inTurn.toSorted((a, b) => a.turn - b.turn).slice(0, MOST_BARE_PODS);
+  for (let at = 0; at < read.length; at += BARE_AT_ONCE) {
+    const some = read.slice(at, at + BARE_AT_ONCE);
+    const found = some.map(({ pod }) =>
+      everyOne(objectsIn(pod.namespace, POD, pod.name), connection, signal),
+    );
+    yield* (await Promise.all(found)).flat();
+  }
+}
+
+type LiveObject = RawObject & Kind;
+
+/** A workload of the cluster; of a Pod, itself is what runs. */
+export type LiveWorkload = AuditSubject & { readonly running: readonly RunningPod[] };
+
+/** @param template what the object refers to, where its own pods' template stands there; undefined: it was not found */
+export function liveWorkload(
+  object: LiveObject,
+  { byWorkload }: Pick<RunningPods, 'byWorkload'>,
+  template?: unknown,
+): LiveWorkload | undefined {
+  const { kind } = object;
+  const { namespace = '', name, annotations = {} } = object.metadata;
+  const reference = templateReferenceOf(object);
+  const own = workloadOf(object);
+  const found =
+    reference === undefined ? own && { workload: own } : withTemplate(object, reference, template);
+  if (found === undefined) return undefined;
+  const running =
+    kind === 'Pod' ? [{ annotations }] : (byWorkload.get(workloadKey(kind, namespace, name)) ?? []);
+  return { ...found, namespace, object, running };
+}

@@ -1,0 +1,123 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { type Answer, AnsweringServer, type Answers, refused, well } from '../diagnose/answers.ts';
+import type { AtEnd } from '../webhook/connection.ts';
+import { emptyDirectory, linger } from './linger.ts';
+
+const atEnd = onTestFinished as AtEnd;
+
+const items = (...objects: readonly unknown[]): Answer =>
+  well({ metadata: { resourceVersion: '1' }, items: objects });
+const named = (namespace: string, name: string, more = {}) => ({
+  metadata: { namespace, name, uid: `${namespace}-${name}`, resourceVersion: '1', ...more },
+});
+const POD = { containers: [{ name: 'app', image: 'x', ports: [{ containerPort: 80 }] }] };
+const pod = (name: string, namespace = 'shop', more = {}) => ({
+  ...named(namespace, name, { labels: { app: 'web' }, ...more }),
+  spec: POD,
+});
+const deployment = (name: string, replicas: number) => ({
+  ...named('shop', name),
+  spec: { replicas, template: { metadata: { labels: { app: 'web' } }, spec: POD } },
+});
+
+function holding(bare: readonly ReturnType<typeof pod>[], more: Answers = {}): Answers {
+  const single = bare.map((each) => {
+    const { namespace, name } = each.metadata;
+    const query = `fieldSelector=${encodeURIComponent(`metadata.name=${name}`)}&limit=250`;
+    return [`/api/v1/namespaces/${namespace}/pods?${query}`, items(each)] as const;
+  });
+  return {
+    '/version': well({ gitVersion: 'v1.36.3' }),
+    '/api/v1/namespaces?limit=250': items(named('', 'shop'), named('', 'team')),
+    '/api/v1/nodes?limit=250': items(),
+    '/api/v1/services?limit=250': items(),
+    '/apis/apps/v1/deployments?limit=250': items(),
+    '/api/v1/pods?limit=250': items(...bare),
+    ...Object.fromEntries(single),
+    ...more,
+  };
+}
+
+async function auditOf(answers: Answers, ...args: readonly string[]) {
+  const server = await AnsweringServer.start(answers, atEnd);
+  const file = join(await emptyDirectory(atEnd), 'kubeconfig');
+  const config = {
+    'current-context': 'x',
+    clusters: [{ name: 'x', cluster: { server: server.url.href } }],
+    users: [{ name: 'x', user: { token: 'x' } }],
+    contexts: [{ name: 'x', context: { cluster: 'x', user: 'x' } }],
+  };
+  await writeFile(file, JSON.stringify(config));
+  const said = await linger([
+    'audit',
+    '--kubeconfig',
+    file,
+    '--linger-namespace',
+    'linger',
+    '-o',
+    'json',
+    ...args,
+  ]);
+  const { findings } = JSON.parse(said.stdout || '{"findings":[]}') as {
+    findings: readonly { kind: string; namespace: string; name: string; verdict: string; text: string }[];
+  };
+  const rows = [
+    ...new Set(findings.map((each) => `${each.kind} ${each.namespace}/${each.name} ${each.verdict}`)),
+  ];
+  return { ...said, rows, findings };
+}
+
+test('a Rollout is judged by the template that it refers to, and its emptied Deployment needs nothing', async () => {
+  const rollout = {
+    ...named('shop', 'web'),
+    spec: { replicas: 1, workloadRef: { apiVersion: 'apps/v1', kind: 'Deployment', name: 'web' } },
+  };
+  const { rows, findings } = await auditOf(
+    holding([], {
+      '/apis/apps/v1/deployments?limit=250': items(deployment('web', 0)),
+      '/apis/argoproj.io/v1alpha1/rollouts?limit=250': items(rollout, {
+        ...named('shop', 'lost'),
+        spec: { workloadRef: { kind: 'Deployment', name: 'gone' } },
+      }),
+    }),
+  );
+  expect(rows).toEqual([
+    'Deployment shop/web skipped',
+    'Rollout shop/web protected',
+    'Rollout shop/lost unknown',
+  ]);
+  expect(findings.at(-1)?.text).toMatch(/ \(workloadRef\), which was not found$/);
+});
+
+test('of very many pods without a controller some of each namespace are judged, and that is a verdict of its own', async () => {
+  const many = Array.from({ length: 250 }, (_, index) => pod(`many-${index}`));
+  const ending = pod('ending', 'team', { deletionTimestamp: '2026-11-25T10:00:00Z' });
+  const { rows, stderr, code } = await auditOf(
+    holding([...many, pod('own', 'team'), ending]),
+    '--fail-on=unknown',
+  );
+  expect(rows).toHaveLength(200);
+  expect(rows.filter((row) => row.startsWith('Pod team/'))).toEqual(['Pod team/own unprotected']);
+  expect(stderr).toContain(
+    'audit incomplete; objects beyond the limit of their kind are left out: Pod without a controller (200)',
+  );
+  expect(code).toBe(3);
+});
+
+test('kinds that may not be listed are left out, and named', async () => {
+  const forbidden = refused(403, 'statefulsets.apps is forbidden');
+  const related = '/apis/policy/v1/poddisruptionbudgets?limit=250';
+  const { rows, stderr, code } = await auditOf(
+    holding([], {
+      '/apis/apps/v1/deployments?limit=250': items(deployment('web', 2)),
+      '/apis/apps/v1/statefulsets?limit=250': forbidden,
+      [related]: refused(403, 'poddisruptionbudgets.policy is forbidden'),
+    }),
+  );
+  expect(rows).toEqual(['Deployment shop/web protected']);
+  expect(stderr).toContain('statefulsets.apps is forbidden; these workloads are left out');
+  expect(stderr).toContain('findings that need them are missing: PodDisruptionBudget');
+  expect(code).toBe(0);
+});
