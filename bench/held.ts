@@ -5,7 +5,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { NO_SOURCES, snapshotOf } from '../src/decision/cluster-snapshot.ts';
-import { renderPlan } from '../src/decision/plan.ts';
+import { renderPlan } from '../src/decision/plan-codec.ts';
 import { HeldPods } from '../src/hold/held-pods.ts';
 import { Holds } from '../src/hold/holds.ts';
 import { HoldService } from '../src/hold/service.ts';

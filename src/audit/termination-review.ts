@@ -2,6 +2,7 @@ import { Counter, Histogram, type Registry } from '@prometheus-io/client';
 import { leastSecondsOf, memberAt, NO_LABELS, Shares, setNewest } from '../api/index.ts';
 import {
   ask,
+  canonicalAddress,
   type KubeConnection,
   listSome,
   newAgent,
@@ -14,7 +15,6 @@ import { type ClusterSnapshot, containerWaits, type Pod, parsePlan, trafficOf } 
 import type { HeldPod, Release } from '../hold/index.ts';
 import { ownersOf, type PodMetadata } from '../informers/index.ts';
 import { findsByItself, type PodKey, type RemovalSample } from '../lag/index.ts';
-import { canonicalAddress } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause, RateLimit } from '../timing/index.ts';
 import { NO_WAIT } from './findings.ts';

@@ -2,7 +2,8 @@ import { generateKeyPair, randomBytes, sign as signWith, X509Certificate } from 
 import { isIP } from 'node:net';
 import { promisify } from 'node:util';
 import forge from 'node-forge';
-import type { Issue, SecretData } from './rotation-plan.ts';
+import type { Issue } from './rotation-plan.ts';
+import type { SecretData } from './secret-contents.ts';
 import {
   AUTHORITY_LIFE_MS,
   type Authority,

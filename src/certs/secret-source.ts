@@ -15,13 +15,8 @@ import {
 import { type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
 import type { ServingCertificate } from './folder.ts';
-import {
-  type Issue,
-  planRotation,
-  type ReplicaView,
-  type RotationPlan,
-  type SecretData,
-} from './rotation-plan.ts';
+import { type Issue, planRotation, type ReplicaView, type RotationPlan } from './rotation-plan.ts';
+import type { SecretData } from './secret-contents.ts';
 import {
   type CertificateSource,
   type CommonKeys,

@@ -1,7 +1,7 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
-import { isIPv4, isIPv6 } from 'node:net';
 import { createSecureContext } from 'node:tls';
 import { UserError } from '../api/index.ts';
+import { canonicalAddress } from '../cluster/index.ts';
 
 /**
  * Everything that can stop Linger from having a certificate, by stable code. Each code is explained in
@@ -54,7 +54,8 @@ export function parseNames(names: readonly string[]): string[] {
 }
 
 function canonicalName(name: string): string {
-  const address = canonicalAddress(name);
+  // A certificate can hold no zone (`fe80::1%eth0`).
+  const address = name.includes('%') ? undefined : canonicalAddress(name);
   if (address !== undefined) return address;
   const fault = dnsFault(name.toLowerCase());
   if (fault === undefined) return name.toLowerCase();
@@ -62,13 +63,6 @@ function canonicalName(name: string): string {
     'BadName',
     `${JSON.stringify(name)} is neither an IP address nor a DNS name that a certificate can hold: ${fault}`,
   );
-}
-
-/** Undefined if `text` is not an IP address. One with a zone (`fe80::1%eth0`) cannot stand in a certificate, so it does not count. */
-function canonicalAddress(text: string): string | undefined {
-  if (isIPv4(text)) return text;
-  // The URL parser writes RFC 5952 with no dotted tail, one spelling for each address.
-  return isIPv6(text) && !text.includes('%') ? new URL(`http://[${text}]`).hostname.slice(1, -1) : undefined;
 }
 
 function dnsFault(name: string): string | undefined {

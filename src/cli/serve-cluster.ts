@@ -7,6 +7,7 @@ import {
   TerminationLog,
   TerminationReview,
 } from '../audit/index.ts';
+import type { SigningKeys } from '../certs/index.ts';
 import {
   DeadWatches,
   type KubeConnection,
@@ -55,7 +56,6 @@ import {
   registerCanaryMetrics,
   registerConsumerMetrics,
   registerLagMetrics,
-  type SigningKeys,
   sendHeartbeats,
   startCanary,
   startInspecting,

@@ -5,12 +5,13 @@ import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { asError, LingerError } from '../api/index.ts';
+import type { SigningKeys } from '../certs/index.ts';
 import { type CertificateSource, FileSource } from '../certs/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
 import { NO_DOCUMENTS, newSnapshotHolder, type SnapshotHolder } from '../decision/index.ts';
 import { Manager } from '../manager/index.ts';
 import { followPolicyFiles, type PolicyState } from '../manifest/index.ts';
-import type { CanarySettings, SigningKeys } from '../measurement/index.ts';
+import type { CanarySettings } from '../measurement/index.ts';
 import {
   createMetrics,
   type Logger,

@@ -1,4 +1,5 @@
 export { AccessReviews, type TokenUser } from './access-reviews.ts';
+export { canonicalAddress } from './addresses.ts';
 export { type ApiCall, callApi, kubeVersion, unlessNotFound } from './client.ts';
 export { type Credentials, inClusterConnection, type KubeConnection, readKubeconfig } from './connection.ts';
 export { asFailure, CONCERNS_ONE_NAMESPACE, type FailureReason, KubeFailure } from './failure.ts';

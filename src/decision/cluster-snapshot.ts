@@ -10,7 +10,7 @@ import {
 } from '../api/index.ts';
 import { type Consumer, consumerOf, type LagSource, NONE_YET, STANDARD_CONSUMERS } from '../lag/index.ts';
 import type { Fleet } from './fleet.ts';
-import { originOf, type PolicySet, policySet } from './policy.ts';
+import { originOf, type PolicySet, policySet } from './policy-set.ts';
 
 /** What `hook: Hold` needs of the cluster. */
 export interface HoldSupply {

@@ -20,11 +20,13 @@ import {
   containerTable,
   isAllKept,
   NO_CARRIERS,
+  ownDrainOf,
   type Target,
   tableNotes,
   targetNotes,
   targetsOf,
 } from './containers.ts';
+import { type EarlierPass, earlierPass } from './earlier-pass.ts';
 import { supportsNativeSleep } from './fleet.ts';
 import {
   callOf,
@@ -36,12 +38,9 @@ import {
   standingSetup,
 } from './hold-delivery.ts';
 import { NODE_BUDGET_SHARE } from './node-budget.ts';
-import { ownDrainOf } from './own-drains.ts';
 import { nodeBudget, runsOnWindows } from './placement.ts';
 import {
   type Decision,
-  type EarlierPass,
-  earlierPass,
   fitExtended,
   fitGrace,
   type HoldPlan,
@@ -64,7 +63,8 @@ import {
   problemOf,
   servingContainers,
 } from './pod.ts';
-import { digestOf, type EffectivePolicy, effectivePolicy } from './policy.ts';
+import { effectivePolicy } from './policy-merge.ts';
+import { digestOf, type EffectivePolicy } from './policy-values.ts';
 import { type Note, note, type SkipReason } from './reasons.ts';
 import { chooseWait, enoughOf, estimateOfWait, holdBounds, type WaitChoice, wholeSeconds } from './wait.ts';
 import type { Workload } from './workload.ts';

@@ -1,6 +1,12 @@
 import { formatDuration } from '../api/index.ts';
 import { type Decision, type HoldPlan, isAudit, promiseOf } from './plan.ts';
-import { DURATION_FIELDS, digestOf, type EffectivePolicy, type Field, type IgnoredValue } from './policy.ts';
+import {
+  DURATION_FIELDS,
+  digestOf,
+  type EffectivePolicy,
+  type Field,
+  type IgnoredValue,
+} from './policy-values.ts';
 import { SKIP_REASONS } from './reasons.ts';
 import { estimateInWords } from './wait.ts';
 import type { Workload } from './workload.ts';

@@ -45,13 +45,15 @@ export {
   isAudit,
   longestWait,
   type Plan,
-  parsePlan,
   promiseOf,
-  renderPlan,
   type Skip,
 } from './plan.ts';
+export { parsePlan, renderPlan } from './plan-codec.ts';
 export { type Container, essentialsOf, graceOf, type Pod } from './pod.ts';
-export { BUILT_IN, effectivePolicy, shadowedPolicies, wantsHold } from './policy.ts';
+export { effectivePolicy } from './policy-merge.ts';
+export { wantsHold } from './policy-set.ts';
+export { shadowedPolicies } from './policy-shadowing.ts';
+export { BUILT_IN } from './policy-values.ts';
 export { namespaceView, policiesSelecting, policyView } from './policy-view.ts';
 export { NOTES, type Note, SKIP_REASONS, type SkipReason, warning, warningsOf } from './reasons.ts';
 export { type SimulatedEvent, type SimulatedWait, simulate } from './simulation.ts';

@@ -10,8 +10,10 @@ import {
   runsHelper,
 } from '../api/index.ts';
 import { type Carriers, preStopOf } from './containers.ts';
+import { earlierPass } from './earlier-pass.ts';
 import { type HoldSetup, OWN_MOUNT, ownMount, ownVolume } from './hold-delivery.ts';
-import { type Decision, earlierPass, type Plan, renderPlan, secondsByContainer } from './plan.ts';
+import { type Decision, type Plan, secondsByContainer } from './plan.ts';
+import { renderPlan } from './plan-codec.ts';
 import {
   annotationsOf,
   type Container,

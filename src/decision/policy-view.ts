@@ -13,14 +13,9 @@ import {
   type TerminationPolicy,
 } from '../api/index.ts';
 import type { ClusterSnapshot } from './cluster-snapshot.ts';
-import {
-  type EffectivePolicy,
-  effectivePolicy,
-  type Field,
-  type Leaf,
-  type PolicySet,
-  policyOf,
-} from './policy.ts';
+import { effectivePolicy } from './policy-merge.ts';
+import { type PolicySet, policyOf } from './policy-set.ts';
+import type { EffectivePolicy, Field, Leaf } from './policy-values.ts';
 import { holdBounds, reasonInWords, waitBehindPlainService } from './wait.ts';
 
 /** The current result of a policy for a pod that it selects, without annotations, behind an ordinary Service. */

@@ -10,7 +10,7 @@ import {
   sendsTo,
 } from '../lag/index.ts';
 import { type ClusterSnapshot, taken } from './cluster-snapshot.ts';
-import { effectivePolicy } from './policy.ts';
+import { effectivePolicy } from './policy-merge.ts';
 import { chooseWait, enoughOf, type WaitReason } from './wait.ts';
 
 /** One removed pod, or how long one consumer took to follow a withdrawal. Seconds. */

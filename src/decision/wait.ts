@@ -8,7 +8,8 @@ import {
 } from '../api/index.ts';
 import { CONTROL_PLANE, type Enough, type Lags, type PlannedLag, sendsTo } from '../lag/index.ts';
 import type { ClusterSnapshot } from './cluster-snapshot.ts';
-import { type EffectivePolicy, effectivePolicy, type Origin } from './policy.ts';
+import { effectivePolicy } from './policy-merge.ts';
+import type { EffectivePolicy, Origin } from './policy-values.ts';
 import { type Note, note } from './reasons.ts';
 
 /** How the wait was chosen: `why` in the plan annotation. */

@@ -1,5 +1,6 @@
 import { type Labels, NO_LABELS } from '../api/index.ts';
 import type { ResourceEvent } from '../cluster/index.ts';
+import { canonicalAddress } from '../cluster/index.ts';
 import { parsePlan } from '../decision/index.ts';
 import type { PodMetadata } from '../informers/index.ts';
 import {
@@ -9,7 +10,6 @@ import {
   HEARTBEAT_STREAMS,
   type Stream,
 } from '../lag/index.ts';
-import { canonicalAddress } from '../measurement/index.ts';
 import type { HoldTerms } from './release-rules.ts';
 
 /** When something that listed a pod as ready stopped doing so. */

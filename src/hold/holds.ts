@@ -1,4 +1,5 @@
 import { NO_LABELS } from '../api/index.ts';
+import { canonicalAddress } from '../cluster/index.ts';
 import { type ClusterSnapshot, trafficOf } from '../decision/index.ts';
 import {
   type Consumer,
@@ -9,12 +10,7 @@ import {
   type PlannedLag,
   type StageVersions,
 } from '../lag/index.ts';
-import {
-  type ConsumerReports,
-  canonicalAddress,
-  type Inspection,
-  type Measurement,
-} from '../measurement/index.ts';
+import type { ConsumerReports, Inspection, Measurement } from '../measurement/index.ts';
 import { onLoop } from '../telemetry/index.ts';
 import { ConnectionMonitor, type QuietVerdict, type WitnessLine } from './connection-monitor.ts';
 import { type HeldPod, type HeldPods, isStranger, type Withdrawal } from './held-pods.ts';

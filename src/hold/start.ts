@@ -1,13 +1,10 @@
 import type { Registry } from '@prometheus-io/client';
+import type { SigningKeys } from '../certs/index.ts';
 import type { KubeConnection, ObjectEvents } from '../cluster/index.ts';
+import { canonicalAddress } from '../cluster/index.ts';
 import { witnessName } from '../lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
-import {
-  canonicalAddress,
-  type Inspection,
-  type Measurement,
-  type SigningKeys,
-} from '../measurement/index.ts';
+import type { Inspection, Measurement } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import type { Route } from './caller.ts';
 import { HeldPods } from './held-pods.ts';

@@ -14,7 +14,6 @@ export {
   waitingByStage,
 } from './measurement.ts';
 export {
-  canonicalAddress,
   endpointIn,
   type PageEndpoint,
   PageFindings,
@@ -24,10 +23,7 @@ export {
 export { problem } from './probe.ts';
 export {
   ConsumerReports,
-  isProven,
-  proofOf,
   type Report,
   type ReportAnswer,
-  type SigningKeys,
   versionsOf,
 } from './reports.ts';

@@ -9,7 +9,7 @@ import {
   selectsNamespace,
   unseenNamespace,
 } from '../api/index.ts';
-import { type KubeConnection, listSome } from '../cluster/index.ts';
+import { canonicalAddress, type KubeConnection, listSome } from '../cluster/index.ts';
 import type { ClusterSnapshot } from '../decision/index.ts';
 import { addressedPodsResource, endpointSlicesResource } from '../informers/index.ts';
 import { type Consumer, PodAddresses, type ServiceName, sendsThrough } from '../lag/index.ts';
@@ -26,7 +26,7 @@ import {
   USUAL_PATHS,
 } from './inspect.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
-import { authorityOf, canonicalAddress } from './page-formats.ts';
+import { authorityOf } from './page-formats.ts';
 import { isForbidden, type Problem, problem, resolve } from './probe.ts';
 
 export interface InspectingContext {

@@ -1,4 +1,5 @@
 import { fewOf, type InspectSpec, type PageFormat, Shares } from '../api/index.ts';
+import { canonicalAddress } from '../cluster/index.ts';
 import type {
   ClusterEvent,
   MeasurementState,
@@ -12,7 +13,6 @@ import { pause } from '../timing/index.ts';
 import type { PageAnswer } from './gateway-client.ts';
 import {
   authorityOf,
-  canonicalAddress,
   LONGEST_FILTER,
   MOST_CLUSTERS,
   type PageEndpoint,

@@ -1,5 +1,5 @@
-import { isIPv4, isIPv6 } from 'node:net';
 import { FOREIGN_LIMITS, isRecord, jsonIn, type PageFormat } from '../api/index.ts';
+import { canonicalAddress } from '../cluster/index.ts';
 
 /**
  * Pages on which gateways and discovery services list their endpoints, read chunk by chunk without ever being held whole.
@@ -58,25 +58,6 @@ export function readerOf(format: PageFormat, wanted: Iterable<PageEndpoint>): Pa
 
 /** The most bytes that are read of a page. */
 export const LONGEST_PAGE = FOREIGN_LIMITS.page.bytes;
-
-/** IPv6 has at most 45 characters, an interface's name 15. */
-const LONGEST_ADDRESS = 64;
-
-/**
- * An address in the one spelling that addresses are compared in: IPv4 as four decimals, also where it is mapped into
- * IPv6; IPv6 as in RFC 5952, without a zone.
- * @returns undefined for what is no address
- */
-export function canonicalAddress(text: string): string | undefined {
-  if (text.length > LONGEST_ADDRESS) return undefined;
-  if (isIPv4(text)) return text;
-  const [bare = ''] = text.split('%');
-  if (!isIPv6(bare)) return undefined;
-  const spelled = new URL(`http://[${bare}]`).hostname.slice(1, -1);
-  const [, high, low] = /^::ffff:([0-9a-f]+):([0-9a-f]+)$/.exec(spelled) ?? [];
-  if (high === undefined || low === undefined) return spelled;
-  return [...Buffer.from(high.padStart(4, '0') + low.padStart(4, '0'), 'hex')].join('.');
-}
 
 /** `10.0.0.1:8080`, `[fd00::1]:8080`; perhaps with a scheme before and a path behind. */
 const AUTHORITY = /^(?:([a-z][-a-z0-9+.]*):\/\/)?(\[[^\]]+\]|[^:/?#]+)(?::(\d{1,5}))?(?:[/?#]|$)/i;

@@ -1,5 +1,6 @@
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { fewOf, REPORT_RESULTS, type ReportResult } from '../api/index.ts';
+import { isProven, proofOf, type SigningKeys } from '../certs/index.ts';
 import {
   type InstanceName,
   type InstancesState,
@@ -12,27 +13,6 @@ import {
 
 /** Lead, when it was given, versions of EndpointSlices and of Endpoints, proof. */
 const FORM = /^([\w-]{8})\.([0-9a-z]{1,11})\.(\d{0,20})\.(\d{0,20})\.([\w-]{22})$/;
-const PROOF_BYTES = 16;
-
-/** What replicas sign with, the newest first: what was signed with an older one is good, too. */
-export type SigningKeys = readonly [newest: Buffer, ...older: Buffer[]];
-
-/**
- * By which replicas know what one of them has said: 22 characters.
- * @param said none may hold a line break, or two could be mistaken for two others
- */
-export function proofOf(key: Buffer, ...said: readonly string[]): string {
-  const hmac = createHmac('sha256', key).update(said.join('\n'));
-  return hmac.digest().subarray(0, PROOF_BYTES).toString('base64url');
-}
-
-export function isProven(proof: string, keys: SigningKeys, ...said: readonly string[]): boolean {
-  const given = Buffer.from(proof);
-  return keys.some((key) => {
-    const expected = Buffer.from(proofOf(key, ...said));
-    return given.length === expected.length && timingSafeEqual(given, expected);
-  });
-}
 
 type CursorClaim = Extract<SyncClaim, { readonly by: 'cursor' }>;
 

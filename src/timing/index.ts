@@ -1,3 +1,5 @@
 export { Backoff } from './backoff.ts';
 export { answerOffLoop, OffLoop, workerUrl } from './off-loop.ts';
-export { inPieces, pause, RateLimit, Schedule, serialize, throttle, tick, withSignal } from './pacing.ts';
+export { RateLimit, Schedule, throttle } from './pacing.ts';
+export { pause, tick, withSignal } from './pause.ts';
+export { inPieces, serialize } from './pieces.ts';

@@ -9,9 +9,9 @@ import {
   RETIRE_MS,
   type ReplicaView,
   type RotationPlan,
-  type SecretData,
   TRUSTED_MS,
 } from '../../src/certs/rotation-plan.ts';
+import type { SecretData } from '../../src/certs/secret-contents.ts';
 import { isTrusted, parseCertificates, parseNames, type ServingMaterial } from '../../src/certs/x509.ts';
 import { DAY_MS, days, signedByItself } from './fixture.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from 'vitest';
 import { decide } from '../../src/decision/decide.ts';
-import type { Field } from '../../src/decision/policy.ts';
+import type { Field } from '../../src/decision/policy-values.ts';
 import { warningsOf } from '../../src/decision/reasons.ts';
 import { annotated, creationOf, type JsonObject, pod } from './sample-pod.ts';
 import { clusterPolicy, namespace, snapshotOf } from './sample-snapshot.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from 'vitest';
-import { parsePlan, renderPlan } from '../../src/decision/plan.ts';
-import { digestOf } from '../../src/decision/policy.ts';
+import { parsePlan, renderPlan } from '../../src/decision/plan-codec.ts';
+import { digestOf } from '../../src/decision/policy-values.ts';
 import { merge } from './sample-merge.ts';
 import { pass } from './sample-pass.ts';
 import { samplePlan } from './sample-plan.ts';

@@ -1,4 +1,4 @@
-import type { Field } from '../../src/decision/policy.ts';
+import type { Field } from '../../src/decision/policy-values.ts';
 import type { JsonObject } from './sample-pod.ts';
 
 /** A value as it is written and as it is in force. */

@@ -2,7 +2,7 @@ import { describe, expect, it, test } from 'vitest';
 import { stringify } from 'yaml';
 import { decide } from '../../src/decision/decide.ts';
 import { patchFor } from '../../src/decision/patch.ts';
-import { renderPlan } from '../../src/decision/plan.ts';
+import { renderPlan } from '../../src/decision/plan-codec.ts';
 import type { Pod } from '../../src/decision/pod.ts';
 import { warningsOf } from '../../src/decision/reasons.ts';
 import { type GoldenCase, type GoldenExpectation, loadGoldenCases } from './golden-cases.ts';

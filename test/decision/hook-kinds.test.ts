@@ -12,7 +12,7 @@ import {
 import { terminationPolicySpec } from '../../src/api/termination-policy.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { patchFor } from '../../src/decision/patch.ts';
-import { parsePlan } from '../../src/decision/plan.ts';
+import { parsePlan } from '../../src/decision/plan-codec.ts';
 import type { Pod } from '../../src/decision/pod.ts';
 import { codesOf, tableUnder } from '../docs/markdown.ts';
 import { HOLD_ADDRESS, HOLD_MOUNTS, heldSnapshot, holdToken } from './sample-hold.ts';

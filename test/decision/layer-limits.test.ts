@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from 'vitest';
 import type { Mode } from '../../src/api/index.ts';
-import type { Field } from '../../src/decision/policy.ts';
+import type { Field } from '../../src/decision/policy-values.ts';
 import { merge, said } from './sample-merge.ts';
 import type { JsonObject } from './sample-pod.ts';
 import { clusterPolicy, namespace, policy } from './sample-snapshot.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
-import type { Field } from '../../src/decision/policy.ts';
+import type { Field } from '../../src/decision/policy-values.ts';
 import { merge, said } from './sample-merge.ts';
 import { type JsonObject, NAMESPACE } from './sample-pod.ts';
 import { clusterPolicy, namespace, policy } from './sample-snapshot.ts';

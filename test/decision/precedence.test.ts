@@ -1,5 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
-import { BUILT_IN_VALUES, type Field } from '../../src/decision/policy.ts';
+import { BUILT_IN_VALUES, type Field } from '../../src/decision/policy-values.ts';
 import { ANNOTATIONS, FIELDS, specOf } from './field-values.ts';
 import { merge, said } from './sample-merge.ts';
 import { NAMESPACE } from './sample-pod.ts';

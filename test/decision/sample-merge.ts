@@ -1,6 +1,6 @@
 import type { Mode } from '../../src/api/index.ts';
-import type { EffectivePolicy, Field } from '../../src/decision/policy.ts';
-import { effectivePolicy, type MergedPolicy } from '../../src/decision/policy.ts';
+import { effectivePolicy, type MergedPolicy } from '../../src/decision/policy-merge.ts';
+import type { EffectivePolicy, Field } from '../../src/decision/policy-values.ts';
 import { type JsonObject, NAMESPACE } from './sample-pod.ts';
 import { namespace, snapshotOf } from './sample-snapshot.ts';
 

@@ -1,7 +1,8 @@
 import jsonPatch, { type Operation as JsonPatchOperation } from 'fast-json-patch';
 import type { PodRequest } from '../../src/decision/decide.ts';
 import type { Operation } from '../../src/decision/patch.ts';
-import { type Plan, parsePlan } from '../../src/decision/plan.ts';
+import type { Plan } from '../../src/decision/plan.ts';
+import { parsePlan } from '../../src/decision/plan-codec.ts';
 import type { Note } from '../../src/decision/reasons.ts';
 
 /** A piece of a manifest, as JSON has it. */

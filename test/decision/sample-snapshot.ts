@@ -15,7 +15,7 @@ import {
   taken,
 } from '../../src/decision/cluster-snapshot.ts';
 import { type Fleet, fleetOf, type NodeFacts } from '../../src/decision/fleet.ts';
-import { policySet } from '../../src/decision/policy.ts';
+import { policySet } from '../../src/decision/policy-set.ts';
 import { CLUSTER_DNS, CLUSTER_IP, consumerOf, type LagSource, NONE_YET } from '../../src/lag/index.ts';
 import type { EmpiricalLag } from './empirical-distribution.ts';
 import { type JsonObject, NAMESPACE } from './sample-pod.ts';

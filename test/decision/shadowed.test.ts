@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { parseDocument } from '../../src/api/index.ts';
-import { digestOf, shadowedPolicies } from '../../src/decision/policy.ts';
+import { shadowedPolicies } from '../../src/decision/policy-shadowing.ts';
+import { digestOf } from '../../src/decision/policy-values.ts';
 import { runs } from '../property/runs.ts';
 import { members, oftenAbsent } from './arbitrary-json.ts';
 import { merge } from './sample-merge.ts';

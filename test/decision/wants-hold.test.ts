@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { namespaceRecord } from '../../src/api/index.ts';
-import { wantsHold } from '../../src/decision/policy.ts';
+import { wantsHold } from '../../src/decision/policy-set.ts';
 import { clusterPolicy, policy, snapshotOf } from './sample-snapshot.ts';
 
 const SHOP = namespaceRecord('shop', { team: 'web' }, {});

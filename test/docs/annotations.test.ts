@@ -3,7 +3,7 @@ import { ANNOTATION } from '../../src/api/index.ts';
 import { REPORT_ANNOTATION } from '../../src/audit/policy-reports.ts';
 import { VERBS } from '../../src/cli/commands.ts';
 import { NODE_BUDGET_LABEL, type Plan, parsePlan, renderPlan } from '../../src/decision/index.ts';
-import { annotationLayers } from '../../src/decision/policy.ts';
+import { annotationLayers } from '../../src/decision/policy-annotations.ts';
 import type { WaitReason } from '../../src/decision/wait.ts';
 import { TRIED_ANNOTATION } from '../../src/hold/delivery.ts';
 import { HEARTBEAT_ANNOTATION } from '../../src/lag/index.ts';

@@ -4,7 +4,7 @@ import { DOCUMENT_SCHEMAS } from '../../src/api/documents.ts';
 import { EXISTING_HOOK_RULES, formatDuration, HOOK_CHOICES, MODES } from '../../src/api/index.ts';
 import { clusterTerminationPolicySpec, terminationPolicySpec } from '../../src/api/termination-policy.ts';
 import { fitGrace } from '../../src/decision/plan.ts';
-import { BUILT_IN_VALUES, DURATION_FIELDS, type Field } from '../../src/decision/policy.ts';
+import { BUILT_IN_VALUES, DURATION_FIELDS, type Field } from '../../src/decision/policy-values.ts';
 import { codeOf, codesOf, read, tableUnder } from './markdown.ts';
 import { leafPaths } from './schema-leaves.ts';
 

@@ -4,6 +4,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
 import { serviceIndex } from '../../src/api/index.ts';
+import type { SigningKeys } from '../../src/certs/index.ts';
 import {
   type ClusterSnapshot,
   type HoldPlan,
@@ -17,7 +18,6 @@ import { type HoldSources, Holds, type PodState, type Release } from '../../src/
 import { HoldService } from '../../src/hold/service.ts';
 import type { PodMetadata } from '../../src/informers/index.ts';
 import { type EndpointGroup, HEARTBEAT_STREAMS } from '../../src/lag/index.ts';
-import type { SigningKeys } from '../../src/measurement/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 
 export const clock = () => performance.now();

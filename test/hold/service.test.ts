@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import type { SigningKeys } from '../../src/certs/index.ts';
 import type { Route } from '../../src/hold/caller.ts';
 import type { Consumer } from '../../src/lag/index.ts';
-import type { SigningKeys } from '../../src/measurement/index.ts';
 import { Arena, clock, FakeHelper, holdOf, REPLICAS_OWN, snapshotWith, until } from './arena.ts';
 
 /** How long a release may take on a busy machine; on an idle one it takes 10 to 40 ms. */

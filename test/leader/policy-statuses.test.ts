@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { taken } from '../../src/decision/cluster-snapshot.ts';
 import type { ClusterSnapshot } from '../../src/decision/index.ts';
-import { policySet } from '../../src/decision/policy.ts';
+import { policySet } from '../../src/decision/policy-set.ts';
 import {
   CLUSTER_TERMINATION_POLICIES,
   customResource,

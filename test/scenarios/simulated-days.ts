@@ -1,4 +1,4 @@
-import { BUILT_IN_POLICY } from '../../src/decision/policy.ts';
+import { BUILT_IN_POLICY } from '../../src/decision/policy-values.ts';
 import { chooseWait, type WaitChoice } from '../../src/decision/wait.ts';
 import {
   BUILT_IN_ENOUGH,

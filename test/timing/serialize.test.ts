@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { serialize } from '../../src/timing/pacing.ts';
+import { serialize } from '../../src/timing/pieces.ts';
 
 it('calls wait for those before them, also for one that fails', async () => {
   const events: string[] = [];

@@ -1,5 +1,5 @@
 import { beforeEach, expect, it, onTestFinished, vi } from 'vitest';
-import { tick } from '../../src/timing/pacing.ts';
+import { tick } from '../../src/timing/pause.ts';
 
 const NEVER = new AbortController().signal;
 

@@ -1,7 +1,8 @@
 import supertest from 'supertest';
 import type { ReportResult } from '../../../src/api/index.ts';
+import type { SigningKeys } from '../../../src/certs/index.ts';
 import type { StageVersions } from '../../../src/lag/index.ts';
-import { ConsumerReports, type SigningKeys } from '../../../src/measurement/index.ts';
+import { ConsumerReports } from '../../../src/measurement/index.ts';
 import { createLogger } from '../../../src/telemetry/index.ts';
 
 import type { Judge, Verdict } from '../../../src/webhook/report-access.ts';

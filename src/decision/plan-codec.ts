@@ -1,0 +1,118 @@
+import { type HookName, isHookName, isRecord, isString, jsonIn } from '../api/index.ts';
+import type { HoldPlan, Plan } from './plan.ts';
+import { POD_LIMITS } from './pod.ts';
+import { WAIT_REASONS } from './wait.ts';
+
+/** The version in the plan annotation: a reader that predates Hold must not apply a Hold plan. */
+function versionFor(hook: HookName): number {
+  return hook === 'Hold' ? 2 : 1;
+}
+
+/**
+ * Renders the linger.dev/plan annotation: compact JSON with a fixed order of members and no time stamp, so that
+ * the pods of one ReplicaSet carry the same text.
+ */
+export function renderPlan(plan: Plan): string {
+  const { wait, grace, baseGrace, hook, containers, policy, why } = plan;
+  const { coverage, samples, extended, hold, digest } = plan;
+  return JSON.stringify({
+    v: versionFor(hook),
+    ...{ wait, grace, baseGrace, hook, containers, policy, why },
+    // Four digits are a hundredth of a per cent; more would only make replicas' texts differ.
+    coverage: coverage && Math.round(coverage * 10_000) / 10_000,
+    samples,
+    extended,
+    hold,
+    digest,
+  });
+}
+
+/** Fits a plan for as many containers as a pod may have, with names of 63 characters. */
+const PLAN_MAX_LENGTH = 72 * 1024;
+
+/**
+ * V8 hashes strings of digits by their values, so an attacker can make them collide, and each then takes longer to parse
+ * than the one before. No real pod has so many containers whose names begin with a digit.
+ */
+const MOST_TEXTS_OF_DIGITS = 250;
+
+const DIGEST = /^[0-9a-f]{8}$/;
+
+/** Reads a plan annotation; undefined for any text that {@link renderPlan} would not have written. */
+export function parsePlan(text: string): Plan | undefined {
+  if (text.length > PLAN_MAX_LENGTH) return undefined;
+  // Escaped, digits would not be seen; names have none.
+  if (text.includes('\\u')) return undefined;
+  if ((text.match(/"\d/g)?.length ?? 0) > MOST_TEXTS_OF_DIGITS) return undefined;
+  const value = jsonIn(text);
+  if (!isRecord(value)) return undefined;
+  const { v, wait, grace, baseGrace, hook, containers, policy, why } = value;
+  const { coverage, samples, extended, hold, digest } = value;
+  if (
+    !isHookName(hook) ||
+    v !== versionFor(hook) ||
+    !isSeconds(wait) ||
+    !isSeconds(grace) ||
+    !isSeconds(baseGrace)
+  )
+    return undefined;
+  if (wait > grace || baseGrace === 0) return undefined;
+  const held = hook === 'Hold' && wait > 0 ? holdPlanIn(hold, wait, grace) : undefined;
+  if ((hold !== undefined || (hook === 'Hold' && wait > 0)) && held === undefined) return undefined;
+  if (!isNameList(containers) || (wait === 0) !== (containers.length === 0)) return undefined;
+  if (extended !== undefined && !isExtension(extended, containers, wait, grace)) return undefined;
+  const reason = WAIT_REASONS.find((each) => each === why);
+  if (typeof policy !== 'string' || reason === undefined) return undefined;
+  return {
+    ...{ wait, grace, baseGrace, hook, containers, policy, why: reason },
+    ...(typeof coverage === 'number' && { coverage }),
+    ...(typeof samples === 'number' && { samples }),
+    ...(extended !== undefined && { extended }),
+    ...(held && { hold: held }),
+    ...(isString(digest) && DIGEST.test(digest) && { digest }),
+  };
+}
+
+function holdPlanIn(value: unknown, wait: number, grace: number): HoldPlan | undefined {
+  if (!isRecord(value)) return undefined;
+  const { min, max, percentile, initial, probes, observe, hostNetwork } = value;
+  if (!isSeconds(min) || !isSeconds(max) || !isSeconds(initial)) return undefined;
+  if (min > max || wait > max || max > grace) return undefined;
+  if (!isBetween(percentile, 0, 100) || !isBetween(probes, 0, MOST_PROBES)) return undefined;
+  return {
+    ...{ min, max, percentile, initial, probes },
+    ...(observe === true && { observe }),
+    ...(hostNetwork === true && { hostNetwork }),
+  };
+}
+
+/** Each container has at most one readiness probe, and one per second. */
+const MOST_PROBES = POD_LIMITS.containers;
+
+function isBetween(value: unknown, least: number, most: number): value is number {
+  return typeof value === 'number' && value >= least && value <= most;
+}
+
+function isSeconds(value: unknown): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+}
+
+/** Whether this is a valid `extended`: seconds by container, which all have risen by the same and fit into the grace. */
+function isExtension(
+  value: unknown,
+  containers: readonly string[],
+  wait: number,
+  grace: number,
+): value is Readonly<Record<string, number>> {
+  if (!isRecord(value)) return false;
+  const names = new Set(containers);
+  const entries = Object.entries(value);
+  if (!entries.every(([name, seconds]) => names.has(name) && isSeconds(seconds) && seconds > 0)) return false;
+  const seconds = entries.map(([, each]) => Number(each));
+  const rise = wait - Math.min(...seconds);
+  return seconds.length > 0 && rise > 0 && Math.max(...seconds) + rise <= grace;
+}
+
+function isNameList(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.length <= POD_LIMITS.containers && value.every(isString);
+}

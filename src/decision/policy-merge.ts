@@ -1,0 +1,159 @@
+import { type Labels, type Mode, type NamespaceRecord, selects, selectsNamespace } from '../api/index.ts';
+import { annotationLayers } from './policy-annotations.ts';
+import { PERMISSIONS, type Policy, type PolicySet, restrains } from './policy-set.ts';
+import {
+  BUILT_IN,
+  BUILT_IN_POLICY,
+  type EffectivePolicy,
+  type Field,
+  type Layer,
+  type Leaf,
+  leaf,
+  type Origin,
+  type PolicyValues,
+  printOf,
+} from './policy-values.ts';
+import { type Note, note } from './reasons.ts';
+
+const MODE_LIMIT: Origin = 'flag --mode-limit';
+
+/** The pod, as far as it decides which layers apply. */
+interface PolicySubject {
+  readonly namespace: NamespaceRecord;
+  readonly labels: Labels;
+  readonly annotations: Labels;
+}
+
+export interface MergedPolicy {
+  readonly policy: EffectivePolicy;
+  readonly notes: readonly Note[];
+}
+
+/**
+ * Merges the layers for one pod, later wins leaf by leaf: built-in, ClusterTerminationPolicies, the namespace's
+ * TerminationPolicies, Namespace annotations, Pod annotations. Only ceilings (the smallest that is declared) and
+ * overrides (AND) are not last-wins: a later layer may tighten them and never loosen them.
+ */
+export function effectivePolicy(policies: PolicySet, subject: PolicySubject, modeLimit: Mode): MergedPolicy {
+  const merge = new Merge();
+  const { namespace, labels } = subject;
+  const unresolved: Policy[] = [];
+  for (const policy of policies.cluster.candidates(namespace, labels)) {
+    if (!selects(policy.podSelector, labels)) continue;
+    const applies = selectsNamespace(policy.namespaceSelector, namespace);
+    if (applies === 'unknown') unresolved.push(policy);
+    else if (applies) merge.apply(policy);
+  }
+  for (const policy of unresolved) merge.applyRefusals(policy);
+  for (const policy of policies.byNamespace.get(namespace.name)?.candidates(namespace, labels) ?? []) {
+    if (selects(policy.podSelector, labels)) merge.applyIfAllowed(policy, 'overrides.namespaces');
+  }
+  merge.applyAnnotations(`Namespace/${namespace.name}`, namespace, 'overrides.namespaces');
+  merge.applyAnnotations('Pod', subject, 'overrides.pods');
+
+  const { value: ceiling, origin } = merge.policy['ceiling.mode'];
+  merge.lowerMode(ceiling, origin, 'ceiling.mode');
+  merge.lowerMode(modeLimit, MODE_LIMIT, MODE_LIMIT);
+  merge.holdUnresolved(unresolved, namespace);
+  return merge;
+}
+
+type Permission = (typeof PERMISSIONS)[number];
+
+/** The layers of one pod, as far as they have been merged. */
+class Merge implements MergedPolicy {
+  readonly policy: { -readonly [F in Field]: Leaf<PolicyValues[F]> } = { ...BUILT_IN_POLICY };
+  readonly notes: Note[] = [];
+
+  apply(layer: Layer): void {
+    for (const field in layer.values) this.#set(field as Field, layer);
+  }
+
+  #set<F extends Field>(field: F, { values, prints, origin }: Layer): void {
+    const value = values[field] as PolicyValues[F];
+    const inForce = this.policy[field];
+    const isTighter: Tighter<PolicyValues[F]> | undefined = TIGHTENING[field];
+    if (isTighter !== undefined && inForce.origin !== BUILT_IN && !isTighter(value, inForce.value)) return;
+    this.#put(field, leaf(value, origin, prints[field] ?? 0, inForce.ignored));
+  }
+
+  #put(field: Field, value: Leaf<unknown>): void {
+    (this.policy as Record<Field, unknown>)[field] = value;
+  }
+
+  /** Applies the refusals of a policy that may select a Namespace that has not been seen: the cautious side. */
+  applyRefusals(layer: Layer): void {
+    for (const field of PERMISSIONS) if (layer.values[field] === false) this.#set(field, layer);
+  }
+
+  applyIfAllowed(layer: Layer, permission: Permission): void {
+    if (this.policy[permission].value) {
+      this.apply(layer);
+      return;
+    }
+    const { values, origin } = layer;
+    for (const name in values) {
+      const field = name as Field;
+      const { ignored, ...rest } = this.policy[field];
+      const refused = { value: values[field], origin, because: permission };
+      this.#put(field, { ...rest, ignored: [...ignored, refused] });
+      this.#noteIgnored(`${field} from ${origin}`, permission);
+    }
+  }
+
+  applyAnnotations(
+    owner: string,
+    { annotations, labels }: Pick<NamespaceRecord, 'annotations' | 'labels'>,
+    permission: Permission,
+  ): void {
+    const { layers, restrainedBy, notes } = annotationLayers(owner, annotations, labels);
+    this.notes.push(...notes);
+    for (const layer of layers) this.applyIfAllowed(layer, permission);
+    if (restrainedBy === undefined) return;
+    const origin = `${owner} ${restrainedBy}`;
+    if (this.policy[permission].value) this.#capMode('Audit', origin, restrainedBy);
+    else this.#noteIgnored(`mode Audit from ${origin}`, permission);
+  }
+
+  #noteIgnored(what: string, permission: Permission): void {
+    const text = `${what} is ignored: ${permission} is false (${this.policy[permission].origin})`;
+    this.notes.push(note('OverrideIgnored', text));
+  }
+
+  /** @returns the mode that was lowered, and where it came from; undefined where the cap changes nothing */
+  #capMode(cap: Mode, by: Origin, because: string): string | undefined {
+    const { value: mode, origin, ignored } = this.policy.mode;
+    if (STRICTNESS[mode] <= STRICTNESS[cap]) return undefined;
+    const capped = [...ignored, { value: mode, origin, because }];
+    this.policy.mode = leaf(cap, by, printOf('mode', cap), capped);
+    return `mode ${mode} from ${origin}`;
+  }
+
+  lowerMode(cap: Mode, by: Origin, because: string): void {
+    const lowered = this.#capMode(cap, by, because);
+    if (lowered === undefined) return;
+    this.notes.push(note('CeilingApplied', `${lowered} is lowered to ${cap} by ${because} (${by})`));
+  }
+
+  /** Enforces nothing while a policy that may apply says Audit or Off. */
+  holdUnresolved(unresolved: readonly Policy[], { name }: NamespaceRecord): void {
+    const holding = unresolved.find(({ values }) => restrains(values));
+    if (holding === undefined) return;
+    const { origin } = holding;
+    if (this.#capMode('Audit', origin, 'namespaceSelector') === undefined) return;
+    const text = `Namespace ${name} has not been seen; ${origin} may select it and does not enforce, so the mode is Audit`;
+    this.notes.push(note('NamespaceUnknown', text));
+  }
+}
+
+const STRICTNESS: Readonly<Record<Mode, number>> = { Off: 0, Audit: 1, Enforce: 2 };
+
+/** Whether a later layer's value is tighter than the one in force. */
+export type Tighter<T> = (later: T, inForce: T) => boolean;
+
+export const TIGHTENING: { readonly [F in Field]?: Tighter<PolicyValues[F]> } = {
+  'ceiling.wait': (later, inForce) => later < inForce,
+  'ceiling.mode': (later, inForce) => STRICTNESS[later] < STRICTNESS[inForce],
+  'overrides.namespaces': (later, inForce) => inForce && !later,
+  'overrides.pods': (later, inForce) => inForce && !later,
+};

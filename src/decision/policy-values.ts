@@ -1,0 +1,144 @@
+import type {
+  ExcludableKind,
+  ExistingHookRule,
+  HoldDelivery,
+  HookChoice,
+  Mode,
+  PodScope,
+  WaitSource,
+} from '../api/index.ts';
+
+/**
+ * Every field that a policy can set, by its path in a policy document, with the value that applies where no layer sets
+ * it. Durations are in seconds.
+ */
+export const BUILT_IN_VALUES = {
+  mode: 'Enforce' as Mode,
+  pods: 'Serving' as PodScope,
+  exclude: ['Job', 'DaemonSet'] as readonly ExcludableKind[],
+  containers: [] as readonly string[],
+  'wait.from': 'Measured' as WaitSource,
+  'wait.fixed': undefined as number | undefined,
+  'wait.percentile': 99,
+  'wait.safetyFactor': 1.5,
+  'wait.margin': 0,
+  'wait.min': 5,
+  'wait.max': 60,
+  // S3's cure: three times the 10 s at which gateways poll their discovery service.
+  'wait.initial': 30,
+  'wait.minSamples': 200,
+  'wait.minHistory': 24 * 3600,
+  hook: 'Auto' as HookChoice,
+  'hold.min': 5,
+  // The same as wait.max: Linger never chooses a longer wait by itself.
+  'hold.max': 60,
+  'hold.observe': false,
+  'hold.delivery': 'Auto' as HoldDelivery,
+  existingHook: 'Keep' as ExistingHookRule,
+  // What cluster-autoscaler grants a pod at most (--max-graceful-termination-sec).
+  'grace.max': 600,
+  'ceiling.wait': 300,
+  'ceiling.mode': 'Enforce' as Mode,
+  'overrides.namespaces': true,
+  'overrides.pods': true,
+  /** From the annotation linger.dev/inject; policy documents have no such field. */
+  inject: undefined as boolean | undefined,
+};
+
+export type PolicyValues = typeof BUILT_IN_VALUES;
+
+export type Field = keyof PolicyValues;
+
+/** The fields whose values are seconds: for rendering. */
+export const DURATION_FIELDS: ReadonlySet<Field> = new Set([
+  'wait.fixed',
+  'wait.margin',
+  'wait.min',
+  'wait.max',
+  'wait.initial',
+  'wait.minHistory',
+  'hold.min',
+  'hold.max',
+  'grace.max',
+  'ceiling.wait',
+]);
+
+/** Where a value comes from, as text that can be looked up: `ClusterTerminationPolicy/base`, `Pod linger.dev/wait`. */
+export type Origin = string;
+
+export const BUILT_IN: Origin = 'built-in';
+
+/** A value that would have won, had it been allowed to. */
+export interface IgnoredValue {
+  readonly value: unknown;
+  readonly origin: Origin;
+  /** What forbade it: the field `ceiling.mode` or `overrides.pods`, an annotation, or the flag. */
+  readonly because: string;
+}
+
+export interface Leaf<T> {
+  readonly value: T;
+  readonly origin: Origin;
+  readonly ignored: readonly IgnoredValue[];
+  /** What the value adds to {@link digestOf}. */
+  readonly print: number;
+}
+
+/** All layers merged; each leaf knows where it came from. */
+export type EffectivePolicy = { readonly [F in Field]: Leaf<PolicyValues[F]> };
+
+/** By field, what its value adds to {@link digestOf}. */
+type Prints = Partial<Record<Field, number>>;
+
+/** What one document or one annotation says. */
+export interface Layer {
+  readonly values: Partial<PolicyValues>;
+  /** Of the values. */
+  readonly prints: Prints;
+  readonly origin: Origin;
+}
+
+export function leaf<T>(
+  value: T,
+  origin: Origin,
+  print: number,
+  ignored: readonly IgnoredValue[] = [],
+): Leaf<T> {
+  return { value, origin, ignored, print };
+}
+
+/**
+ * Identifies the values of a policy, wherever they come from: 8 hex characters, `00000000` where all are built-in. Prints
+ * are made with the layers, so that a review only adds them up. Built-in values add nothing, so a field that a later
+ * version adds does not change the digest of existing policies.
+ */
+export function digestOf(policy: EffectivePolicy): string {
+  let sum = 0;
+  for (const field in policy) sum = (sum + policy[field as Field].print) | 0;
+  return (sum >>> 0).toString(16).padStart(8, '0');
+}
+
+export function printsOf(values: Partial<PolicyValues>): Prints {
+  const prints: Prints = {};
+  for (const field in values) prints[field as Field] = printOf(field as Field, values[field as Field]);
+  return prints;
+}
+
+/** FNV-1a of field and value, then the finaliser of MurmurHash3: prints are summed, so their bits must be well mixed. */
+export function printOf(field: Field, value: unknown): number {
+  const said = String(value);
+  if (said === String(BUILT_IN_VALUES[field])) return 0;
+  const text = `${field}=${said}`;
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return hash ^ (hash >>> 16);
+}
+
+/** The built-in layer as an effective policy: where every merge starts. */
+export const BUILT_IN_POLICY: EffectivePolicy = Object.freeze(
+  Object.fromEntries(
+    Object.entries(BUILT_IN_VALUES).map(([field, value]) => [field, leaf(value, BUILT_IN, 0)]),
+  ),
+) as unknown as EffectivePolicy;
