@@ -69,7 +69,7 @@ async function measureWith(pods: number): Promise<void> {
     { ...settings, programs: ['linger'], whole: false, output: undefined },
     surroundings,
   );
-  const [port, adminPort] = await freePorts(2);
+  const [port = 0, adminPort = 0] = await freePorts(2);
   const config = join(scratch, 'kubeconfig');
   writeFileSync(config, kubeconfig(replay.port));
   const { nodeFlags, program, environment } = lingerRuntime(surroundings);
@@ -91,12 +91,15 @@ async function measureWith(pods: number): Promise<void> {
   try {
     while (!(await answers(`http://127.0.0.1:${adminPort}/readyz`))) await sleep(20);
     const readySeconds = (performance.now() - begun) / 1000;
+    // Ready is before the pods have been listed.
+    while (!/^linger_watch_current\{[^}]*"pods"[^}]*\} 1$/m.test(await metricsOf(adminPort)))
+      await sleep(500);
     await sleep(15_000);
     const before = cpuSecondsOf(talker);
     await sleep(IDLE_SECONDS * 1000);
     const idle = ((cpuSecondsOf(talker) - before) / IDLE_SECONDS) * 1000;
     const { rssMb, peakRssMb } = memoryOf(talker);
-    const metrics = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
+    const metrics = await metricsOf(adminPort);
     const heapMb = Number(/^nodejs_heap_size_used_bytes (\S+)$/m.exec(metrics)?.[1]) / 1e6;
     const columns = [
       readySeconds.toFixed(2),
@@ -114,6 +117,10 @@ async function measureWith(pods: number): Promise<void> {
     await stopTalker(talker);
     await replay.stop();
   }
+}
+
+async function metricsOf(adminPort: number): Promise<string> {
+  return (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
 }
 
 async function answers(url: string): Promise<boolean> {

@@ -35,6 +35,8 @@ export function pagesOf(
   const agent = newAgent(connection);
   /** Fewer objects than asked for, where that many were too long. */
   let most = LARGEST_PAGE_SIZE;
+  /** One page after the other is read into it: to allocate each would leave the process's memory in fragments. */
+  let room: ArrayBufferLike | undefined;
   return {
     /**
      * @param from the `next` of the previous page; undefined: the first page
@@ -57,7 +59,8 @@ export function pagesOf(
           signal,
           answerMs,
         });
-        const page = await readBytes(response, LONGEST_PAGE, answerMs);
+        const page = await readBytes(response, LONGEST_PAGE, answerMs, room);
+        room = page?.buffer;
         onBytes(page?.length ?? LONGEST_PAGE);
         if (page !== undefined) {
           if (2 * page.length < LONGEST_PAGE) most = Math.min(LARGEST_PAGE_SIZE, 2 * most);

@@ -62,26 +62,37 @@ export async function readText(response: IncomingMessage, most: number, stallMs:
   return bytes.toString('utf8');
 }
 
-/** A whole response. @returns undefined if it is longer than `most` bytes @throws KubeFailure `Cut` if it ends early */
+/** What a response is read into at first. */
+const FIRST_ROOM = 64 * 1024;
+
+/**
+ * A whole response.
+ * @param room what an earlier one was read into: it is overwritten
+ * @returns undefined if it is longer than `most` bytes
+ * @throws KubeFailure `Cut` if it ends early
+ */
 export async function readBytes(
   response: IncomingMessage,
   most: number,
   stallMs: number,
+  room: ArrayBufferLike = new ArrayBuffer(FIRST_ROOM),
 ): Promise<Buffer | undefined> {
-  const chunks: Buffer[] = [];
+  let read = Buffer.from(room);
   const tooLong = new Error('too long');
   let bytes = 0;
   try {
     await readChunks(response, stallMs, (chunk) => {
-      bytes += chunk.length;
-      if (bytes > most) throw tooLong;
-      chunks.push(chunk);
+      const end = bytes + chunk.length;
+      if (end > most) throw tooLong;
+      if (end > read.length) read = Buffer.concat([read.subarray(0, bytes)], 2 * end);
+      chunk.copy(read, bytes);
+      bytes = end;
     });
   } catch (thrown) {
     if (thrown === tooLong) return undefined;
     throw thrown;
   }
-  return Buffer.concat(chunks, bytes);
+  return read.subarray(0, bytes);
 }
 
 /**
