@@ -17,7 +17,12 @@ export interface PlainSleep {
  * fails lets SIGTERM through at once, so a command that cannot run waits exactly 0 s.
  */
 export type HookReading =
-  | { readonly kind: 'exact'; readonly seconds: number }
+  | {
+      readonly kind: 'exact';
+      readonly seconds: number;
+      /** Of a hook that was meant to wait and waits 0 s. */
+      readonly why?: string;
+    }
   /** It also does something that takes an unknown time. */
   | { readonly kind: 'atLeast'; readonly seconds: number }
   | { readonly kind: 'unknown' }
@@ -54,7 +59,7 @@ export function readHook(handler: LifecycleHandler): HookReading {
   if (!isRecord(value)) return { kind: 'broken', why: `${kind}: expected an object` };
   if (kind === 'exec') return readCommand(value.command);
   // The kubelet runs no such hook: it fails at once. Source: pkg/kubelet/lifecycle/handlers.go.
-  if (kind === 'tcpSocket') return exactly(0);
+  if (kind === 'tcpSocket') return exactly(0, 'the kubelet runs no tcpSocket hook');
   if (kind === 'httpGet') return UNKNOWN;
   const seconds = value.seconds ?? 0;
   if (typeof seconds !== 'number' || !Number.isInteger(seconds))
@@ -89,17 +94,16 @@ export function leastSecondsOf(reading: HookReading): number {
 
 /** `waits 20s`, `waits at least 20s`, `waits for an unknown time` */
 export function readingInWords(reading: HookReading): string {
-  if (reading.kind === 'exact') return `waits ${secondsInWords(reading.seconds)}`;
-  if (reading.kind === 'atLeast') return `waits at least ${secondsInWords(reading.seconds)}`;
-  return 'waits for an unknown time';
+  if (reading.kind === 'unknown' || reading.kind === 'broken') return 'waits for an unknown time';
+  if (reading.seconds >= MOST_SECONDS) return 'waits for ever';
+  const seconds = `${Math.round(reading.seconds * 1_000) / 1_000}s`;
+  if (reading.kind === 'atLeast') return `waits at least ${seconds}`;
+  return reading.why === undefined ? `waits ${seconds}` : `waits ${seconds} (${reading.why})`;
 }
 
-function secondsInWords(seconds: number): string {
-  return seconds >= MOST_SECONDS ? 'for ever' : `${Math.round(seconds * 1_000) / 1_000}s`;
-}
-
-function exactly(seconds: number): HookReading {
-  return seconds >= MOST_SECONDS ? { kind: 'atLeast', seconds: MOST_SECONDS } : { kind: 'exact', seconds };
+function exactly(seconds: number, why?: string): HookReading {
+  if (seconds >= MOST_SECONDS) return { kind: 'atLeast', seconds: MOST_SECONDS };
+  return { kind: 'exact', seconds, ...(seconds === 0 && why !== undefined && { why }) };
 }
 
 /** The one member of a handler that has only one. */
@@ -150,8 +154,8 @@ function readCommand(command: unknown): HookReading {
   if (words.length === 0) return { kind: 'broken', why: 'exec.command: Required value' };
   const isLong = words.length > MOST_WORDS || words.join('').length > LONGEST_COMMAND;
   if (isLong) return UNKNOWN;
-  const { seconds, exact } = runProgram(words.map((text) => ({ text, fixed: true })));
-  if (exact) return exactly(seconds);
+  const { seconds, exact, why } = runProgram(words.map((text) => ({ text, fixed: true })));
+  if (exact) return exactly(seconds, why);
   return seconds > 0 ? { kind: 'atLeast', seconds: Math.min(seconds, MOST_SECONDS) } : UNKNOWN;
 }
 
@@ -169,9 +173,17 @@ interface Run {
   readonly success: boolean | 'unknown';
   /** What follows in the same script may not run any more, or no longer matters. */
   readonly ends?: true;
+  /** Why a sleep in it takes no time. */
+  readonly why?: string;
 }
 
 const FAILS: Run = { seconds: 0, exact: true, success: false };
+const BACKGROUND: Run = {
+  seconds: 0,
+  exact: true,
+  success: true,
+  why: 'what runs in the background is not waited for',
+};
 const SUCCEEDS: Run = { seconds: 0, exact: true, success: true };
 const ANYTHING: Run = { seconds: 0, exact: false, success: 'unknown' };
 const LAST: Run = { ...ANYTHING, ends: true };
@@ -199,7 +211,7 @@ function runProgram(words: readonly Word[]): Run {
   if (name === 'sleep') return runSleep(args);
   if (SHELL_NAMES.test(name)) return runShell(args);
   // One word with spaces (["sleep 5"]) is the name of a program that does not exist.
-  if (/^sleep\s/.test(name)) return FAILS;
+  if (/^sleep\s/.test(name)) return { ...FAILS, why: `it fails at once: there is no program "${name}"` };
   return STOPPERS.test(words.map(({ text }) => text).join(' ')) ? LAST : ANYTHING;
 }
 
@@ -208,15 +220,21 @@ const NUMBER = /^(\d+\.?\d*|\.\d+)([smhd]?)$/;
 
 /** coreutils and busybox add up several arguments. */
 function runSleep(args: readonly Word[]): Run {
-  if (args.length === 0) return FAILS;
+  if (args.length === 0)
+    return {
+      ...FAILS,
+      why: 'sleep has no argument; what follows the script of sh -c are its $0, $1 and so on',
+    };
   let seconds = 0;
   for (const { text, fixed } of args) {
     if (!fixed) return ANYTHING;
     const [, number, unit = ''] = NUMBER.exec(text) ?? [];
     if (/^inf(inity)?$/i.test(text)) seconds = MOST_SECONDS;
     // `1e2` and `0x10` are numbers to some programs only.
-    else if (number === undefined) return /^\+?[.\d]+(e|x|p)[\da-f+-]*$/i.test(text) ? ANYTHING : FAILS;
-    else seconds += Number(number) * (UNITS[unit] ?? 1);
+    else if (number === undefined) {
+      const mayBeNumber = /^\+?[.\d]+(e|x|p)[\da-f+-]*$/i.test(text);
+      return mayBeNumber ? ANYTHING : { ...FAILS, why: `sleep fails at once: "${text}" is no time` };
+    } else seconds += Number(number) * (UNITS[unit] ?? 1);
   }
   return { seconds: Math.min(seconds, MOST_SECONDS), exact: true, success: true };
 }
@@ -278,6 +296,7 @@ function runScript(script: string, args: readonly Word[], errexit: boolean): Run
   const { commands, isWhole } = commandsIn(script, args);
   let [seconds, exact, depth, stopsOnFailure] = [0, true, 0, errexit];
   let success: Run['success'] = true;
+  let why: string | undefined;
   /** Whether the next command of a list with && and || runs, and the operator before it. */
   let [runs, before]: [Run['success'], string] = [true, ''];
   const stopped = (): Run => ({ ...LAST, seconds });
@@ -296,12 +315,14 @@ function runScript(script: string, args: readonly Word[], errexit: boolean): Run
       commands.slice(index).find((each) => !/^(&&|[|]{1,2})$/.test(each.operator))?.operator === '&';
     const isExec = name === 'exec' && rest.length > 1;
     const isLast = name === 'exit' || isExec;
-    const each = isInBackground ? SUCCEEDS : commandRun(isExec ? rest.slice(1) : rest, redirected);
+    const each = isInBackground ? BACKGROUND : commandRun(isExec ? rest.slice(1) : rest, redirected);
+    why ??= each.why;
     if (depth === 0 && rest.length > 0 && runs === true && operator !== '|') {
       seconds += each.seconds;
       exact &&= each.exact;
       success = each.success;
-      if (isLast && !isInBackground) return { seconds, exact, success, ends: true };
+      if (isLast && !isInBackground)
+        return { seconds, exact, success, ends: true, ...(why !== undefined && { why }) };
       if (each.ends) return stopped();
     } else if (runs !== false) {
       // `a || true`: one of the two succeeds.
@@ -318,7 +339,7 @@ function runScript(script: string, args: readonly Word[], errexit: boolean): Run
       runs = true;
     }
   }
-  return isWhole && depth === 0 ? { seconds, exact, success } : stopped();
+  return isWhole && depth === 0 ? { seconds, exact, success, ...(why !== undefined && { why }) } : stopped();
 }
 
 function commandRun(words: readonly Word[], redirected: boolean): Run {

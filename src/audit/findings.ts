@@ -266,8 +266,9 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
   if (reason === 'AlreadyInjected' && plan !== undefined) return standingPlan(plan, exposure, subject);
   if (reason === 'ExistingHook' && exposure !== undefined) return standingHook(subject, exposure);
   const verdict = SKIP_VERDICTS[reason] ?? 'skipped';
-  const notes = reason === 'InvalidPod' ? decision.notes.map(({ text }) => text) : [];
-  return { verdict, reason, wait: null, grace: null, text: [SKIP_REASONS[reason], ...notes].join(' ') };
+  const [note] = reason === 'InvalidPod' ? decision.notes : [];
+  const text = note === undefined ? SKIP_REASONS[reason] : `${note.text}; the API server refuses it`;
+  return { verdict, reason, wait: null, grace: null, text };
 }
 
 function standingUnknown(unknown: string, decision: Decision): Standing {
@@ -332,7 +333,9 @@ function standingHook(subject: Decided, exposure: Exposure): Standing {
   const own = Math.floor(least);
   const base = { wait: own, grace: graceOf(subject.request.object as Pod) };
   const { choice, lag } = exposure;
-  const enough = `the containers' own hooks wait ${own}s`;
+  const first = rows.find(({ held }) => leastSecondsOf(held) === least);
+  const why = first?.held.kind === 'exact' && first.held.why ? ` (${first.held.why})` : '';
+  const enough = `the containers' own hooks wait ${own}s${why}`;
   if (least >= needed) return { ...base, verdict: 'protected', reason: 'OwnHook', text: enough };
   const open = rows.find(({ held }) => held.kind !== 'exact' && leastSecondsOf(held) < needed);
   const isShort = rows.some(({ held }) => held.kind === 'exact' && held.seconds < needed);
@@ -340,12 +343,17 @@ function standingHook(subject: Decided, exposure: Exposure): Standing {
     const text = `every container has a preStop hook of its own; that of "${open.container.name}" ${readingInWords(open.held)}`;
     return { ...base, verdict: 'unknown', reason: 'ExistingHook', wait: null, text };
   }
-  if (choice.why !== 'fixed' && lag.known === undefined) {
+  // However short the lag, it is longer than nothing.
+  if (choice.why !== 'fixed' && lag.known === undefined && least > 0) {
     const text = `${enough}; whether that is enough is not known: nothing has been measured, and Linger would wait ${choice.seconds}s`;
     return { ...base, verdict: 'unknown', reason: 'ExistingHook', text };
   }
-  const cure = 'remove the hooks, or set linger.dev/existing-hook: Extend on the pod template';
-  const text = `${enough}, and the lag asks for ${needed}s: ${cure}`;
+  const cure =
+    least === 0
+      ? 'remove such a hook, and Linger’s wait takes its place'
+      : 'remove the hooks, or set linger.dev/existing-hook: Extend on the pod template';
+  const asks = choice.why !== 'fixed' && lag.known === undefined ? 'Linger would wait' : 'the lag asks for';
+  const text = `${enough}, and ${asks} ${needed}s: ${cure}`;
   return { ...base, verdict: 'unprotected', reason: 'HookTooShort', text };
 }
 
@@ -424,7 +432,7 @@ function graceEaten(subject: Decided, { configured }: RelatedObjects): readonly 
   const eater = rows.find((row) => row.grace > 0 && row.wait === undefined && eatsGrace(row));
   if (eater === undefined) return [];
   const { container, held, grace } = eater;
-  const text = `container "${container.name}": its own hook ${readingInWords(held)} of a grace of ${grace}s, so the application is killed 2s after SIGTERM; raise terminationGracePeriodSeconds by the hook`;
+  const text = `container "${container.name}": its own hook ${readingInWords(held)}, and the grace is ${grace}s, so the application is killed 2s after SIGTERM; raise terminationGracePeriodSeconds by the hook`;
   return [{ reason: 'GraceEaten', text }];
 }
 

@@ -424,7 +424,8 @@ function orderOf(finding: AuditFinding | undefined): number {
 const ALIGNMENT = ['left', 'left', 'right', 'right', 'right', 'left'] as const;
 
 function seconds(value: number | null): string {
-  return value === null ? '-' : `${value}s`;
+  if (value === null) return '-';
+  return value >= 1e9 ? 'for ever' : `${value}s`;
 }
 
 function summaryLines(summary: AuditSummary): readonly string[] {

@@ -30,8 +30,10 @@ import type { KnownCluster } from './read-cluster.ts';
 import { checkFailOn, columns, exitCodeFor, paragraphs, rendered, type Surroundings } from './terminal.ts';
 
 /** An explanation with the place of its workload (lines from 1), or with the plans of its pods in the cluster. */
-type LocatedExplanation = Explanation &
-  ({ readonly file: string; readonly line: number } | { readonly live: LivePods });
+type LocatedExplanation = Omit<Explanation, 'outcome'> & {
+  /** `unknown`: the template of its pods was not found, or is none that can be read. */
+  readonly outcome: Explanation['outcome'] | 'unknown';
+} & ({ readonly file: string; readonly line: number } | { readonly live: LivePods });
 
 /** `linger explain`: the decision for the pods of each workload, with the origin of every field. */
 export async function explain(settings: Settings<'explain'>, surroundings: Surroundings): Promise<number> {
@@ -73,20 +75,27 @@ export async function explainManifests(
   for (const input of manifests.inputs)
     for (const document of readDocuments(input.text, input.name))
       for (const found of workloadsIn(document, input, settings, manifests, reading)) {
-        const { notes, ...explained } = explanationOf(planOf(found, snapshot));
+        const { notes, ...known } = explanationOf(planOf(found, snapshot));
+        // Of a template that cannot be read, nothing is said about what the webhook does.
+        const isOpen = found.unknown !== undefined && known.reason === 'InvalidPod';
+        const explained = isOpen ? { ...known, outcome: 'unknown' as const, reason: null } : known;
         const { value, line } = found.object;
         const also = misplacedIn(found.workload, value).map(({ code, text }) => ({ code, text }));
         const unknown =
           found.unknown === undefined
             ? []
-            : [{ code: 'UnknownKind' as const, text: unknownText(found.unknown) }];
-        plans.push({ ...explained, notes: [...notes, ...unknown, ...also], file: input.name, line });
+            : [{ code: 'UnknownKind' as const, text: unknownText(found.unknown, isOpen) }];
+        const all = [...(isOpen ? [] : notes), ...unknown, ...also];
+        plans.push({ ...explained, notes: all, file: input.name, line });
       }
   return { plans, failed: reading.failed };
 }
 
-function unknownText(unknown: string): string {
-  return `${unknown}: this is what the webhook does with such pods; inject leaves the object unchanged`;
+function unknownText(unknown: string, isOpen: boolean): string {
+  const webhook = isOpen
+    ? 'what the webhook does with its pods is not known'
+    : 'this is what the webhook does with such pods';
+  return `${unknown}: ${webhook}; inject leaves the object unchanged`;
 }
 
 /** `pod/web-1`, `deployment.apps/web`: kubectl's names for objects of the cluster, unless there is such a file. */
@@ -162,20 +171,23 @@ function planLines(plan: LocatedExplanation, wide: boolean): readonly string[] {
 }
 
 /** `4 workloads: 2 inject, 2 skip (1 Job, 1 NotServing)` */
-function totals(plans: readonly Explanation[]): string {
+function totals(plans: readonly LocatedExplanation[]): string {
   const skipped = plans.filter(({ outcome }) => outcome === 'skip');
   const reasons = Map.groupBy(skipped, ({ reason }) => String(reason));
   const shown = [...reasons].map(([reason, { length }]) => `${length} ${reason}`).join(', ');
   const injected = plans.filter(({ outcome }) => outcome === 'inject');
+  const unknown = plans.length - skipped.length - injected.length;
   const audit = injected.filter(({ mode }) => mode === 'Audit').length;
   const parts = [
     `${injected.length} inject${audit === 0 ? '' : ` (${audit} Audit)`}`,
     `${skipped.length} skip${skipped.length === 0 ? '' : ` (${shown})`}`,
+    ...(unknown === 0 ? [] : [`${unknown} unknown`]),
   ];
   return `${plans.length} ${plans.length === 1 ? 'workload' : 'workloads'}: ${parts.join(', ')}`;
 }
 
-function outcomeRows(plan: Explanation): readonly (readonly string[])[] {
+function outcomeRows(plan: LocatedExplanation): readonly (readonly string[])[] {
+  if (plan.outcome === 'unknown') return [['outcome', 'unknown']];
   const outcome =
     plan.reason === null
       ? [['outcome', plan.mode === 'Audit' ? 'would inject (mode Audit: not applied)' : 'inject']]

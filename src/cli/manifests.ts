@@ -256,7 +256,10 @@ export function* workloadsIn(
     else if (object.duplicateKey !== undefined) fail(object.duplicateKey.message);
     else if (!edits || own !== undefined) yield { ...where, ...found };
     // The template of a Rollout that refers to another workload is changed there.
-    else if (found.unknown !== undefined) passOver(`${place}: ${found.unknown}; left unchanged`);
+    else
+      passOver(
+        `${place}: ${found.unknown ?? `${String(memberAt(value, ['apiVersion']))} ${workload.kind} is no kind that inject changes`}; left unchanged`,
+      );
   }
   if (owned.length > 0)
     passOver(
@@ -325,14 +328,16 @@ const TEMPLATE_DEPTH = 8;
 /** The pods that an object of a kind that Linger does not know seems to make, and what is to be said about that. */
 function foreignWorkload(
   value: unknown,
-): { readonly workload: Workload; readonly unknown: string } | undefined {
+): { readonly workload: Workload; readonly unknown?: string } | undefined {
   if (!isRecord(value)) return undefined;
   const [apiVersion, kind] = [String(value.apiVersion), String(value.kind)];
   const metadata = isRecord(value.metadata) ? value.metadata : {};
-  const as = (pointer: string, pod: unknown, unknown: string) => {
+  const as = (pointer: string, pod: unknown, unknown?: string) => {
     // Of a known kind, a template that is missing.
     const workload = workloadOf({ apiVersion: 'v1', kind: 'Pod', metadata, spec: {} });
-    return workload && { workload: { ...workload, kind, pointer, pod }, unknown };
+    return (
+      workload && { workload: { ...workload, kind, pointer, pod }, ...(unknown !== undefined && { unknown }) }
+    );
   };
   const subject = `${kind} ${nameOf(value)}`;
   if (/^(pool\.)?kubevirt\.io\//.test(apiVersion) && /^VirtualMachine/.test(kind)) {
@@ -346,12 +351,18 @@ function foreignWorkload(
   const pointer = path.replace(/\/spec$/, '');
   const template = pointer === path ? {} : memberAt(value, pointer.split('/').slice(1));
   const own = pointer === '' ? {} : memberAt(template, ['metadata']);
-  const labels = {
-    ...(isRecord(own) && isRecord(own.labels) && own.labels),
-    // As Knative labels the pods of a revision.
-    ...(apiVersion.startsWith('serving.knative.dev/') && { 'serving.knative.dev/revision': nameOf(value) }),
-  };
-  return as(pointer, { metadata: { ...(isRecord(own) && own), labels }, spec }, unknown);
+  const metadataOf = (more = {}) => ({
+    ...(isRecord(own) && own),
+    labels: { ...(isRecord(own) && isRecord(own.labels) && own.labels), ...more },
+  });
+  if (!apiVersion.startsWith('serving.knative.dev/'))
+    return as(pointer, { metadata: metadataOf(), spec }, unknown);
+  // Knative labels the pods of a revision so, and names its container where the author does not.
+  const containers = spec.containers.map((each) =>
+    isRecord(each) ? { name: 'user-container', ...each } : each,
+  );
+  const labels = { 'serving.knative.dev/revision': nameOf(value) };
+  return as(pointer, { metadata: metadataOf(labels), spec: { ...spec, containers } });
 }
 
 /** The first list of containers in an object. */
@@ -359,11 +370,11 @@ function podSpecIn(
   value: unknown,
   path: string,
   depth: number,
-): { readonly path: string; readonly spec: unknown } | undefined {
+): { readonly path: string; readonly spec: { readonly containers: readonly unknown[] } } | undefined {
   if (depth > TEMPLATE_DEPTH || typeof value !== 'object' || value === null) return undefined;
   if (isRecord(value) && Array.isArray(value.containers)) {
     const isContainer = (item: unknown) => isRecord(item) && typeof item.image === 'string';
-    if (value.containers.some(isContainer)) return { path, spec: value };
+    if (value.containers.some(isContainer)) return { path, spec: { ...value, containers: value.containers } };
   }
   for (const [key, member] of Object.entries(value)) {
     const found = podSpecIn(member, `${path}/${key}`, depth + 1);

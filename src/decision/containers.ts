@@ -200,7 +200,7 @@ export function tableNotes(
         note('ExistingHookKept', `${subject()} keeps its own preStop hook, which ${readingInWords(own)}`),
       );
     if (given === undefined && eatsGrace(row)) {
-      const text = `${subject()}: its own hook ${readingInWords(held)} of a grace of ${grace}s, so the application is killed ${LEAST_GRACE}s after SIGTERM; raise terminationGracePeriodSeconds by the hook`;
+      const text = `${subject()}: its own hook ${readingInWords(held)}, and the grace is ${grace}s, so the application is killed ${LEAST_GRACE}s after SIGTERM; raise terminationGracePeriodSeconds by the hook`;
       notes.push(note('GraceEaten', text));
     }
     const probeGrace = given === undefined ? Number.POSITIVE_INFINITY : probeGraceOf(container);

@@ -173,7 +173,7 @@ export function exposureOf(request: PodRequest, snapshot: ClusterSnapshot): Expo
 export function screen(request: PodRequest): Skip | undefined {
   if (!isPodCreate(request)) return skip('NotPodCreate');
   const problem = problemOf(request.object);
-  const unreadable = `the pod passes unchanged: it cannot be read: ${problem}`;
+  const unreadable = `${problem}; the pod cannot be read and passes unchanged`;
   if (problem !== undefined) return skip('InvalidPod', [note('UnreadablePod', unreadable)]);
   const pod = request.object as Pod;
   if (isTooLarge(pod)) return skip('TooLarge');

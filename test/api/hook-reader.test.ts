@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import { type HookReading, plainSleep, readHook } from '../../src/api/index.ts';
+import { type HookReading, plainSleep, readHook, readingInWords } from '../../src/api/index.ts';
 import { runs } from '../property/runs.ts';
 
 /** `5` exactly, `5+` at least, `?` unknown. */
@@ -208,6 +208,18 @@ describe('a script', () => {
     expect(script(`sleep 5;${' '.repeat(5_000)}`)).toBe('?');
     expect(readExec('sh', '-c', 'sleep 5', ...Array<string>(100).fill('x'))).toBe('?');
   });
+});
+
+test.each([
+  [exec('sh', '-c', 'sleep', '15'), /^waits 0s \(sleep has no argument; .*\$0/],
+  [exec('sh', '-c', 'sleep 20 &'), /^waits 0s \(what runs in the background/],
+  [exec('sleep 15'), /^waits 0s \(it fails at once: there is no program "sleep 15"\)$/],
+  [exec('sleep', 'abc'), /^waits 0s \(sleep fails at once: "abc" is no time\)$/],
+  [{ tcpSocket: { port: 80 } }, /^waits 0s \(the kubelet runs no tcpSocket hook\)$/],
+  [exec('sleep', 'infinity'), /^waits for ever$/],
+  [exec('sleep', '0'), /^waits 0s$/],
+])('a hook that does not wait as it was meant to: %j', (handler, words) => {
+  expect(readingInWords(readHook(handler))).toMatch(words);
 });
 
 test('whatever Extend may lengthen is read as exact, and anything is read at once', () => {

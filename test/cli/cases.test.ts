@@ -40,7 +40,7 @@ describe.concurrent('what own hooks wait', () => {
     expect(rows).toEqual(
       ['Deployment search: unprotected GraceEaten', 'Deployment search: unprotected OwnHook'].slice(0, 1),
     );
-    expect(said('GraceEaten')[0]).toContain('waits 60s of a grace of 30s');
+    expect(said('GraceEaten')[0]).toContain('waits 60s, and the grace is 30s');
   });
 
   it.each([[[]], [['--webhook']]])(
@@ -48,7 +48,9 @@ describe.concurrent('what own hooks wait', () => {
     async (flags) => {
       const { rows, said } = await audit('03-sidecar-hides-grace-eaten.yaml', ...flags);
       expect(rows).toContain('Deployment sqlapp: unprotected GraceEaten');
-      expect(said('GraceEaten')[0]).toContain(`waits 120s of a grace of ${flags.length === 0 ? 30 : 60}s`);
+      expect(said('GraceEaten')[0]).toContain(
+        `waits 120s, and the grace is ${flags.length === 0 ? 30 : 60}s`,
+      );
     },
   );
 

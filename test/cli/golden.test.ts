@@ -101,7 +101,14 @@ async function printed(command: 'inject' | 'explain', golden: GoldenCase, flags:
   return printed.join('');
 }
 
-function answerIn({ outcome, mode, reason, waitSeconds, graceSeconds, containers }: Explanation): Answer {
+function answerIn({
+  outcome,
+  mode,
+  reason,
+  waitSeconds,
+  graceSeconds,
+  containers,
+}: Omit<Explanation, 'outcome'> & { readonly outcome: string }): Answer {
   const said = outcome === 'skip' ? reason : mode === 'Audit' ? 'Audit' : 'Injected';
   return {
     reason: said ?? '',

@@ -279,7 +279,7 @@ test('03: a container that sleeps for all of the grace is noted, although anothe
   expect(decision).toMatchObject({ outcome: 'inject', plan: { containers: ['sql-proxy'], grace: 60 } });
   expect(decision.notes.filter(({ code }) => code === 'GraceEaten')).toEqual([
     expect.objectContaining({
-      text: expect.stringContaining('"app": its own hook waits 120s of a grace of 60s'),
+      text: expect.stringContaining('"app": its own hook waits 120s, and the grace is 60s'),
     }),
   ]);
 });
