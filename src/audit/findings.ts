@@ -51,6 +51,13 @@ export const AUDIT_FINDINGS = {
   WaitShrunk: undefined,
   SidecarHook: undefined,
   HoldUnavailable: undefined,
+  NodeBudgetShort: undefined,
+  ShutdownShortened: undefined,
+  ProbeGraceShort: undefined,
+  HookUnsupported: undefined,
+  InvalidAnnotation: undefined,
+  UnknownAnnotation: undefined,
+  UnknownContainer: undefined,
   NeverWithdrawn: 'unprotected',
   NoOtherEndpoint: undefined,
   DrainRefused: undefined,
@@ -366,10 +373,14 @@ function ordinaryRows({ request, decision }: Decided, given: boolean): readonly 
   return table.filter(({ sidecar, ends }) => !sidecar && !ends);
 }
 
-/** Notes of the decision that are findings, too. */
+/**
+ * Notes of the decision that are findings, too: all that change what a pod gets, but for ceilings and overrides, which the
+ * status of the policy names.
+ */
 const OF_NOTES = [
-  ...(['PartialWait', 'WaitShrunk', 'SidecarHook', 'HoldUnavailable', 'DaemonSetServing'] as const),
-  ...(['StormNotCovered', 'Episode'] as const),
+  ...(['PartialWait', 'WaitShrunk', 'SidecarHook', 'HoldUnavailable', 'NodeBudgetShort'] as const),
+  ...(['ShutdownShortened', 'ProbeGraceShort', 'HookUnsupported', 'InvalidAnnotation'] as const),
+  ...(['UnknownAnnotation', 'UnknownContainer', 'DaemonSetServing', 'StormNotCovered', 'Episode'] as const),
 ] as const;
 
 function furtherFindings(

@@ -1,5 +1,12 @@
-import { NO_LABELS } from '../api/index.ts';
-import { effectivePolicy, NO_DOCUMENTS, shadowedPolicies, snapshotOf, wantsHold } from '../decision/index.ts';
+import { type NamespaceRecord, NO_LABELS } from '../api/index.ts';
+import {
+  effectivePolicy,
+  holdObstacle,
+  NO_DOCUMENTS,
+  shadowedPolicies,
+  snapshotOf,
+  wantsHold,
+} from '../decision/index.ts';
 import {
   type Check,
   type CheckState,
@@ -71,14 +78,24 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
     const inForce = { namespace: tryIn, policies: undefined, modeLimit: 'Enforce' } as const;
     const snapshot = snapshotOf(await sourcesFor(NO_DOCUMENTS, inForce, known));
     const wanting = [...snapshot.namespaces.values()].filter((each) => wantsHold(snapshot.policies, each));
+    const policyIn = (namespace: NamespaceRecord) =>
+      effectivePolicy(
+        snapshot.policies,
+        { namespace, labels: NO_LABELS, annotations: NO_LABELS },
+        snapshot.modeLimit,
+      ).policy;
     const namespace = snapshot.namespaces.get(tryIn);
-    const tried = namespace && { namespace, labels: NO_LABELS, annotations: NO_LABELS };
+    const obstacles = wanting.map((each) => {
+      const why = holdObstacle(each.name, policyIn(each)['hold.delivery'].value, snapshot);
+      return { namespace: each.name, why };
+    });
     return {
-      wantingHold: wanting.map(({ name }) => name),
+      wantingHold: obstacles,
+      holdDigest: snapshot.hold !== undefined && 'digest' in snapshot.hold ? snapshot.hold.digest : undefined,
       files: known.files.clusterPolicies.length + known.files.policies.length,
       fileProblems: known.fileProblems,
       filesUnread: known.filesUnread,
-      mode: tried && effectivePolicy(snapshot.policies, tried, snapshot.modeLimit).policy.mode,
+      mode: namespace && policyIn(namespace).mode,
     };
   };
   let reading: ReturnType<typeof readInForce> | undefined;

@@ -61,7 +61,14 @@ import {
   TERMINATION_POLICIES,
 } from '../informers/index.ts';
 import { type ConsumerTable, type LagSource, NONE_YET, plannedLags } from '../lag/index.ts';
-import { readConfigMap, readConsumers, readPlanned, readShortfalls, SHARED_NAMES } from '../leader/index.ts';
+import {
+  readConfigMap,
+  readConsumers,
+  readHold,
+  readPlanned,
+  readShortfalls,
+  SHARED_NAMES,
+} from '../leader/index.ts';
 import { policiesOfMap } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, nameOf } from './connect.ts';
@@ -126,6 +133,11 @@ export async function readCluster(
   const planned = await readPublished(connection, place, signal, readPlanned).catch(refused(...place));
   if ('none' in planned)
     warn(`no planned lags: ${planned.none}; waits are those of before anything is measured`);
+  // Where it cannot be read, Hold counts as available.
+  const shared = await readConfigMap(connection, lingerNamespace, SHARED_NAMES.consumers, {
+    signal,
+    withinMs: ANSWER_MS,
+  }).catch(() => undefined);
   const files = policies === undefined && (await readPolicyMap(connection, lingerNamespace, signal, warn));
   return {
     namespaces: new Map(namespaces.items.map((each) => [each.name, each])),
@@ -134,6 +146,10 @@ export async function readCluster(
     consumers: declared[0].values,
     clusterPolicies: declared[1].values,
     policies: declared[2].values,
+    hold: readHold(
+      shared,
+      namespaces.items.map((each) => each.name),
+    ),
     lags: 'none' in planned ? NONE_YET : plannedLags(planned.value),
     ...(files || NO_FILES),
   };

@@ -314,6 +314,8 @@ export function startCluster(context: ClusterContext) {
   );
   const declared = followDeclared(context);
   const delivery = deliveryOf(context);
+  if (place !== undefined && context.hold === undefined)
+    snapshot.apply({ kind: 'hold', hold: { why: 'Hold is off (--hold-port=0)' } });
   const sync = followSync(source, Promise.all([declared.read, delivery?.read]), context);
   const synced = () => sync.state === 'synced';
   const wait = () => defaultWait(snapshot.current());
@@ -352,6 +354,7 @@ export function startCluster(context: ClusterContext) {
     shortfalls: log,
     consumers: {
       views: () => views.all,
+      hold: () => snapshot.current().hold,
       since: views.since.bind(views),
       targets: declared.consumers.objects,
     },

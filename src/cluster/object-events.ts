@@ -1,8 +1,10 @@
+import { createHash } from 'node:crypto';
 import { setNewest } from '../api/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
 import { callApi } from './client.ts';
 import type { KubeConnection } from './connection.ts';
+import { asFailure } from './failure.ts';
 import { newAgent } from './request.ts';
 
 /** An Event about an object, as `kubectl describe` and `kubectl get events` show it. */
@@ -84,6 +86,8 @@ export class ObjectEvents {
         await this.#write(event);
         this.#once.over('events', {}, 'writing Events works again');
       } catch (thrown) {
+        // The same Event is still there: of an earlier process, or of another replica.
+        if (asFailure(thrown).reason === 'Conflict') continue;
         if (this.#options.signal.aborted) break;
         this.#once.warn('events', { problem: String(thrown) }, 'writing an Event failed, Event dropped');
       }
@@ -93,7 +97,8 @@ export class ObjectEvents {
     this.#sending = false;
   }
 
-  async #write({ object, type, reason, action, note }: ObjectEvent): Promise<void> {
+  async #write(event: ObjectEvent): Promise<void> {
+    const { object, type, reason, action, note } = event;
     const { connection, identity, signal } = this.#options;
     const { kind, namespace, name, uid } = object;
     const call = { signal, withinMs: REQUEST_MS, agent: this.#agent };
@@ -109,7 +114,7 @@ export class ObjectEvents {
       core.createNamespacedEvent({
         namespace,
         body: {
-          metadata: { generateName: `${name.slice(0, 200)}.`, namespace },
+          metadata: { name: `${name.slice(0, 200)}.${idOf(event)}`, namespace },
           ...{ involvedObject, type, reason, action, message },
           // MicroTime has six decimal places; Date has three.
           eventTime: new Date().toISOString().replace('Z', '000Z') as never,
@@ -119,4 +124,10 @@ export class ObjectEvents {
       }),
     );
   }
+}
+
+/** The same for the same Event, so that the API server keeps one of it however often replicas restart. */
+function idOf({ object, type, reason, action, note }: ObjectEvent): string {
+  const text = JSON.stringify([object.kind, object.uid, type, reason, action, note]);
+  return createHash('sha256').update(text).digest('hex').slice(0, 16);
 }

@@ -28,6 +28,11 @@ export interface HoldSupply {
   readonly image?: string;
 }
 
+/** No pod gets hook Hold, for this reason: the end of a sentence. */
+export interface HoldAbsence {
+  readonly why: string;
+}
+
 /** Everything that a decision knows beside the pod: one immutable value, replaced as a whole. */
 export interface ClusterSnapshot {
   readonly policies: PolicySet;
@@ -38,8 +43,8 @@ export interface ClusterSnapshot {
   /** undefined: without a cluster; counts as a current one. */
   readonly fleet: Fleet | undefined;
   readonly lags: LagSource;
-  /** undefined: there is no Hold Service. */
-  readonly hold: HoldSupply | undefined;
+  /** undefined: not known. */
+  readonly hold: HoldSupply | HoldAbsence | undefined;
   /** The operator's cap on every layer's mode. */
   readonly modeLimit: Mode;
 }
@@ -75,7 +80,7 @@ export interface ClusterView {
   readonly policies?: readonly TerminationPolicy[];
   readonly consumers?: readonly Consumer[];
   readonly fleet?: Fleet;
-  readonly hold?: HoldSupply | undefined;
+  readonly hold?: ClusterSnapshot['hold'];
 }
 
 /** What a snapshot is made of. */
@@ -106,7 +111,7 @@ export type SnapshotChange =
   | { readonly kind: 'policies'; readonly policies: readonly TerminationPolicy[] }
   | { readonly kind: 'consumers'; readonly consumers: readonly Consumer[] }
   | { readonly kind: 'fleet'; readonly fleet: Fleet }
-  | { readonly kind: 'hold'; readonly hold: HoldSupply | undefined }
+  | { readonly kind: 'hold'; readonly hold: ClusterSnapshot['hold'] }
   | { readonly kind: 'lags'; readonly lags: LagSource };
 
 function changedBy(sources: Sources, { kind, ...change }: SnapshotChange): Sources {

@@ -64,11 +64,30 @@ export function newSetup(
   const why = obstacleIn(pod, containers);
   if (why !== undefined) return { why, ofPod: true };
   const { token, snapshot } = terms;
-  if (snapshot.hold === undefined || token === undefined) return { why: 'no Hold Service is known' };
-  const volume = volumeFor(pod, terms, snapshot.hold);
+  const { hold } = snapshot;
+  if (hold !== undefined && 'why' in hold) return hold;
+  if (hold === undefined || token === undefined) return { why: 'no Hold Service is known' };
+  const volume = volumeFor(pod, terms, hold);
   if ('why' in volume) return volume;
-  const { address } = snapshot.hold;
-  return { address, token: token.text, tokenHash: token.hashOf(token.text), volume };
+  return { address: hold.address, token: token.text, tokenHash: token.hashOf(token.text), volume };
+}
+
+/** Stands for all pods that nothing keeps to certain nodes. */
+const ANY_POD: Pod = { spec: { containers: [] } };
+
+/**
+ * Why pods of a namespace that can run on any node get no hook Hold, as the end of a sentence; undefined: they do, or it
+ * is not known.
+ */
+export function holdObstacle(
+  namespace: string,
+  delivery: HoldDelivery,
+  snapshot: DeliveryTerms['snapshot'],
+): string | undefined {
+  const { hold } = snapshot;
+  if (hold === undefined || 'why' in hold) return hold?.why;
+  const volume = volumeFor(ANY_POD, { namespace, delivery, token: undefined, snapshot }, hold);
+  return 'why' in volume ? volume.why : undefined;
 }
 
 /**
@@ -92,13 +111,14 @@ export function standingSetup(
     .filter(({ name }) => carriers.has(name))
     .map(callOf)
     .find(Boolean);
-  if (token === undefined || call === undefined || call.address !== terms.snapshot.hold?.address)
-    return undefined;
+  const { hold } = terms.snapshot;
+  if (token === undefined || call === undefined || hold === undefined || 'why' in hold) return undefined;
+  if (call.address !== hold.address) return undefined;
   const tokenHash = token.hashOf(call.token);
   if (labelOf(annotationsOf(pod), ANNOTATION.holdToken) !== tokenHash) return undefined;
   const age = Math.abs(holdTokenTime(token.text) - holdTokenTime(call.token));
   if (age > ADMISSION_SECONDS || obstacleIn(pod, containers) !== undefined) return undefined;
-  const volume = ownVolume(pod)?.volume ?? volumeFor(pod, terms, terms.snapshot.hold);
+  const volume = ownVolume(pod)?.volume ?? volumeFor(pod, terms, hold);
   return 'why' in volume ? undefined : { ...call, tokenHash, volume };
 }
 
@@ -217,14 +237,22 @@ function configMapVolume(
     return { why: `namespace ${namespace} has no ConfigMap ${holdConfigMap(digest)}` };
   if (fleet === undefined) return { why: 'the cluster’s nodes are not known' };
   const fits = (kinds: Kinds) => {
-    const [first, ...more] = new Set([...kinds.values()].map(({ architecture }) => architecture));
+    const byArchitecture = new Map([...kinds.values()].map((node) => [node.architecture, node.name]));
+    const [first, ...more] = byArchitecture.keys();
     if (first === undefined) return { why: 'no node is known that the pod can run on' };
-    if (more.length > 0)
-      return { why: `the pod can run on nodes of several architectures (${[first, ...more].join(', ')})` };
-    if (!architectures.has(first)) return { why: `there is no helper for ${first}` };
+    if (more.length > 0) {
+      const nodes = [...byArchitecture].map(([architecture, name]) => `node ${name} is ${architecture}`);
+      return {
+        why: `the pod can run on nodes of several architectures (${nodes.join(', ')}): keep it to one by nodeSelector kubernetes.io/arch, or set hold.delivery: Image`,
+      };
+    }
+    if (!architectures.has(first))
+      return { why: `there is no helper for ${first} (node ${byArchitecture.get(first)})` };
     const untried = [...kinds].find(([kind]) => !tested.has(kind))?.[1];
     if (untried !== undefined)
-      return { why: `the helper has not been tried on nodes like ${untried.name} (${nodeKind(untried)})` };
+      return {
+        why: `the helper has not passed its trial on nodes like ${untried.name} (${nodeKind(untried)})`,
+      };
     return holdVolume(digest, first);
   };
   // In most clusters the helper works on every node, so the pod's own constraints need not be evaluated.

@@ -2,6 +2,7 @@ export {
   type ClusterSnapshot,
   type ClusterView,
   type Documents,
+  type HoldAbsence,
   type HoldSupply,
   type LocatedObject,
   NO_DOCUMENTS,
@@ -36,6 +37,7 @@ export {
   supportsNativeSleep,
   UNSETTLED,
 } from './fleet.ts';
+export { holdObstacle } from './hold-delivery.ts';
 export { NODE_BUDGET_LABEL, NODE_BUDGET_SHARE, nodeBudgetOf } from './node-budget.ts';
 export { type Operation, patchFor, undoFor } from './patch.ts';
 export { nodeBudget } from './placement.ts';

@@ -13,6 +13,7 @@ import {
   type TerminationPolicy,
 } from '../api/index.ts';
 import type { ClusterSnapshot } from './cluster-snapshot.ts';
+import { holdObstacle } from './hold-delivery.ts';
 import { effectivePolicy } from './policy-merge.ts';
 import { type PolicySet, policyOf } from './policy-set.ts';
 import type { EffectivePolicy, Field, Leaf } from './policy-values.ts';
@@ -28,6 +29,8 @@ export interface PolicyView {
   readonly why: string | undefined;
   /** The shortest and the longest hold, in seconds; undefined: the hook is another. */
   readonly hold: { readonly min: number; readonly max: number } | undefined;
+  /** Why pods that it selects get no hook Hold although it asks for it, as ends of sentences; empty: they do. */
+  readonly noHold: readonly string[];
   /** Of the lag that the wait is taken from; undefined where nothing is known, or the wait is fixed. */
   readonly p99: number | undefined;
   readonly samples: number | undefined;
@@ -63,11 +66,28 @@ export function policyView(policy: AnyPolicy, snapshot: ClusterSnapshot): Policy
     wait: mode === 'Off' ? undefined : choice.seconds,
     why: mode === 'Off' ? undefined : reasonInWords(choice.why, merged, lag),
     hold: merged.hook.value === 'Hold' ? holdBounds(merged, choice.seconds) : undefined,
+    noHold: merged.hook.value === 'Hold' ? holdObstacles(policy, merged, snapshot) : [],
     p99: measured?.quantile(99),
     samples: measured === undefined ? undefined : lag.samples,
     ignored: [...said, ...capped].slice(0, MOST_IGNORED),
     forbiddenBy: forbidden ? namespaces.origin : undefined,
   };
+}
+
+/** Of pods that can run on any node, in each namespace that the policy selects. */
+function holdObstacles(
+  policy: AnyPolicy,
+  merged: EffectivePolicy,
+  snapshot: ClusterSnapshot,
+): readonly string[] {
+  const selected =
+    policy.kind === 'TerminationPolicy'
+      ? [namespaceOf(policy, snapshot)]
+      : [...snapshot.namespaces.values()].filter(
+          (each) => selectsNamespace(policyOf(policy).namespaceSelector, each) === true,
+        );
+  const delivery = merged['hold.delivery'].value;
+  return [...new Set(selected.flatMap(({ name }) => holdObstacle(name, delivery, snapshot) ?? []))];
 }
 
 /** What pods without labels and annotations get in a namespace behind an ordinary Service, and why so long a wait. */

@@ -4,6 +4,7 @@ import {
   API_VERSION,
   fewOf,
   HOLD_SERVICE,
+  holdConfigMap,
   isRecord,
   isSelected,
   isString,
@@ -57,8 +58,10 @@ import installed from './installed.json' with { type: 'json' };
 
 /** What policies, of objects and of files, come to. */
 export interface InForce {
-  /** The namespaces whose pods may get hook Hold. */
-  readonly wantingHold: readonly string[];
+  /** The namespaces whose pods may get hook Hold, and why those get none that can run on any node. */
+  readonly wantingHold: readonly { readonly namespace: string; readonly why: string | undefined }[];
+  /** Of the helper that the leader delivers; undefined: not known. */
+  readonly holdDigest: string | undefined;
   /** How many policies are of files. */
   readonly files: number;
   /** What is invalid in files. */
@@ -90,7 +93,7 @@ export function checkInstallation(
     Canary: canary,
     Consumers: consumers,
     Policies: async () => policies(inquiry, await inForce().catch(() => undefined)),
-    HoldHelper: async () => holdHelper(inquiry, (await inForce()).wantingHold),
+    HoldHelper: async () => holdHelper(inquiry, await inForce()),
   });
 }
 
@@ -667,8 +670,7 @@ async function leader(inquiry: Inquiry): Promise<Seen> {
 const WATCH = 'linger_watch_current';
 const SYNCED = 'linger_cluster_synced';
 const FLIPS = 'linger_canary_flips_total';
-const NODE_KINDS = 'linger_hold_node_kinds';
-const WANTED = new Set([WATCH, SYNCED, FLIPS, NODE_KINDS]);
+const WANTED = new Set([WATCH, SYNCED, FLIPS]);
 
 /** Looks at the metrics of each ready replica, by its name. That takes the right to get pods/proxy. */
 function byMetrics(judge: (said: ReadonlyMap<string, Exposition>) => Seen) {
@@ -787,8 +789,9 @@ async function policies(inquiry: Inquiry, inForce: InForce | undefined): Promise
 /** Kubernetes is made for no more. */
 const MOST_NAMESPACES = 10_000;
 
-async function holdHelper(inquiry: Inquiry, wanted: readonly string[]): Promise<Seen> {
-  if (wanted.length === 0) return ok('no policy asks for hook Hold');
+async function holdHelper(inquiry: Inquiry, { wantingHold, holdDigest }: InForce): Promise<Seen> {
+  if (wantingHold.length === 0) return ok('no policy asks for hook Hold');
+  const wanted = wantingHold.map(({ namespace }) => namespace);
   const { namespace } = inquiry.options;
   const flag = flagsOf(await deployment(inquiry));
   const service = `/api/v1/namespaces/${namespace}/services/${HOLD_SERVICE}`;
@@ -800,30 +803,41 @@ async function holdHelper(inquiry: Inquiry, wanted: readonly string[]): Promise<
       `${why}: pods that ask for it get Sleep, in ${fewOf(wanted)}`,
       'hold.enabled=true in the chart; else take --hold-port=0 away, and apply deploy/service-hold.yaml.',
     );
-  const { name } = readHelperObject();
+  const name = holdDigest === undefined ? readHelperObject().name : holdConfigMap(holdDigest);
   // By their metadata: each has 60 kB of helpers.
   const helpers = {
     path: '/api/v1/configmaps',
     query: { fieldSelector: `metadata.name=${name}` },
     metadataOnly: true,
-    project: ({ metadata }: RawObject) => metadata.namespace,
+    project: ({ metadata }: RawObject) => metadata,
   };
-  const present = await inquiry.list(helpers, MOST_NAMESPACES);
-  const missing = wanted.filter((each) => !present.includes(each));
-  const shown = missing.slice(0, MOST_SHOWN).join(', ');
-  const delivery: Judgement =
-    missing.length === 0
-      ? ok(`ConfigMap ${name} is in ${count(wanted.length, 'namespace')}`)
-      : warning(
-          `ConfigMap ${name} is missing in ${count(missing.length, 'namespace')} (${shown}): pods there get Sleep`,
-          'The leader brings it, with the rights of deploy/rbac-hold.yaml; or: linger hold manifest -n NAMESPACE | kubectl apply -f -',
-        );
-  const trials = await byMetrics((said) => {
-    const kinds = [...said.values()].flatMap((metrics) => metrics.get(NODE_KINDS) ?? []);
-    if (!kinds.some(({ labels, value }) => labels.get('result') === 'failed' && value > 0)) return [];
-    const text = 'the helper does not run on a kind of node: pods that may come there get Sleep';
-    const cure = `kubectl --namespace ${namespace} get configmap ${name} -o yaml: the annotation linger.dev/hold-tried says why.`;
-    return warning(text, cure);
-  })(inquiry);
-  return [delivery, trials].flat();
+  const found = await inquiry.list(helpers, MOST_NAMESPACES);
+  const present = new Set(found.map((each) => each.namespace));
+  const missing = wanted.filter((each) => !present.has(each));
+  const ending = found.filter(({ deletionTimestamp }) => deletionTimestamp !== undefined);
+  const others = Map.groupBy(
+    wantingHold.filter(({ namespace: each, why: other }) => other !== undefined && present.has(each)),
+    ({ why: other }) => other,
+  );
+  const judged = [
+    missing.length > 0 &&
+      warning(
+        `ConfigMap ${name} is missing in ${count(missing.length, 'namespace')} (${fewOf(missing)}): new pods there get Sleep, and those that mount it lose their hook when their kubelet restarts`,
+        'The leader brings it, with the rights of deploy/rbac-hold.yaml; or: linger hold manifest -n NAMESPACE | kubectl apply -f -',
+      ),
+    ending.length > 0 &&
+      warning(
+        `ConfigMap ${name} is being deleted in ${fewOf(ending.map((each) => each.namespace ?? ''))}: once it is gone, pods that mount it lose their hook when their kubelet restarts`,
+        'Let it go by removing its finalizers, and the leader brings it again; or: linger hold manifest -n NAMESPACE | kubectl apply -f -',
+      ),
+    ...[...others]
+      .slice(0, MOST_SHOWN)
+      .map(([other, places]) =>
+        warning(
+          `pods get Sleep instead of Hold in ${fewOf(places.map((each) => each.namespace))}: ${other}`,
+          `linger explain pod/NAME says it of one pod. Where a trial failed, the annotation linger.dev/hold-tried of ConfigMap ${namespace}/${name} says why.`,
+        ),
+      ),
+  ].filter((each) => each !== false);
+  return judged.length > 0 ? judged : ok(`ConfigMap ${name} is in ${count(wanted.length, 'namespace')}`);
 }

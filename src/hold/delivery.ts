@@ -25,6 +25,7 @@ import {
   watchResource,
 } from '../cluster/index.ts';
 import {
+  type HoldAbsence,
   type HoldSupply,
   type NodeFacts,
   nodeKind,
@@ -135,6 +136,7 @@ export class Delivery {
   readonly #helper = readHelperObject();
   readonly #once: LogOnce;
   readonly #read = Promise.withResolvers<void>();
+  #isRead = false;
   /** The namespaces whose ConfigMap has been seen, with its uid. */
   readonly #seen = new Map<string, string>();
   #namespaces: ReadonlySet<string> | undefined;
@@ -173,19 +175,22 @@ export class Delivery {
         this.#namespaces = undefined;
         showSoon();
       },
-      onListed: () => {
-        this.#show();
-        this.#read.resolve();
-      },
+      onListed: () => this.#know(),
       onCurrent,
       onFailure: (failure, pauseMs) => {
         onFailure(failure, pauseMs);
         // Without the right to watch, Hold is not available, and nothing should wait for it.
-        if (failure.reason === 'Forbidden') this.#read.resolve();
+        if (failure.reason === 'Forbidden') this.#know();
       },
       onHandlerError,
     };
     return watchResource(resource, connection, handlers, this.#options).stats;
+  }
+
+  #know(): void {
+    this.#isRead = true;
+    this.#show();
+    this.#read.resolve();
   }
 
   async #follow(): Promise<void> {
@@ -201,9 +206,13 @@ export class Delivery {
     if (!isDeepStrictEqual(hold, snapshot.current().hold)) snapshot.apply({ kind: 'hold', hold });
   }
 
-  #supply(): HoldSupply | undefined {
-    const { image, address = this.#serviceAddress() } = this.#options.settings;
-    if (address === undefined) return undefined;
+  /** @returns undefined while it is not known */
+  #supply(): HoldSupply | HoldAbsence | undefined {
+    const { place, settings, snapshot } = this.#options;
+    if (!this.#isRead || !snapshot.current().services.byNamespace.has(place.namespace)) return undefined;
+    const { image, address = this.#serviceAddress() } = settings;
+    if (address === undefined)
+      return { why: `there is no Service ${place.namespace}/${HOLD_SERVICE} with an address` };
     this.#namespaces ??= new Set(this.#seen.keys());
     const passed = [...this.#trials].filter(([, problem]) => problem === '').map(([kind]) => kind);
     return {

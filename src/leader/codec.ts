@@ -4,6 +4,7 @@ import { gunzip, gzip } from 'node:zlib';
 import type { V1ConfigMap } from '@kubernetes/client-node';
 import { z } from 'zod';
 import { GROUP, isRecord, isStringMap, listOf } from '../api/index.ts';
+import type { ClusterSnapshot, HoldSupply } from '../decision/index.ts';
 import { type ConsumerTable, consumersFromJson, type PlannedTable, plannedFromJson } from '../lag/index.ts';
 
 /** The ConfigMaps that replicas share, in Linger's own namespace. */
@@ -27,6 +28,8 @@ const TEXT_KEYS = {
   consumers: 'consumers.json',
   shortfalls: 'shortfalls.json',
 } as const;
+/** Beside the text of the consumers: what hook Hold needs, as the leader sees it. */
+const HOLD_KEY = 'hold.json';
 export const PLANNED_KEY = TEXT_KEYS.planned;
 /** Every key of a history, one for each part: `namespace.shop.json.gz`. */
 const PART_SUFFIX = '.json.gz';
@@ -96,7 +99,8 @@ export function notOurs(object: unknown): 'Newer' | 'Foreign' | undefined {
     return Number(format) > FORMAT ? 'Newer' : undefined;
   }
   // Without annotations it may have been restored from a backup by hand.
-  const ours = (key: string) => Object.values<string>(TEXT_KEYS).includes(key) || key.endsWith(PART_SUFFIX);
+  const ours = (key: string) =>
+    key === HOLD_KEY || Object.values<string>(TEXT_KEYS).includes(key) || key.endsWith(PART_SUFFIX);
   if (!Object.keys({ ...data, ...binaryData }).every(ours)) return 'Foreign';
   const planned = parsed(data[PLANNED_KEY] ?? '{}');
   return isRecord(planned) && Number(planned.v) > FORMAT ? 'Newer' : undefined;
@@ -132,6 +136,55 @@ export function readPlanned(object: unknown): Shared<PlannedTable> {
 
 export function readConsumers(object: unknown): Shared<ConsumerTable> {
   return readText(object, TEXT_KEYS.consumers, consumersFromJson);
+}
+
+/** With more than these, which of them have the helper is not published. 300 KB. */
+const MOST_NAMESPACES = 5_000;
+
+/** With the consumers, since both are for people who ask what pods get. */
+export function withHold(content: Content, hold: ClusterSnapshot['hold']): Content {
+  if (hold === undefined) return content;
+  const json = 'why' in hold ? hold : { ...hold, namespaces: namesIn(hold.namespaces), ...listsOf(hold) };
+  return { ...content, data: { ...content.data, [HOLD_KEY]: JSON.stringify(json) } };
+}
+
+function namesIn(namespaces: ReadonlySet<string>): readonly string[] | undefined {
+  return namespaces.size > MOST_NAMESPACES ? undefined : [...namespaces].toSorted();
+}
+
+function listsOf({ tested, architectures }: HoldSupply) {
+  return { tested: [...tested].toSorted(), architectures: [...architectures] };
+}
+
+const holdJson = z.union([
+  z.object({ why: z.string() }),
+  z.object({
+    address: z.string(),
+    digest: z.string(),
+    namespaces: z.array(z.string()).optional(),
+    tested: z.array(z.string()),
+    architectures: z.array(z.string()),
+    image: z.string().optional(),
+  }),
+]);
+
+/**
+ * What the leader knows of hook Hold.
+ * @param all stand for the namespaces that have the helper where there are too many to publish
+ * @returns undefined where nothing readable is published
+ */
+export function readHold(object: unknown, all: Iterable<string>): ClusterSnapshot['hold'] {
+  if (notOurs(object) !== undefined) return undefined;
+  const { data } = holdJson.safeParse(parsed(partsOf(object).data[HOLD_KEY] ?? ''));
+  if (data === undefined || 'why' in data) return data;
+  const { namespaces = all, tested, architectures, image, ...supply } = data;
+  return {
+    ...supply,
+    namespaces: new Set(namespaces),
+    tested: new Set(tested),
+    architectures: new Set(architectures),
+    ...(image !== undefined && { image }),
+  };
 }
 
 /** @param parse returns undefined for what Linger does not write */

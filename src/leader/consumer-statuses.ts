@@ -1,7 +1,8 @@
 import { type ConsumerStatus, formatDuration } from '../api/index.ts';
+import type { ClusterSnapshot } from '../decision/index.ts';
 import { type ConsumerView, consumersToText, hasChanged, type LagView } from '../lag/index.ts';
 import { Schedule } from '../timing/index.ts';
-import { readConsumers, SHARED_NAMES, textContent } from './codec.ts';
+import { readConsumers, SHARED_NAMES, textContent, withHold } from './codec.ts';
 import { type PublishContext, publish } from './publish-status.ts';
 import { instant, type Statement, type StatusSource, type StatusTarget } from './status-publisher.ts';
 
@@ -17,7 +18,7 @@ function statementOf(view: ConsumerView, target: StatusTarget): Statement<Consum
     ...(instances === null ? {} : { instances }),
     limits: [...limits],
   };
-  return { target, content, condition: { type: 'Measured', ...condition } };
+  return { target, content, conditions: [{ type: 'Measured', ...condition }] };
 }
 
 function lagOf(lag: LagView | null): Pick<ConsumerStatus, 'samples' | 'p50' | 'p99'> {
@@ -48,6 +49,8 @@ export function consumerStatuses({ views, targets }: PublishedConsumers): Status
 export interface PublishedConsumers {
   /** The views of all consumers; empty until anything is known. */
   views(): readonly ConsumerView[];
+  /** What hook Hold needs, and what of it there is. */
+  hold?(): ClusterSnapshot['hold'];
   /** Takes over from the previous leader's views since when each condition has held. */
   since(published: readonly ConsumerView[]): void;
   /** Those with a status of their own. */
@@ -62,6 +65,7 @@ export class ConsumerPublisher {
   /** By name; undefined: nothing has been published in this term. */
   #published: ReadonlyMap<string, ConsumerView> | undefined;
   #publishedAt = Number.NEGATIVE_INFINITY;
+  #publishedHold: ClusterSnapshot['hold'];
 
   constructor(term: PublishContext, consumers: PublishedConsumers) {
     const { limits, time } = term;
@@ -78,7 +82,9 @@ export class ConsumerPublisher {
     const age = now - this.#publishedAt;
     const views = this.#consumers.views();
     const published = this.#published;
-    const others = published !== undefined && areOthers(views, published);
+    const others =
+      published !== undefined &&
+      (areOthers(views, published) || this.#consumers.hold?.() !== this.#publishedHold);
     // The author of a new consumer looks at its status a moment later.
     if (others && age >= limits.statusLookMs) this.#schedule.hasten();
     if (!this.#schedule.due(now)) return;
@@ -93,15 +99,18 @@ export class ConsumerPublisher {
     const { store, time, epochSeconds } = this.#term;
     const consumers = this.#consumers;
     let views: readonly ConsumerView[] = [];
+    const hold = consumers.hold?.();
     const stored = await publish(this.#term, 'consumers', this.#schedule, signal, async () => {
       if (this.#published === undefined) {
         const before = readConsumers(await store.read(SHARED_NAMES.consumers, signal));
         if (before.outcome === 'read') consumers.since(before.value.consumers);
       }
       views = consumers.views();
-      return textContent('consumers', consumersToText({ asOf: epochSeconds(), consumers: views }));
+      const text = consumersToText({ asOf: epochSeconds(), consumers: views });
+      return withHold(textContent('consumers', text), hold);
     });
     if (!stored) return;
+    this.#publishedHold = hold;
     this.#published = new Map(views.map((view) => [view.name, view]));
     this.#publishedAt = time.clock();
   }

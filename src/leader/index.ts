@@ -3,6 +3,7 @@ export {
   HISTORY_NAMES,
   readConsumers,
   readForgotten,
+  readHold,
   readPlanned,
   readShortfalls,
   SHARED_NAMES,

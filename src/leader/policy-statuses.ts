@@ -1,5 +1,6 @@
 import {
   type ClusterTerminationPolicy,
+  fewOf,
   formatDuration,
   type PolicyStatus,
   type TerminationPolicy,
@@ -10,7 +11,7 @@ import { type CustomObject, customKey, type PodGroup } from '../informers/index.
 import { inPieces } from '../timing/index.ts';
 import { lagText } from './consumer-statuses.ts';
 import { STATUS_KINDS } from './publish-status.ts';
-import type { Statement, StatusSource } from './status-publisher.ts';
+import type { Condition, Statement, StatusSource } from './status-publisher.ts';
 
 type AnyPolicy = ClusterTerminationPolicy | TerminationPolicy;
 
@@ -123,9 +124,11 @@ function statementOf(
     pods,
     ignored: [...(view?.ignored ?? []), ...(shadows ? [SHADOWED] : [])],
   };
-  return { target, content, condition: { type: 'Ready', ...readiness(), since } };
+  const holds = view?.hold !== undefined && view.mode !== 'Off' && snapshot.hold !== undefined;
+  const usable = holds ? [{ type: 'HoldUsable', ...holdUse(view.noHold), since }] : [];
+  return { target, content, conditions: [{ type: 'Ready', ...readiness(), since }, ...usable] };
 
-  function readiness(): Pick<Statement['condition'], 'status' | 'reason' | 'message'> {
+  function readiness(): Said {
     if (problem !== undefined) {
       const message = `${shortened(problem)}; ${effectOf({ value, good })}`;
       return { status: 'False', reason: 'Invalid', message };
@@ -136,6 +139,15 @@ function statementOf(
     }
     return { status: 'True', reason: 'InForce', message: 'This spec is in force.' };
   }
+}
+
+type Said = Pick<Condition, 'status' | 'reason' | 'message'>;
+
+function holdUse(noHold: readonly string[]): Said {
+  if (noHold.length === 0)
+    return { status: 'True', reason: 'Usable', message: 'Pods that it selects can get hook Hold.' };
+  const message = `No hook Hold, but the static wait, for pods that may run on any node: ${fewOf(noHold)}`;
+  return { status: 'False', reason: 'HoldUnavailable', message: shortened(message) };
 }
 
 const SHADOWED =

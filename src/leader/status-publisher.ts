@@ -21,20 +21,26 @@ export interface StatusTarget {
   readonly status: unknown;
 }
 
+export interface Condition {
+  readonly type: string;
+  readonly status: 'True' | 'False' | 'Unknown';
+  readonly reason: string;
+  readonly message: string;
+  /** When the condition became true, where the object does not say. Seconds since the epoch. */
+  readonly since: number;
+}
+
 /** The desired status of an object. */
 export interface Statement<Status extends object = object> {
   readonly target: StatusTarget;
-  /** Everything but the condition. */
+  /** Everything but the conditions. */
   readonly content: Omit<Status, 'observedGeneration' | 'conditions'>;
-  readonly condition: {
-    readonly type: string;
-    readonly status: 'True' | 'False' | 'Unknown';
-    readonly reason: string;
-    readonly message: string;
-    /** When the condition became true, where the object does not say. Seconds since the epoch. */
-    readonly since: number;
-  };
+  /** The first is always there; of the others, one that is no longer stated is removed. */
+  readonly conditions: readonly [Condition, ...Condition[]];
 }
+
+/** The types of Linger's own conditions. */
+const OWN_TYPES: readonly string[] = ['Ready', 'HoldUsable', 'Measured'];
 
 /** The statuses of one kind. */
 export interface StatusSource {
@@ -96,8 +102,8 @@ export class StatusPublisher {
     const found = await this.#source.statements();
     const statements = found.map((each) => ({ ...each, content: known(each.content) }));
     const waiting = statements.filter((each) => this.#isDue(each, now) && this.#saysMore(each, now));
-    const urgency = ({ target, condition }: Statement) =>
-      isOf(target, condition.type) ? (this.#known.get(keyOf(target))?.writtenAt ?? 0) : -1;
+    const urgency = ({ target, conditions }: Statement) =>
+      isOf(target, conditions[0].type) ? (this.#known.get(keyOf(target))?.writtenAt ?? 0) : -1;
     this.#waiting = waiting.toSorted((a, b) => urgency(a) - urgency(b));
     this.#forget(statements);
     // Comparing thousands of policies takes a while: use at most a twentieth of the leader's time.
@@ -106,9 +112,9 @@ export class StatusPublisher {
   }
 
   /** A changed spec is due at once: its author looks at the status a moment later. */
-  #isDue({ target, condition }: Statement, now: number): boolean {
+  #isDue({ target, conditions }: Statement, now: number): boolean {
     const { writtenAt = Number.POSITIVE_INFINITY, notBefore = 0 } = this.#known.get(keyOf(target)) ?? {};
-    const hasNewSpec = !isOf(target, condition.type);
+    const hasNewSpec = !isOf(target, conditions[0].type);
     return now >= notBefore || (hasNewSpec && now >= writtenAt + CHANGED_MEANWHILE_MS);
   }
 
@@ -120,11 +126,14 @@ export class StatusPublisher {
   }
 
   /** Whether the desired status differs from the object's by more than drift. */
-  #saysMore({ target, content, condition }: Statement, now: number): boolean {
+  #saysMore({ target, content, conditions }: Statement, now: number): boolean {
     const { status } = target;
-    const before = conditionIn(status, condition.type);
-    if (!isRecord(status) || before === undefined || !isOf(target, condition.type)) return true;
-    if (CONDITION.some((member) => before[member] !== condition[member])) return true;
+    if (!isRecord(status) || !isOf(target, conditions[0].type)) return true;
+    const differs = OWN_TYPES.some((type) => {
+      const [before, after] = [conditionIn(status, type), conditions.find((each) => each.type === type)];
+      return CONDITION.some((member) => before?.[member] !== after?.[member]);
+    });
+    if (differs) return true;
     if (now < this.#bareUntil) return false;
     const { observedGeneration: _g, conditions: _c, ...said } = status;
     const difference = differenceOf(said, { ...content });
@@ -161,23 +170,24 @@ export class StatusPublisher {
     }
   }
 
-  async #patch({ target, condition }: Statement, content: object, signal: AbortSignal): Promise<void> {
+  async #patch({ target, conditions }: Statement, content: object, signal: AbortSignal): Promise<void> {
     const { connection, limits } = this.#term;
     const { kind, path } = STATUS_KINDS[this.#source.object];
     const { namespace = '', name, resourceVersion, generation } = target;
-    const { type, status, reason, message } = condition;
-    // The status may have been the same since before this replica led.
-    const before = conditionIn(target.status, type);
-    const same = before?.status === status;
-    const since = (same && Date.parse(String(before.lastTransitionTime)) / 1000) || condition.since;
     const observed = generation === undefined ? {} : { observedGeneration: generation };
-    const said = { type, status, reason, message, lastTransitionTime: instant(since), ...observed };
+    const said = conditions.map(({ since: now, ...condition }) => {
+      // The status may have been the same since before this replica led.
+      const before = conditionIn(target.status, condition.type);
+      const same = before?.status === condition.status;
+      const since = (same && Date.parse(String(before.lastTransitionTime)) / 1000) || now;
+      return { ...condition, lastTransitionTime: instant(since), ...observed };
+    });
     const body = {
       apiVersion: API_VERSION,
       kind,
       // With the resourceVersion, so that of two leaders, or beside a change of the spec, one write fails.
       metadata: { name, ...(namespace === '' ? {} : { namespace }), resourceVersion },
-      status: { ...observed, ...content, conditions: [said] },
+      status: { ...observed, ...content, conditions: said },
     };
     const call = { signal, withinMs: limits.requestMs, patch: 'apply-patch' } as const;
     const [group = '', version = '', plural = ''] = path.split('/').slice(2);

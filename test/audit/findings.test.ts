@@ -268,6 +268,15 @@ describe('what is held against the lag that has been measured', () => {
     expect(cost.drain).toBe(120);
   });
 
+  test('no Hold is told with its reason, as every note that changes what pods get', () => {
+    const hold = clusterPolicy({ hook: 'Hold' });
+    const snapshot = { ...snapshotOf([hold, ...SHOP]), hold: { why: 'Hold is off (--hold-port=0)' } };
+    const { findings } = auditedOf({ annotations: { 'linger.dev/wait': 'soon' } }, snapshot);
+    const textOf = (code: string) => findings.find(({ reason }) => reason === code)?.text;
+    expect(textOf('HoldUnavailable')).toMatch(/^no hook Hold .*, but Sleep: Hold is off \(--hold-port=0\)$/);
+    expect(textOf('InvalidAnnotation')).toContain('soon');
+  });
+
   test('a restart is not advised where new pods wait no longer', () => {
     const running = [5, 5];
     const cut = { from: 50, grace: 35, wait: 5, by: [] };

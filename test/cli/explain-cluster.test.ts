@@ -3,8 +3,10 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Explanation } from '../../src/decision/index.ts';
 import { plannedToText } from '../../src/lag/index.ts';
-import { textContent } from '../../src/leader/codec.ts';
+import { textContent, withHold } from '../../src/leader/codec.ts';
 import { ModelCluster, namespaceObject, nodeObject, serviceObject } from '../cluster/model-cluster.ts';
+import { holdSupply } from '../decision/sample-hold.ts';
+import { fleet } from '../decision/sample-snapshot.ts';
 import { historyOf, tableOf } from '../lag/sample-table.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger, shipped } from './linger.ts';
@@ -76,6 +78,29 @@ async function planOf(
 }
 
 describe.concurrent('linger explain with a cluster', () => {
+  it.each([
+    ['Hold is off', { why: 'Hold is off (--hold-port=0)' }, 'Hold is off (--hold-port=0)'],
+    [
+      'the namespace lacks the helper',
+      holdSupply(fleet('v1.36.3', 'v1.36.3'), { namespaces: new Set(['pay']) }),
+      'namespace shop has no ConfigMap linger-hold-0123456789abcdef',
+    ],
+  ])('says why a pod gets no Hold: %s', async (_, hold, why) => {
+    const model = await cluster();
+    publish(model);
+    const holding = POLICY.replace('spec:', 'spec:\n  hook: Hold');
+    putPolicies(model, 'linger', { 'base.yaml': holding });
+    model.single.set('/api/v1/namespaces/linger/configmaps/linger-consumers', {
+      apiVersion: 'v1',
+      kind: 'ConfigMap',
+      metadata: { name: 'linger-consumers', namespace: 'linger', resourceVersion: '9' },
+      ...withHold({}, hold),
+    });
+    const plan = await planOf(model, DEPLOYMENT);
+    expect(plan?.notes.map(({ code }) => code)).toContain('HoldUnavailable');
+    expect(plan?.notes.find(({ code }) => code === 'HoldUnavailable')?.text).toContain(`: ${why}`);
+  });
+
   it('says which estimate stands behind the wait', async () => {
     const model = await cluster();
     publish(model);

@@ -450,6 +450,7 @@ describe('Hold is not used where it could not work', () => {
 
   test.each<[string, ClusterSnapshot, RegExp]>([
     ['no Hold Service', snapshotOf([HOLD]), /no Hold Service is known/],
+    ['Hold that is off', { ...snapshotOf([HOLD]), hold: { why: 'Hold is off' } }, /^Hold is off$/],
     [
       'no ConfigMap in the namespace',
       heldSnapshot([HOLD], { supply: { namespaces: new Set(['other']) } }),
@@ -464,7 +465,7 @@ describe('Hold is not used where it could not work', () => {
     [
       'not tried there',
       heldSnapshot([HOLD], { supply: { tested: new Set() } }),
-      /not been tried on nodes like node-0 \(amd64\|Ubuntu/,
+      /not passed its trial on nodes like node-0 \(amd64\|Ubuntu/,
     ],
     ['nodes that are not known', { ...heldSnapshot([HOLD]), fleet: undefined }, /nodes are not known/],
     [
@@ -522,7 +523,7 @@ describe('by image', () => {
           supply: { image },
         }),
       ),
-    ).toMatch(/several architectures \(amd64, arm64\)/);
+    ).toMatch(/several architectures \(node a is amd64, node b is arm64\): keep it to one by/);
   });
 });
 
@@ -557,7 +558,7 @@ describe('the nodes that a pod can run on', () => {
     [
       'nodeSelector by architecture, where Windows is not ruled out',
       { nodeSelector: { 'kubernetes.io/arch': 'amd64' } },
-      /not been tried on nodes like w/,
+      /not passed its trial on nodes like w/,
     ],
     ['Linux by os', { os: { name: 'linux' }, nodeSelector: { 'kubernetes.io/arch': 'amd64' } }, 'amd64'],
     ['nodeSelector that no node meets', { nodeSelector: { pool: 'none' } }, /no node is known/],
@@ -567,7 +568,7 @@ describe('the nodes that a pod can run on', () => {
     ['NotIn', required(expression('pool', 'NotIn', 'batch', 'win')), 'amd64'],
     ['NotIn of a label that is absent', required(expression('none', 'NotIn', 'x')), SEVERAL],
     ['Exists', required(expression('cores', 'Exists')), SEVERAL],
-    ['DoesNotExist', required(expression('cores', 'DoesNotExist')), /not been tried on nodes like w/],
+    ['DoesNotExist', required(expression('cores', 'DoesNotExist')), /not passed its trial on nodes like w/],
     ['Gt', required(expression('cores', 'Gt', '8')), 'arm64'],
     ['Lt', required(expression('cores', 'Lt', '9')), 'amd64'],
     ['Gt of no number', required(expression('pool', 'Gt', '1')), /no node is known/],

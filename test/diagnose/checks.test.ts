@@ -217,6 +217,8 @@ interface Asked {
   readonly now?: Date;
   /** The namespaces, or what keeps them from being known. */
   readonly wantingHold?: readonly string[] | Error;
+  /** Why they get none. */
+  readonly noHold?: string;
   /** What is broken in the ConfigMap of policies. */
   readonly fileProblems?: readonly string[];
   readonly filesUnread?: KubeFailure;
@@ -226,7 +228,7 @@ interface Asked {
 
 async function check(changes: Answers, asked: Asked = {}) {
   const { now = NOW, wantingHold = [], fileProblems = [], filesUnread } = asked;
-  const { pre = false, configuration = 'linger' } = asked;
+  const { pre = false, configuration = 'linger', noHold: why } = asked;
   const hooksStay = pre ? { [TRY]: tried(hooked(5)) } : {};
   const server = await AnsweringServer.start({ ...healthy(), ...hooksStay, ...changes }, atEnd);
   const options = {
@@ -238,7 +240,8 @@ async function check(changes: Answers, asked: Asked = {}) {
     inForce: async () => {
       if (wantingHold instanceof Error) throw wantingHold;
       const mode = { value: 'Audit', origin: 'ClusterTerminationPolicy/base' };
-      return { wantingHold, files: 1, fileProblems, filesUnread, mode };
+      const wanting = wantingHold.map((namespace) => ({ namespace, why }));
+      return { wantingHold: wanting, holdDigest: undefined, files: 1, fileProblems, filesUnread, mode };
     },
   };
   return inquire(options, (inquiry) =>
@@ -708,6 +711,20 @@ describe('afterwards', () => {
       () => ({ [HELPERS]: items({ metadata: { namespace: 'shop' } }) }),
       /^warning HoldHelper: ConfigMap linger-hold-\w+ is missing in 1 namespace \(team\): /,
       { wantingHold: ['shop', 'team'] },
+    ],
+    [
+      'a helper that is being deleted',
+      () => ({
+        [HELPERS]: items({ metadata: { namespace: 'shop', deletionTimestamp: '2026-01-01T00:00:00Z' } }),
+      }),
+      /^warning HoldHelper: ConfigMap linger-hold-\w+ is being deleted in shop: once it is gone, /,
+      { wantingHold: ['shop'] },
+    ],
+    [
+      'Hold that cannot be had for another reason',
+      () => ({ [HELPERS]: items({ metadata: { namespace: 'shop' } }) }),
+      /^warning HoldHelper: pods get Sleep instead of Hold in shop: there is no helper for s390x \(node z\)$/,
+      { wantingHold: ['shop'], noHold: 'there is no helper for s390x (node z)' },
     ],
     [
       'Hold that is asked for, and switched off, though its helper is still there',

@@ -3,7 +3,13 @@ import { Registry } from '@prometheus-io/client';
 import { describe, expect, it } from 'vitest';
 import { namespaceRecord, serviceIndex } from '../../src/api/index.ts';
 import type { KubeConnection } from '../../src/cluster/index.ts';
-import { fleetOf, newSnapshotHolder, nodeKind } from '../../src/decision/index.ts';
+import {
+  fleetOf,
+  type HoldSupply,
+  newSnapshotHolder,
+  nodeKind,
+  type SnapshotHolder,
+} from '../../src/decision/index.ts';
 import {
   Delivery,
   type DeliverySettings,
@@ -95,6 +101,11 @@ async function start({ settings, holding = [], clusterIp = '10.201.0.7', refuse,
   };
 }
 
+function supplyIn(snapshot: SnapshotHolder): HoldSupply | undefined {
+  const { hold } = snapshot.current();
+  return hold === undefined || 'why' in hold ? undefined : hold;
+}
+
 async function soon<T>(look: () => T | undefined | false, what = 'it'): Promise<T> {
   for (let waited = 0; waited < 8_000; waited += 20) {
     const found = look();
@@ -112,7 +123,7 @@ describe.concurrent('what decisions learn', () => {
     ['another port', { settings: { port: 1234 } }, '10.201.0.7:1234'],
   ])('%s', async (_what, given, address) => {
     const { snapshot } = await start(given);
-    const hold = await soon(() => snapshot.current().hold);
+    const hold = await soon(() => supplyIn(snapshot));
     expect(hold).toEqual({
       address,
       digest,
@@ -122,22 +133,22 @@ describe.concurrent('what decisions learn', () => {
     });
   });
 
-  it('nothing, where the Service has no address', async () => {
+  it('why there is none, where the Service has no address', async () => {
     const { snapshot } = await start({ settings: { image: 'x' }, clusterIp: '' });
-    await delay(700);
-    expect(snapshot.current().hold).toBeUndefined();
+    const hold = await soon(() => snapshot.current().hold);
+    expect(hold).toEqual({ why: 'there is no Service linger/linger-hold with an address' });
   });
 
   it('no namespace, where Linger may not look; and nothing waits for it', async () => {
     const refuse = (_method: string, path: string) => (path === '/api/v1/configmaps' ? 403 : undefined);
     const { snapshot } = await start({ refuse });
-    const hold = await soon(() => snapshot.current().hold);
+    const hold = await soon(() => supplyIn(snapshot));
     expect(hold.namespaces.size).toBe(0);
   });
 
   it('in which namespaces the helper is, as that changes', async () => {
     const { api, snapshot } = await start();
-    const namespaces = () => [...(snapshot.current().hold?.namespaces ?? [])].join();
+    const namespaces = () => [...(supplyIn(snapshot)?.namespaces ?? [])].join();
     api.put('configmaps', 'shop', CONFIG_MAP);
     api.put('configmaps', 'pay', CONFIG_MAP);
     await soon(() => namespaces() === 'shop,pay');
@@ -161,8 +172,8 @@ describe.concurrent('what decisions learn', () => {
     });
     api.put('configmaps', 'shop', CONFIG_MAP, trials('forged'));
     api.put('configmaps', 'linger', CONFIG_MAP, trials('true'));
-    await soon(() => snapshot.current().hold?.tested.has('true'));
-    expect([...(snapshot.current().hold?.tested ?? [])]).toEqual(['true']);
+    await soon(() => supplyIn(snapshot)?.tested.has('true'));
+    expect([...(supplyIn(snapshot)?.tested ?? [])]).toEqual(['true']);
   });
 });
 
@@ -177,8 +188,8 @@ describe.concurrent('the leader', () => {
   it('brings the helper to who asks for it, tries it once, and tells all', async () => {
     const { api, snapshot, lead, metric } = await start({ holding: ['pay', 'web'] });
     lead();
-    await soon(() => snapshot.current().hold?.tested.has(nodeKind(AMD)), 'the trial');
-    expect([...(snapshot.current().hold?.namespaces ?? [])].sort()).toEqual(['linger', 'pay', 'web']);
+    await soon(() => supplyIn(snapshot)?.tested.has(nodeKind(AMD)), 'the trial');
+    expect([...(supplyIn(snapshot)?.namespaces ?? [])].sort()).toEqual(['linger', 'pay', 'web']);
     await delay(1_200);
     const paths = api.applied.map(({ path }) => path);
     const of = (namespace: string) => `/api/v1/namespaces/${namespace}/configmaps/${CONFIG_MAP}`;
@@ -200,9 +211,9 @@ describe.concurrent('the leader', () => {
   it('tries a kind of node that is new, with the architecture’s helper, on that node', async () => {
     const { api, snapshot, lead } = await start({ holding: ['pay'] });
     lead();
-    await soon(() => snapshot.current().hold?.tested.size === 1);
+    await soon(() => supplyIn(snapshot)?.tested.size === 1);
     snapshot.apply({ kind: 'fleet', fleet: fleetOf('v1.36.3', [AMD, ARM, UNKNOWN]) });
-    await soon(() => snapshot.current().hold?.tested.size === 2);
+    await soon(() => supplyIn(snapshot)?.tested.size === 2);
     const pods = api.applied.filter(({ path }) => path.endsWith('/linger-hold-test'));
     expect(pods.map(({ body }) => body)).toEqual(
       [AMD, ARM].map(({ name, architecture }) =>
@@ -235,7 +246,7 @@ describe.concurrent('the leader', () => {
     const nodeOf = ({ spec }: Record<string, unknown>) => (spec as { nodeName: string }).nodeName;
     api.run = (pod) => (nodeOf(pod) === AMD.name ? { phase: 'Succeeded' } : {});
     lead();
-    await soon(() => snapshot.current().hold?.tested.has(nodeKind(AMD)));
+    await soon(() => supplyIn(snapshot)?.tested.has(nodeKind(AMD)));
     const tried = api.applied.filter(({ path }) => path.endsWith('/linger-hold-test'));
     const nodes = tried.map(({ body }) => nodeOf(body));
     expect(nodes).toEqual([...new Set(nodes)]);
@@ -249,7 +260,7 @@ describe.concurrent('the leader', () => {
     await soon(() => readTrials(noted()?.[TRIED_ANNOTATION]).has(nodeKind(AMD)));
     expect(readTrials(noted()?.[TRIED_ANNOTATION]).get(nodeKind(AMD))).toMatch(/kubelet/);
     api.run = () => ({ phase: 'Succeeded' });
-    await soon(() => snapshot.current().hold?.tested.has(nodeKind(AMD)));
+    await soon(() => supplyIn(snapshot)?.tested.has(nodeKind(AMD)));
   });
 
   it('goes on where the only node that had not been tried is taken away meanwhile', async () => {
@@ -268,7 +279,7 @@ describe.concurrent('the leader', () => {
       ),
     });
     api.run = () => ({ phase: 'Succeeded' });
-    await soon(() => snapshot.current().hold?.tested.has(nodeKind(AMD)));
+    await soon(() => supplyIn(snapshot)?.tested.has(nodeKind(AMD)));
   });
 
   it('records why a trial failed, and goes on delivering', async () => {
@@ -286,15 +297,15 @@ describe.concurrent('the leader', () => {
     expect(readTrials(noted.metadata.annotations?.[TRIED_ANNOTATION]).get(nodeKind(AMD))).toBe(
       'StartError: exit code 128: permission denied',
     );
-    await soon(() => snapshot.current().hold?.namespaces.has('pay'));
-    expect(snapshot.current().hold?.tested.size).toBe(0);
+    await soon(() => supplyIn(snapshot)?.namespaces.has('pay'));
+    expect(supplyIn(snapshot)?.tested.size).toBe(0);
   });
 
   it('needs no pod of its name where the operator names an image', async () => {
     const { api, snapshot, lead } = await start({ holding: ['pay'], settings: { testImage: 'other:2' } });
     api.remove('pods', 'linger', 'replica');
     lead();
-    await soon(() => snapshot.current().hold?.tested.size === 1);
+    await soon(() => supplyIn(snapshot)?.tested.size === 1);
     expect(JSON.stringify(api.applied)).toContain('"image":"other:2"');
   });
 
@@ -306,7 +317,7 @@ describe.concurrent('the leader', () => {
       return method === 'PATCH' && path.includes('/gone/') ? 403 : undefined;
     };
     lead();
-    await soon(() => snapshot.current().hold?.namespaces.has('pay'));
+    await soon(() => supplyIn(snapshot)?.namespaces.has('pay'));
     await delay(1_500);
     expect(asked.filter((path) => path.includes('/gone/'))).toHaveLength(1);
   });
@@ -320,7 +331,7 @@ describe.concurrent('the leader', () => {
       return refused <= 2 ? 503 : undefined;
     };
     lead();
-    await soon(() => snapshot.current().hold?.namespaces.has('pay'));
+    await soon(() => supplyIn(snapshot)?.namespaces.has('pay'));
     expect(refused).toBeGreaterThan(2);
   });
 });

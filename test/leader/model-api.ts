@@ -127,7 +127,8 @@ function patched(present: ApiObject, patch: ApiObject): ApiObject {
     return { ...present, ...data, metadata: { ...present.metadata, annotations } };
   }
   const ours = conditionsIn(patch.status);
-  const types = new Set(ours.map(({ type }) => type));
+  // What its only owner applies no more is gone.
+  const types = new Set(['Ready', 'HoldUsable', ...ours.map(({ type }) => type)]);
   const others = conditionsIn(present.status).filter(({ type }) => !types.has(type));
   return { ...present, status: { ...patch.status, conditions: [...others, ...ours] } };
 }

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { namespaceRecord } from '../../src/api/index.ts';
 import { taken } from '../../src/decision/cluster-snapshot.ts';
 import type { ClusterSnapshot } from '../../src/decision/index.ts';
 import { policySet } from '../../src/decision/policy-set.ts';
@@ -9,7 +10,8 @@ import {
 } from '../../src/informers/index.ts';
 import { PodCounts } from '../../src/informers/pods.ts';
 import { policyStatuses } from '../../src/leader/policy-statuses.ts';
-import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
+import { holdSupply } from '../decision/sample-hold.ts';
+import { EMPTY_SNAPSHOT, fleet } from '../decision/sample-snapshot.ts';
 import type { ModelApi } from './model-api.ts';
 import { leads, Measured, openApi, soon, startReplica, wall } from './replica.ts';
 
@@ -149,6 +151,34 @@ describe('the status of a policy', () => {
       why: 'initial: 0 of 200 samples, 0s of 24h',
       hold: '5s..1m20s',
     });
+  });
+
+  it('says why its pods get no Hold, and no more once they do', async () => {
+    const api = await openApi();
+    declare(api, { name: 'base', spec: { hook: 'Hold' } });
+    declare(api, { name: 'plain', spec: { hook: 'Sleep', podSelector: { matchLabels: { app: 'a' } } } });
+    const nodes = fleet('v1.36.3', 'v1.36.3');
+    const namespaces = new Map(['shop', 'pay'].map((name) => [name, namespaceRecord(name, {}, {})]));
+    const snapshot = { namespaces, fleet: nodes, hold: holdSupply(nodes) as ClusterSnapshot['hold'] };
+    await leading(api, { snapshot });
+    const usableOf = (name: string) => {
+      const found = statusOf(api, { name })?.conditions.find(({ type }) => type === 'HoldUsable');
+      return found && { status: found.status, reason: found.reason, message: found.message };
+    };
+    expect(await soon('it', () => usableOf('base'))).toEqual({
+      status: 'False',
+      reason: 'HoldUnavailable',
+      message:
+        'No hook Hold, but the static wait, for pods that may run on any node: namespace pay has no ConfigMap linger-hold-0123456789abcdef',
+    });
+    expect(readyOf(api, { name: 'base' })).toMatchObject({ status: 'True' });
+    expect(usableOf('plain')).toBeUndefined();
+    snapshot.hold = holdSupply(nodes, { namespaces: new Set(['shop', 'pay']) });
+    await soon('Hold', () => usableOf('base')?.status === 'True');
+    snapshot.hold = { why: 'Hold is off' };
+    await soon('no Hold', () => /Hold is off$/.test(String(usableOf('base')?.message)));
+    declare(api, { name: 'base', spec: { hook: 'Sleep' } }, 2);
+    await soon('another hook', () => usableOf('base') === undefined);
   });
 
   it('counts the pods of a policy that comes later from the first', async () => {
