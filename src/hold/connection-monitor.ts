@@ -76,6 +76,11 @@ const MOST_OPENS = 1_000_000n;
 const EXPECTED_OF_NONE = -Math.log(0.01);
 const EXPECTED_OF_ONE = 6.638;
 
+/** Lines come twice a second, so one that is not counted by then has been refused. Milliseconds. */
+const OWN_COUNTED_MS = 2_000;
+/** An instance is asked once a second for each consumer. */
+const MOST_OWN = 100;
+
 /** How much history the rule needs. Milliseconds. */
 const KEPT_MS = RATE_MS + LONGEST_QUIET_MS + GAP_MS;
 
@@ -111,6 +116,13 @@ export class ConnectionMonitor {
   countsSince = Number.POSITIVE_INFINITY;
   #begunAt: number | undefined;
   #hasCounted = false;
+  /** When Linger itself connected to the pod, for connections that no line has counted yet. */
+  #ownAt: readonly number[] = [];
+
+  /** Linger itself has connected to the pod. */
+  connected(at: number): void {
+    if (this.heardAt !== undefined) this.#ownAt = [...this.#ownAt, at].slice(-MOST_OWN);
+  }
 
   /** @returns connections that others have opened since the previous line; undefined: not known */
   hear(line: WitnessLine): number | undefined {
@@ -120,7 +132,7 @@ export class ConnectionMonitor {
     this.open = line.established;
     // Lines of one millisecond have no rate: the next line counts what this one would have.
     if (before !== undefined && at <= before) return 0;
-    const opened = before === undefined ? undefined : openedBetween(this.#opens, line);
+    const opened = this.#withoutOwn(before === undefined ? undefined : openedBetween(this.#opens, line), at);
     this.#opens = line.opens;
     if (before === undefined || opened === undefined || at - before > GAP_MS) {
       this.#times.splice(0, this.#times.length, at);
@@ -136,6 +148,14 @@ export class ConnectionMonitor {
       this.#opened.shift();
     }
     return opened;
+  }
+
+  /** A line on its way may have been written before a connection that is known here already: the next one counts it. */
+  #withoutOwn(opened: number | undefined, at: number): number | undefined {
+    const own = this.#ownAt.filter((each) => at - each <= OWN_COUNTED_MS);
+    const counted = opened === undefined ? own.length : Math.min(own.length, opened);
+    this.#ownAt = own.slice(counted);
+    return opened === undefined ? undefined : opened - counted;
   }
 
   /** When the last line came. */

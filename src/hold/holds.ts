@@ -249,6 +249,14 @@ export class Holds {
     if (hold.letGo !== undefined) hold.letGo.opened += opened ?? 0;
   }
 
+  /** This replica itself has connected to a pod: that is not traffic. */
+  connected(address: string): void {
+    const to = canonicalAddress(address) ?? address;
+    const now = this.#sources.clock();
+    for (const { pod, witness } of this.#holds.values())
+      if (pod.addresses.includes(to)) witness?.monitor.connected(now);
+  }
+
   /** Something about the pod has changed. */
   touch(uid: string): void {
     const hold = this.#holds.get(uid);

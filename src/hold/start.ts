@@ -27,7 +27,7 @@ interface HoldContext
   extends HoldSettings,
     Pick<HoldSources, 'snapshot' | 'current' | 'reports' | 'onRelease' | 'clock'> {
   readonly connection: KubeConnection;
-  readonly inspecting: HoldSources['inspecting'] & Pick<Inspection, 'onChange'>;
+  readonly inspecting: HoldSources['inspecting'] & Pick<Inspection, 'onChange' | 'onConnect'>;
   readonly measurement: HoldSources['measurement'] & Pick<Measurement, 'onChange' | 'consumers'>;
   readonly events: ObjectEvents;
   /** The leader's address for relayed connections, from the Lease. */
@@ -77,6 +77,7 @@ export function startHold(context: HoldContext) {
   });
   measurement.onChange(pods.changed.bind(pods));
   context.inspecting.onChange((uid) => holds.touch(uid));
+  context.inspecting.onConnect((address) => holds.connected(address));
 
   const route = (): Route => {
     if (isLeading()) return 'here';

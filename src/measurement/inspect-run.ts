@@ -72,7 +72,10 @@ export function startInspecting(context: InspectingContext) {
     addresses,
     sendersTo,
     instancesOf: (consumer, until) => instancesOf(consumer, context, until),
-    ask: (consumer, instance, page, until) => ask(consumer, instance, page, { ...context, parser }, until),
+    ask: (consumer, instance, page, until) => {
+      const onConnect = () => inspection.connected(instance.address);
+      return ask(consumer, instance, page, { ...context, parser, onConnect }, until);
+    },
     onLag: (consumer, lag) => measurement.record({ consumer, direction: 'removal', lag }),
     count: registerInspectionMetrics(context.metrics.registry, () => [...inspection.instances()]),
   });
@@ -228,7 +231,11 @@ async function ask(
   { inspect: { format, tls = {}, tokenFile } }: Inspected,
   { address }: PageInstance,
   { url, wanted }: PageToRead,
-  { files, parser }: Pick<InspectingContext, 'files'> & { readonly parser: PageParser },
+  {
+    files,
+    parser,
+    onConnect,
+  }: Pick<InspectingContext, 'files'> & { readonly parser: PageParser; readonly onConnect: () => void },
   signal: AbortSignal,
 ): Promise<PageAnswer> {
   try {
@@ -243,6 +250,7 @@ async function ask(
       token: token?.toString('latin1').trim(),
       timeoutMs: PAGE_MS,
       signal,
+      onConnect,
     });
   } catch (error) {
     return { outcome: problem('Unreachable', `cannot be asked for: ${asError(error).message}`), bytes: 0 };

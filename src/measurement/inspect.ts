@@ -217,6 +217,7 @@ export class Inspection {
   readonly #consumers = new Map<string, Asked>();
   readonly #wanted = new Map<string, PodKey>();
   readonly #listeners: ((uid: string) => void)[] = [];
+  readonly #connecting: ((address: string) => void)[] = [];
   /** When the latest requests were started. */
   #begun: number[] = [];
   /** Bytes read beyond the budget so far. */
@@ -278,6 +279,15 @@ export class Inspection {
   /** @param listener called when an answer of {@link usersOf} may have changed */
   onChange(listener: (uid: string) => void): void {
     this.#listeners.push(listener);
+  }
+
+  /** @param listener called with the address of an instance whenever Linger has connected to it for a page */
+  onConnect(listener: (address: string) => void): void {
+    this.#connecting.push(listener);
+  }
+
+  connected(address: string): void {
+    for (const listener of this.#connecting) listener(address);
   }
 
   /**

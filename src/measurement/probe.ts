@@ -60,6 +60,8 @@ export interface Question {
   /** For everything together. Milliseconds. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
+  /** The connection stands. */
+  readonly onConnect?: (() => void) | undefined;
 }
 
 /**
@@ -69,7 +71,7 @@ export interface Question {
  * @param read settles with what the response says
  */
 export function askOnce<T>(
-  { url, to, headers, trust = {}, timeoutMs, signal }: Question,
+  { url, to, headers, trust = {}, timeoutMs, signal, onConnect }: Question,
   wanted: string,
   read: (response: IncomingMessage, settle: (outcome: T | Problem) => void) => void,
 ): Promise<T | Problem> {
@@ -99,6 +101,7 @@ export function askOnce<T>(
     const timer = setTimeout(() => settle(late), timeoutMs).unref();
     const abort = () => settle(problem('Unreachable', 'is no longer asked'));
     signal?.addEventListener('abort', abort, { once: true });
+    if (onConnect !== undefined) request.once('socket', (socket) => void socket.once('connect', onConnect));
     request.on('error', (error) => settle(problemOf(error)));
     request.on('response', (response) => {
       response.on('error', (error) => settle(problemOf(error)));

@@ -90,6 +90,34 @@ const SPELLINGS = [GATEWAY_IP, `::ffff:${GATEWAY_IP}`, 'fd00:0:0:0:0:0:0:7'];
 /** Connections of half a second. */
 const perHalf = (rate: number) => rate / 2;
 
+describe('an inspected gateway that is itself held', () => {
+  const WITHDRAWN = 2_000;
+
+  it.each([
+    ['nobody else sends to', undefined, WITHDRAWN],
+    ['a sender goes on connecting to', 9_000, 9_000],
+  ])('%s: Linger’s own page requests are no traffic', async (_, last, truth) => {
+    const story = new Story();
+    story.delete();
+    const helper = story.call(POD_IP);
+    await story.run((now) => {
+      if (now === WITHDRAWN) story.arena.withdraw('web-1');
+      // Once a second a page is asked for, which the counter counts in this line or the next.
+      const isAsked = now % 1_000 === 0;
+      const late = now % 3_000 === 0;
+      if (isAsked) story.arena.holds.connected(POD_IP);
+      const pages = (isAsked && !late) || (now >= 500 && (now - 500) % 3_000 === 0) ? 1 : 0;
+      story.testify(helper, pages + (last !== undefined && now <= last ? perHalf(8) : 0));
+    });
+    expect(story.told.reason).toBe('Gone');
+    expect(story.releasedAt).toBeGreaterThanOrEqual(truth);
+    expect(story.releasedAt).toBeLessThan(truth + 6_000);
+    expect(story.told.undeclared === undefined).toBe(last === undefined);
+    // Of 8 connections a second from the withdrawal on, and not of the 8 pages beside them.
+    if (last !== undefined) expect(story.told.undeclared?.connections).toBeLessThanOrEqual(4 * 2 * 7);
+  });
+});
+
 describe('an undeclared sender goes on until 9.5 s after the withdrawal', () => {
   const WITHDRAWN = 3_000;
   const LAST = WITHDRAWN + 9_500;
