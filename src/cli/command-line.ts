@@ -1,4 +1,4 @@
-import { Command, CommanderError, Option } from 'commander';
+import { Argument, Command, CommanderError, Option } from 'commander';
 import { type CommandName, type Settings, VERBS, type Verb } from './commands.ts';
 import {
   type Flag,
@@ -60,7 +60,11 @@ export function readCommandLine(
     const fromEnvironment = name === 'serve';
     const command = parser.command(name).description(about);
     for (const [key, flag] of Object.entries(flags)) command.addOption(optionOf(key, flag, fromEnvironment));
-    if (operands !== undefined) command.argument(...operands);
+    if (operands !== undefined) {
+      const [argument, description, choices] = operands;
+      const operand = new Argument(argument, description);
+      command.addArgument(choices === undefined ? operand : operand.choices(choices));
+    }
     command.action(() => {
       const values = resolve(flags, asText(command.opts()), fromEnvironment ? environment : {});
       invocation = {
@@ -74,15 +78,28 @@ export function readCommandLine(
   }
 
   try {
-    // commander prints the general help for `linger no-such-verb --help`, as if that verb existed.
-    const [verb] = argv.filter((word) => !word.startsWith('-'));
-    const known = verb === undefined || verb === 'help' || Object.hasOwn(VERBS, verb);
-    parser.parse(known ? argv : [verb], { from: 'user' });
+    parser.parse(misspelt(argv) ?? argv, { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
     return { command: 'none', exitCode: error.exitCode === 0 ? 0 : USAGE_EXIT_CODE };
   }
   return invocation;
+}
+
+/**
+ * The verb or action of a command line if there is none of that name, so that it is refused: before `--help` and after
+ * `help`, commander takes any word for one.
+ */
+function misspelt(argv: readonly string[]): readonly string[] | undefined {
+  const words = argv.filter((word) => !word.startsWith('-'));
+  const [verb, action = ''] = words[0] === 'help' ? words.slice(1) : words;
+  if (verb === undefined) return undefined;
+  const known = Object.entries<Verb>(VERBS).find(([name]) => name === verb);
+  if (known === undefined) return [verb];
+  const choices = known[1].operands?.[2];
+  // Only the word after the verb: later ones may belong to flags.
+  const isAction = choices === undefined || argv[1] !== action || choices.includes(action);
+  return isAction ? undefined : [verb, action];
 }
 
 function optionOf(key: string, flag: Flag<unknown>, inEnvironment: boolean): Option {

@@ -169,6 +169,11 @@ const lingerNamespace = optional(name, 'namespace in which Linger runs; without 
 
 const EXPLAIN_FLAGS = {
   ...MANIFEST_FLAGS,
+  namespace: optional(
+    name,
+    'namespace of the objects that name none; of objects of the cluster, without it, that of the context',
+    'n',
+  ),
   policies,
   modeLimit,
   kubeconfig: optional(
@@ -347,11 +352,13 @@ const DIAGNOSE_FLAGS = {
 export interface Verb<F extends Flags = Flags> {
   readonly about: string;
   readonly flags: F;
-  /** The operands: their name and description in the help. Undefined: the command takes none. */
-  readonly operands: readonly [argument: string, about: string] | undefined;
+  /** The operands: their name and description in the help, and the words that they choose from. Undefined: none. */
+  readonly operands: OperandsOf | undefined;
 }
 
-function verb<F extends Flags>(about: string, flags: F, operands?: readonly [string, string]): Verb<F> {
+type OperandsOf = readonly [argument: string, about: string, choices?: readonly string[]];
+
+function verb<F extends Flags>(about: string, flags: F, operands?: OperandsOf): Verb<F> {
   return { about, flags, operands };
 }
 
@@ -395,14 +402,17 @@ export const VERBS = {
   history: verb('List the storms and releases that lift the waits; forget one.', HISTORY_FLAGS, [
     '[action]',
     'list (the default) or forget',
+    ['list', 'forget'],
   ]),
   hold: verb('List the pods that hook Hold is holding; print the ConfigMap with its helper.', HOLD_FLAGS, [
     '[action]',
     'list (the default), or manifest: the ConfigMap, for kubectl apply',
+    ['list', 'manifest'],
   ]),
   completion: verb('Print a script that completes commands and flags in a shell.', {}, [
-    '[shell]',
-    'bash, zsh or fish',
+    '<shell>',
+    'the shell',
+    ['bash', 'zsh', 'fish'],
   ]),
 };
 

@@ -45,9 +45,10 @@ export async function explain(settings: Settings<'explain'>, surroundings: Surro
   const files = settings.operands.filter((word) => !named.includes(word));
   const asks = named.length > 0 || kubeconfig !== undefined || context !== undefined;
   const cluster = asks ? await askCluster(settings, surroundings) : undefined;
+  const placed = { ...settings, namespace: settings.namespace ?? 'default' };
   const ofManifests = named.length === 0 || files.length > 0 || settings.filename !== undefined;
   const { plans: located, failed } = ofManifests
-    ? await explainManifests({ ...settings, operands: files }, surroundings, cluster?.known)
+    ? await explainManifests({ ...placed, operands: files }, surroundings, cluster?.known)
     : { plans: [], failed: false };
   const live = cluster === undefined ? [] : await explainLive(named, settings, cluster);
   const plans = [...located, ...live];
@@ -109,10 +110,11 @@ async function explainLive(
 ): Promise<readonly LocatedExplanation[]> {
   if (names.length === 0) return [];
   const { readNamed } = await import('./read-cluster.ts');
-  const snapshot = snapshotOf(await sourcesFor(NO_DOCUMENTS, settings, known));
+  const { namespace: within = connection.namespace ?? 'default' } = settings;
+  const snapshot = snapshotOf(await sourcesFor(NO_DOCUMENTS, { ...settings, namespace: within }, known));
   const found: LocatedExplanation[] = [];
   for (const name of names) {
-    const { workload, namespace, running } = await readNamed(connection, name, settings.namespace);
+    const { workload, namespace, running } = await readNamed(connection, name, within);
     // The pod as its author wrote it: with its plan, the answer would only be AlreadyInjected.
     const pod = workload.pointer === '' ? patched(workload.pod, undoFor(workload.pod)) : workload.pod;
     const explained = explanationOf(planOf({ workload: { ...workload, pod }, namespace }, snapshot));
@@ -153,13 +155,19 @@ function liveRows(
 
 /** Explanations as text: a block for each workload, and the totals by outcome and reason. */
 function renderTable(plans: readonly LocatedExplanation[], wide: boolean): string {
-  return plans.length === 0 ? '' : paragraphs(...plans.map((plan) => planLines(plan, wide)), [totals(plans)]);
+  const subject = ({ kind, namespace, name }: Explanation | LocatedExplanation) =>
+    `${kind} ${namespace}/${name}`;
+  const bySubject = Map.groupBy(plans, subject);
+  const lines = plans.map((plan) => planLines(plan, wide, (bySubject.get(subject(plan))?.length ?? 0) > 1));
+  return plans.length === 0 ? '' : paragraphs(...lines, [totals(plans)]);
 }
 
-function planLines(plan: LocatedExplanation, wide: boolean): readonly string[] {
+/** @param isSeveral others have the same kind, namespace and name */
+function planLines(plan: LocatedExplanation, wide: boolean, isSeveral: boolean): readonly string[] {
   const now =
     'live' in plan ? [...liveRows(plan.live, plan.digest), ...outcomeRows(plan)] : outcomeRows(plan);
-  const lines = [`${plan.kind} ${plan.namespace}/${plan.name}`, ...rows(now)];
+  const place = 'file' in plan && isSeveral ? ` (${plan.file}:${plan.line})` : '';
+  const lines = [`${plan.kind} ${plan.namespace}/${plan.name}${place}`, ...rows(now)];
   const said = plan.fields.filter(
     ({ origin, ignored }) => wide || origin !== BUILT_IN || ignored !== undefined,
   );

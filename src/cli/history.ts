@@ -22,9 +22,7 @@ const REQUEST_MS = 10_000;
 export async function history(settings: Settings<'history'>, surroundings: Surroundings): Promise<number> {
   const { operands, output } = settings;
   const { now, print, warn } = surroundings;
-  const action = operands.join(' ') || 'list';
-  if (action !== 'list' && action !== 'forget') throw usageError(`expected list or forget, got "${action}"`);
-  const span = action === 'forget' ? forgottenOf(settings, now()) : undefined;
+  const span = operands[0] === 'forget' ? forgottenOf(settings, now()) : undefined;
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
   const call = { signal: AbortSignal.timeout(ANSWER_WITHIN_MS), withinMs: REQUEST_MS };
   if (span !== undefined) {

@@ -1,5 +1,5 @@
 import { stringify } from 'yaml';
-import { jsonIn } from '../api/index.ts';
+import { jsonIn, LingerError } from '../api/index.ts';
 import {
   asFailure,
   ask,
@@ -12,17 +12,15 @@ import {
 import { type HeldView, readHelperObject } from '../hold/index.ts';
 import { pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
-import { asked, connectToLinger, explained } from './connect.ts';
-import { usageError } from './flags.ts';
+import { asked, connectToLinger, explained, nameOf } from './connect.ts';
 import { notPublished } from './read-cluster.ts';
 import { columns, jsonText, paragraphs, rendered, type Surroundings, showSeconds } from './terminal.ts';
 
 /** `linger hold ACTION`: the commands around hook Hold. */
 export async function hold(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
-  const action = settings.operands.join(' ') || 'list';
-  if (action === 'list') return list(settings, surroundings);
-  if (action === 'manifest') return manifest(settings, surroundings);
-  throw usageError(`hold: expected list or manifest, got "${action}"`);
+  return settings.operands[0] === 'manifest'
+    ? manifest(settings, surroundings)
+    : list(settings, surroundings);
 }
 
 const REQUEST_MS = 10_000;
@@ -79,8 +77,12 @@ async function askLeader(
     }
     if (failure === undefined)
       throw notPublished(connection, `no pod of Linger runs in namespace ${namespace}`);
-    if (failure.reason === 'Forbidden' || !isHandover || performance.now() - begun > HANDOVER_MS)
-      throw explained(failure, connection);
+    if (failure.reason === 'Forbidden')
+      throw new LingerError(
+        'cluster-denied',
+        `${nameOf(connection)}: ${failure.message}; it takes the right to get pods/proxy in namespace ${namespace}: Role linger-view-replicas`,
+      );
+    if (!isHandover || performance.now() - begun > HANDOVER_MS) throw explained(failure, connection);
     if (!isAnnounced) warn('no replica leads: a handover is under way, held pods stay held; waiting for it');
     isAnnounced = true;
     await pause(1_000, signal);

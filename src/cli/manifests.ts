@@ -77,7 +77,10 @@ export async function askCluster(
   const { connectToLinger } = await import('./connect.ts');
   const { readCluster } = await import('./read-cluster.ts');
   const { connection, ...place } = await connectToLinger(settings, surroundings);
-  return { connection, known: await readCluster(connection, { ...settings, ...place }, surroundings.warn) };
+  // The namespace that kubectl would take: all that is read where the whole cluster may not be.
+  const { namespace = connection.namespace } = settings;
+  const known = await readCluster(connection, { ...settings, ...place, namespace }, surroundings.warn);
+  return { connection, known };
 }
 
 /**
@@ -172,15 +175,20 @@ function survey(inputs: readonly ManifestInput[], defaultNamespace: string) {
 
 /** A Service whose selector cannot be read might select anything of its namespace. */
 function unreadableIn({ value, where }: LocatedObject): readonly string[] {
-  const field = memberAt(value, ['kind']) === 'Service' ? ['spec', 'selector'] : ['metadata', 'labels'];
-  const map = memberAt(value, field);
-  if (map === undefined || map === null || isStringMap(map)) return [];
-  const members = nonTexts(map);
-  const what = members.length === 0 ? 'is no map of text' : `has members that are no text: ${fewOf(members)}`;
-  const subject = `${String(memberAt(value, ['kind']))} ${String(memberAt(value, ['metadata', 'name']))}`;
-  return [
-    `${where}: ${subject}: ${field.join('.')} ${what}: the pods of its namespace are decided on without it`,
-  ];
+  const kind = String(memberAt(value, ['kind']));
+  const fields = kind === 'Service' ? ['spec.selector'] : ['metadata.labels', 'metadata.annotations'];
+  const subject = `${where}: ${kind} ${nameOf(value)}`;
+  const spec = memberAt(value, ['spec']) ?? {};
+  const effect = 'the pods of its namespace are decided on without it';
+  if (!isRecord(spec)) return [`${subject}: spec is no object: ${effect}`];
+  return fields.flatMap((field) => {
+    const map = memberAt(value, field.split('.')) ?? {};
+    if (isStringMap(map)) return [];
+    const members = nonTexts(map);
+    const what =
+      members.length === 0 ? 'is no map of text' : `has members that are no text: ${fewOf(members)}`;
+    return [`${subject}: ${field} ${what}: ${effect}`];
+  });
 }
 
 function isClusterObject(value: unknown): boolean {

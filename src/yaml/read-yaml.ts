@@ -101,6 +101,7 @@ export function readYamlDocument(
 
 function unreadableCharacter(character: string): string {
   const code = character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0');
+  if (character === '\0') return 'the file is not UTF-8: it holds U+0000; save it as UTF-8';
   const problem = /[\r\u0085\u2028\u2029]/.test(character) ? 'a line break' : 'no text';
   return `the character U+${code} is ${problem}: remove it, or write it as an escape in double quotes`;
 }

@@ -62,5 +62,5 @@ describe.each(['zsh', 'fish'])('linger completion %s', (shell) => {
 it('another shell is a usage error that names those that there are', async () => {
   const { code, stdout, stderr } = await linger(['completion', 'tcsh']);
   expect([code, stdout]).toEqual([2, '']);
-  expect(stderr).toContain('completion: expected one of bash, zsh, fish, got "tcsh"');
+  expect(stderr).toContain('Allowed choices are bash, zsh, fish.');
 });

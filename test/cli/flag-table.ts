@@ -217,6 +217,7 @@ const UNINJECT: Rows<'uninject'> = { ...MANIFESTS, inPlace: SWITCH, diff: SWITCH
 const INJECT: Rows<'inject'> = { ...UNINJECT, policies: TEXT(undefined), refresh: SWITCH };
 const EXPLAIN: Rows<'explain'> = {
   ...MANIFESTS,
+  namespace: { ...MANIFESTS.namespace, byDefault: undefined },
   policies: TEXT(undefined),
   modeLimit: MODES,
   kubeconfig: TEXT(undefined),

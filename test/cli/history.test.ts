@@ -104,7 +104,7 @@ describe.concurrent('linger history', () => {
       ['forget', '--from', at(NOW - 60), '--to', at(NOW), '-n', 'shop', '--consumer', 'edge'],
       '--namespace or --consumer',
     ],
-    ['by another word', ['remember'], 'expected list or forget'],
+    ['by another word', ['remember'], 'Allowed choices are list, forget'],
   ])('refuses %s', async (_name, args, problem) => {
     const { code, stderr } = await run(await cluster(), ...args);
     expect([code, stderr]).toEqual([2, expect.stringContaining(problem)]);

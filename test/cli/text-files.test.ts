@@ -32,6 +32,7 @@ const READERS: readonly [
 const ENCODED: readonly [encoding: string, of: (text: string) => Buffer][] = [
   ['UTF-8 with a byte order mark', (text) => Buffer.from(`\uFEFF${text}`)],
   ['UTF-16LE', (text) => Buffer.from(`\uFEFF${text}`, 'utf16le')],
+  ['UTF-16LE without a byte order mark', (text) => Buffer.from(text, 'utf16le')],
   ['UTF-16BE', (text) => Buffer.from(`\uFEFF${text}`, 'utf16le').swap16()],
 ];
 
