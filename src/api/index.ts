@@ -1,4 +1,5 @@
 export {
+  EXCLUDABLE_KINDS,
   EXISTING_HOOK_RULES,
   type ExcludableKind,
   type ExistingHookRule,
@@ -7,14 +8,23 @@ export {
   type Mode,
   PAGE_FORMATS,
   type PageFormat,
+  POD_SCOPES,
   type PodScope,
+  WAIT_SOURCES,
   type WaitSource,
 } from './choices.ts';
-export type { ConsumerStatus, DiscoveryConsumerSpec, InspectSpec } from './discovery-consumer.ts';
+export {
+  type ConsumerStatus,
+  type DiscoveryConsumerSpec,
+  discoveryConsumerSpec,
+  discoveryConsumerStatus,
+  type InspectSpec,
+} from './discovery-consumer.ts';
 export {
   type ClusterTerminationPolicy,
   cautiousPolicy,
   type DiscoveryConsumer,
+  DOCUMENT_SCHEMAS,
   isLingerObject,
   type LingerDocument,
   type LingerKind,
@@ -23,7 +33,8 @@ export {
   type TerminationPolicy,
 } from './documents.ts';
 export { DURATION_HINT, formatDuration, parseDuration } from './duration.ts';
-export { asError, type ErrorCode, fewOf, LingerError, printable, UserError } from './errors.ts';
+export { asError, ERRORS, type ErrorCode, fewOf, LingerError, printable, UserError } from './errors.ts';
+export { labelSelector } from './fields.ts';
 export {
   HOLD_HELPER,
   HOLD_MOUNT,
@@ -115,4 +126,9 @@ export {
   type WebhookSelectors,
 } from './selector.ts';
 export { Shares } from './shares.ts';
-export type { ClusterTerminationPolicySpec, PolicyStatus } from './termination-policy.ts';
+export {
+  type ClusterTerminationPolicySpec,
+  clusterTerminationPolicySpec,
+  type PolicyStatus,
+  terminationPolicySpec,
+} from './termination-policy.ts';

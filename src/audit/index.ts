@@ -1,5 +1,5 @@
 export { type AuditReport, byWorkload, github, junit, levelOf, markdown, sarif } from './audit-formats.ts';
-export { ClusterAudit, type ClusterAuditSettings } from './cluster-audit.ts';
+export { ClusterAudit, type ClusterAuditSettings, registerAuditMetrics } from './cluster-audit.ts';
 export {
   everyOne,
   gather,
@@ -36,6 +36,7 @@ export {
   type WorkloadKind,
 } from './kinds.ts';
 export { misplacedIn } from './misplaced.ts';
+export { REPORT_ANNOTATION } from './policy-reports.ts';
 export {
   isAsked,
   RELATED_KINDS,
@@ -45,7 +46,7 @@ export {
   WEBHOOK_KIND,
 } from './related-objects.ts';
 export { type Suggestion, suggest } from './suggest.ts';
-export { TerminationReview } from './termination-review.ts';
+export { registerTerminationMetrics, TerminationReview } from './termination-review.ts';
 export {
   type EndedPods,
   isShortfall,

@@ -1,5 +1,13 @@
 export { ensureCertificates } from './folder.ts';
+export { issueAuthority, issueServingCertificate } from './issue.ts';
 export { isProven, proofOf, type SigningKeys } from './proofs.ts';
 export { SecretSource } from './secret-source.ts';
 export { type CertificateSource, FileSource, tellConfigured } from './source.ts';
-export { isTrusted, parseCertificates, renewalTime } from './x509.ts';
+export {
+  type Authority,
+  certificateErrorCodes,
+  isTrusted,
+  type KeyPair,
+  parseCertificates,
+  renewalTime,
+} from './x509.ts';

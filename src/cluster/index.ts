@@ -2,9 +2,17 @@ export { AccessReviews, type TokenUser } from './access-reviews.ts';
 export { canonicalAddress } from './addresses.ts';
 export { type ApiCall, callApi, kubeVersion, unlessNotFound } from './client.ts';
 export { type Credentials, inClusterConnection, type KubeConnection, readKubeconfig } from './connection.ts';
-export { asFailure, CONCERNS_ONE_NAMESPACE, type FailureReason, KubeFailure } from './failure.ts';
+export {
+  asFailure,
+  CONCERNS_ONE_NAMESPACE,
+  CONNECTION_ERRORS,
+  type FailureReason,
+  KubeFailure,
+  OBJECT_FAILURES,
+  RESTARTS,
+} from './failure.ts';
 export { listOnce, listSome } from './list.ts';
-export { ObjectEvents } from './object-events.ts';
+export { type ObjectEvent, ObjectEvents } from './object-events.ts';
 export { OVER_CAPACITY, TOLERATE_UNREADY } from './object-json.ts';
 export { type LabelledPod, PodLabels } from './pod-labels.ts';
 export {
@@ -16,6 +24,7 @@ export {
 } from './reflector.ts';
 export { ask, http, newAgent, readText } from './request.ts';
 export {
+  newStats,
   type ObjectIdentity,
   type RawMetadata,
   type RawObject,
@@ -24,6 +33,7 @@ export {
   type StreamChange,
   WATCH_LIMITS,
   type WatchHandlers,
+  type WatchLimits,
   type WatchStats,
 } from './resource.ts';
 export { DeadWatches, registerWatchMetrics } from './watch-metrics.ts';

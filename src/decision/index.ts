@@ -27,6 +27,7 @@ export {
 export { type ExplainedField, type Explanation, explain, summaryOf } from './explanation.ts';
 export {
   atLeast,
+  FLEET_SETTLE_SECONDS,
   type Fleet,
   fleetOf,
   type NodeFacts,
@@ -43,6 +44,7 @@ export { type Operation, patchFor, undoFor } from './patch.ts';
 export { nodeBudget } from './placement.ts';
 export {
   type Decision,
+  fitGrace,
   type HoldPlan,
   isAudit,
   longestWait,
@@ -52,12 +54,36 @@ export {
 } from './plan.ts';
 export { parsePlan, renderPlan } from './plan-codec.ts';
 export { type Container, essentialsOf, graceOf, type Pod } from './pod.ts';
+export { annotationLayers } from './policy-annotations.ts';
 export { effectivePolicy } from './policy-merge.ts';
 export { wantsHold } from './policy-set.ts';
 export { shadowedPolicies } from './policy-shadowing.ts';
-export { BUILT_IN } from './policy-values.ts';
+export {
+  BUILT_IN,
+  BUILT_IN_POLICY,
+  BUILT_IN_VALUES,
+  DURATION_FIELDS,
+  digestOf,
+  type Field,
+} from './policy-values.ts';
 export { namespaceView, policiesSelecting, policyView } from './policy-view.ts';
-export { NOTES, type Note, SKIP_REASONS, type SkipReason, warning, warningsOf } from './reasons.ts';
+export {
+  NOTES,
+  type Note,
+  type NoteCode,
+  SKIP_REASONS,
+  type SkipReason,
+  WARNING_NOTES,
+  warning,
+  warningsOf,
+} from './reasons.ts';
 export { type SimulatedEvent, type SimulatedWait, simulate } from './simulation.ts';
-export { type DefaultWait, defaultWait, shareInWords } from './wait.ts';
+export {
+  chooseWait,
+  type DefaultWait,
+  defaultWait,
+  shareInWords,
+  type WaitChoice,
+  type WaitReason,
+} from './wait.ts';
 export { templateReferenceOf, type Workload, withTemplate, workloadKey, workloadOf } from './workload.ts';

@@ -1,4 +1,4 @@
-export { type Check, type CheckState, checkBefore, inquire } from './checks.ts';
+export { CHECKS, type Check, type CheckState, checkBefore, inquire } from './checks.ts';
 export { isAddress } from './controller-observation.ts';
 export type { Facts, Look } from './facts.ts';
 export { type GatherOptions, gatherFacts } from './gather.ts';

@@ -16,9 +16,17 @@ export {
   namespaceExists,
   tryScope,
 } from './endpoint-watch.ts';
-export { endpointSlicesResource } from './endpoints.ts';
+export { endpointSlicesResource, endpointsResource } from './endpoints.ts';
 export { type ClusterHandlers, type ClusterSource, followCluster } from './follow.ts';
 export { namespacesResource } from './namespaces.ts';
 export { nodesResource } from './nodes.ts';
-export { addressedPodsResource, ownersOf, type PodGroup, type PodMetadata } from './pods.ts';
+export {
+  addressedPodsResource,
+  ownersOf,
+  PodCounts,
+  type PodGroup,
+  type PodMetadata,
+  podsResource,
+  projectPod,
+} from './pods.ts';
 export { neverWithdraws, servicesResource } from './services.ts';

@@ -18,6 +18,7 @@ export {
 export {
   CONDITIONS,
   type ConditionReason,
+  type ConsumerFacts,
   type ConsumerTable,
   type ConsumerView,
   consumersFromJson,

@@ -1,17 +1,19 @@
 export {
   type Forgotten,
   HISTORY_NAMES,
+  REFUSALS,
   readConsumers,
   readForgotten,
   readHold,
   readPlanned,
   readShortfalls,
+  SHARED_ANNOTATIONS,
   SHARED_NAMES,
 } from './codec.ts';
 export { restoreHistory } from './history-objects.ts';
-export { labelLeader } from './leader-label.ts';
+export { LEADER_LABEL, labelLeader } from './leader-label.ts';
 export { followLease, type Place } from './lease.ts';
 export { effectOf, policyStatuses } from './policy-statuses.ts';
-export { registerPublishMetrics } from './publish-status.ts';
+export { newStatus, PUBLISH_LIMITS, registerPublishMetrics } from './publish-status.ts';
 export { LEASE_NAME, type PublishingOptions, startPublishing } from './publishing.ts';
 export { followPublished, readConfigMap, recordForgotten } from './store.ts';

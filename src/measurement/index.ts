@@ -1,10 +1,10 @@
-export type { CanarySettings } from './canary.ts';
-export { measureConsumers, registerCanaryMetrics, startCanary } from './canary-run.ts';
+export { CANARY_LABEL, type CanarySettings, type Flipped } from './canary.ts';
+export { flipReporter, measureConsumers, registerCanaryMetrics, startCanary } from './canary-run.ts';
 export { ConsumerViews } from './consumer-views.ts';
 export { type PageAnswer, readPage } from './gateway-client.ts';
 export { sendHeartbeats } from './heartbeats.ts';
 export { type Inspection, MOST_WITNESSED, USUAL_PATHS } from './inspect.ts';
-export { startInspecting } from './inspect-run.ts';
+export { registerInspectionMetrics, startInspecting } from './inspect-run.ts';
 export { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
 export {
   ConsumerMeasurement,

@@ -1,5 +1,5 @@
 export { LogOnce } from './log-once.ts';
-export { createLogger, LOG_LEVELS, type Logger, logToStandardOutput } from './logs.ts';
+export { createLogger, LOG_LEVELS, type Logger, type LogLevel, logToStandardOutput } from './logs.ts';
 export { onLoop, reportLoopTime, stepsOnLoop } from './loop-time.ts';
 export {
   counterAtScrape,

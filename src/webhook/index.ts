@@ -3,5 +3,5 @@ export { admissionApp } from './admission.ts';
 export { AdmissionMetrics } from './admission-metrics.ts';
 export { canaryServer } from './canary-endpoint.ts';
 export { estimatesPage } from './estimates.ts';
-export { takeReports } from './report-taking.ts';
+export { registerReportMetrics, takeReports } from './report-taking.ts';
 export { adminServer, close, listen, tlsOptions, webhookServer } from './server.ts';

@@ -5,7 +5,7 @@ import { Registry } from '@prometheus-io/client';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { ClusterAudit, type ClusterAuditSettings } from '../../src/audit/cluster-audit.ts';
 import { reportsOf } from '../../src/audit/policy-reports.ts';
-import { PodCounts, projectPod } from '../../src/informers/pods.ts';
+import { PodCounts, projectPod } from '../../src/informers/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 
 import { samplePlan } from '../decision/sample-plan.ts';

@@ -2,7 +2,7 @@ import { Registry } from '@prometheus-io/client';
 import { expect, onTestFinished, test } from 'vitest';
 import { TerminationReview } from '../../src/audit/termination-review.ts';
 import { TerminationLog, type TerminationReason } from '../../src/audit/terminations.ts';
-import type { ObjectEvent } from '../../src/cluster/object-events.ts';
+import type { ObjectEvent } from '../../src/cluster/index.ts';
 import { fleetOf } from '../../src/decision/index.ts';
 import type { HeldPod, Release } from '../../src/hold/index.ts';
 import type { PodMetadata } from '../../src/informers/index.ts';

@@ -1,8 +1,6 @@
 import { expect, it } from 'vitest';
 import { CLUSTER_IP, type Consumer, consumerOf } from '../../src/lag/index.ts';
-import type { Flipped } from '../../src/measurement/canary.ts';
-import { flipReporter } from '../../src/measurement/canary-run.ts';
-import { ConsumerMeasurement } from '../../src/measurement/index.ts';
+import { ConsumerMeasurement, type Flipped, flipReporter } from '../../src/measurement/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 
 const EDGE = consumerOf('edge', { measure: { probe: { url: 'http://edge.example/' } } });

@@ -2,9 +2,9 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { renderConsumers } from '../../src/cli/consumers.ts';
-import type { ConsumerFacts } from '../../src/lag/consumer-view.ts';
 import {
   CLUSTER_IP,
+  type ConsumerFacts,
   type ConsumerView,
   consumerOf,
   consumersToText,

@@ -1,7 +1,7 @@
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { issueAuthority, issueServingCertificate } from '../../src/certs/issue.ts';
+import { issueAuthority, issueServingCertificate } from '../../src/certs/index.ts';
 import { swapMounted } from '../cluster/mounted.ts';
 import { atEndOfFile, connect, requestBytes } from '../webhook/connection.ts';
 import { bodyOf } from '../webhook/reviews.ts';

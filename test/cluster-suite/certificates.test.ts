@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { connect } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { issueAuthority, issueServingCertificate } from '../../src/certs/issue.ts';
+import { issueAuthority, issueServingCertificate } from '../../src/certs/index.ts';
 import { byForm, LONG } from '../scenarios/form.ts';
 import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { Admissions } from './support/admissions.ts';

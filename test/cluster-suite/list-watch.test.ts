@@ -11,17 +11,17 @@ import {
   readKubeconfig,
   readText,
   WATCH_LIMITS,
+  type WatchLimits,
   watchResource,
 } from '../../src/cluster/index.ts';
-import type { WatchLimits } from '../../src/cluster/resource.ts';
-import { endpointsResource } from '../../src/informers/endpoints.ts';
 import {
   endpointSlicesResource,
+  endpointsResource,
   namespacesResource,
   nodesResource,
+  podsResource,
   servicesResource,
 } from '../../src/informers/index.ts';
-import { podsResource } from '../../src/informers/pods.ts';
 import type { Arena } from '../cluster/arena.ts';
 import { Gateway } from '../cluster/gateway.ts';
 import { itListsAndWatches } from '../cluster/list-watch-behaviours.ts';

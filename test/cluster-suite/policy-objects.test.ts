@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
 import { isRecord, parseDuration } from '../../src/api/index.ts';
-import { digestOf, type Field } from '../../src/decision/policy-values.ts';
+import { digestOf, type Field } from '../../src/decision/index.ts';
 import { shipped as command } from '../cli/linger.ts';
 import { ANNOTATIONS, FIELDS, specOf as fieldIn } from '../decision/field-values.ts';
 import { merge } from '../decision/sample-merge.ts';

@@ -3,7 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseAllDocuments, stringify } from 'yaml';
-import { LEADER_LABEL } from '../../src/leader/leader-label.ts';
+import { LEADER_LABEL } from '../../src/leader/index.ts';
 import { sharedCertificates } from '../cli/certificates.ts';
 import { emptyDirectory, replaceFile, type Serving, serving } from '../cli/linger.ts';
 import {

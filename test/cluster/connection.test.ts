@@ -2,13 +2,17 @@ import http from 'node:http';
 import https from 'node:https';
 import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { issueAuthority, issueServingCertificate } from '../../src/certs/issue.ts';
-import type { Authority, KeyPair } from '../../src/certs/x509.ts';
+import {
+  type Authority,
+  issueAuthority,
+  issueServingCertificate,
+  type KeyPair,
+} from '../../src/certs/index.ts';
 import { kubeVersion } from '../../src/cluster/client.ts';
 import { pagesOf } from '../../src/cluster/list.ts';
 import { ask, newAgent, readText } from '../../src/cluster/request.ts';
 import { acceptOf, pathOf } from '../../src/cluster/resource.ts';
-import { podsResource } from '../../src/informers/pods.ts';
+import { podsResource } from '../../src/informers/index.ts';
 import { listening } from '../webhook/listening.ts';
 import { bearer } from './bearer.ts';
 

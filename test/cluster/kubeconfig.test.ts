@@ -5,7 +5,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { stringify } from 'yaml';
-import { issueAuthority, issueServingCertificate } from '../../src/certs/issue.ts';
+import { issueAuthority, issueServingCertificate } from '../../src/certs/index.ts';
 import { kubeVersion } from '../../src/cluster/client.ts';
 import { readKubeconfig } from '../../src/cluster/connection.ts';
 import { emptyDirectory } from '../cli/linger.ts';

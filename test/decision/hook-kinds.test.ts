@@ -8,8 +8,8 @@ import {
   type HookKind,
   type HookName,
   plainSleep,
+  terminationPolicySpec,
 } from '../../src/api/index.ts';
-import { terminationPolicySpec } from '../../src/api/termination-policy.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { patchFor } from '../../src/decision/patch.ts';
 import { parsePlan } from '../../src/decision/plan-codec.ts';

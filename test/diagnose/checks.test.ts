@@ -5,7 +5,7 @@ import { parse, parseAllDocuments } from 'yaml';
 import { LingerError } from '../../src/api/index.ts';
 import { ensureCertificates } from '../../src/certs/index.ts';
 import { KubeFailure } from '../../src/cluster/index.ts';
-import { FLEET_SETTLE_SECONDS } from '../../src/decision/fleet.ts';
+import { FLEET_SETTLE_SECONDS } from '../../src/decision/index.ts';
 import {
   type Access,
   accessesToInstall,

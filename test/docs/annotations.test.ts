@@ -1,15 +1,19 @@
 import { describe, expect, test } from 'vitest';
 import { ANNOTATION } from '../../src/api/index.ts';
-import { REPORT_ANNOTATION } from '../../src/audit/policy-reports.ts';
+import { REPORT_ANNOTATION } from '../../src/audit/index.ts';
 import { VERBS } from '../../src/cli/commands.ts';
-import { NODE_BUDGET_LABEL, type Plan, parsePlan, renderPlan } from '../../src/decision/index.ts';
-import { annotationLayers } from '../../src/decision/policy-annotations.ts';
-import type { WaitReason } from '../../src/decision/wait.ts';
-import { TRIED_ANNOTATION } from '../../src/hold/delivery.ts';
+import {
+  annotationLayers,
+  NODE_BUDGET_LABEL,
+  type Plan,
+  parsePlan,
+  renderPlan,
+  type WaitReason,
+} from '../../src/decision/index.ts';
+import { TRIED_ANNOTATION } from '../../src/hold/index.ts';
 import { HEARTBEAT_ANNOTATION } from '../../src/lag/index.ts';
-import { SHARED_ANNOTATIONS } from '../../src/leader/codec.ts';
-import { LEADER_LABEL } from '../../src/leader/leader-label.ts';
-import { CANARY_LABEL } from '../../src/measurement/canary.ts';
+import { LEADER_LABEL, SHARED_ANNOTATIONS } from '../../src/leader/index.ts';
+import { CANARY_LABEL } from '../../src/measurement/index.ts';
 import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
 
 const PAGE = 'docs/reference.md';

@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { ERRORS } from '../../src/api/errors.ts';
-import { certificateErrorCodes } from '../../src/certs/x509.ts';
-import { CONNECTION_ERRORS } from '../../src/cluster/failure.ts';
-import { NOTES, SKIP_REASONS } from '../../src/decision/index.ts';
-import { type NoteCode, WARNING_NOTES } from '../../src/decision/reasons.ts';
+import { ERRORS } from '../../src/api/index.ts';
+import { certificateErrorCodes } from '../../src/certs/index.ts';
+import { CONNECTION_ERRORS } from '../../src/cluster/index.ts';
+import { NOTES, type NoteCode, SKIP_REASONS, WARNING_NOTES } from '../../src/decision/index.ts';
 import { codeOf, codesOf, type Row, tableUnder } from './markdown.ts';
 
 const column = (rows: readonly Row[], name: string) => rows.map((row) => codeOf(row[name]));

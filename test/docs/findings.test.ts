@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { AUDIT_FINDINGS, TERMINATION_FINDINGS } from '../../src/audit/index.ts';
-import { CHECKS } from '../../src/diagnose/checks.ts';
-import { FINDINGS } from '../../src/diagnose/index.ts';
+import { CHECKS, FINDINGS } from '../../src/diagnose/index.ts';
 import { codeOf, read, tableUnder } from './markdown.ts';
 
 const PAGE = 'docs/reference.md';

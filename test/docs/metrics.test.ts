@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { RESTARTS } from '../../src/cluster/failure.ts';
-import { RELEASE_REASONS } from '../../src/hold/release-rules.ts';
+import { RESTARTS } from '../../src/cluster/index.ts';
+import { RELEASE_REASONS } from '../../src/hold/index.ts';
 import { DISCARDS } from '../../src/lag/index.ts';
 import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
 import { own, registered, series } from './registered-metrics.ts';

@@ -1,10 +1,17 @@
 import { describe, expect, test } from 'vitest';
-import { EXCLUDABLE_KINDS, POD_SCOPES, WAIT_SOURCES } from '../../src/api/choices.ts';
-import { DOCUMENT_SCHEMAS } from '../../src/api/documents.ts';
-import { EXISTING_HOOK_RULES, formatDuration, HOOK_CHOICES, MODES } from '../../src/api/index.ts';
-import { clusterTerminationPolicySpec, terminationPolicySpec } from '../../src/api/termination-policy.ts';
-import { fitGrace } from '../../src/decision/plan.ts';
-import { BUILT_IN_VALUES, DURATION_FIELDS, type Field } from '../../src/decision/policy-values.ts';
+import {
+  clusterTerminationPolicySpec,
+  DOCUMENT_SCHEMAS,
+  EXCLUDABLE_KINDS,
+  EXISTING_HOOK_RULES,
+  formatDuration,
+  HOOK_CHOICES,
+  MODES,
+  POD_SCOPES,
+  terminationPolicySpec,
+  WAIT_SOURCES,
+} from '../../src/api/index.ts';
+import { BUILT_IN_VALUES, DURATION_FIELDS, type Field, fitGrace } from '../../src/decision/index.ts';
 import { codeOf, codesOf, read, tableUnder } from './markdown.ts';
 import { leafPaths } from './schema-leaves.ts';
 

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
-import { OBJECT_FAILURES } from '../../src/cluster/failure.ts';
-import { REFUSALS } from '../../src/leader/codec.ts';
-import { PUBLISH_LIMITS } from '../../src/leader/publish-status.ts';
+import { OBJECT_FAILURES } from '../../src/cluster/index.ts';
+import { PUBLISH_LIMITS, REFUSALS } from '../../src/leader/index.ts';
 import { codeOf, read, tableUnder } from './markdown.ts';
 
 const PAGE = 'docs/reference.md';

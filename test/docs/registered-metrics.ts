@@ -1,23 +1,22 @@
-import { registerAuditMetrics } from '../../src/audit/cluster-audit.ts';
-import { registerTerminationMetrics } from '../../src/audit/termination-review.ts';
+import { registerAuditMetrics, registerTerminationMetrics } from '../../src/audit/index.ts';
 import { registerWatchMetrics } from '../../src/cluster/index.ts';
 import { defaultWait } from '../../src/decision/index.ts';
-import { registerDeliveryMetrics } from '../../src/hold/delivery.ts';
-import { registerNodeShutdownMetrics } from '../../src/hold/node-shutdown.ts';
-import { registerHoldMetrics } from '../../src/hold/release-reporting.ts';
-import { registerPublishMetrics } from '../../src/leader/index.ts';
-import { newStatus } from '../../src/leader/publish-status.ts';
+import {
+  registerDeliveryMetrics,
+  registerHoldMetrics,
+  registerNodeShutdownMetrics,
+} from '../../src/hold/index.ts';
+import { newStatus, registerPublishMetrics } from '../../src/leader/index.ts';
 import { registerManagerMetrics } from '../../src/manager/index.ts';
 import {
   Measurement,
   registerCanaryMetrics,
   registerConsumerMetrics,
+  registerInspectionMetrics,
   registerLagMetrics,
 } from '../../src/measurement/index.ts';
-import { registerInspectionMetrics } from '../../src/measurement/inspect-run.ts';
 import { createMetrics } from '../../src/telemetry/index.ts';
-import { AdmissionMetrics } from '../../src/webhook/index.ts';
-import { registerReportMetrics } from '../../src/webhook/report-taking.ts';
+import { AdmissionMetrics, registerReportMetrics } from '../../src/webhook/index.ts';
 import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
 
 /** What the registry's metrics carry beside their declared type. */

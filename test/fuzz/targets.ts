@@ -5,7 +5,7 @@ import { KubeFailure } from '../../src/cluster/index.ts';
 import { readEvent, readPage } from '../../src/cluster/object-json.ts';
 import { decide, type Pod, patchFor } from '../../src/decision/index.ts';
 import { witnessLine } from '../../src/hold/connection-monitor.ts';
-import { projectPod } from '../../src/informers/pods.ts';
+import { projectPod } from '../../src/informers/index.ts';
 import { policiesOfMap } from '../../src/manifest/index.ts';
 import { readerOf } from '../../src/measurement/index.ts';
 import { screenReview } from '../../src/webhook/review.ts';

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { FLEET_SETTLE_SECONDS } from '../../src/decision/fleet.ts';
-import { type NodeFacts, supportsNativeSleep } from '../../src/decision/index.ts';
+import { FLEET_SETTLE_SECONDS, type NodeFacts, supportsNativeSleep } from '../../src/decision/index.ts';
 import { FleetVersions } from '../../src/informers/nodes.ts';
 import { sampleNode } from '../decision/sample-snapshot.ts';
 

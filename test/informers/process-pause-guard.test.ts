@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { StreamChange, WatchHandlers } from '../../src/cluster/index.ts';
-import { newStats } from '../../src/cluster/resource.ts';
+import { newStats, type StreamChange, type WatchHandlers } from '../../src/cluster/index.ts';
 import { type GuardedChange, ProcessPauseGuard } from '../../src/informers/process-pause.ts';
 import { STREAMS, type Stream } from '../../src/lag/index.ts';
 import { runs } from '../property/runs.ts';

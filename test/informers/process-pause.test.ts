@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { newStats } from '../../src/cluster/resource.ts';
+import { newStats } from '../../src/cluster/index.ts';
 import { type GuardedChange, ProcessPauseGuard } from '../../src/informers/process-pause.ts';
 
 type Look = readonly [now: number, said: { readonly since: number } | 'recovered' | undefined];

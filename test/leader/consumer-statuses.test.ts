@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { ConsumerFacts } from '../../src/lag/consumer-view.ts';
 import {
   CLUSTER_IP,
   type Consumer,
+  type ConsumerFacts,
   type ConsumerView,
   consumerOf,
   consumerView,

@@ -6,9 +6,9 @@ import { policySet } from '../../src/decision/policy-set.ts';
 import {
   CLUSTER_TERMINATION_POLICIES,
   customResource,
+  PodCounts,
   TERMINATION_POLICIES,
 } from '../../src/informers/index.ts';
-import { PodCounts } from '../../src/informers/pods.ts';
 import { policyStatuses } from '../../src/leader/policy-statuses.ts';
 import { holdSupply } from '../decision/sample-hold.ts';
 import { EMPTY_SNAPSHOT, fleet } from '../decision/sample-snapshot.ts';

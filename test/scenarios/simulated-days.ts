@@ -1,5 +1,4 @@
-import { BUILT_IN_POLICY } from '../../src/decision/policy-values.ts';
-import { chooseWait, type WaitChoice } from '../../src/decision/wait.ts';
+import { BUILT_IN_POLICY, chooseWait, type WaitChoice } from '../../src/decision/index.ts';
 import {
   BUILT_IN_ENOUGH,
   LagEstimator,

@@ -1,7 +1,6 @@
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, it, test } from 'vitest';
-import { registerWatchMetrics, type WatchStats } from '../../src/cluster/index.ts';
-import { newStats } from '../../src/cluster/resource.ts';
+import { newStats, registerWatchMetrics, type WatchStats } from '../../src/cluster/index.ts';
 import type { DefaultWait } from '../../src/decision/index.ts';
 import { exactly } from '../../src/lag/distribution.ts';
 import { DISCARDS, type DiscardCounts, NOTHING_PLANNED, type StageSample } from '../../src/lag/index.ts';

@@ -1,7 +1,6 @@
 import forge from 'node-forge';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { issueAuthority } from '../../src/certs/issue.ts';
-import type { Authority, KeyPair } from '../../src/certs/x509.ts';
+import { type Authority, issueAuthority, type KeyPair } from '../../src/certs/index.ts';
 import { connect, requestBytes } from './connection.ts';
 import { bodyOf, UID } from './reviews.ts';
 import { responseOf, startWebhook } from './webhook.ts';

@@ -1,9 +1,8 @@
 import fastJsonPatch, { type Operation } from 'fast-json-patch';
 import { onTestFinished } from 'vitest';
-import { issueAuthority, issueServingCertificate } from '../../src/certs/issue.ts';
+import { issueAuthority, issueServingCertificate } from '../../src/certs/index.ts';
 import type { ClusterSnapshot } from '../../src/decision/index.ts';
-import { createLogger, createMetrics, type Metrics } from '../../src/telemetry/index.ts';
-import type { LogLevel } from '../../src/telemetry/logs.ts';
+import { createLogger, createMetrics, type LogLevel, type Metrics } from '../../src/telemetry/index.ts';
 import { type AdmissionOptions, admissionApp } from '../../src/webhook/admission.ts';
 import { AdmissionMetrics } from '../../src/webhook/admission-metrics.ts';
 import { tlsOptions, webhookServer } from '../../src/webhook/server.ts';

@@ -1,5 +1,4 @@
-import type { KubeConnection } from '../../../src/cluster/index.ts';
-import type { WatchLimits } from '../../../src/cluster/resource.ts';
+import type { KubeConnection, WatchLimits } from '../../../src/cluster/index.ts';
 import { type ClusterSource, followCluster } from '../../../src/informers/index.ts';
 import type { DiscardCounts, StageSample } from '../../../src/lag/index.ts';
 import { Measurement } from '../../../src/measurement/index.ts';

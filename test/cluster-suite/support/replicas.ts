@@ -3,8 +3,13 @@ import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import type { KubeConnection, WatchStats } from '../../../src/cluster/index.ts';
-import { followLease, followPublished, LEASE_NAME, startPublishing } from '../../../src/leader/index.ts';
-import { PUBLISH_LIMITS } from '../../../src/leader/publish-status.ts';
+import {
+  followLease,
+  followPublished,
+  LEASE_NAME,
+  PUBLISH_LIMITS,
+  startPublishing,
+} from '../../../src/leader/index.ts';
 import type { Publishing } from '../../../src/leader/publishing.ts';
 import { createLogger } from '../../../src/telemetry/index.ts';
 

@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { BUCKETS } from '../../src/lag/buckets.ts';
 import { exactly, maxOf, sumOf, uniformUpTo } from '../../src/lag/distribution.ts';
 import { type Density, quantileOf } from '../../src/lag/index.ts';
+import { read, tableUnder } from '../docs/markdown.ts';
 import { addScaled } from '../lag/shapes.ts';
-import { read, tableUnder } from './markdown.ts';
 
 const PAGE = 'docs/concepts.md';
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { readCommandLine, USAGE_EXIT_CODE } from '../../src/cli/command-line.ts';
 import { VERBS } from '../../src/cli/commands.ts';
 import { type Flags, flagName, variableName } from '../../src/cli/flags.ts';
-import { codeOf, PAGES, type Row, read, tableUnder } from './markdown.ts';
+import { codeOf, PAGES, type Row, read, tableUnder } from '../docs/markdown.ts';
 
 const PAGE = 'docs/reference.md';
 const COMMANDS: Readonly<Record<string, Flags>> = Object.fromEntries(

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { FLIP_LIMITS } from '../../src/measurement/flip.ts';
 import { FLIP_RESULTS } from '../../src/measurement/probe.ts';
-import { codeOf, read, tableUnder } from './markdown.ts';
+import { codeOf, read, tableUnder } from '../docs/markdown.ts';
 
 const PAGE = 'docs/concepts.md';
 

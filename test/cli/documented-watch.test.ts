@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { ChangeTable, changeLine } from '../../src/cli/watch.ts';
 import { CHANGES, DISCARDS } from '../../src/lag/index.ts';
-import { blocksOf, codeOf, tableUnder } from './markdown.ts';
+import { blocksOf, codeOf, tableUnder } from '../docs/markdown.ts';
 
 const PAGE = 'docs/guide.md';
 
