@@ -34,7 +34,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   decision: 4_500,
   diagnose: 3_600,
   hold: 2_900,
-  informers: 1_750,
+  informers: 1_800,
   lag: 4_700,
   leader: 3_000,
   manager: 600,
