@@ -102,6 +102,7 @@ export {
   GROUP,
   MIRROR_POD_ANNOTATION,
   NAMESPACE_NAME_LABEL,
+  objectKey,
 } from './names.ts';
 export {
   CURSOR_HEADER,

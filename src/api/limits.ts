@@ -49,7 +49,7 @@ export const FOREIGN_LIMITS = {
     loopBytes: 4 * KIB,
     beyond: 'refused',
   },
-  witness: {
+  helper: {
     from: 'helpers in held pods',
     bytes: 512,
     parts: { most: 16, what: 'addresses' },

@@ -32,3 +32,14 @@ export const NAMESPACE_NAME_LABEL = 'kubernetes.io/metadata.name';
 
 /** How a replica identifies itself to the canary. Gateways may drop headers, so the body says the same. */
 export const CANARY_IDENTITY_HEADER = 'linger-canary';
+
+/** Identifies an object among those of its kind: `shop/web`; `/shop` where it is not namespaced. */
+export function objectKey({
+  namespace = '',
+  name,
+}: {
+  readonly namespace?: string | undefined;
+  readonly name: string;
+}): string {
+  return `${namespace}/${name}`;
+}

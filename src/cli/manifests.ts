@@ -61,7 +61,7 @@ export interface Manifests {
   readonly inputs: readonly ManifestInput[];
   /** The Services and Namespaces among them. */
   readonly documents: Documents;
-  /** By {@link keyOf}: every object that another may belong to, with its pod template where a Rollout refers to it. */
+  /** By {@link ownerKeyOf}: every object that another may belong to, with its pod template where a Rollout refers to it. */
   readonly objects: ReadonlyMap<string, unknown>;
   /** Something could not be read, and has been said. */
   readonly failed: boolean;
@@ -165,7 +165,7 @@ function survey(inputs: readonly ManifestInput[], defaultNamespace: string) {
       for (const object of document.objects()) {
         if (object instanceof ManifestError) continue;
         if (isClusterObject(object.value)) documents.push(object);
-        const key = owned ? keyOf(object.value, defaultNamespace) : undefined;
+        const key = owned ? ownerKeyOf(object.value, defaultNamespace) : undefined;
         if (key !== undefined) objects.set(key, refers ? workloadOf(object.value)?.pod : undefined);
       }
   }
@@ -195,7 +195,7 @@ function isClusterObject(value: unknown): boolean {
   return isRecord(value) && value.apiVersion === 'v1' && /^(?:Service|Namespace)$/.test(String(value.kind));
 }
 
-function keyOf(value: unknown, defaultNamespace: string): string | undefined {
+function ownerKeyOf(value: unknown, defaultNamespace: string): string | undefined {
   const name = memberAt(value, ['metadata', 'name']);
   if (!isRecord(value) || typeof name !== 'string') return undefined;
   return workloadKey(

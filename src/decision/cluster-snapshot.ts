@@ -3,6 +3,7 @@ import {
   type DiscoveryConsumer,
   type Mode,
   type NamespaceRecord,
+  objectKey,
   type ServiceIndex,
   type ServiceRecord,
   serviceIndex,
@@ -192,9 +193,8 @@ function hiddenBy<T extends ClusterTerminationPolicy | TerminationPolicy>(
   cluster: readonly T[],
   files: readonly T[],
 ): readonly T[] {
-  const keyOf = ({ metadata }: T) => `${metadata.namespace ?? ''}/${metadata.name}`;
-  const keys = new Set(files.length === 0 ? [] : cluster.map(keyOf));
-  return files.filter((each) => keys.has(keyOf(each)));
+  const keys = new Set(files.length === 0 ? [] : cluster.map(({ metadata }) => objectKey(metadata)));
+  return files.filter((each) => keys.has(objectKey(each.metadata)));
 }
 
 /** Of one name, the last. */

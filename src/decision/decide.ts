@@ -59,8 +59,8 @@ import {
   isTooLarge,
   labelsOf,
   type Pod,
+  podProblemOf,
   probeRateOf,
-  problemOf,
   servingContainers,
 } from './pod.ts';
 import { effectivePolicy } from './policy-merge.ts';
@@ -172,7 +172,7 @@ export function exposureOf(request: PodRequest, snapshot: ClusterSnapshot): Expo
 /** The skip reasons that do not depend on the snapshot. Undefined: the object is a {@link Pod} to decide on. */
 export function screen(request: PodRequest): Skip | undefined {
   if (!isPodCreate(request)) return skip('NotPodCreate');
-  const problem = problemOf(request.object);
+  const problem = podProblemOf(request.object);
   const unreadable = `${problem}; the pod cannot be read and passes unchanged`;
   if (problem !== undefined) return skip('InvalidPod', [note('UnreadablePod', unreadable)]);
   const pod = request.object as Pod;

@@ -20,7 +20,7 @@ import {
   DEFAULT_GRACE_SECONDS,
   entriesOf,
   type Pod,
-  problemOf,
+  podProblemOf,
 } from './pod.ts';
 
 /** The operations of RFC 6902 that Linger uses. */
@@ -63,7 +63,7 @@ export function patchFor(pod: Pod, decision: Decision): readonly Operation[] {
  * which is what an absent one means. None for a pod without a plan.
  */
 export function undoFor(pod: unknown): readonly Operation[] {
-  if (problemOf(pod) !== undefined) return [];
+  if (podProblemOf(pod) !== undefined) return [];
   const { plan, carriers } = earlierPass(pod as Pod);
   if (plan === undefined) return [];
   const { spec, metadata } = pod as Pod;

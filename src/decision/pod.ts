@@ -98,7 +98,7 @@ const MEMBERS = (
  * Checks the members that the decision reads, and only those: all else is the API server's to judge.
  * @returns what is wrong, as `path: expected …`, or undefined when the object can be read as a {@link Pod}
  */
-export function problemOf(object: unknown): string | undefined {
+export function podProblemOf(object: unknown): string | undefined {
   if (!isRecord(object)) return 'object: expected a Pod';
   const { kind, apiVersion, spec } = object;
   if ((kind ?? 'Pod') !== 'Pod' || (apiVersion ?? 'v1') !== 'v1') return 'kind: expected v1 Pod';

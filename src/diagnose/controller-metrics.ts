@@ -324,11 +324,11 @@ export interface TakenScrape {
  * one that has shrunk has been reset to 0 meanwhile.
  */
 export function growthBetween(before: Exposition, after: Exposition): Exposition {
-  const keyOf = ({ labels }: MetricSample) => JSON.stringify([...labels]);
+  const labelKeyOf = ({ labels }: MetricSample) => JSON.stringify([...labels]);
   const grown = [...after].map(([name, samples]) => {
-    const old = new Map(chosen(before, name, all).map((sample) => [keyOf(sample), sample.value]));
+    const old = new Map(chosen(before, name, all).map((sample) => [labelKeyOf(sample), sample.value]));
     const since = (sample: MetricSample) => {
-      const grown = sample.value - (old.get(keyOf(sample)) ?? 0);
+      const grown = sample.value - (old.get(labelKeyOf(sample)) ?? 0);
       return grown < 0 ? sample.value : grown;
     };
     return [name, samples.map((sample) => ({ ...sample, value: since(sample) }))] as const;

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { FOREIGN_LIMITS, isHoldToken } from '../api/index.ts';
 import { RateLimit } from '../timing/index.ts';
-import { witnessLine } from './connection-monitor.ts';
+import { helperLine } from './connection-monitor.ts';
 import type { HeldPod, HeldPods } from './held-pods.ts';
 import type { HeldPodWithTerms, Holds, Waiter } from './holds.ts';
 
@@ -19,7 +19,7 @@ export const HOLD_LIMITS = {
   /** A pod with many containers may have more: two for each of this many. */
   containers: 128,
   /** Bytes of a line, without its end. */
-  line: FOREIGN_LIMITS.witness.bytes,
+  line: FOREIGN_LIMITS.helper.bytes,
   /** A helper sends two lines a second. */
   lines: { perSecond: 10, atOnce: 10 },
   /** Until the token must have arrived, and the answer must have been read. */
@@ -220,7 +220,7 @@ export class Caller implements Waiter {
   }
 
   #testify(line: string, now: number): void {
-    const seen = witnessLine(line, now);
+    const seen = helperLine(line, now);
     if (seen !== undefined && this.#pod !== undefined) this.#service.options.holds.saw(this.#pod, this, seen);
   }
 

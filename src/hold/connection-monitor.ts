@@ -9,7 +9,7 @@ import { FOREIGN_LIMITS } from '../api/index.ts';
  */
 
 /** What a helper reports of its network namespace; undefined: it could not be read. */
-export interface WitnessLine {
+export interface HelperLine {
   /** When it arrived: milliseconds of a monotonic clock. */
   readonly at: number;
   /** Tcp PassiveOpens: wraps at 2^32 or 2^64. */
@@ -24,10 +24,10 @@ export interface WitnessLine {
 
 const LINE = /^w (\d{1,20}|-) (\d{1,20}|-) (\d{1,9}|-) (\S{1,480})(?: (\d{1,9}|-))?$/;
 const ADDRESS = /^[\dA-Fa-f.:]{2,45}$/;
-const MOST_REMOTES = FOREIGN_LIMITS.witness.parts.most;
+const MOST_REMOTES = FOREIGN_LIMITS.helper.parts.most;
 
 /** @returns undefined for any other text */
-export function witnessLine(text: string, at: number): WitnessLine | undefined {
+export function helperLine(text: string, at: number): HelperLine | undefined {
   const [, opens, , established, remotes = '-', loopback = '-'] = LINE.exec(text) ?? [];
   if (opens === undefined) return undefined;
   const addresses = remotes === '-' ? [] : remotes.split(',');
@@ -47,7 +47,7 @@ function numberOf(text: string | undefined): number | undefined {
 
 /**
  * - `Off`: hold.min is 0, so all consumers are declared.
- * - `Unknown`: there are no witness lines, or no recent ones.
+ * - `Unknown`: there are no helper lines, or no recent ones.
  * - `Rare`: connections come too rarely to judge within 5 s.
  * - `Sending`: connections have not been absent for longer than chance explains, or not been counted for long enough yet.
  */
@@ -94,7 +94,7 @@ interface Step {
   readonly opened: number;
 }
 
-/** What a pod's witness lines show. */
+/** What a pod's helper lines show. */
 interface Observation {
   readonly verdict: QuietVerdict;
   /** The middle of the last step with connections that probes do not explain; undefined: there is no recent one. */
@@ -102,7 +102,7 @@ interface Observation {
 }
 
 /**
- * The recent witness lines of one helper. Thousands of helpers send two lines a second, and what is kept of a line
+ * The recent helper lines of one helper. Thousands of helpers send two lines a second, and what is kept of a line
  * outlives V8's young generation: so only small integers are kept, which need no heap objects.
  */
 export class ConnectionMonitor {
@@ -125,7 +125,7 @@ export class ConnectionMonitor {
   }
 
   /** @returns connections that others have opened since the previous line; undefined: not known */
-  hear(line: WitnessLine): number | undefined {
+  hear(line: HelperLine): number | undefined {
     const at = Math.round(line.at);
     this.#begunAt ??= at;
     const before = this.#times.at(-1);
@@ -246,7 +246,7 @@ function probesWithin(milliseconds: number, probes: number): number {
 }
 
 /** Connections that others opened since the counter stood there. @returns undefined where that is not known */
-export function openedBetween(before: bigint | undefined, after: WitnessLine): number | undefined {
+export function openedBetween(before: bigint | undefined, after: HelperLine): number | undefined {
   if (before === undefined || after.opens === undefined || after.loopback === undefined) return undefined;
   let opened = after.opens - before;
   if (opened < 0n) opened += before < 1n << 32n ? 1n << 32n : 1n << 64n;

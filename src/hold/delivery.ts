@@ -398,7 +398,7 @@ export class Delivery {
         const pod = await this.#pod(TEST_POD, signal);
         if (pod === undefined) return 'its pod was deleted';
         if (pod.status?.phase === 'Succeeded') return '';
-        state = stateOf(pod) || state;
+        state = podStateOf(pod) || state;
         if (pod.status?.phase === 'Failed') return state;
         const isTaken = pod.status?.startTime !== undefined;
         if (!isTaken && clock() - begun >= TAKEN_WITHIN_MS) return NOT_TAKEN;
@@ -509,7 +509,7 @@ export function testPod({ namespace, nodeName, image, secrets, runAsUser, key, c
 }
 
 /** Why a pod does not run, or has failed, according to its status. */
-function stateOf({ status }: V1Pod): string {
+function podStateOf({ status }: V1Pod): string {
   const state = status?.containerStatuses?.[0]?.state;
   const { reason, message } = state?.terminated ?? state?.waiting ?? status ?? {};
   const exit = state?.terminated === undefined ? undefined : `exit code ${state.terminated.exitCode}`;

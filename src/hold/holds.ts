@@ -12,7 +12,7 @@ import {
 } from '../lag/index.ts';
 import type { ConsumerReports, Inspection, Measurement } from '../measurement/index.ts';
 import { onLoop } from '../telemetry/index.ts';
-import { ConnectionMonitor, type QuietVerdict, type WitnessLine } from './connection-monitor.ts';
+import { ConnectionMonitor, type HelperLine, type QuietVerdict } from './connection-monitor.ts';
 import { type HeldPod, type HeldPods, isStranger, type Withdrawal } from './held-pods.ts';
 import {
   HOOK_STARTS_MS,
@@ -107,11 +107,11 @@ const LIMITS = {
   forgetAfter: 60_000,
 };
 const MOST_REMOTES = 64;
-/** A witness line covers the half second before it, and releases by percentile are as exact as a cell of the grid. */
+/** A helper line covers the half second before it, and releases by percentile are as exact as a cell of the grid. */
 const SETTLING_MS = 600;
 /** The hook starts, and its first line arrives, some tenths of a second after the deletion. */
 const UNCOUNTED_MS = 1_000;
-/** A witness whose last line is older than this has missed the end. */
+/** A helper whose last line is older than this has missed the end. */
 const WITNESSED_LATELY_MS = 3_000;
 /** A withdrawal may show before the deletion that it follows: the stamp has whole seconds, and the watches are independent. */
 const STREAMS_APART_MS = 1_000;
@@ -130,7 +130,7 @@ interface Hold {
   /** When its last connection closed. */
   leftAt: number | undefined;
   /** The one helper whose lines count: all containers of a pod see the same network. */
-  witness: { readonly waiter: Waiter; readonly monitor: ConnectionMonitor } | undefined;
+  helper: { readonly waiter: Waiter; readonly monitor: ConnectionMonitor } | undefined;
   readonly remotes: Set<string>;
   /** When everything known had let go, and how many connections have come since. */
   letGo: { readonly at: number; opened: number; readonly before: ReadonlySet<string> } | undefined;
@@ -198,7 +198,7 @@ export class Holds {
     let hold = this.#holds.get(pod.uid);
     if (hold === undefined) {
       hold = {
-        ...{ pod, calledAt: now, waiters: new Set(), lookAt: now, cause: undefined, witness: undefined },
+        ...{ pod, calledAt: now, waiters: new Set(), lookAt: now, cause: undefined, helper: undefined },
         ...{
           verdict: { waitingFor: [], nextLookAt: now, until: now + pod.terms.max * 1000 },
           askAt: now + LIMITS.askAfter,
@@ -226,22 +226,22 @@ export class Holds {
   leave(pod: HeldPod, waiter: Waiter): void {
     const hold = this.#holds.get(pod.uid);
     if (hold?.waiters.delete(waiter) !== true) return;
-    if (hold.witness?.waiter === waiter) hold.witness = undefined;
+    if (hold.helper?.waiter === waiter) hold.helper = undefined;
     if (hold.waiters.size === 0) hold.leftAt = this.#sources.clock();
   }
 
-  /** Takes a witness line: what the helper sees in the pod's network namespace. */
-  saw(pod: HeldPod, waiter: Waiter, line: WitnessLine): void {
+  /** Takes a helper line: what the helper sees in the pod's network namespace. */
+  saw(pod: HeldPod, waiter: Waiter, line: HelperLine): void {
     const hold = this.#holds.get(pod.uid);
     if (hold === undefined || hold.pod.terms.hostNetwork) return;
     if (isStranger(pod, waiter.source)) {
-      if (hold.witness?.waiter === waiter) hold.witness = undefined;
+      if (hold.helper?.waiter === waiter) hold.helper = undefined;
       this.#sources.onStranger(pod, waiter);
       return;
     }
-    hold.witness ??= { waiter, monitor: new ConnectionMonitor() };
-    if (hold.witness.waiter !== waiter) return;
-    const opened = hold.witness.monitor.hear(line);
+    hold.helper ??= { waiter, monitor: new ConnectionMonitor() };
+    if (hold.helper.waiter !== waiter) return;
+    const opened = hold.helper.monitor.hear(line);
     for (const remote of line.remotes) {
       const address = canonicalAddress(remote) ?? remote;
       if (hold.remotes.size < MOST_REMOTES && !this.#sources.isReplica(address)) hold.remotes.add(address);
@@ -253,8 +253,8 @@ export class Holds {
   connected(address: string): void {
     const to = canonicalAddress(address) ?? address;
     const now = this.#sources.clock();
-    for (const { pod, witness } of this.#holds.values())
-      if (pod.addresses.includes(to)) witness?.monitor.connected(now);
+    for (const { pod, helper } of this.#holds.values())
+      if (pod.addresses.includes(to)) helper?.monitor.connected(now);
   }
 
   /** Something about the pod has changed. */
@@ -272,7 +272,7 @@ export class Holds {
   list() {
     const now = this.#sources.clock();
     return [...this.#holds.values()].map((hold) => {
-      const { pod, cause, waiters, verdict, witness, remotes } = hold;
+      const { pod, cause, waiters, verdict, helper, remotes } = hold;
       const { namespace, name, uid, deletion, nodeBudget, terms } = pod;
       return {
         ...{ namespace, pod: name, uid },
@@ -290,7 +290,7 @@ export class Holds {
         leftMs: Math.max(0, verdict.until - now),
         waitingFor: verdict.waitingFor,
         /** Connections that are open; undefined: not known. */
-        open: witness?.monitor.open,
+        open: helper?.monitor.open,
         /** Addresses that have connected while it is held. */
         from: [...remotes],
       };
@@ -326,7 +326,7 @@ export class Holds {
       return;
     }
     const { terms } = pod;
-    const seen = hold.witness?.monitor.observe({ now, probes: terms.probes, min: terms.min });
+    const seen = hold.helper?.monitor.observe({ now, probes: terms.probes, min: terms.min });
     const { lastAt = seen?.lastAt } = hold;
     // Probes that come meanwhile show which of the last connections was one.
     const isFinal = lastAt !== undefined && now - lastAt >= LIMITS.lastAfter;
@@ -341,7 +341,7 @@ export class Holds {
     }
     hold.verdict = verdict;
     hold.lookAt = Math.min(verdict.nextLookAt, now + LIMITS.look);
-    // Quiet is judged by witness lines, which come twice a second.
+    // Quiet is judged by helper lines, which come twice a second.
     if (facts.quiet === 'Sending') hold.lookAt = Math.min(hold.lookAt, now + LIMITS.tick * 4);
     if (pod.deletion === undefined && hold.cause === undefined) {
       if (now >= hold.askAt) void this.#ask(hold);
@@ -355,7 +355,7 @@ export class Holds {
   }
 
   #let(hold: Hold, reason: ReleaseReason, now: number): void {
-    const { pod, waiters, verdict, witness } = hold;
+    const { pod, waiters, verdict, helper } = hold;
     this.#forget(pod);
     for (const waiter of waiters) waiter.answer(reason === 'Unsure' ? 'unsure' : 'release');
     // The kubelet may run the hooks again for the same deletion, after it was restarted.
@@ -365,7 +365,7 @@ export class Holds {
     this.#sources.onRelease({
       ...{ pod, reason, heldMs: now - beganAt(hold) },
       waitingFor: verdict.waitingFor,
-      open: witness?.monitor.open,
+      open: helper?.monitor.open,
       undeclared: undeclaredIn(hold, now),
       lag: this.#lagSeenIn(hold, now),
     });
@@ -373,9 +373,9 @@ export class Holds {
 
   /** How long after its withdrawal the pod still received connections. */
   #lagSeenIn(hold: Hold, now: number): number | undefined {
-    const { pod, witness } = hold;
+    const { pod, helper } = hold;
     const { deletion, withdrawals } = pod;
-    const { heardAt, countsSince = now } = witness?.monitor ?? {};
+    const { heardAt, countsSince = now } = helper?.monitor ?? {};
     if (deletion === undefined || heardAt === undefined || now - heardAt > WITNESSED_LATELY_MS)
       return undefined;
     const { measurement } = this.#sources;

@@ -98,7 +98,7 @@ export class EndpointIndex {
 
   slice(slice: SliceState): readonly EndpointChange[] {
     const { namespace, name, serviceName = '', managedBy } = slice;
-    const key = keyOf('EndpointSlice', namespace, name);
+    const key = listKeyOf('EndpointSlice', namespace, name);
     const mirrored = managedBy === MIRRORING_CONTROLLER;
     if (mirrored && !this.#addresses) return this.#remove(key);
     const groupKey = sliceGroupKey(slice);
@@ -113,7 +113,7 @@ export class EndpointIndex {
 
   endpoints(endpoints: EndpointsState): readonly EndpointChange[] {
     const { namespace, name } = endpoints;
-    const key = keyOf('Endpoints', namespace, name);
+    const key = listKeyOf('Endpoints', namespace, name);
     const group = { stage: 'Endpoints', namespace, service: name, mirrored: false } as const;
     const object = this.#object(key, key, group);
     this.#truncate(object, endpoints);
@@ -121,7 +121,7 @@ export class EndpointIndex {
   }
 
   remove(stage: LagStage, namespace: string, name: string): readonly EndpointChange[] {
-    return this.#remove(keyOf(stage, namespace, name));
+    return this.#remove(listKeyOf(stage, namespace, name));
   }
 
   /** The distinct groups that list the pod as ready. */
@@ -140,8 +140,8 @@ export class EndpointIndex {
 
   /** The groups of a Service. FQDN slices list no pods. */
   groupsOf(namespace: string, service: string): readonly EndpointGroup[] {
-    const slices = keyOf('EndpointSlice', namespace, service);
-    const keys = [`${slices}/IPv4`, `${slices}/IPv6`, keyOf('Endpoints', namespace, service)];
+    const slices = listKeyOf('EndpointSlice', namespace, service);
+    const keys = [`${slices}/IPv4`, `${slices}/IPv6`, listKeyOf('Endpoints', namespace, service)];
     return keys.map((key) => this.#groups.get(key)).filter((group) => group !== undefined);
   }
 
@@ -286,7 +286,7 @@ function sliceGroupKey({ namespace, name, serviceName, addressType }: SliceState
     : `EndpointSlice/${namespace}/${serviceName}/${addressType}`;
 }
 
-function keyOf(stage: LagStage, namespace: string, name: string): string {
+function listKeyOf(stage: LagStage, namespace: string, name: string): string {
   return `${stage}/${namespace}/${name}`;
 }
 
@@ -299,7 +299,7 @@ function stateIn(object: ListingObject, pod: ListedPod): number {
   return object.states[object.pods.indexOf(pod)] ?? 0;
 }
 
-function stateOf(bits: number | undefined): EndpointState | undefined {
+function endpointStateOf(bits: number | undefined): EndpointState | undefined {
   if (bits === undefined) return undefined;
   if ((bits & READY) !== 0) return 'ready';
   return (bits & TERMINATING) !== 0 ? 'terminating' : 'notReady';
@@ -317,8 +317,8 @@ function noteChange(
   if (before === after) return;
   const { group } = object;
   const elsewhere = group.objects.length > 1 ? stateElsewhere(object, pod) : undefined;
-  const was = stateOf(union(before, elsewhere));
-  const is = stateOf(union(after, elsewhere));
+  const was = endpointStateOf(union(before, elsewhere));
+  const is = endpointStateOf(union(after, elsewhere));
   if (was !== is) changes.push({ uid: pod.uid, group, before: was, after: is, address });
 }
 

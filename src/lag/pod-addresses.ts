@@ -1,3 +1,4 @@
+import { objectKey } from '../api/index.ts';
 import { type ClusterEvent, compareVersions, type PodKey, type SliceState } from './events.ts';
 
 /** The addresses of the pods of some Services, from their slices: the index of all endpoints keeps none. */
@@ -23,7 +24,6 @@ interface KeptSlice {
   readonly pods: readonly PodAddress[];
 }
 
-const keyOf = ({ namespace, name }: ServiceName) => `${namespace}/${name}`;
 const podKeyOf = ({ namespace, uid }: PodKey) => `${namespace}/${uid}`;
 
 /** How long a pod is remembered that vanishes from its slices before its termination shows: streams are independent. */
@@ -87,7 +87,7 @@ export class PodAddresses {
 
   /** The pods of a Service. */
   *in(service: ServiceName): Generator<PodAddress> {
-    for (const key of this.#services.get(keyOf(service)) ?? []) yield* this.#slices.get(key)?.pods ?? [];
+    for (const key of this.#services.get(objectKey(service)) ?? []) yield* this.#slices.get(key)?.pods ?? [];
   }
 
   get size(): number {
@@ -108,7 +108,7 @@ export class PodAddresses {
     const before = this.#slices.get(key);
     if (before !== undefined && before.service.name !== serviceName) this.#leave(before.service, key);
     this.#slices.set(key, { version, service, pods });
-    this.#services.set(keyOf(service), (this.#services.get(keyOf(service)) ?? new Set()).add(key));
+    this.#services.set(objectKey(service), (this.#services.get(objectKey(service)) ?? new Set()).add(key));
     this.#replace(before?.pods ?? [], pods, at);
     return true;
   }
@@ -124,9 +124,9 @@ export class PodAddresses {
   }
 
   #leave(service: ServiceName, slice: string): void {
-    const others = this.#services.get(keyOf(service));
+    const others = this.#services.get(objectKey(service));
     others?.delete(slice);
-    if (others?.size === 0) this.#services.delete(keyOf(service));
+    if (others?.size === 0) this.#services.delete(objectKey(service));
   }
 
   #replace(before: readonly PodAddress[], after: readonly PodAddress[], at: number): void {

@@ -59,7 +59,7 @@ export interface PublishedConsumers {
 
 /** Publishes the consumers' views in one ConfigMap while this replica leads, whenever they have changed. */
 export class ConsumerPublisher {
-  readonly #term: PublishContext;
+  readonly #context: PublishContext;
   readonly #consumers: PublishedConsumers;
   readonly #schedule: Schedule;
   /** By name; undefined: nothing has been published in this term. */
@@ -67,9 +67,9 @@ export class ConsumerPublisher {
   #publishedAt = Number.NEGATIVE_INFINITY;
   #publishedHold: ClusterSnapshot['hold'];
 
-  constructor(term: PublishContext, consumers: PublishedConsumers) {
-    const { limits, time } = term;
-    this.#term = term;
+  constructor(context: PublishContext, consumers: PublishedConsumers) {
+    const { limits, time } = context;
+    this.#context = context;
     this.#consumers = consumers;
     const first = time.clock() + limits.firstConsumersMs;
     this.#schedule = new Schedule({ everyMs: limits.consumersEveryMs, ...limits }, first, time.random);
@@ -77,7 +77,7 @@ export class ConsumerPublisher {
 
   /** To be called periodically. Never throws. */
   async tick(signal: AbortSignal): Promise<void> {
-    const { limits, time } = this.#term;
+    const { limits, time } = this.#context;
     const now = time.clock();
     const age = now - this.#publishedAt;
     const views = this.#consumers.views();
@@ -96,11 +96,11 @@ export class ConsumerPublisher {
   }
 
   async #publish(signal: AbortSignal): Promise<void> {
-    const { store, time, epochSeconds } = this.#term;
+    const { store, time, epochSeconds } = this.#context;
     const consumers = this.#consumers;
     let views: readonly ConsumerView[] = [];
     const hold = consumers.hold?.();
-    const stored = await publish(this.#term, 'consumers', this.#schedule, signal, async () => {
+    const stored = await publish(this.#context, 'consumers', this.#schedule, signal, async () => {
       if (this.#published === undefined) {
         const before = readConsumers(await store.read(SHARED_NAMES.consumers, signal));
         if (before.outcome === 'read') consumers.since(before.value.consumers);

@@ -104,7 +104,7 @@ class Replica {
   readonly options: PublishingOptions & Omit<PublishContext, 'leadership'>;
   readonly history: HistoryObjects;
   readonly #identity: string;
-  #term: Publisher | undefined;
+  #publisher: Publisher | undefined;
   /** The latest published curves: in force while this replica does not lead. */
   #seen: PlannedTable | undefined;
   /** Spans that have been taken out of the history. */
@@ -158,7 +158,7 @@ class Replica {
     return {
       onLeading: (leadership) => this.#lead(leadership),
       onFollowing: (holder) => this.#follow(holder),
-      onHandOver: async () => this.#term?.finish(),
+      onHandOver: async () => this.#publisher?.finish(),
       onSeen: (record) => {
         reporting.status.term = record?.transitions;
         reporting.status.address = record?.holder ? record.address : undefined;
@@ -178,14 +178,14 @@ class Replica {
     const { logger, reporting, onLeading } = this.options;
     Object.assign(reporting.status, { leading: true, holder: this.#identity });
     logger.info({ identity: this.#identity, term: leadership.term }, 'lease acquired, leading');
-    this.#term = new Publisher(leadership, this);
+    this.#publisher = new Publisher(leadership, this);
     onLeading(leadership);
   }
 
   #follow(holder: string): void {
     const { measurement, logger, reporting } = this.options;
-    const led = this.#term !== undefined;
-    this.#term = undefined;
+    const led = this.#publisher !== undefined;
+    this.#publisher = undefined;
     Object.assign(reporting.status, { leading: false, holder });
     if (led) logger.info({ identity: this.#identity }, 'lease lost, stepping down');
     if (holder !== '') logger.info({ holder }, 'following the leader');
@@ -198,7 +198,7 @@ class Replica {
     const table = planned.outcome === 'read' ? planned.value : undefined;
     this.#seen = table ?? this.#seen;
     const forgets = this.forget(forgotten);
-    if (this.#term !== undefined) this.#term.saw(table, forgets);
+    if (this.#publisher !== undefined) this.#publisher.saw(table, forgets);
     else if (planned.outcome === 'read') {
       const { bytes, stamp } = planned;
       Object.assign(reporting.status.published.planned, { bytes, writtenAt: stamp.writtenAt });
@@ -260,7 +260,7 @@ class Replica {
  * that all replicas give one number, and a leader that cannot write leaves the last ones as they are.
  */
 class Publisher {
-  readonly #term: PublishingOptions & PublishContext;
+  readonly #context: PublishingOptions & PublishContext;
   readonly #replica: Replica;
   /** Of everything but the curves, the history and the shortfalls, which are written once more at the end. */
   readonly #publishers: readonly { tick(signal: AbortSignal): Promise<void> }[];
@@ -280,21 +280,21 @@ class Publisher {
   readonly #running: Promise<void>;
 
   constructor(leadership: LeaseLeadership, replica: Replica) {
-    const term = { ...replica.options, leadership };
-    const { limits, time, reporting, consumers, statuses = [] } = term;
+    const context = { ...replica.options, leadership };
+    const { limits, time, reporting, consumers, statuses = [] } = context;
     const now = time.clock();
     const schedule = (everyMs: number, firstAt = now) =>
       new Schedule({ ...limits, everyMs }, firstAt, time.random);
-    this.#term = term;
+    this.#context = context;
     this.#replica = replica;
     this.#planned = schedule(0);
     this.#history = schedule(limits.historyEveryMs, now + limits.firstHistoryMs);
     this.#shortfalls = schedule(limits.shortfallsEveryMs);
     const consumersAt = now + limits.firstConsumersMs;
     this.#publishers = [
-      consumers && new ConsumerPublisher(term, consumers),
-      consumers && new StatusPublisher(term, consumerStatuses(consumers), consumersAt),
-      ...statuses.map((each) => new StatusPublisher(term, each, now)),
+      consumers && new ConsumerPublisher(context, consumers),
+      consumers && new StatusPublisher(context, consumerStatuses(consumers), consumersAt),
+      ...statuses.map((each) => new StatusPublisher(context, each, now)),
     ].filter((each) => each !== undefined);
     this.#running = this.#run().catch((error: unknown) => {
       reporting.broke(asError(error));
@@ -321,7 +321,7 @@ class Publisher {
   async finish(): Promise<void> {
     this.#stopping.abort();
     await this.#running;
-    const { limits, leadership, time } = this.#term;
+    const { limits, leadership, time } = this.#context;
     const signal = AbortSignal.any([AbortSignal.timeout(limits.handOverMs), leadership.signal]);
     if (this.#readOf.planned) await this.#step(time.clock());
     if (this.#hasPlanned) await this.#publishPlanned(signal);
@@ -330,7 +330,7 @@ class Publisher {
   }
 
   async #run(): Promise<void> {
-    const { limits, time, leadership, logger } = this.#term;
+    const { limits, time, leadership, logger } = this.#context;
     const signal = AbortSignal.any([leadership.signal, this.#stopping.signal]);
     const reading = this.#takeOver(signal);
     await Promise.race([reading, time.pause(limits.takeOverMs, signal)]);
@@ -356,7 +356,7 @@ class Publisher {
   }
 
   async #readPlanned(signal: AbortSignal): Promise<void> {
-    const { store, reporting, measurement } = this.#term;
+    const { store, reporting, measurement } = this.#context;
     const present = await store.read(SHARED_NAMES.planned, signal);
     this.#replica.forget(readForgotten(present));
     const planned = readPlanned(present);
@@ -372,7 +372,7 @@ class Publisher {
   }
 
   async #tick(signal: AbortSignal): Promise<void> {
-    const now = this.#term.time.clock();
+    const now = this.#context.time.clock();
     if (this.#readOf.planned && now >= this.#nextStep) await this.#step(now);
     if (this.#hasPlanned && this.#planned.due(now)) await this.#publishPlanned(signal);
     if (this.#hasHistory && this.#history.due(now) && this.#replica.calm) await this.#publishHistory(signal);
@@ -381,22 +381,22 @@ class Publisher {
   }
 
   async #step(now: number): Promise<void> {
-    const { measurement, epochSeconds, limits } = this.#term;
+    const { measurement, epochSeconds, limits } = this.#context;
     this.#working = await measurement.next(this.#working, epochSeconds());
     this.#nextStep = now + limits.stepMs;
   }
 
   get #hasShortfalls(): boolean {
-    const { shortfalls } = this.#term;
+    const { shortfalls } = this.#context;
     return shortfalls !== undefined && shortfalls.text !== this.#shortfallsText;
   }
 
   /** Merges the stored record first: it is the previous leader's. */
   async #publishShortfalls(signal: AbortSignal): Promise<void> {
-    const { store, reporting, shortfalls } = this.#term;
+    const { store, reporting, shortfalls } = this.#context;
     if (shortfalls === undefined) return;
     let text = '';
-    const stored = await publish(this.#term, 'shortfalls', this.#shortfalls, signal, async () => {
+    const stored = await publish(this.#context, 'shortfalls', this.#shortfalls, signal, async () => {
       if (this.#shortfallsText === undefined) {
         const present = await store.read(SHARED_NAMES.shortfalls, signal);
         reporting.found('shortfalls', readShortfalls(present, shortfalls.restore));
@@ -419,17 +419,17 @@ class Publisher {
   async #publishPlanned(signal: AbortSignal): Promise<void> {
     const working = this.#working;
     if (working === NOTHING_PLANNED) return;
-    const table = shrunkTable(working, this.#term.limits.plannedCharacters);
+    const table = shrunkTable(working, this.#context.limits.plannedCharacters);
     const text = plannedToText(table);
     const contentOf = async () => textContent('planned', text);
-    if (!(await publish(this.#term, 'planned', this.#planned, signal, contentOf))) return;
+    if (!(await publish(this.#context, 'planned', this.#planned, signal, contentOf))) return;
     this.#published = working;
     this.#publishedText = text;
-    this.#term.measurement.adopt(table);
+    this.#context.measurement.adopt(table);
   }
 
   async #publishHistory(signal: AbortSignal): Promise<void> {
-    const { reporting, leadership, epochSeconds } = this.#term;
+    const { reporting, leadership, epochSeconds } = this.#context;
     const { history } = this.#replica;
     const failure = await reporting.attempt('history', this.#history, signal, async () => {
       // It was refused at takeover; its owner may have removed it since.

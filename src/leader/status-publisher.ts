@@ -1,4 +1,4 @@
-import { API_VERSION, isRecord, parseDuration, recordsAt } from '../api/index.ts';
+import { API_VERSION, isRecord, objectKey, parseDuration, recordsAt } from '../api/index.ts';
 import { asFailure, callApi, type KubeFailure } from '../cluster/index.ts';
 import { Schedule } from '../timing/index.ts';
 import { type PublishContext, STATUS_KINDS, type StatusObject } from './publish-status.ts';
@@ -61,7 +61,7 @@ const OLDER_CRD_MS = 600_000;
  * write what is there already.
  */
 export class StatusPublisher {
-  readonly #term: PublishContext;
+  readonly #context: PublishContext;
   readonly #source: StatusSource;
   /** The backoff after failures, which concern all objects of the kind. */
   readonly #schedule: Schedule;
@@ -73,17 +73,17 @@ export class StatusPublisher {
   /** Until when only conditions are written, because the CRD is an older one. */
   #bareUntil = Number.NEGATIVE_INFINITY;
 
-  constructor(term: PublishContext, source: StatusSource, firstAt: number) {
-    this.#term = term;
+  constructor(context: PublishContext, source: StatusSource, firstAt: number) {
+    this.#context = context;
     this.#source = source;
-    this.#schedule = new Schedule({ everyMs: 0, ...term.limits }, firstAt, term.time.random);
-    this.#begunAt = term.time.clock();
+    this.#schedule = new Schedule({ everyMs: 0, ...context.limits }, firstAt, context.time.random);
+    this.#begunAt = context.time.clock();
     this.#lookAt = firstAt;
   }
 
   /** To be called periodically; writes at most a few statuses. Never throws. */
   async tick(signal: AbortSignal): Promise<void> {
-    const { limits, time, leadership } = this.#term;
+    const { limits, time, leadership } = this.#context;
     const begun = time.clock();
     if (begun >= this.#lookAt) await this.#look(begun);
     for (let left = limits.statusesATick; left > 0; left -= 1) {
@@ -98,12 +98,12 @@ export class StatusPublisher {
 
   /** Collects news: first objects without any status yet, then those that have waited longest. */
   async #look(now: number): Promise<void> {
-    const { limits, time } = this.#term;
+    const { limits, time } = this.#context;
     const found = await this.#source.statements();
     const statements = found.map((each) => ({ ...each, content: known(each.content) }));
     const waiting = statements.filter((each) => this.#isDue(each, now) && this.#saysMore(each, now));
     const urgency = ({ target, conditions }: Statement) =>
-      isOf(target, conditions[0].type) ? (this.#known.get(keyOf(target))?.writtenAt ?? 0) : -1;
+      isOf(target, conditions[0].type) ? (this.#known.get(objectKey(target))?.writtenAt ?? 0) : -1;
     this.#waiting = waiting.toSorted((a, b) => urgency(a) - urgency(b));
     this.#forget(statements);
     // Comparing thousands of policies takes a while: use at most a twentieth of the leader's time.
@@ -113,7 +113,7 @@ export class StatusPublisher {
 
   /** A changed spec is due at once: its author looks at the status a moment later. */
   #isDue({ target, conditions }: Statement, now: number): boolean {
-    const { writtenAt = Number.POSITIVE_INFINITY, notBefore = 0 } = this.#known.get(keyOf(target)) ?? {};
+    const { writtenAt = Number.POSITIVE_INFINITY, notBefore = 0 } = this.#known.get(objectKey(target)) ?? {};
     const hasNewSpec = !isOf(target, conditions[0].type);
     return now >= notBefore || (hasNewSpec && now >= writtenAt + CHANGED_MEANWHILE_MS);
   }
@@ -121,7 +121,7 @@ export class StatusPublisher {
   /** Forgets objects that are gone. */
   #forget(statements: readonly Statement[]): void {
     if (this.#known.size <= 2 * statements.length) return;
-    const present = new Set(statements.map(({ target }) => keyOf(target)));
+    const present = new Set(statements.map(({ target }) => objectKey(target)));
     for (const key of this.#known.keys()) if (!present.has(key)) this.#known.delete(key);
   }
 
@@ -138,13 +138,13 @@ export class StatusPublisher {
     const { observedGeneration: _g, conditions: _c, ...said } = status;
     const difference = differenceOf(said, { ...content });
     if (difference !== 'drift') return difference === 'news';
-    const since = this.#known.get(keyOf(target))?.writtenAt ?? this.#begunAt;
-    return now - since >= this.#term.limits.statusAgainMs;
+    const since = this.#known.get(objectKey(target))?.writtenAt ?? this.#begunAt;
+    return now - since >= this.#context.limits.statusAgainMs;
   }
 
   async #write(statement: Statement, signal: AbortSignal): Promise<void> {
-    const { time, limits, reporting } = this.#term;
-    const key = keyOf(statement.target);
+    const { time, limits, reporting } = this.#context;
+    const key = objectKey(statement.target);
     try {
       await this.#apply(statement, signal);
       const now = time.clock();
@@ -158,20 +158,20 @@ export class StatusPublisher {
   }
 
   async #apply(statement: Statement, signal: AbortSignal): Promise<void> {
-    const now = this.#term.time.clock();
+    const now = this.#context.time.clock();
     if (now < this.#bareUntil) return this.#patch(statement, {}, signal);
     try {
       await this.#patch(statement, statement.content, signal);
     } catch (thrown) {
       if (!isOlderCrd(asFailure(thrown, 'Malformed'))) throw thrown;
       this.#bareUntil = now + OLDER_CRD_MS;
-      this.#term.reporting.olderCrd(this.#source.object);
+      this.#context.reporting.olderCrd(this.#source.object);
       await this.#patch(statement, {}, signal);
     }
   }
 
   async #patch({ target, conditions }: Statement, content: object, signal: AbortSignal): Promise<void> {
-    const { connection, limits } = this.#term;
+    const { connection, limits } = this.#context;
     const { kind, path } = STATUS_KINDS[this.#source.object];
     const { namespace = '', name, resourceVersion, generation } = target;
     const observed = generation === undefined ? {} : { observedGeneration: generation };
@@ -200,7 +200,7 @@ export class StatusPublisher {
   }
 
   #failed(key: string, thrown: unknown): void {
-    const { time, reporting } = this.#term;
+    const { time, reporting } = this.#context;
     const failure = asFailure(thrown, 'Malformed');
     const now = time.clock();
     if (failure.reason === 'Conflict' || failure.reason === 'NotFound')
@@ -215,10 +215,6 @@ function isOlderCrd({ message }: KubeFailure): boolean {
 }
 
 const CONDITION = ['status', 'reason', 'message'] as const;
-
-function keyOf({ namespace = '', name }: StatusTarget): string {
-  return `${namespace}/${name}`;
-}
 
 /** Whether the status is about the current spec. */
 function isOf({ generation, status }: StatusTarget, type: string): boolean {

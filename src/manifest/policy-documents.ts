@@ -47,7 +47,7 @@ function readObjects(
       if (entry !== undefined) entries.push(entry);
       continue;
     }
-    const key = keyOf(value);
+    const key = documentKeyOf(value);
     if (duplicateKey !== undefined) {
       problems.push(problemIn(file, duplicateKey.message, key));
       continue;
@@ -87,7 +87,7 @@ function cautiousEntry(
   }
 }
 
-function keyOf({ kind, metadata }: Record<string, unknown>): string | undefined {
+function documentKeyOf({ kind, metadata }: Record<string, unknown>): string | undefined {
   if (typeof kind !== 'string' || !isRecord(metadata) || typeof metadata.name !== 'string') return undefined;
   const namespace = typeof metadata.namespace === 'string' ? `${metadata.namespace}/` : '';
   return `${kind}/${namespace}${metadata.name}`;

@@ -215,7 +215,7 @@ export async function followPolicyFiles(
   );
   let good: readonly PolicyEntry[] = [];
   let unknown = true;
-  const stateOf = async ({ files, problems }: PolicySnapshot): Promise<PolicyState> => {
+  const policyStateOf = async ({ files, problems }: PolicySnapshot): Promise<PolicyState> => {
     const unreadable = { entries: [], problems };
     const reading = joined([unreadable, ...(await parsed(files, parser))]);
     good = withLastGood(reading, good);
@@ -227,7 +227,7 @@ export async function followPolicyFiles(
     return { documents: documentsOf(inForce), problems: reading.problems, unknown };
   };
   const first = await readPolicyFiles(path);
-  const state = await stateOf(first);
+  const state = await policyStateOf(first);
   void (async () => {
     let taken = first.digest;
     let previous = first.digest;
@@ -243,7 +243,7 @@ export async function followPolicyFiles(
       revision = settled ? now : undefined;
       if (!settled || (snapshot.digest === taken && !again)) continue;
       taken = snapshot.digest;
-      const next = await stateOf(snapshot);
+      const next = await policyStateOf(snapshot);
       if (!signal.aborted) await onChange(next);
     }
   })();

@@ -11,7 +11,7 @@ import type { Place } from '../leader/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Schedule } from '../timing/index.ts';
 
-interface StamperOptions {
+interface HeartbeatsOptions {
   readonly connection: KubeConnection;
   readonly place: Place;
   readonly leads: () => boolean;
@@ -46,7 +46,7 @@ const SILENT_MS = 2_500;
  * this replica's pod, an EndpointSlice and an Endpoints without addresses, one after the other.
  * @returns resolves once the signal has aborted; never rejects
  */
-export async function sendHeartbeats(options: StamperOptions): Promise<void> {
+export async function sendHeartbeats(options: HeartbeatsOptions): Promise<void> {
   const { leads, wanted, onWritten, signal, logger, clock, random, pause } = options;
   const once = new LogOnce(logger);
   const life = randomBytes(6).toString('base64url');
@@ -83,7 +83,7 @@ export async function sendHeartbeats(options: StamperOptions): Promise<void> {
 async function write(
   stream: HeartbeatStream,
   text: string,
-  { connection, place: { namespace, identity }, signal }: StamperOptions,
+  { connection, place: { namespace, identity }, signal }: HeartbeatsOptions,
 ): Promise<unknown> {
   const call = { signal, withinMs: WRITTEN_WITHIN_MS };
   const annotations = { [HEARTBEAT_ANNOTATION]: text };

@@ -1,4 +1,4 @@
-import { fewOf, type InspectSpec, type PageFormat, Shares } from '../api/index.ts';
+import { fewOf, type InspectSpec, objectKey, type PageFormat, Shares } from '../api/index.ts';
 import { canonicalAddress } from '../cluster/index.ts';
 import type {
   ClusterEvent,
@@ -325,7 +325,7 @@ export class Inspection {
 
   /** The state of inspection by consumer. */
   states(): ReadonlyMap<string, MeasurementState> {
-    return new Map([...this.#consumers].map(([name, asked]) => [name, stateOf(asked)]));
+    return new Map([...this.#consumers].map(([name, asked]) => [name, inspectionStateOf(asked)]));
   }
 
   /** For gauges. */
@@ -511,7 +511,7 @@ export class Inspection {
     if (questions.length === 0) instance.clusters.clear();
     const own = questions.flatMap(({ endpoints }) => endpoints);
     const services = new Map(
-      questions.flatMap((each) => each.services.map((service) => [keyOf(service), service] as const)),
+      questions.flatMap((each) => each.services.map((service) => [objectKey(service), service] as const)),
     );
     const fellows = new Map([...services].map(([key, service]) => [key, this.#fellows(service)] as const));
     const wanted = [...own, ...[...fellows.values()].flat()];
@@ -644,16 +644,12 @@ function listedOf(
 /** Whether another endpoint of the pod's Services is on the page. */
 function knows({ services, endpoints }: Question, listed: ReadonlyMap<string, readonly string[]>): boolean {
   const isOwn = (address: string) => endpoints.some((own) => own.address === address);
-  return services.some((service) => listed.get(keyOf(service))?.some((address) => !isOwn(address)));
+  return services.some((service) => listed.get(objectKey(service))?.some((address) => !isOwn(address)));
 }
 
 /** Whether a page that was requested after the withdrawal shows the pod as not used. */
 function isSettled({ withdrawnAt }: Question, { state, askedAt }: Verdict): boolean {
   return state === 'notUsing' && withdrawnAt !== undefined && askedAt >= withdrawnAt;
-}
-
-function keyOf({ namespace, name }: ServiceName): string {
-  return `${namespace}/${name}`;
 }
 
 function endpointsOf(pods: readonly PodAddress[]): readonly PageEndpoint[] {
@@ -723,7 +719,12 @@ const LIMITS = [
 const PAGES_UNLISTED = 10;
 
 /** The state of inspection, in the condition's words. */
-function stateOf({ instances, trouble: listing, unlisted, unlistedRound }: Asked): MeasurementState {
+function inspectionStateOf({
+  instances,
+  trouble: listing,
+  unlisted,
+  unlistedRound,
+}: Asked): MeasurementState {
   const state = { instances: instances.size, limits: LIMITS };
   const failing = [...instances.values()].flatMap(({ page: { name }, failing: { trouble } = {} }) =>
     trouble === undefined ? [] : [{ name, ...trouble }],

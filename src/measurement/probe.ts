@@ -102,9 +102,9 @@ export function askOnce<T>(
     const abort = () => settle(problem('Unreachable', 'is no longer asked'));
     signal?.addEventListener('abort', abort, { once: true });
     if (onConnect !== undefined) request.once('socket', (socket) => void socket.once('connect', onConnect));
-    request.on('error', (error) => settle(problemOf(error)));
+    request.on('error', (error) => settle(probeProblemOf(error)));
     request.on('response', (response) => {
-      response.on('error', (error) => settle(problemOf(error)));
+      response.on('error', (error) => settle(probeProblemOf(error)));
       read(response, settle);
     });
     request.end();
@@ -172,7 +172,7 @@ const TURNED_AWAY: Readonly<Record<string, string>> = {
 const CERTIFICATE = /CERT|SELF_SIGNED|UNABLE_TO|HOSTNAME_MISMATCH/;
 
 /** @returns what it is, in words to follow `the probe` or `the page` */
-function problemOf(error: Error & { readonly code?: unknown }): Problem {
+function probeProblemOf(error: Error & { readonly code?: unknown }): Problem {
   const code = typeof error.code === 'string' ? error.code : error.name;
   const turnedAway = TURNED_AWAY[code];
   if (turnedAway !== undefined) return problem('Unreachable', turnedAway, true);

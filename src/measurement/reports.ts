@@ -86,7 +86,7 @@ const ALWAYS = [
 ];
 
 /** How reports go, in the words of the condition. */
-function stateOf(reported: Reported, now: number): MeasurementState {
+function reportStateOf(reported: Reported, now: number): MeasurementState {
   const instances = reported.syncs.state(now);
   const { live, silent } = instances;
   const gone = `Fallen silent within the last hour: ${fewOf(silent)}. Whether they still send traffic is not known; what was waiting for them is left out.`;
@@ -188,7 +188,7 @@ export class ConsumerReports {
     const now = clock();
     const states = [...this.#consumers].map(([name, reported]) => {
       reported.syncs.advance(now, newest());
-      return [name, stateOf(reported, now)] as const;
+      return [name, reportStateOf(reported, now)] as const;
     });
     return new Map(states);
   }

@@ -20,7 +20,7 @@ import { answerJson, BodyError, readBody } from './body.ts';
 import type { Judge } from './report-access.ts';
 
 /** The results that are answered with another status than 200. */
-export type Refusal = Exclude<ReportResult, 'Asked' | 'Synced'>;
+export type RefusedReport = Exclude<ReportResult, 'Asked' | 'Synced'>;
 
 /** The Retry-After of refusals that are about time or place. Seconds. */
 const RETRY_AFTER: Partial<Record<ReportResult, number>> = {
@@ -31,7 +31,7 @@ const RETRY_AFTER: Partial<Record<ReportResult, number>> = {
 };
 
 /** Refusals that cost a client nothing to provoke: their answers are delayed. */
-const COSTLY: ReadonlySet<Refusal> = new Set<Refusal>([
+const COSTLY: ReadonlySet<RefusedReport> = new Set<RefusedReport>([
   'InvalidReport',
   'NoToken',
   'TokenRefused',
@@ -82,7 +82,7 @@ export interface ReportsOptions {
 }
 
 interface Refused {
-  readonly reason: Refusal;
+  readonly reason: RefusedReport;
   /** Instead of the catalogue's summary. */
   readonly exactly?: string;
   readonly cursor?: string | undefined;
@@ -226,7 +226,7 @@ const CLOSING: ReadonlySet<ReportResult> = new Set(['TooLarge', 'Compressed', 'N
 function send(
   response: ServerResponse,
   result: ReportResult,
-  body: { readonly reason?: Refusal; readonly message?: string; readonly cursor: string | undefined },
+  body: { readonly reason?: RefusedReport; readonly message?: string; readonly cursor: string | undefined },
 ): void {
   const { status } = REPORT_RESULTS[result];
   const after = RETRY_AFTER[result];

@@ -71,9 +71,11 @@ const copy = mkdtempSync(join(dirname(ROOT), 'mutate-'));
 execFileSync('git', ['worktree', 'add', '--detach', '--force', copy], { cwd: ROOT, stdio: 'ignore' });
 execFileSync('cp', ['-al', join(ROOT, 'node_modules'), join(copy, 'node_modules')]);
 try {
-  const files = rooms
-    .split(',')
-    .flatMap((room) => readdirSync(join(copy, 'src', room)).map((name) => `src/${room}/${name}`));
+  const files = rooms.split(',').flatMap((room) =>
+    readdirSync(join(copy, 'src', room))
+      .filter((name) => name.endsWith('.ts') && name !== 'index.ts')
+      .map((name) => `src/${room}/${name}`),
+  );
   const all = files.flatMap((file) => mutationsOf(file, readFileSync(join(copy, file), 'utf8')));
   const by = new Map<string, { found: number; survived: number }>();
   for (let left = Number(count); left > 0; left -= 1) {

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decide } from '../../src/decision/decide.ts';
 import { patchFor } from '../../src/decision/patch.ts';
-import { essentialsOf, isTooLarge, type Pod, problemOf } from '../../src/decision/pod.ts';
+import { essentialsOf, isTooLarge, type Pod, podProblemOf } from '../../src/decision/pod.ts';
 import { members, oftenAbsent } from './arbitrary-json.ts';
 import { arbitraryPod } from './arbitrary-pod.ts';
 import { arbitraryHeldSnapshot, arbitrarySnapshot } from './arbitrary-policy.ts';
@@ -86,7 +86,7 @@ describe('what a decision reads of a pod', () => {
           Object.assign(object.spec, ofPod);
           Object.assign(object.spec.containers[0] ?? {}, ofContainer);
           const check = (each: PodObject) => {
-            const whole = problemOf(each) === undefined ? (each as unknown as Pod) : undefined;
+            const whole = podProblemOf(each) === undefined ? (each as unknown as Pod) : undefined;
             if (whole === undefined || isTooLarge(whole)) return;
             const essentials = essentialsOf(whole);
             const token = holdToken();

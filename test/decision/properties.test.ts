@@ -6,7 +6,7 @@ import type { ClusterSnapshot } from '../../src/decision/cluster-snapshot.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { type Operation, patchFor } from '../../src/decision/patch.ts';
 import type { Decision } from '../../src/decision/plan.ts';
-import { type Pod, problemOf } from '../../src/decision/pod.ts';
+import { type Pod, podProblemOf } from '../../src/decision/pod.ts';
 import { runs } from '../property/runs.ts';
 import { pathsOf, withReplaced } from './arbitrary-json.ts';
 import { arbitraryPod, generatedPods } from './arbitrary-pod.ts';
@@ -233,7 +233,7 @@ describe('for every JSON value', () => {
     fc.assert(
       fc.property(damaged, arbitrarySnapshot, (object, snapshot) => {
         const decision = decide(reviewOf(object, snapshot), snapshot);
-        const readable = problemOf(object) === undefined ? (object as Pod) : undefined;
+        const readable = podProblemOf(object) === undefined ? (object as Pod) : undefined;
         if (readable === undefined) {
           expect(decision).toMatchObject({ outcome: 'skip', reason: 'InvalidPod' });
           return;

@@ -4,7 +4,7 @@ import { parseKey } from '../../src/certs/x509.ts';
 import { KubeFailure } from '../../src/cluster/index.ts';
 import { readEvent, readPage } from '../../src/cluster/object-json.ts';
 import { decide, type Pod, patchFor } from '../../src/decision/index.ts';
-import { witnessLine } from '../../src/hold/connection-monitor.ts';
+import { helperLine } from '../../src/hold/connection-monitor.ts';
 import { projectPod } from '../../src/informers/index.ts';
 import { policiesOfMap } from '../../src/manifest/index.ts';
 import { readerOf } from '../../src/measurement/index.ts';
@@ -56,8 +56,8 @@ export const TARGETS: Readonly<Record<Exclude<ForeignSource, 'proc'>, Fuzz>> = {
     }
     reportRequest.safeParse(body);
   },
-  witness: (data) => {
-    const line = witnessLine(Buffer.from(data).toString('latin1'), 0);
+  helper: (data) => {
+    const line = helperLine(Buffer.from(data).toString('latin1'), 0);
     const numbers = [line?.established, line?.loopback].filter((each) => each !== undefined);
     if (!numbers.every(Number.isSafeInteger)) throw new Error(`a count that is none: ${numbers.join()}`);
   },

@@ -1,15 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import {
   ConnectionMonitor,
+  type HelperLine,
+  helperLine,
   openedBetween,
   type QuietVerdict,
-  type WitnessLine,
-  witnessLine,
 } from '../../src/hold/connection-monitor.ts';
 
 describe('a line', () => {
   it('is read', () => {
-    expect(witnessLine('w 18446744073709551615 4 2 10.0.0.7,fd00::1 3', 5)).toEqual({
+    expect(helperLine('w 18446744073709551615 4 2 10.0.0.7,fd00::1 3', 5)).toEqual({
       at: 5,
       opens: 18446744073709551615n,
       established: 2,
@@ -19,7 +19,7 @@ describe('a line', () => {
   });
 
   it('may say that nothing could be read', () => {
-    expect(witnessLine('w - - - - -', 5)).toEqual({ at: 5, remotes: [] });
+    expect(helperLine('w - - - - -', 5)).toEqual({ at: 5, remotes: [] });
   });
 
   it.each([
@@ -32,7 +32,7 @@ describe('a line', () => {
     'W 1 2 3 - 0',
     'w 111111111111111111111 2 3 - 0',
   ])('is none: %s', (text) => {
-    expect(witnessLine(text, 5)).toBeUndefined();
+    expect(helperLine(text, 5)).toBeUndefined();
   });
 });
 
@@ -40,7 +40,7 @@ const line = (
   at: number,
   opens: number | bigint | undefined,
   loopback: number | undefined = 0,
-): WitnessLine => ({
+): HelperLine => ({
   at,
   opens: opens === undefined ? undefined : BigInt(opens),
   established: 0,
@@ -73,15 +73,15 @@ function linesOf(
   arrivals: readonly number[],
   until: number,
   { phase = 0, start = 1_000_000 } = {},
-): WitnessLine[] {
-  const lines: WitnessLine[] = [];
+): HelperLine[] {
+  const lines: HelperLine[] = [];
   for (let at = phase; at <= until; at += 500)
     lines.push(line(at, start + arrivals.filter((arrival) => arrival <= at).length));
   return lines;
 }
 
 function quietVerdict(
-  lines: readonly WitnessLine[],
+  lines: readonly HelperLine[],
   at: Parameters<ConnectionMonitor['observe']>[0],
 ): QuietVerdict {
   const monitor = new ConnectionMonitor();
@@ -180,7 +180,7 @@ function letGoAt(
 ): number {
   const lines = linesOf(arrivals, until, { phase });
   for (let count = 1; count <= lines.length; count += 1) {
-    const now = (lines[count - 1] as WitnessLine).at;
+    const now = (lines[count - 1] as HelperLine).at;
     if (now < min * 1000) continue;
     if (quietVerdict(lines.slice(Math.max(0, count - 26), count), { now, probes, min }) !== 'Sending')
       return now;

@@ -238,7 +238,7 @@ describe('where one ConfigMap is Forbidden', () => {
     // Later than what is stored: of two histories of one quarter of an hour, the fuller counts.
     wall.now += 3_600;
     next.measured.record(20, 3_000);
-    await soon('the deadline', () => next.lines.some(({ msg }) => msg.startsWith('stored state cannot be')));
+    await soon('the deadline', () => next.lines.some(({ msg }) => msg.startsWith('stored state unreadable')));
     return { api, next, before };
   };
 
