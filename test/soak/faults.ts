@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Cluster } from '../testbed/cluster.ts';
+import { type Cluster, waitUntil } from '../testbed/cluster.ts';
 import { readRecord, signalIfAlive } from '../testbed/process.ts';
 import { clusterSettings, statePaths } from '../testbed/settings.ts';
 import type { SoakSetting } from './setting.ts';
@@ -10,7 +10,10 @@ export interface Fault {
   readonly strike: (cycle: number) => Promise<void>;
 }
 
-/** When a replica that was killed may still be asked: until its endpoint is withdrawn. Milliseconds since the epoch. */
+/**
+ * When the API server may admit a pod without Linger: a replica that was killed is listed until its endpoint is withdrawn, and
+ * an API server that starts gives up on what it connects to while it stands still. Milliseconds since the epoch.
+ */
 export interface Gap {
   readonly from: number;
   readonly until: number;
@@ -88,14 +91,19 @@ export class Faults {
 
   async #killApiServer(): Promise<void> {
     this.apiServerIsDown = true;
+    const from = Date.now();
     const { run } = statePaths(clusterSettings().stateDir);
     const record = readRecord(run, 'kube-apiserver');
     if (record !== undefined) signalIfAlive(record, 'SIGKILL');
     await sleep(1_000);
-    await this.#cluster.restart('kube-apiserver');
+    // On a busy machine it takes longer than a boot may.
+    await this.#cluster.restart('kube-apiserver').catch((error: Error) => console.log(error.message));
+    const ready = () => this.#cluster.api.call('GET', '/readyz');
+    await waitUntil('the API server to be ready', ready, { timeoutMs: 300_000 });
     // Whoever has a connection that was reset then is told a moment later.
     await sleep(1_000);
     this.apiServerIsDown = false;
+    this.gaps.push({ from, until: Date.now() + FOLLOWED_MS });
   }
 
   async #restart(gracefully: boolean): Promise<void> {

@@ -111,7 +111,7 @@ async function cycle(
     samples: counts.samples(setting.steady),
     invented: counts.invented(truth),
     early: earlyHolds(churn.held, truth, soak.gateway.gone, TERMS),
-    notServed: unexplained.map(({ pod }) => pod),
+    notServed: unexplained.map(({ pod, at }) => `${pod} at ${new Date(at).toISOString()}`),
   };
 }
 
@@ -243,7 +243,7 @@ function report(
     ['requests that failed otherwise', failures.length, 0],
     ['pods that Linger did not change', notServed.length, 0],
     [
-      'the same, while a killed replica was still listed',
+      'the same, while a killed replica was still listed or the API server started',
       sum(churns.map((churn) => churn.unchanged.length)) - notServed.length,
       '',
     ],
