@@ -140,6 +140,8 @@ const MATCH = {
     apiVersions: ['v1'],
     operations: ['CREATE', 'UPDATE'],
     resources,
+    // The default: without it each kubectl apply would find a difference.
+    scope: '*',
   })),
 };
 

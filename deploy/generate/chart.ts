@@ -155,16 +155,16 @@ const DEPLOYMENT: readonly Change[] = [
 const NETWORK_POLICY: readonly Change[] = [
   ...PORTS.map(
     ([name, , usual]): Change => [
-      `    - ports:\n        - {port: ${usual}}\n`,
-      `    - ports:\n        - {port: {{ .Values.ports.${name} }}}\n${
+      `    - ports:\n        - {port: ${usual}, protocol: TCP}\n`,
+      `    - ports:\n        - {port: {{ .Values.ports.${name} }}, protocol: TCP}\n${
         name === 'webhook' || name === 'admin' ? member('from', `.Values.networkPolicy.${name}From`, 6) : ''
       }`,
     ],
   ),
   ['  egress:\n', `${more('.Values.networkPolicy.ingress', 4)}  egress:\n`],
   [
-    '        - {port: 8081}\n        - {port: 8445}\n',
-    '        - {port: {{ .Values.ports.canary }}}\n        - {port: {{ .Values.ports.hold }}}\n' +
+    '        - {port: 8081, protocol: TCP}\n        - {port: 8445, protocol: TCP}\n',
+    '        - {port: {{ .Values.ports.canary }}, protocol: TCP}\n        - {port: {{ .Values.ports.hold }}, protocol: TCP}\n' +
       more('.Values.networkPolicy.egress', 4),
   ],
 ];

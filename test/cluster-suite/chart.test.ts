@@ -285,6 +285,22 @@ describe('the chart', async () => {
     await ready();
     expect(await isProtected('audited')).toBe(false);
     const upgrade = ['upgrade', RELEASE, CHART, ...IN_NAMESPACE, '--reset-then-reuse-values'];
+    // An upgrade without a change changes nothing: no spec, and where there is no generation, no version.
+    const manifest = await must('get', 'manifest', RELEASE, ...IN_NAMESPACE);
+    const versions = async () => {
+      const { items } = JSON.parse(
+        await cluster.mustKubectl([...IN_NAMESPACE, 'get', '--filename', '-', '--output=json'], {
+          stdin: manifest,
+        }),
+      ) as { items: readonly { kind: string; metadata: Readonly<Record<string, string | number>> }[] };
+      return items.map(
+        ({ kind, metadata }) => `${kind} ${metadata.name} ${metadata.generation ?? metadata.resourceVersion}`,
+      );
+    };
+    const before = await versions();
+    await must(...upgrade);
+    expect(await versions()).toEqual(before);
+    expect(before.length).toBeGreaterThan(30);
     // With a new flag, so that replicas do not wait for the kubelet to bring the policy.
     await must(...upgrade, ...set(['mode=Enforce', 'flags={--log-level=warn}']));
     await ready();

@@ -167,6 +167,16 @@ describe('an installation by hand', async () => {
     },
   );
 
+  onOurOwn('a second kubectl apply changes nothing, and says so', { timeout: 60_000 }, async () => {
+    const said = (await kubectl('apply', '--kustomize', join(ROOT, 'deploy'))).trim().split('\n');
+    expect(said.length).toBeGreaterThan(30);
+    // kubectl sends the selector of a PodDisruptionBudget each time (patchStrategy "replace" in policy/v1), equal or not.
+    const other = said.filter((line) => !line.endsWith(' unchanged'));
+    expect(other).toEqual(['poddisruptionbudget.policy/linger configured']);
+    const budget = { apiVersion: 'policy/v1', kind: 'PodDisruptionBudget', metadata: DEPLOYMENT.metadata };
+    expect(await cluster.get(budget)).toMatchObject({ metadata: { generation: 1 } });
+  });
+
   onOurOwn('first it looks and does not touch: mode Audit', { timeout: 90_000 }, async () => {
     const bundle = '--output=jsonpath={.webhooks[0].clientConfig.caBundle}';
     caBundle = await kubectl('get', 'mutatingwebhookconfiguration', 'linger', bundle);
