@@ -4,7 +4,10 @@ import {
   type Labels,
   LingerError,
   memberAt,
+  NAMESPACE_NAME_LABEL,
+  type NamespaceRecord,
   NO_LABELS,
+  namespaceRecord,
   type ServiceIndex,
   type ServiceRecord,
   selects,
@@ -33,6 +36,7 @@ import {
 } from '../audit/index.ts';
 import {
   asFailure,
+  callApi,
   type KubeConnection,
   KubeFailure,
   kubeVersion,
@@ -117,7 +121,7 @@ export async function readCluster(
   const [namespaces, services, nodes, version] = await asked(
     connection,
     Promise.all([
-      asFarAsAllowed(namespacesResource(), read, 'selectors and annotations of namespaces are left out'),
+      namespacesSeen(read),
       asFarAsAllowed(servicesResource(), read, 'pods of other namespaces are taken to receive traffic'),
       asFarAsAllowed(nodesResource(), read, 'all kubelets are taken to know the native sleep'),
       kubeVersion(connection, signal),
@@ -140,7 +144,7 @@ export async function readCluster(
   }).catch(() => undefined);
   const files = policies === undefined && (await readPolicyMap(connection, lingerNamespace, signal, warn));
   return {
-    namespaces: new Map(namespaces.items.map((each) => [each.name, each])),
+    namespaces: new Map(namespaces.map((each) => [each.name, each])),
     services: servicesSeen(services, namespace),
     fleet: fleetOf(version, nodes.items),
     consumers: declared[0].values,
@@ -148,7 +152,7 @@ export async function readCluster(
     policies: declared[2].values,
     hold: readHold(
       shared,
-      namespaces.items.map((each) => each.name),
+      namespaces.map((each) => each.name),
     ),
     lags: 'none' in planned ? NONE_YET : plannedLags(planned.value),
     ...(files || NO_FILES),
@@ -185,6 +189,24 @@ async function asFarAsAllowed<T>(
     const path = resource.path.replace(/[^/]+$/, `namespaces/${namespace}/$&`);
     const items = await everyOne({ ...resource, path }, connection, signal).catch(noneIfForbidden);
     return items === undefined ? { items: [], scope: 'none' } : { items, scope: 'namespace' };
+  }
+}
+
+/** Who may not list Namespaces may still get their own; where not even that, it is taken to have no labels of its own. */
+async function namespacesSeen(read: Reading): Promise<readonly NamespaceRecord[]> {
+  const { connection, signal, namespace: name } = read;
+  const assumed = 'labels and annotations of namespaces are left out';
+  const { items, scope } = await asFarAsAllowed(namespacesResource(), read, assumed);
+  if (scope === 'cluster' || name === undefined) return items;
+  try {
+    const call = { signal, withinMs: ANSWER_MS };
+    const { metadata } = await callApi(connection, 'CoreV1Api', call, (core) => core.readNamespace({ name }));
+    return [namespaceRecord(name, metadata?.labels ?? NO_LABELS, metadata?.annotations ?? NO_LABELS)];
+  } catch (thrown) {
+    const { reason } = asFailure(thrown);
+    if (reason === 'NotFound') return [];
+    if (reason !== 'Forbidden') throw thrown;
+    return [namespaceRecord(name, { [NAMESPACE_NAME_LABEL]: name }, NO_LABELS)];
   }
 }
 
