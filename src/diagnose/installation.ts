@@ -474,6 +474,8 @@ async function replicas(inquiry: Inquiry): Promise<Seen> {
     );
   if (ready.length === 0) return failure(`${text}${why}`, log);
   if (ready.length < wanted) return warning(`${text}${why}`, log);
+  // An update that is stuck leaves the replicas of before.
+  if (troubles.length > 0) return warning(`${text}, but not what an update brings${why}`, log);
   if (wanted === 1)
     return warning(`${text}: while it is replaced, pods are created without Linger`, 'Two replicas.');
   // Where nodes may not be listed, that of the replicas is all there is to say.

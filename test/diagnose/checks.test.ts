@@ -571,6 +571,11 @@ describe('afterwards', () => {
       /^warning Replicas: 1 of 2 ready, on one; b: ImagePullBackOff: no such image$/,
     ],
     [
+      'an update that is stuck',
+      () => ({ [PODS]: items(replica('a', 'one'), replica('b', 'two'), replica('c', 'two', false)) }),
+      /^warning Replicas: 2 of 2 ready, on one, two, but not what an update brings; c: ImagePullBackOff: no such image$/,
+    ],
+    [
       'both on one node',
       () => ({ [PODS]: items(replica('a', 'one'), replica('b', 'one')) }),
       /^warning Replicas: 2 of 2 ready, on one alone/,
