@@ -40,8 +40,8 @@ export const FOREIGN_LIMITS = {
     from: 'inspected gateways',
     bytes: 16 * MIB,
     parts: { most: 200, what: 'columns' },
-    loopBytes: 0,
-    beyond: 'a thread',
+    loopBytes: 16 * KIB,
+    beyond: 'a thread, for 3 s',
   },
   report: {
     from: 'consumers that report',
@@ -65,10 +65,10 @@ export const FOREIGN_LIMITS = {
     beyond: 'a thread',
   },
   certificate: {
-    from: 'writers of the Secret',
+    from: 'writers of the Secret or of files',
     bytes: 1 * MIB,
     loopBytes: 1 * MIB,
-    beyond: 'the API server refuses it',
+    beyond: 'refused',
   },
   proc: {
     from: 'the helper’s own pod',

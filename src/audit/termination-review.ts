@@ -66,9 +66,9 @@ interface Stopping extends Pick<PodMetadata, 'namespace' | 'plan' | 'controller'
 }
 
 /**
- * Characters of what is remembered of terminating pods, half of it for one namespace at the most: 100,000 pods with the usual plan fit.
+ * Characters of what is remembered of terminating pods, half of it for one namespace at the most: 50,000 pods with the usual plan fit.
  */
-const MOST_STOPPING = 64 * 1024 * 1024;
+const MOST_STOPPING = 32 * 1024 * 1024;
 const WEIGHT_OF_POD = 384;
 /** How long the removal of a pod that is gone may still end: samples are verified by later heartbeats. */
 const REMOVAL_WITHIN_MS = 300_000;

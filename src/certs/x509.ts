@@ -1,6 +1,6 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
-import { UserError } from '../api/index.ts';
+import { FOREIGN_LIMITS, UserError } from '../api/index.ts';
 import { canonicalAddress } from '../cluster/index.ts';
 
 /**
@@ -118,10 +118,12 @@ export function renewalTime({ validFromDate, validToDate }: X509Certificate): Da
 /** The organization in the name of every authority that Linger makes: what it may replace without asking. */
 export const OWN_ORGANIZATION = 'linger.dev';
 
+const MOST_CHARACTERS = FOREIGN_LIMITS.certificate.bytes;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g;
 
-/** The certificates in a PEM text, in order. What is no certificate is left out, and so are blocks that do not parse. */
+/** The certificates in a PEM text, in order; none where it is too long. Blocks that do not parse are left out. */
 export function parseCertificates(pem: string): X509Certificate[] {
+  if (pem.length > MOST_CHARACTERS) return [];
   return (pem.match(CERTIFICATE) ?? []).flatMap((block) => {
     try {
       return [new X509Certificate(block)];
@@ -144,6 +146,7 @@ const ENCRYPTED_KEY = /BEGIN ENCRYPTED PRIVATE KEY|^Proc-Type: 4,ENCRYPTED/m;
 
 /** A private key, or why there is none. The reason never quotes the text. */
 export function parseKey(pem: string): KeyObject | 'corrupt' | 'encrypted' {
+  if (pem.length > MOST_CHARACTERS) return 'corrupt';
   if (ENCRYPTED_KEY.test(pem)) return 'encrypted';
   try {
     return createPrivateKey(pem);

@@ -392,7 +392,7 @@ export function startCluster(context: ClusterContext) {
     startHold({
       ...{ connection, measurement, events, registry, logger, clock, signal },
       inspecting: inspecting.inspection,
-      relay: context.hold.relay,
+      ...context.hold,
       snapshot: snapshot.current,
       current: () => sync.state !== 'reading' && pods.current && endpointslices.current && endpoints.current,
       reports: reports.taken,

@@ -28,6 +28,7 @@ import {
   admissionApp,
   canaryServer,
   close,
+  connectionsThatFit,
   listen,
   tlsOptions,
   webhookServer,
@@ -125,6 +126,7 @@ interface Beginning extends Pick<ClusterContext, 'logger' | 'snapshot' | 'change
   readonly settings: Settings<'serve'>;
   readonly metrics: Metrics;
   readonly manager: Manager;
+  readonly fitting: Awaited<ReturnType<typeof connectionsThatFit>>;
 }
 
 interface Running extends Beginning {
@@ -146,11 +148,15 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
     const metrics = createMetrics(surroundings.version);
     const { registry } = metrics;
     reportLoopTime(metrics.loopBlocked, logger);
+    const fitting = await connectionsThatFit();
+    if (fitting.limit !== undefined)
+      logger.warn({ ...fitting }, 'few file descriptors (ulimit -n); serving fewer connections at once');
     const time = { clock: () => performance.now(), random: Math.random };
     const beginning: Beginning = {
       settings,
       logger,
       metrics,
+      fitting,
       manager: new Manager({ registry, logger, ...time, signal: ending.signal }),
       snapshot,
       changePolicies: serialize(async (event) => {
@@ -220,7 +226,8 @@ async function answerUntilShutdown(
   { version, kube, print }: Surroundings,
   shutdown: ReturnType<typeof listenForShutdown>,
 ): Promise<number> {
-  const { settings, logger, metrics, manager, snapshot, certificates, cluster, policyProblems } = running;
+  const { settings, logger, metrics, manager, snapshot, certificates, cluster, policyProblems, fitting } =
+    running;
   let draining = false;
   const clientCa = settings.clientCa === undefined ? undefined : await readClientCa(settings.clientCa);
   const app = admissionApp({
@@ -236,7 +243,7 @@ async function answerUntilShutdown(
     if (draining) return 'draining';
     return certificates.unready(new Date()) ?? cluster?.unready();
   };
-  const webhook = webhookServer(app, certificates.get(), clientCa);
+  const webhook = webhookServer(app, certificates.get(), clientCa, fitting.reviews);
   const nothingToShow = cluster === undefined && settings.policies === undefined;
   const estimates = () => ({
     policyProblems: [...policyProblems(), ...(cluster?.problems() ?? [])],
@@ -349,7 +356,13 @@ async function startCluster(
   const reports = { audience: settings.reportsAudience, keys: keysFor('linger.dev/reports: cursors') };
   const { holdPort: holdsOn, holdAddress: address, holdImage: image, holdTestImage: testImage } = settings;
   const relay = { address: relayAddress(settings), keys: keysFor('linger.dev/hold: relays') };
-  const hold = holdsOn === 0 ? undefined : { port: holdsOn, address, image, testImage, relay };
+  const hold =
+    holdsOn === 0
+      ? undefined
+      : {
+          ...{ port: holdsOn, address, image, testImage, relay },
+          connections: beginning.fitting.holds,
+        };
   const { syncTimeout, probeAllowLinkLocal: allowLinkLocal, inspectFiles: files } = settings;
   const inspect = { allowLinkLocal, files };
   const { auditEvery: every, policyReports, webhookConfiguration: configuration } = settings;

@@ -6,13 +6,20 @@ import { helperLine } from './connection-monitor.ts';
 import type { HeldPod, HeldPods } from './held-pods.ts';
 import type { HeldPodWithTerms, Holds, Waiter } from './holds.ts';
 
+/** @param connections at most this many of all addresses */
+export function connectionLimits(connections: number) {
+  return {
+    connections,
+    /** How many of those are kept for addresses of pods with hook Hold. */
+    kept: Math.floor(connections / 4),
+    /** Connections per address: enough for all pods of a large node reconnecting at once behind the node's address. */
+    perSource: Math.floor(connections / 8),
+  };
+}
+
 /** Counts, and times in milliseconds. */
 export const HOLD_LIMITS = {
-  connections: 16_384,
-  /** How many of those are kept for addresses of pods with hook Hold. */
-  kept: 4_096,
-  /** Connections per address: enough for all pods of a large node reconnecting at once behind the node's address. */
-  perSource: 2_048,
+  ...connectionLimits(16_384),
   /** Connections per pod: its containers, and what reconnecting leaves behind. */
   perPod: 64,
   perPodAndSource: 24,

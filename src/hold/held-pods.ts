@@ -30,6 +30,8 @@ export interface HeldPod {
   /** RFC 3339. */
   readonly created: string;
   labels: Labels;
+  /** Its plan as it was last parsed: most events of a pod do not change it. */
+  plan: string | undefined;
   /** undefined: its plan cannot be read. */
   terms: HoldTerms | undefined;
   /** In milliseconds of the monotonic clock. */
@@ -157,7 +159,7 @@ export class HeldPods {
     if (pod === undefined) {
       const { token, created } = hold;
       pod = {
-        ...{ uid, namespace, name, token, created, terms: termsOf(plan), deletion: undefined },
+        ...{ uid, namespace, name, token, created, plan, terms: termsOf(plan), deletion: undefined },
         // Where they are not known, neither is the plan, and the pod waits for its static time.
         labels: labels ?? NO_LABELS,
         ...{
@@ -177,7 +179,8 @@ export class HeldPods {
     } else {
       pod.labels = labels ?? pod.labels;
       // Where the plan no longer parses, the last good one counts.
-      pod.terms = termsOf(plan) ?? pod.terms;
+      if (plan !== pod.plan) pod.terms = termsOf(plan) ?? pod.terms;
+      pod.plan = plan;
     }
     const { deletionTimestamp, deletionGracePeriodSeconds = 0 } = object;
     if (deletionTimestamp !== undefined)

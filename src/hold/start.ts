@@ -6,7 +6,7 @@ import { witnessName } from '../lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import type { Inspection, Measurement } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
-import type { Route } from './caller.ts';
+import { connectionLimits, HOLD_LIMITS, type Route } from './caller.ts';
 import { HeldPods } from './held-pods.ts';
 import { type HoldSources, Holds } from './holds.ts';
 import { PodLookup } from './pod-lookup.ts';
@@ -21,6 +21,8 @@ export interface HoldSettings {
     /** Authenticate relaying replicas; the same for all. */
     readonly keys: () => SigningKeys;
   };
+  /** The most connections of helpers. */
+  readonly connections: number;
 }
 
 interface HoldContext
@@ -43,6 +45,7 @@ const RECONNECTED_MS = 4_000;
 export function startHold(context: HoldContext) {
   const { registry, measurement, clock, logger, leader } = context;
   const { address, keys } = context.relay;
+  const limits = { ...HOLD_LIMITS, ...connectionLimits(context.connections) };
   const wall = Date.now;
   const once = new LogOnce(logger);
   const lookup = new PodLookup(context);
@@ -85,7 +88,7 @@ export function startHold(context: HoldContext) {
     // A Lease with this replica's own address stems from an earlier process.
     return other === undefined || other === address ? undefined : hostAndPort(other);
   };
-  const service = new HoldService({ holds, pods, route, keys, clock, logger });
+  const service = new HoldService({ holds, pods, route, keys, clock, logger, limits });
   let ledSince = clock();
   const lead = (leadership: Leadership): void => {
     leads = leadership;

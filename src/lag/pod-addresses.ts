@@ -1,4 +1,4 @@
-import { objectKey } from '../api/index.ts';
+import { objectKey, Shares } from '../api/index.ts';
 import { type ClusterEvent, compareVersions, type PodKey, type SliceState } from './events.ts';
 
 /** The addresses of the pods of some Services, from their slices: the index of all endpoints keeps none. */
@@ -30,9 +30,13 @@ const podKeyOf = ({ namespace, uid }: PodKey) => `${namespace}/${uid}`;
 const REMEMBERED_MS = 10_000;
 const MOST_REMEMBERED = 10_000;
 
+/** Some 400 bytes each. A slice for which there is no room is not kept: its pods are asked about nowhere. */
+const MOST_ADDRESSES = 150_000;
+
 export class PodAddresses {
   readonly #isWanted: (service: ServiceName) => boolean;
   readonly #slices = new Map<string, KeptSlice>();
+  readonly #shares = new Shares();
   readonly #services = new Map<string, Set<string>>();
   /** By {@link podKeyOf}. */
   readonly #pods = new Map<string, readonly PodAddress[]>();
@@ -106,6 +110,9 @@ export class PodAddresses {
         : addresses.map((address): PodAddress => ({ uid, pod, service, address, ports, ready })),
     );
     const before = this.#slices.get(key);
+    const more = pods.length - (before?.pods.length ?? 0);
+    if (more > 0 && !this.#shares.hasRoomFor(namespace, more, MOST_ADDRESSES)) return this.#delete(key, at);
+    this.#shares.add(namespace, more);
     if (before !== undefined && before.service.name !== serviceName) this.#leave(before.service, key);
     this.#slices.set(key, { version, service, pods });
     this.#services.set(objectKey(service), (this.#services.get(objectKey(service)) ?? new Set()).add(key));
@@ -118,6 +125,7 @@ export class PodAddresses {
     const slice = this.#slices.get(key);
     if (slice === undefined) return false;
     this.#slices.delete(key);
+    this.#shares.add(slice.service.namespace, -slice.pods.length);
     this.#leave(slice.service, key);
     this.#replace(slice.pods, [], at);
     return true;

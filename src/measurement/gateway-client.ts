@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { asError, type PageFormat } from '../api/index.ts';
+import { asError, FOREIGN_LIMITS, type PageFormat } from '../api/index.ts';
 import { OffLoop, workerUrl } from '../timing/index.ts';
 import { LONGEST_PAGE, type PageEndpoint, PageFindings, readerOf } from './page-formats.ts';
 import type { PagePiece, PageTask } from './page-worker.ts';
@@ -75,7 +75,7 @@ function whyUnusable({ statusCode = 0, headers }: IncomingMessage): Problem | un
 }
 
 /** Pages up to this size are parsed where they arrive, in a millisecond; the worst in some 10. */
-const SMALL_PAGE_BYTES = 16 * 1024;
+const SMALL_PAGE_BYTES = FOREIGN_LIMITS.page.loopBytes;
 /** For each chunk, the queue included. The thread limits each page by itself; to end it would cost other pages, too. */
 const OFF_LOOP = { timeoutMs: 10_000, heapMb: 64 };
 

@@ -335,7 +335,7 @@ class HaproxyReader extends LineReader {
 }
 
 /** HAProxy 3.2 has some 100. */
-const MOST_COLUMNS = 200;
+const MOST_COLUMNS = FOREIGN_LIMITS.page.parts.most;
 
 /** Of a line of CSV; a cell with a comma in it is quoted, and a quote in that is doubled. */
 function cellsOf(line: string): readonly string[] {

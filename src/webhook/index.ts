@@ -4,4 +4,4 @@ export { AdmissionMetrics } from './admission-metrics.ts';
 export { canaryServer } from './canary-endpoint.ts';
 export { estimatesPage } from './estimates.ts';
 export { registerReportMetrics, takeReports } from './report-taking.ts';
-export { adminServer, close, listen, tlsOptions, webhookServer } from './server.ts';
+export { adminServer, close, connectionsThatFit, listen, tlsOptions, webhookServer } from './server.ts';

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import type { RequestListener, Server } from 'node:http';
 import { createServer as createHttpsServer, type Server as HttpsServer } from 'node:https';
 import type { AddressInfo, Server as NetServer, Socket } from 'node:net';
@@ -39,6 +40,29 @@ const MAX_CONNECTIONS = 1_000;
 const MAX_HANDSHAKES = 250;
 /** On the port of metrics and health, which a kubelet, scrapers and people use. */
 const MAX_ADMIN_CONNECTIONS = 100;
+
+/** The most connections of the Hold Service, and file descriptors for all else: reviews, pages, watches, files. */
+const MAX_HOLD_CONNECTIONS = 16_384;
+const OTHER_DESCRIPTORS = 2_000;
+
+/**
+ * How many connections fit into the file descriptors of this process. Beyond them the system closes new connections unseen,
+ * so helpers must leave some to reviews.
+ * @returns `limit` where it is below what all ports together may take
+ */
+export async function connectionsThatFit(): Promise<{
+  readonly reviews: number;
+  readonly holds: number;
+  readonly limit?: number;
+}> {
+  // Not on every system; where it is not known, there is enough.
+  const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '');
+  const limit = Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? Number.POSITIVE_INFINITY);
+  if (limit >= MAX_HOLD_CONNECTIONS + OTHER_DESCRIPTORS)
+    return { reviews: MAX_CONNECTIONS, holds: MAX_HOLD_CONNECTIONS };
+  const holds = Math.max(Math.floor(limit / 4), limit - OTHER_DESCRIPTORS);
+  return { reviews: Math.min(MAX_CONNECTIONS, Math.floor(limit / 2)), holds, limit };
+}
 
 export interface KeyPair {
   /** PEM, leaf first. */

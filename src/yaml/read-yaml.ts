@@ -1,3 +1,4 @@
+import { FOREIGN_LIMITS } from '../api/index.ts';
 import { memberName, resolvePlain, resolveTagged, ScalarError } from './scalars.ts';
 import { quote, type SourceText } from './source-text.ts';
 import {
@@ -12,10 +13,10 @@ import {
 } from './source-tree.ts';
 
 /** Aliases can expand a small text to a huge value; no document needs more copied nodes than this. */
-const MAX_ALIASED_NODES = 100_000;
+const MAX_ALIASED_NODES = FOREIGN_LIMITS.policy.parts.most;
 
 /** No document needs more levels; the bound keeps the reader's recursion within its stack. */
-const MAX_DEPTH = 500;
+const MAX_DEPTH = FOREIGN_LIMITS.policy.depth;
 
 /** A key that is written without `?` ends on its own line, at most this far on. */
 const MAX_KEY_LENGTH = 1024;

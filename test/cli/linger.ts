@@ -29,6 +29,8 @@ export interface RunOptions {
   readonly main?: string;
   /** Flags of Node itself. */
   readonly nodeFlags?: readonly string[];
+  /** Of a server: how many file descriptors it may have. */
+  readonly descriptors?: number;
   /** Where the process's end is registered; default: the test's own end. */
   readonly atEnd?: AtEnd;
 }
@@ -123,6 +125,7 @@ export interface Serving {
   readonly ca: string;
   /** All that has been printed so far. */
   readonly stdout: () => string;
+  readonly stderr: () => string;
   readonly logs: () => readonly LogLine[];
   readonly kill: (signal: 'SIGTERM' | 'SIGINT' | 'SIGUSR2') => void;
   /** Resolves with the exit code when the process has ended. */
@@ -152,7 +155,9 @@ export async function serving(
     certs,
     ...args,
   ];
-  const child = spawn(process.execPath, all, { cwd: options.cwd ?? ROOT, env: environment(options.env) });
+  const limited = ['-c', `ulimit -n ${options.descriptors}; exec "$0" "$@"`, process.execPath, ...all];
+  const [file, words] = options.descriptors === undefined ? [process.execPath, all] : ['sh', limited];
+  const child = spawn(file, words, { cwd: options.cwd ?? ROOT, env: environment(options.env) });
   const atEnd = options.atEnd ?? (onTestFinished as AtEnd);
   atEnd(() => stop(child));
   let stdout = '';
@@ -193,6 +198,7 @@ export async function serving(
     adminPort,
     ca,
     stdout: () => stdout,
+    stderr: () => stderr,
     logs,
     kill: (signal) => child.kill(signal),
     exited,

@@ -34,6 +34,16 @@ describe.concurrent('a server that has started', () => {
     expect(await server.count('linger_draining')).toBe(0);
   });
 
+  it('says that it has few file descriptors, and keeps some for new reviews', async () => {
+    const server = await serving(certs(), [], { atEnd, descriptors: 64 });
+    const said = server.logs().filter(({ msg }) => String(msg).includes('file descriptors'));
+    expect(said).toMatchObject([{ level: 'warn', limit: 64, reviews: 32, holds: 16 }]);
+    // The later ones displace the earlier ones, some before their handshake is over.
+    await Promise.allSettled(Array.from({ length: 60 }, () => connect(server, atEnd)));
+    expect(await reasonNow(server, atEnd)).toBe('Injected');
+    expect(await server.get('/readyz')).toMatchObject({ status: 200 });
+  });
+
   it('SIGUSR2 turns the log to debug, and back', async () => {
     const server = await serving(certs(), [], { atEnd });
     const decisions = () => server.logs().filter(({ msg }) => msg === 'decision').length;

@@ -1,9 +1,11 @@
-// npm run fuzz -- [--minutes N] [--seed N] [SOURCE…]: an hour, in turn over all sources of foreign bytes; each input that finds a
+// npm run fuzz -- [--minutes N] [--seed N] [SOURCE…]: an hour, in turn over all sources of foreign bytes, and the helper's reader of
+// /proc with sanitizers where there is a C compiler; each input that finds a
 // fault goes into the corpus, and so into the tests.
 import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { helperFuzzer } from './helper.ts';
 import { fuzz, SOURCES, type Source } from './inputs.ts';
 
 const { values, positionals } = parseArgs({
@@ -20,6 +22,11 @@ if (unknown.length > 0)
 
 const end = Date.now() + Number(values.minutes) * 60_000;
 const tried = new Map<Source, number>();
+/** Some seconds of it. */
+const LOOKS = 2_000;
+const helper = positionals.length === 0 ? helperFuzzer() : { absent: 'not asked for' };
+if ('absent' in helper) console.log(`proc: left out: ${helper.absent}`);
+let looks = 0;
 let seed = Number(values.seed);
 let faults = 0;
 while (Date.now() < end) {
@@ -34,7 +41,17 @@ while (Date.now() < end) {
     console.log(`${source}: fault with corpus/${source}/${name} (seed ${seed}): ${problem}`);
     faults += 1;
   }
+  if ('run' in helper) {
+    const problem = helper.run(LOOKS, seed);
+    looks += LOOKS;
+    if (problem !== undefined) {
+      console.log(`proc: fault (seed ${seed}): ${problem}`);
+      faults += 1;
+    }
+  }
   seed += 1;
 }
+if ('remove' in helper) helper.remove();
+console.log(`proc: ${looks} looks`);
 for (const [source, count] of tried) console.log(`${source}: ${count} inputs`);
 process.exitCode = faults === 0 ? 0 : 1;

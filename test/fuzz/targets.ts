@@ -23,7 +23,7 @@ const WANTED = [
   { address: 'fd00::a:1', ports: [] },
 ];
 
-/** The helper's own reader of /proc is C, and fuzzed with sanitizers where it is built: test/hold/helper.test.ts. */
+/** The helper's own reader of /proc is C, and fuzzed with sanitizers: helper-fuzz.c. */
 export const TARGETS: Readonly<Record<Exclude<ForeignSource, 'proc'>, Fuzz>> = {
   review: (data) => {
     const screened = screenReview(Buffer.from(data));

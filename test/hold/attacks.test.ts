@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, test, vi } from 'vitest';
 import { ConnectionMonitor } from '../../src/hold/connection-monitor.ts';
 import { Arena, clock, FakeHelper, holdOf, until } from './arena.ts';
 
@@ -164,4 +164,13 @@ it('a pod with 40 containers holds all its connections', async () => {
   for (const helper of helpers) await helper.hears('holding');
   await sleep(200);
   expect(helpers.filter(({ closedAt }) => closedAt !== undefined)).toEqual([]);
+});
+
+test('an event that leaves the plan of a pod as it is parses nothing', async () => {
+  const arena = await new Arena().start();
+  arena.admit('web-1');
+  const parse = vi.spyOn(JSON, 'parse');
+  onTestFinished(() => parse.mockRestore());
+  for (let event = 0; event < 10; event += 1) arena.delete('web-1');
+  expect(parse).not.toHaveBeenCalled();
 });
