@@ -96,6 +96,12 @@ export async function readBytes(
 }
 
 /**
+ * Milliseconds of work after which others have their turn: Node reads up to 2 MB of one connection before it looks at another, and a
+ * review must not wait for as many events.
+ */
+const TURN_MS = 25;
+
+/**
  * A response as it arrives, uncompressed.
  * @param onChunk an error that it throws ends the response and is thrown on
  * @param onStall called when nothing has arrived for `stallMs`, before the response is abandoned
@@ -108,6 +114,7 @@ export async function readChunks(
   onStall: () => void = () => undefined,
 ): Promise<void> {
   let bytes = 0;
+  let spentMs = 0;
   const stalled = () => {
     onStall();
     response.destroy(new Error(`nothing came for ${stallMs} ms`));
@@ -120,8 +127,14 @@ export async function readChunks(
   body.on('data', (chunk: Buffer) => {
     timer.refresh();
     bytes += chunk.length;
+    const begun = performance.now();
     try {
       onChunk(chunk);
+      spentMs += performance.now() - begun;
+      if (spentMs < TURN_MS) return;
+      spentMs = 0;
+      body.pause();
+      setImmediate(() => body.resume());
     } catch (error) {
       reject(error);
       response.destroy();

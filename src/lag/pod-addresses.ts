@@ -32,6 +32,8 @@ const MOST_REMEMBERED = 10_000;
 
 /** Some 400 bytes each. A slice for which there is no room is not kept: its pods are asked about nowhere. */
 const MOST_ADDRESSES = 150_000;
+/** Of one pod: a few Services list it, by one address of each family. What goes beyond is left out. */
+const MOST_OF_POD = 32;
 
 export class PodAddresses {
   readonly #isWanted: (service: ServiceName) => boolean;
@@ -143,7 +145,10 @@ export class PodAddresses {
     const added = Map.groupBy(after, keyed);
     for (const key of new Set([...before, ...after].map(keyed))) {
       const known = this.#pods.get(key) ?? [];
-      const next = [...known.filter((each) => !old.has(each)), ...(added.get(key) ?? [])];
+      const next = [...known.filter((each) => !old.has(each)), ...(added.get(key) ?? [])].slice(
+        0,
+        MOST_OF_POD,
+      );
       if (next.length > 0) this.#pods.set(key, next);
       else {
         this.#pods.delete(key);

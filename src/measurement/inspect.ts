@@ -93,6 +93,7 @@ const LONGEST_REST_MS = 50;
 
 const MOST_QUESTIONS = 10_000;
 const MOST_FELLOWS = 50;
+const NEWS = 'news';
 /** How many addresses a witness is asked for at a time. */
 export const MOST_WITNESSED = 64;
 /** How many of these are of pods in question; the others show whether an instance knows the Service. */
@@ -362,7 +363,8 @@ export class Inspection {
   }
 
   #wake(): void {
-    this.#waking.abort();
+    // A reason of its own, or each call would make an error.
+    if (!this.#waking.signal.aborted) this.#waking.abort(NEWS);
   }
 
   /** Starts what is due. @returns the milliseconds until the next check */
@@ -523,9 +525,14 @@ export class Inspection {
 
   /** Other endpoints of a Service, ready ones first. */
   #fellows(service: ServiceName): readonly PageEndpoint[] {
-    const pods = [...this.#options.addresses.in(service)];
-    const ready = pods.filter((each) => each.ready);
-    return endpointsOf([...ready, ...pods.filter((each) => !each.ready)].slice(0, MOST_FELLOWS + 1));
+    const ready: PodAddress[] = [];
+    const others: PodAddress[] = [];
+    for (const each of this.#options.addresses.in(service)) {
+      if (each.ready) ready.push(each);
+      else if (others.length <= MOST_FELLOWS) others.push(each);
+      if (ready.length > MOST_FELLOWS) break;
+    }
+    return endpointsOf([...ready, ...others].slice(0, MOST_FELLOWS + 1));
   }
 
   #judge(
