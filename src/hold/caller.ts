@@ -52,7 +52,7 @@ export type HoldLimits = Readonly<typeof HOLD_LIMITS>;
 /** Which replica holds pods: this one, another, or (undefined) none that is known. */
 export type Route = 'here' | { readonly host: string; readonly port: number } | undefined;
 
-/** What the connections of one service share. */
+/** The state that all connections of a service share. */
 export interface CallerHost {
   readonly options: {
     readonly holds: Holds;
@@ -102,7 +102,7 @@ export class Caller implements Waiter {
   startedAt: number;
   #state: CallerState = 'Greeting';
   #text = '';
-  /** The line of a relaying replica, until the greeting that it vouches for has arrived. */
+  /** The line of a relaying replica, until the greeting that it signs has arrived. */
   #relayLine: string | undefined;
   #isRelayed = false;
   #token = '';
@@ -166,7 +166,7 @@ export class Caller implements Waiter {
     const { limits } = this.#service;
     const elapsed = now - this.#since;
     if (this.#state === 'Waiting') this.#look(now, elapsed);
-    // A deadline, and not a time without bytes: a byte now and then must not keep a place.
+    // A deadline, not an idle timeout: an occasional byte must not keep a slot.
     else if (this.#state === 'Greeting' || this.#state === 'Answered') {
       if (elapsed > limits.greeting) this.end();
     }
@@ -189,7 +189,7 @@ export class Caller implements Waiter {
       else if (canDial && !this.#isRelayed) this.#dial(route);
       else if (waited > limits.leaderless) this.answer('unsure');
     } else if (options.holds.blindSince !== undefined) {
-      // `unsure`: the helper may have been held by another leader before, and then goes by what that one said.
+      // `unsure`: the helper may have been held by an earlier leader, and then keeps that leader's terms.
       if (waited > limits.leaderless) this.answer('unsure');
     } else {
       const pod = options.pods.withToken(this.#hash, this.source);

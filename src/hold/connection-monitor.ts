@@ -56,7 +56,7 @@ export type QuietVerdict = 'Off' | 'Unknown' | 'Rare' | 'Sending' | 'Quiet';
 /** The longest silence to wait for, and the span over which a rate is taken. Milliseconds. */
 const LONGEST_QUIET_MS = 5_000;
 const RATE_MS = 5_000;
-/** Rates over shorter spans reveal a slow sender behind fast ones that have since let go. */
+/** Rates over shorter spans reveal a slow sender among fast ones that have since stopped. */
 const SHORTER_MS = [2_000, 1_000];
 
 /** Silence must last this many times the longest gap before it. */
@@ -66,7 +66,7 @@ const GAPS = 2;
 const SILENT_MS = 3_000;
 /** Two lines further apart than this say nothing about the time in between. */
 const GAP_MS = 2_500;
-/** More connections between two lines mean that the counter was reset. */
+/** More connections than this between two lines mean that the counter was reset. */
 const MOST_OPENS = 1_000_000n;
 
 /**
@@ -175,7 +175,7 @@ export class ConnectionMonitor {
     const lastAt = last && (last.from + last.to) / 2;
     if (min === 0) return { verdict: 'Off', lastAt };
     if (now - (this.heardAt ?? 0) > SILENT_MS) return { verdict: 'Unknown', lastAt };
-    // The hook starts with the deletion, so there are no lines from before; nor of the time while it could not count.
+    // The hook starts with the deletion, so there are no lines from before it, or from while the helper could not count.
     const since = this.#hasCounted ? this.countsSince : (this.#begunAt ?? 0);
     if (last === undefined && now - since < LONGEST_QUIET_MS) return { verdict: 'Sending', lastAt };
     if (end === undefined) return { verdict: 'Unknown', lastAt };
@@ -190,7 +190,10 @@ export class ConnectionMonitor {
   }
 }
 
-/** The silence: the longest time until the end that holds no more than probes explain, or one more. And what was before it. */
+/**
+ * The silence: the longest time up to the end with at most one connection more than probes explain; and the history before
+ * it.
+ */
 function silenceIn(steps: readonly Step[], end: number, probes: number) {
   const tolerated = probes > 0 ? 1 : 0;
   let quietFrom = end;
@@ -232,7 +235,7 @@ function longestGap(steps: readonly Step[], probes: number): number {
   return longest;
 }
 
-/** The connections that no probe made, a second, of the last so many milliseconds before an instant. */
+/** Connections a second that are not probes, over a span before an instant. */
 function rateBefore(steps: readonly Step[], until: number, spanMs: number, probes: number): number {
   const counted = steps.filter(({ to }) => to > until - spanMs);
   const spanned = until - (counted[0]?.from ?? until);

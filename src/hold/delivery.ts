@@ -141,7 +141,7 @@ export class Delivery {
   readonly #seen = new Map<string, string>();
   #namespaces: ReadonlySet<string> | undefined;
   #trials: Trials = new Map();
-  /** Resolves once it is known where the helper is, or that this may not be known. It may never. */
+  /** Resolves once the helper's namespaces are known, or cannot be. May never resolve. */
   readonly read = this.#read.promise;
   readonly stats: WatchStats;
 
@@ -338,7 +338,7 @@ export class Delivery {
       const schedule = schedules.get(kind) ?? new Schedule(TRIAL_PACE, clock(), random);
       schedules.set(kind, schedule);
       const untried = nodes.filter(({ name }) => !idle.has(name));
-      // None, where the others have been taken away since.
+      // None if the other nodes have been removed since.
       const left = untried.length > 0 ? untried : nodes;
       const node = left[Math.floor(random() * left.length)] as NodeFacts;
       const problem = await this.#tryOn(node, lead.signal);
@@ -419,7 +419,7 @@ export class Delivery {
     return items[0];
   }
 
-  /** What the test pod has of this replica's own. @returns undefined where no image is known */
+  /** The settings that the test pod copies from this replica's pod. @returns undefined if no image is known */
   async #likeOurs(signal: AbortSignal): Promise<Likeness | undefined> {
     const { place, settings } = this.#options;
     const own = (await this.#pod(place.identity, signal).catch(() => undefined))?.spec;
@@ -432,7 +432,7 @@ export class Delivery {
 
   async #removeTestPod(signal: AbortSignal): Promise<void> {
     const { place, pause } = this.#options;
-    // Without grace, so that it goes even if its node no longer answers.
+    // Without grace, so that the pod is removed even if its node no longer answers.
     const target = { name: TEST_POD, namespace: place.namespace, gracePeriodSeconds: 0 };
     const remove = () => unlessNotFound(this.#ask(signal, (core) => core.deleteNamespacedPod(target)));
     while ((await remove()) !== undefined && (await this.#pod(TEST_POD, signal)) !== undefined)

@@ -40,9 +40,9 @@ export interface HeldPod {
   withdrawals: readonly Withdrawal[];
   /** Its addresses, from the slices that list it; in the spelling of {@link canonicalAddress}. */
   addresses: readonly string[];
-  /** When the first of its hooks started that called this replica as the one that holds. */
+  /** The earliest start of a hook that called this replica while it held. */
   calledAt: number | undefined;
-  /** How many seconds its node leaves it, where the node is shutting down. */
+  /** The seconds that its node leaves it, if the node is shutting down. */
   nodeBudget: number | undefined;
   /** When its hooks were first released for this deletion: SIGTERM follows. */
   releasedAt: number | undefined;
@@ -59,7 +59,7 @@ interface HeldPodsOptions {
 
 /** Addresses of one pod: one of each family, and a few more with additional networks. */
 const MOST_ADDRESSES = 8;
-/** Mirrored slices copy foreign targetRefs. The label proves nothing: who writes slices of a namespace can write it. */
+/** Mirrored slices copy foreign targetRefs. The label proves nothing: any writer of slices can set it. */
 const SLICE_CONTROLLER = 'endpointslice-controller.k8s.io';
 
 /**
@@ -112,7 +112,7 @@ export class HeldPods {
     if (event.type !== 'Slice' || event.slice.managedBy !== SLICE_CONTROLLER) return;
     for (const { targetUid, addresses = [] } of event.slice.endpoints) {
       const pod = targetUid === undefined ? undefined : this.#byUid.get(targetUid);
-      // A uid is no secret, and the writers of other namespaces' slices have no say about this pod.
+      // A uid is not secret, so slices of other namespaces must not affect this pod.
       if (pod?.namespace !== event.slice.namespace) continue;
       const known = addresses.map(canonicalAddress).filter((each) => each !== undefined);
       const added = known.filter((each) => !pod.addresses.includes(each));
@@ -160,7 +160,7 @@ export class HeldPods {
       const { token, created } = hold;
       pod = {
         ...{ uid, namespace, name, token, created, plan, terms: termsOf(plan), deletion: undefined },
-        // Where they are not known, neither is the plan, and the pod waits for its static time.
+        // If they are unknown, so is the plan, and the pod waits for its static time.
         labels: labels ?? NO_LABELS,
         ...{
           withdrawals: [],

@@ -52,7 +52,7 @@ export interface Release {
   readonly reason: ReleaseReason;
   /** Milliseconds since the deletion, or, without one, since the first hook called. */
   readonly heldMs: number;
-  /** What was waited for last; with reason `Max`: what still had not let go. */
+  /** What was awaited last; with reason `Max`: what still used the pod. */
   readonly waitingFor: readonly WaitingFor[];
   /** Connections that are open on the pod's listening ports; undefined: not known. */
   readonly open: number | undefined;
@@ -66,12 +66,12 @@ export interface Release {
 export interface HoldSources {
   /** Monotonic milliseconds. */
   readonly clock: () => number;
-  /** Whether this replica's Lease is still valid: after a standstill it may have run out unnoticed. */
+  /** Whether this replica's Lease is still valid: during a process pause it may have expired unnoticed. */
   readonly leads: () => boolean;
   readonly snapshot: () => ClusterSnapshot;
   readonly measurement: Pick<Measurement, 'hasUnread' | 'listing' | 'withdraws'>;
   readonly pods: Pick<HeldPods, 'followedSince' | 'sawDeletion'>;
-  /** Whether everything that listings follow from has been read, and its watches are current. */
+  /** Whether all watches that listings depend on have been read and are current. */
   readonly current: () => boolean;
   /** What consumers' instances report; undefined: this replica takes no reports. */
   readonly reports: () => { readonly taken: ConsumerReports; readonly since: number } | undefined;
@@ -82,7 +82,7 @@ export interface HoldSources {
   /** This replica's own addresses, and those of the others: their requests are not traffic. */
   readonly isReplica: (address: string) => boolean;
   readonly onRelease: (release: Release) => void;
-  /** A caller with the pod's token, but not from the pod's address, tries to testify. */
+  /** Counters arrive with the pod's token but not from the pod's address. */
   readonly onStranger: (pod: HeldPod, stranger: Waiter) => void;
 }
 
@@ -99,7 +99,7 @@ const LIMITS = {
   askAgain: 1_000,
   /** A watch that is being resumed is soon current again, and delivers what it has missed. */
   blindAfter: 3_000,
-  /** How long the look at due holds may take; the others come first in the next one. */
+  /** How long one check of due holds may take; the remaining ones come first in the next. */
   budget: 25,
   /** After so much silence the instant of the last connection is final. */
   lastAfter: 5_000,
@@ -113,7 +113,10 @@ const SETTLING_MS = 600;
 const UNCOUNTED_MS = 1_000;
 /** A helper whose last line is older than this has missed the end. */
 const WITNESSED_LATELY_MS = 3_000;
-/** A withdrawal may show before the deletion that it follows: the stamp has whole seconds, and the watches are independent. */
+/**
+ * A withdrawal may show before the deletion that it follows: the timestamp has whole seconds, and the watches are
+ * independent.
+ */
 const STREAMS_APART_MS = 1_000;
 
 /** A held pod whose plan could be parsed. */
@@ -132,7 +135,7 @@ interface Hold {
   /** The one helper whose lines count: all containers of a pod see the same network. */
   helper: { readonly waiter: Waiter; readonly monitor: ConnectionMonitor } | undefined;
   readonly remotes: Set<string>;
-  /** When everything known had let go, and how many connections have come since. */
+  /** When every known consumer had stopped, and the connections since then. */
   letGo: { readonly at: number; opened: number; readonly before: ReadonlySet<string> } | undefined;
   /** When the last connection came that probes do not explain. */
   lastAt: number | undefined;
@@ -276,7 +279,7 @@ export class Holds {
       const { namespace, name, uid, deletion, nodeBudget, terms } = pod;
       return {
         ...{ namespace, pod: name, uid },
-        /** Why it is being stopped; undefined: not known yet. */
+        /** Why the pod is being stopped; undefined: not known yet. */
         cause: (nodeBudget !== undefined ? 'NodeShutdown' : deletion === undefined ? cause : 'Deleted') as
           | StopCause
           | 'Deleted'
@@ -305,7 +308,7 @@ export class Holds {
       ? [...this.#holds.values()].filter(({ lookAt }) => lookAt <= begun)
       : [];
     let took = 0;
-    // What has been due for longest comes first, so that no pod can take the others' turns.
+    // The longest overdue comes first, so that no pod can starve the others.
     for (const hold of due.sort((a, b) => a.lookAt - b.lookAt)) {
       this.#look(hold, begun, blindSince);
       took = this.#sources.clock() - begun;
@@ -456,7 +459,7 @@ export class Holds {
     }
     const part = lag.parts.find((each) => each.name === name);
     if (part?.lags === undefined || !part.enough) return { by: 'unknown' };
-    // The grid's values are up to 1 % off; round up, so that none is too short.
+    // Bucket values are up to 1 % off; round up, so that none is too short.
     const percentile = part.source === 'declared' ? 100 : terms.percentile;
     return { by: 'time', ms: 1_010 * part.lags.quantile(percentile) };
   }
@@ -488,7 +491,7 @@ function undeclaredIn(hold: Hold, now: number) {
   const later = [...remotes].filter((each) => !letGo.before.has(each));
   return {
     connections,
-    /** From when every known consumer had let go to the last connection. */
+    /** From when every known consumer had stopped until the last connection. */
     seconds: (lastAt - letGo.at) / 1000,
     /** Addresses first seen after that; if there are none, all that the pod has seen. */
     remotes: later.length === 0 ? [...remotes] : later,

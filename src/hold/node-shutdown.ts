@@ -25,7 +25,7 @@ interface NodeShutdownOptions {
   readonly random: () => number;
   /** Whether to delete the pods of such a node, so that slices drop them at once. */
   readonly deletes: boolean;
-  /** A pod of this uid has so many seconds left. */
+  /** The pod with this uid has this many seconds left. */
   readonly onPod: (uid: string, budget: number) => void;
 }
 
@@ -89,8 +89,8 @@ function isDaemon({ ownerReferences }: RawObject['metadata']): boolean {
 }
 
 /**
- * Watches for nodes that shut down. The kubelet stops their pods without deleting them, so slices list them until they
- * have ended (kubernetes#116965). Hold learns how much time they have; with the operator's leave they are deleted.
+ * Watches for nodes that shut down. The kubelet stops their pods without deleting them, so slices list them until they have
+ * ended (kubernetes#116965). Hold is notified of their remaining time; if the operator allows it, they are deleted.
  */
 export class NodeShutdowns implements Runnable {
   readonly name = 'node-shutdown';

@@ -23,10 +23,9 @@ export interface HoldTerms extends HoldPlan, Pick<Plan, 'wait' | 'grace' | 'base
 }
 
 /**
- * How a consumer is known to have let go of a withdrawn pod.
+ * How it is known that a consumer no longer uses a withdrawn pod.
  * - `time`: this many milliseconds after the withdrawal.
- * - `word`: its instances acknowledge. `still`: those that have not. Until `completeAt`, or for good, there may be
- *   others.
+ * - `word`: its instances acknowledge. `still`: those that have not. Until `completeAt`, or for good, there may be others.
  * - `unknown`: it is not; `initial` counts.
  */
 export type LettingGo =
@@ -79,7 +78,7 @@ export interface WaitingFor {
   readonly instances?: readonly string[];
 }
 
-/** The pod's hooks must go on waiting. */
+/** The pod's hooks must keep waiting. */
 export interface Holding {
   readonly waitingFor: readonly WaitingFor[];
   /** Until then the same facts give the same verdict. */
@@ -94,7 +93,7 @@ export type HoldVerdict = { readonly release: ReleaseReason } | Holding;
 export const BLIND_MS = 30_000;
 /** The kubelet starts the hook soon after the deletion. Milliseconds. */
 export const HOOK_STARTS_MS = 2_000;
-/** The shortest that clouds have for spot nodes (GKE). Seconds. */
+/** The shortest notice that clouds give spot nodes (GKE). Seconds. */
 const UNKNOWN_NODE_BUDGET = 15;
 
 /** The time, in seconds, that a node with these labels leaves its pods when it shuts down. */
@@ -149,7 +148,7 @@ export function verdictOf(facts: HoldFacts): HoldVerdict {
   return waitingFor.length === 0 ? { release: 'Gone' } : hold(waitingFor, minAt, ...left.instants);
 }
 
-/** Whether everything that listed the pod, and every consumer that is known, has let go of it. */
+/** Whether every list has withdrawn the pod and every known consumer has stopped using it. */
 export function haveAllLetGo(facts: HoldFacts): boolean {
   const deletion = stopOf(facts);
   if (facts.deletion === undefined || deletion === undefined || facts.blindSince !== undefined) return false;
@@ -167,9 +166,9 @@ function stopOf({ deletion, cause, calledAt, terms }: HoldFacts): HoldFacts['del
   return isStopped ? { at: calledAt, graceSeconds: terms.grace } : undefined;
 }
 
-/** What has not let go of a terminating pod yet, and when it will have, as far as that is known in advance. */
+/** What still uses a terminating pod, and until when, as far as that is known in advance. */
 interface Outstanding {
-  /** Something still lists the pod as ready, so no consumer can have let go of it. */
+  /** Something still lists the pod as ready, so no consumer can have stopped using it. */
   readonly listed: boolean;
   readonly waitingFor: readonly WaitingFor[];
   readonly instants: readonly number[];
@@ -216,7 +215,7 @@ function outstandingOf(facts: HoldFacts, deletedAt: number): Outstanding | undef
   return { listed: false, waitingFor, instants };
 }
 
-/** When the consumer will have let go, as far as that is known in advance. */
+/** When the consumer will have stopped using the pod, as far as that is known in advance. */
 function letGoInstant(lettingGo: LettingGo, withdrawnAt: number, initialAt: number): number {
   if (lettingGo.by === 'time') return withdrawnAt + lettingGo.ms;
   return lettingGo.by === 'word' ? Math.min(initialAt, lettingGo.completeAt) : initialAt;

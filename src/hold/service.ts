@@ -10,7 +10,7 @@ interface HoldServiceOptions {
   readonly holds: Holds;
   readonly pods: HeldPods;
   readonly route: () => Route;
-  /** By which replicas authenticate to each other. */
+  /** The keys that replicas authenticate to each other with. */
   readonly keys: () => SigningKeys;
   /** Monotonic milliseconds. */
   readonly clock: () => number;
@@ -22,8 +22,8 @@ const RELAYED = /^linger-hold-relay\/2 ([\dA-Fa-f.:]{2,45}) ([\w-]{22})$/;
 const TICK_MS = 50;
 
 /**
- * The server that helpers call. It speaks plain TCP: a token is good for nothing but waiting, and what is answered is one
- * of three words. A replica that does not lead passes the bytes on to the one that does.
+ * The server that helpers call. It speaks plain TCP: a token only allows waiting, and the answer is one of three words. A
+ * follower relays the bytes to the leader.
  */
 export class HoldService implements CallerHost {
   readonly options: HoldServiceOptions;
@@ -81,7 +81,7 @@ export class HoldService implements CallerHost {
     this.#nextAgain = this.options.clock() + this.limits.again;
   }
 
-  /** Whether there is a place; a connection that has not sent its token gives up its own. */
+  /** Whether there is a slot; if not, a connection that has not sent its token is closed to free one. */
   #hasRoom(source: string): boolean {
     const { connections, kept } = this.limits;
     const places = this.options.pods.hasAddress(source) ? connections : connections - kept;

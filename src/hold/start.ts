@@ -115,7 +115,7 @@ export function startHold(context: HoldContext) {
     } satisfies Runnable,
     /** A pod with hook Hold, until the watch has shown it to be gone. */
     pod: pods.withUid.bind(pods),
-    /** The pod's node shuts down, and leaves it so many seconds. */
+    /** The pod's node shuts down, and leaves it this many seconds. */
     nodeShutsDown: (uid: string, budget: number) => {
       const pod = pods.withUid(uid);
       if (pod !== undefined) pod.nodeBudget = budget;
@@ -123,7 +123,7 @@ export function startHold(context: HoldContext) {
     },
     /** An instance of the consumer has said what it has applied. */
     heard: holds.heard.bind(holds),
-    /** undefined: this replica does not lead, or has only just begun: helpers are still reconnecting. */
+    /** undefined: this replica does not lead, or helpers are still reconnecting after it began to. */
     list: () => (isLeading() && clock() - ledSince >= RECONNECTED_MS ? holds.list() : undefined),
   };
 }

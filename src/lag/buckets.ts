@@ -1,7 +1,7 @@
 /**
  * The buckets of lags that all histograms share, so that they can be merged and combined bucket by bucket. Bucket 0 holds
- * exactly 0; bucket 1 what is above 0 and up to 1 ms; every further bucket ends 2 % above where it begins. A bucket stands for
- * one value, and no lag from 1 ms to 2 h is further than {@link BUCKET_ERROR} from the value of its bucket.
+ * exactly 0, bucket 1 lags above 0 up to 1 ms; every further bucket ends 2 % above where it begins. A bucket stands for one
+ * value, and no lag from 1 ms to 2 h is further than {@link BUCKET_ERROR} from the value of its bucket.
  */
 
 /**
@@ -17,7 +17,7 @@ const FLOOR_SECONDS = 0.001;
 /** Two buckets below the floor, and ⌈ln(7200 s ÷ 1 ms) ÷ ln 1.02⌉ = 798 up to 2 h (in fact to 7,293 s). */
 export const BUCKETS = 800;
 
-/** Whatever is longer stands in the last bucket: beyond any wait, so only "very long" is left to say. */
+/** Longer lags are in the last bucket: beyond any wait, where only "very long" matters. */
 export const LONGEST_SECONDS = 7200;
 
 const LOG_RATIO = Math.log(RATIO);

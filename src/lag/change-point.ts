@@ -14,7 +14,7 @@ export interface Attempt {
   /**
    * - `canary`: answered by the replica that is being removed or added.
    * - `fellow`: answered by another replica.
-   * - `none`: refused at once, or answered that there is no endpoint to pass it on to.
+   * - `none`: refused at once, or answered that there is no endpoint.
    * - `unclear`: anything else, such as no answer in time; it proves nothing.
    */
   readonly met: 'canary' | 'fellow' | 'none' | 'unclear';

@@ -48,10 +48,10 @@ export type Measure =
 
 export type MeasureKind = Measure['kind'];
 
-/** kube-proxy, or what takes its place: it programs the ClusterIP of every Service on every node. */
+/** kube-proxy, or its replacement: it programs the ClusterIP of every Service on every node. */
 export const CLUSTER_IP: Consumer = builtIn(BUILT_IN_CONSUMERS.clusterIp, 'clusterIp', 'clusterIp');
 
-/** The clients of headless Services, which keep what cluster DNS has answered for as long as its TTL says. */
+/** The clients of headless Services, which cache the answers of cluster DNS for their TTL. */
 export const CLUSTER_DNS: Consumer = builtIn(BUILT_IN_CONSUMERS.clusterDns, 'headless', 'clusterDns');
 
 function builtIn(

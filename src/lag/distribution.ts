@@ -20,7 +20,7 @@ export function addTo(sum: Density, addend: Density): void {
 }
 
 /**
- * The lag of two things one after the other: the convolution, with total 1. Assumes that they are independent.
+ * The lag of two steps one after the other: the convolution, with total 1. Assumes that they are independent.
  * @throws RangeError when one of them is empty
  */
 export function sumOf(a: Density, b: Density): Density {

@@ -124,14 +124,14 @@ export interface Heartbeat {
  * - `PodTerminating`: an event or list item that shows a deletionTimestamp; repeating it is harmless.
  * - `PodDeleted`: a DELETED event, whether or not a termination was seen before.
  * - `Slice`, `Endpoints`, `Service`: the object's state, from a list or a watch alike.
- * - `ListBegins` … `ListEnds`: every object of the stream is named in between; for each that has vanished comes a
- *   deletion before `ListEnds`.
- * - `StreamBroken`: the watch ended in any way but the next. `at` is the instant from which on events may be late: that
- *   of the last event, where the connection died silently.
- * - `StreamRotated`: the watch ended in good order, by the server's timeout or given up after a silence, and is resumed
- *   from the last resourceVersion at once.
- * - `StreamCurrent`: the list and what had piled up behind it have been read: from here on, an event's instant is when
- *   the thing happened.
+ * - `ListBegins` … `ListEnds`: every object of the stream is named in between; for each that has vanished comes a deletion
+ *   before `ListEnds`.
+ * - `StreamBroken`: the watch ended in any way other than `StreamRotated`. `at` is the instant from which on events may be
+ *   late: that of the last event, where the connection died silently.
+ * - `StreamRotated`: the watch ended cleanly, by the server's timeout or given up after a silence, and is resumed from the
+ *   last resourceVersion at once.
+ * - `StreamCurrent`: the list and the backlog behind it have been read: from here on, an event's instant is when it
+ *   happened.
  * - `Heartbeat`: a heartbeat arrived by this stream.
  */
 export type ClusterEvent =

@@ -91,7 +91,7 @@ function coarsened(slots: readonly Slot[], width: number): readonly Slot[] {
   });
 }
 
-/** The most history that there has ever been. It only grows: once it has sufficed, it always does. */
+/** The most history so far. It only grows: once sufficient, it stays sufficient. */
 export interface Reached {
   readonly samples: number;
   /** From the first lag on. */
@@ -222,8 +222,8 @@ export class LagHistory {
 
   /**
    * The lags of the last 7 days, or of as many (up to 28) as it takes to hold `minSamples`: now, and as they were at each
-   * full hour of the last 24 hours, the latest first. An hour that had hardly any lags to go by is left out.
-   * @returns none where there is no lag
+   * full hour of the last 24 hours, the latest first. An hour with hardly any lags is left out.
+   * @returns none if there is no lag
    */
   windows(now: number, minSamples: number): readonly WindowLags[] {
     const current = this.window(now, minSamples);

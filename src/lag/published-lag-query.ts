@@ -66,7 +66,7 @@ interface Part extends LagPart {
 }
 
 /**
- * What the decision asks: the namespace's row where it has one, else the cluster's, followed by the slowest of the
+ * The query of the decision: the namespace's row if it has one, otherwise the cluster's, followed by the slowest of the
  * consumers that apply. A combination takes some milliseconds once, and is kept for as long as the table is in force.
  */
 export function plannedLags(table: PlannedTable): LagSource {

@@ -47,11 +47,11 @@ const EXCLUSIONS: ReadonlySet<DiscardReason> = new Set([
 /**
  * How far the instants of a stream's events can be trusted.
  *
- * - `current`: an event comes when the thing happens.
- * - `rotating`: the server closed the watch at its timeout (after 4 to 5 minutes) and it is being resumed: nothing is
- *   lost, and what happened in the gap comes late. A removal that began before the gap and ends after it has true
- *   instants, so it is kept; a lag of minutes could otherwise never be measured.
- * - `broken`: anything else, from the start of the process on; what spans it gives no sample.
+ * - `current`: an event arrives as it happens.
+ * - `rotating`: the server closed the watch at its timeout (after 4 to 5 minutes) and it is being resumed: nothing is lost,
+ *   and events in the gap arrive late. A removal that began before the gap and ends after it has true instants, so it is
+ *   kept; a lag of minutes could otherwise never be measured.
+ * - `broken`: anything else, from the start of the process on; a removal that spans it gives no sample.
  */
 type StreamState = 'current' | 'rotating' | 'broken';
 

@@ -319,7 +319,7 @@ export class ReportedSyncs {
     return all.filter((each) => each.syncedAt !== undefined && !this.#live.has(each));
   }
 
-  /** The instance no longer exists, so nothing is expected of it. */
+  /** The instance no longer exists, so no reports are expected from it. */
   gone(key: string, now: number): void {
     const instance = this.#instances.get(key);
     if (instance === undefined) return;

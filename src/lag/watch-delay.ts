@@ -14,7 +14,7 @@ export function heartbeatText({ life, number, sentAt, acknowledged }: Heartbeat)
   return `${life}:${pair({ number, at: sentAt })}:${pairs.join()}`;
 }
 
-/** @returns undefined for what is no heartbeat */
+/** @returns undefined for anything else */
 export function heartbeatOf(text: string | undefined): Heartbeat | undefined {
   const [, life, number, sentAt, pairs] = HEARTBEAT.exec(text ?? '') ?? [];
   if (life === undefined || pairs === undefined) return undefined;
@@ -43,7 +43,7 @@ interface Delivered {
   readonly number: number;
   /** By this process's clock. */
   readonly at: number;
-  /** When the API server had stored it at the latest, by the writer's clock; undefined: no later heartbeat has shown it yet. */
+  /** By when the API server had stored it, by the writer's clock; undefined: no later heartbeat has shown it yet. */
   committedBy: number | undefined;
 }
 
@@ -97,7 +97,7 @@ export class WatchDelay {
     return [...this.#writers.values()].some((writer) => writer.awaits(stream));
   }
 
-  /** How far behind the stream is now, at least: the time for which it has owed the oldest heartbeat. Milliseconds. */
+  /** A lower bound of the stream's delay: how long its oldest missing heartbeat is overdue. Milliseconds. */
   behind(stream: HeartbeatStream, now: number): number {
     return Math.max(0, ...[...this.#writers.values()].map((writer) => writer.behind(stream, now)));
   }

@@ -144,7 +144,7 @@ export interface MeasuredConsumersContext {
   readonly epochSeconds: () => number;
 }
 
-/** Held pods give samples as they terminate: there is nothing to fail, and no interval to expect. */
+/** Held pods give samples as they terminate, so nothing can fail and no interval is expected. */
 const WITNESS_STATE: MeasurementState = {
   trouble: undefined,
   limits: [

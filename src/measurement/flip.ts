@@ -97,7 +97,7 @@ export interface TimedConsumer {
   readonly name: string;
   /** The Service whose slices it follows: its lag counts from their change. */
   readonly service: string;
-  /** What an attempt is called at the beginning of a sentence: `The probe`. */
+  /** The name of an attempt at the start of a sentence: `The probe`. */
   readonly subject: string;
   /** How many attempts in a row must miss the replica: more where several instances may stand behind the consumer. */
   readonly leastMisses: number;
@@ -264,12 +264,12 @@ class FollowedConsumer {
     }
     const { canary, fellows } = this.#replicas;
     if (answer.identity === canary) return 'canary';
-    // One that has come meanwhile is no canary, either.
+    // A replica that appeared meanwhile is not the canary, either.
     if (!fellows.has(answer.identity)) this.#problems.push(STRANGE);
     return 'fellow';
   }
 
-  /** What has gone wrong most often since it was asked last. */
+  /** The most frequent problem since the last call. */
   #takeProblem(): Problem | undefined {
     const problems = [...Map.groupBy(this.#problems, ({ message }) => message).values()];
     this.#problems = [];
@@ -321,7 +321,7 @@ export interface FlipContext {
     /** Puts it back, even after the lead has ended; retries as long as that makes sense. */
     restore(): Promise<void>;
   };
-  /** Whether this replica may still do what only a leader may. */
+  /** Whether this replica still leads. */
   readonly holds: () => boolean;
   /** The clock of the watches: monotonic milliseconds. */
   readonly time: { readonly clock: () => number; readonly pause: typeof pause };
@@ -339,11 +339,11 @@ export interface FlipOutcome {
 }
 
 /**
- * Takes one replica out of the Service `linger-canary` and puts it back. Each consumer is observed by new connections
- * from before the label is changed until it has certainly followed; lags count from when our own watch shows the changed
- * slice. A removal counts only where the replica was seen before and is seen again after, and was there all the time:
- * neither a consumer that broke down nor a replica that died is to look like a consumer that followed.
- * Never throws. When it resolves, the label is back or has been given up.
+ * Takes one replica out of the Service `linger-canary` and puts it back. Each consumer is observed by new connections from
+ * before the label is changed until it has certainly followed; lags count from when our own watch shows the changed slice. A
+ * removal counts only where the replica was seen before and is seen again after, and was there all the time: neither a
+ * broken consumer nor a dead replica must look like a consumer that followed. Never throws. When it resolves, the label is
+ * back or has been given up.
  */
 export function flip(context: FlipContext): Promise<FlipOutcome> {
   return new Flip(context).run();

@@ -76,7 +76,9 @@ function whyUnusable({ statusCode = 0, headers }: IncomingMessage): Problem | un
 
 /** Pages up to this size are parsed where they arrive, in a millisecond; the worst in some 10. */
 const SMALL_PAGE_BYTES = FOREIGN_LIMITS.page.loopBytes;
-/** For each chunk, the queue included. The thread limits each page by itself; to end it would cost other pages, too. */
+/**
+ * For each chunk, including the queue. The thread limits each page itself; ending the thread would abort other pages, too.
+ */
 const OFF_LOOP = { timeoutMs: 10_000, heapMb: 64 };
 
 class UnreadablePage extends Error {}

@@ -125,7 +125,7 @@ class Question {
   /** When all groups had withdrawn it. */
   withdrawnAt: number | undefined;
   goneAt: number | undefined;
-  /** Whether it has given its sample, or will not give one. */
+  /** Whether its sample is recorded or abandoned. */
   closed: boolean;
 
   constructor(
@@ -722,7 +722,7 @@ const LIMITS = [
   'What is in flight, or kept alive, outlives the page.',
 ];
 
-/** A page that lists none of its pods this often is not the right one, or they are not its own. */
+/** After this many pages without any of its pods, the page or the pods are the wrong ones. */
 const PAGES_UNLISTED = 10;
 
 /** The state of inspection, in the condition's words. */

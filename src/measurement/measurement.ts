@@ -99,7 +99,7 @@ interface ConsumerSample {
  */
 export class ConsumerMeasurement {
   readonly #epochSeconds: () => number;
-  /** What is known of consumers' lags. New samples come by {@link record}. */
+  /** The lags of consumers. New samples arrive through {@link record}. */
   readonly estimator = new ConsumerEstimator();
   readonly #states = new Map<string, MeasurementState>();
   readonly #samples: Listeners<[ConsumerSample]>;
@@ -122,8 +122,8 @@ export class ConsumerMeasurement {
 
   /**
    * The current consumers.
-   * @param all whether it is certain that there are no others: then what was measured of those is forgotten. Until that
-   *   has been said once, nothing that is published of consumers changes
+   * @param all whether the list is certainly complete: then the samples of all others are forgotten. Until the first
+   * complete list, what is published of consumers does not change
    */
   keep(consumers: readonly Consumer[], all = true): void {
     const measured = new Set(
@@ -219,9 +219,10 @@ export class Measurement {
 
   /**
    * @param options.heartbeats whether a leader writes heartbeats, so that late streams show
-   * @param options.asked what the policies in force take for enough history
+   * @param options.asked the thresholds of the policies in force
    * @param options.onListenerError called with what a listener throws, which costs neither the measurement nor others
-   * @param options.onLeftOut called with a pod whose removals are not followed: its namespace has taken all the places it may
+   * @param options.onLeftOut called with a pod whose removals are not followed: its namespace has taken all the places it
+   * may
    */
   constructor(
     clocks: MeasurementClocks,

@@ -2,9 +2,9 @@ import { FOREIGN_LIMITS, isRecord, jsonIn, type PageFormat } from '../api/index.
 import { canonicalAddress } from '../cluster/index.ts';
 
 /**
- * Pages on which gateways and discovery services list their endpoints, read chunk by chunk without ever being held whole.
- * A listed address is not always in use, since some gateways go on listing terminating endpoints; how a page shows that
- * depends on its format, so each format has its own reader.
+ * Pages on which gateways and discovery services list their endpoints, parsed as streams. A listed address is not always in
+ * use, since some gateways keep listing terminating endpoints. How a page shows that depends on its format, so each format
+ * has its own reader.
  */
 
 /** An address of a pod, in canonical spelling. */
@@ -26,7 +26,7 @@ export interface FoundOnPage {
   readonly clusters: ReadonlySet<string>;
 }
 
-/** A pod is in a handful of Envoy's clusters; a page that names more is read whole each time. */
+/** A pod is in few of Envoy's clusters; with more than this the page is read unfiltered. */
 export const MOST_CLUSTERS = 32;
 /** Longer filters of cluster names are not sent. */
 export const LONGEST_FILTER = 2_000;
@@ -76,7 +76,7 @@ export function endpointIn(text: string): Endpoint | undefined {
   return { address, port: port === undefined ? DEFAULT_PORTS[scheme.toLowerCase()] : Number(port) };
 }
 
-/** As it is written beside a port. */
+/** The address as written before a port. */
 export function authorityOf(address: string, port: number): string {
   return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
 }
@@ -97,7 +97,7 @@ export abstract class PageReader {
 
   abstract write(chunk: Buffer): void;
 
-  /** To be called after the last chunk. @returns what is wrong, to follow the words `the page`, or what was found */
+  /** Call after the last chunk. @returns the findings, or the problem as a phrase after `the page` */
   end(): PageFindings | string {
     return this.problem() ?? new PageFindings({ endpoints: this.#found, clusters: this.#clusters });
   }
@@ -125,14 +125,14 @@ export abstract class PageReader {
 
 /** Reads a page token by token, however it is cut into chunks. */
 abstract class TokenReader extends PageReader {
-  /** What a token is. The last one of a chunk may go on in the next. */
+  /** Matches a token. The last token of a chunk may continue in the next. */
   protected abstract readonly tokens: RegExp;
   /** Tokens that are longer than this are {@link abridged}. */
   protected abstract readonly longest: number;
   #rest = '';
 
   write(chunk: Buffer): void {
-    // Every byte a character: what is compared is ASCII, and no character can be cut in two.
+    // One character for each byte: only ASCII is compared, and no character can be split between chunks.
     const text = this.#rest + chunk.toString('latin1');
     this.#rest = '';
     for (const { 0: token, index } of text.matchAll(this.tokens)) {
@@ -148,7 +148,7 @@ abstract class TokenReader extends PageReader {
     return super.end();
   }
 
-  /** What is kept of a long token, or of its beginning: here enough to show that it is too long, so that it is left out. */
+  /** What is kept of a long token, or of its beginning: here just enough to show that it is too long and is skipped. */
   protected abridged(token: string): string {
     return token.slice(0, this.longest + 1);
   }
@@ -166,7 +166,9 @@ abstract class TokenReader extends PageReader {
 const END_OF_TOKEN = Buffer.from('\n');
 const LONGEST_LINE = 4 * 1024;
 
-/** Reads a page line by line. One with a long line is not read: that line may list what would else seem to be absent. */
+/**
+ * Reads a page line by line. A page with an overlong line is unreadable, since an address on that line would seem absent.
+ */
 abstract class LineReader extends TokenReader {
   protected readonly tokens = /[^\r\n]+/g;
   protected readonly longest = LONGEST_LINE;
@@ -219,7 +221,7 @@ class EnvoyReader extends LineReader {
   #host: EnvoyHost | undefined;
   /** Of this cluster, how many hosts each priority has. */
   readonly #priorities = new Map<string, { all: number; healthy: number }>();
-  /** Of this cluster, the wanted hosts that its discovery says are not healthy. */
+  /** The wanted hosts of this cluster that its discovery has marked as not healthy. */
   #withdrawn: EnvoyHost[] = [];
   #isEmpty = true;
   #isKnown = false;
@@ -271,7 +273,7 @@ class EnvoyReader extends LineReader {
   }
 }
 
-/** Of srv_admin_state: in maintenance by an operator, by the configuration, by another server, or for want of an address. */
+/** Of srv_admin_state: in maintenance by an operator, by the configuration, by another server, or without an address. */
 const MAINTENANCE = 0x01 | 0x02 | 0x04 | 0x20 | 0x40;
 
 /**
@@ -378,7 +380,7 @@ class TraefikReader extends TokenReader {
   protected readonly tokens = /"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?$)|[{}[\]:,]|[^\s"{}[\]:,]+/gs;
   protected readonly longest = 4096;
   readonly #stack: JsonFrame[] = [];
-  /** As they are written: Go escapes neither names nor addresses, and nothing that it would escape is searched for. */
+  /** Compared unescaped: Go does not escape the names and addresses that are searched for. */
   #key = '';
   #latest = '';
   #begun = false;
@@ -396,7 +398,7 @@ class TraefikReader extends TokenReader {
     else this.#latest = text;
   }
 
-  /** A rule or a certificate may be long. Without its escapes, its last character says whether the string has ended. */
+  /** Rules and certificates may be long. Without escapes, the last character shows whether the string has ended. */
   protected override abridged(text: string): string {
     const plain = text.replaceAll(/\\./gs, '');
     return plain.slice(0, -1).slice(0, LONGEST_URL) + plain.slice(-1);
@@ -424,7 +426,7 @@ class TraefikReader extends TokenReader {
 
 const IPV4_IN_RUN = /(?<![\d.])(\d{1,3}(?:\.\d{1,3}){3})(?!\d|\.\d)(?::(\d{1,5})(?![\d.:]))?/g;
 
-/** Of a run that may have an IPv6 address in it: that has seven at most, a port one, and what precedes it a few. */
+/** The most colons of a run that may contain an IPv6 address: the address has at most seven, a port one, a prefix a few. */
 const MOST_COLONS = 12;
 
 /**
@@ -476,7 +478,7 @@ class TextReader extends TokenReader {
 
 const PORT = /^\d{1,5}$/;
 
-/** Without what punctuation leaves at the ends: `fd00::1.` at the end of a sentence, `fd00::1:` before a colon. */
+/** Strips punctuation at the ends: `fd00::1.` at the end of a sentence, `fd00::1:` before a colon. */
 function withoutMarks(run: string): string {
   let end = run.length;
   while (end > 0 && (run[end - 1] === '.' || run[end - 1] === ']')) end -= 1;
@@ -491,7 +493,7 @@ function mayBeIpv6(text: string): boolean {
   return colons === 7 || (colons === 6 && text.includes('.'));
 }
 
-/** What `linger witness` answers about an address. */
+/** The answer of `linger witness` for an address. */
 const WITNESSED: readonly unknown[] = ['using', 'listed', 'absent'];
 const LONGEST_ANSWER = 16 * 1024;
 

@@ -11,7 +11,7 @@ export interface PageTask {
   readonly chunk?: Uint8Array;
 }
 
-/** What is wrong with the page, or a part of what it shows. */
+/** The page's problem, or a part of its findings. */
 export type PagePiece = string | FoundOnPage;
 
 interface OpenPage {
@@ -21,7 +21,7 @@ interface OpenPage {
 
 /** Readers are linear: 16 MiB of a real page take about half a second. */
 const MOST_MS = 3_000;
-/** More than are read at once; those that broke off are displaced. */
+/** More than are read at once; aborted pages are displaced. */
 const MOST_OPEN = 16;
 /** Found endpoints that are copied into the main thread at a time. */
 const PIECE = 1_000;

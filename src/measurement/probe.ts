@@ -28,11 +28,11 @@ const IDENTITY = /^[0-9a-f]{32}$/;
 /** Linger's own answer has 47 bytes; a longer one comes from something else, and is not read further. */
 const LONGEST_BODY = 128;
 
-/** What an attempt met: a replica, by the name that it gave itself, or what kept it from meeting one. */
+/** The result of an attempt: the replica that answered, by its own name, or why none did. */
 export type Answer =
   | {
       readonly identity: string;
-      /** How long a client may keep this answer and go on connecting to that replica; absent: not at all. */
+      /** How long a client may cache this answer and keep connecting to that replica; absent: not at all. */
       readonly heldMs?: number;
     }
   | Problem;
@@ -40,9 +40,9 @@ export type Answer =
 export interface Problem {
   readonly identity?: undefined;
   readonly reason: Extract<ConditionReason, 'Unreachable' | 'BadAnswer' | 'SomebodyElse'>;
-  /** What happened, to follow the words `the probe`; nothing of what was answered is in it. */
+  /** What happened, as a phrase after `the probe`; contains nothing of the answer. */
   readonly message: string;
-  /** It was turned away at once, as happens where there is no endpoint behind. */
+  /** It was refused at once, as when the Service has no endpoint. */
   readonly turnedAway: boolean;
 }
 
@@ -57,7 +57,7 @@ export interface Question {
     readonly serverName?: string | undefined;
     readonly insecureSkipVerify?: boolean | undefined;
   };
-  /** For everything together. Milliseconds. */
+  /** The timeout of the whole attempt, in milliseconds. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
   /** The connection stands. */
@@ -65,8 +65,8 @@ export interface Question {
 }
 
 /**
- * Asks once, over a connection of its own, to the address as it is: no name is resolved, no redirect followed, no proxy
- * used. Never throws. Resolves within the timeout.
+ * Sends one request over a new connection to exactly this address, without name resolution, redirects or proxies. Never
+ * throws. Resolves within the timeout.
  * @param wanted what is waited for
  * @param read settles with what the response says
  */
@@ -80,7 +80,7 @@ export function askOnce<T>(
     ...to,
     port: url.port,
     path: url.pathname + url.search,
-    // A new connection, and none of an agent that reads proxies from the environment.
+    // A new connection: the default agent may use the environment's proxies.
     agent: false as const,
     headers: { ...headers, host: url.host, connection: 'close' },
   };
@@ -155,11 +155,11 @@ export function refusal(status: number): Problem {
     const wayOut = 'name the URL that it is to end at';
     return problem('BadAnswer', `is redirected (${status}), which is not followed: ${wayOut}`);
   }
-  // 5xx is what gateways say for want of an endpoint.
+  // Gateways answer 5xx when they have no endpoint.
   return problem('BadAnswer', `is answered with status ${status}`, status >= 500);
 }
 
-/** Of the system: the connection was turned away at once. */
+/** System errors that mean that the connection was refused at once. */
 const TURNED_AWAY: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'is refused a connection',
   ECONNRESET: 'has its connection closed without a whole answer',
@@ -171,7 +171,7 @@ const TURNED_AWAY: Readonly<Record<string, string>> = {
 /** Of node:tls, and of OpenSSL's verification: `ERR_TLS_CERT_ALTNAME_INVALID`, `DEPTH_ZERO_SELF_SIGNED_CERT`. */
 const CERTIFICATE = /CERT|SELF_SIGNED|UNABLE_TO|HOSTNAME_MISMATCH/;
 
-/** @returns what it is, in words to follow `the probe` or `the page` */
+/** @returns the problem, as a phrase after `the probe` or `the page` */
 function probeProblemOf(error: Error & { readonly code?: unknown }): Problem {
   const code = typeof error.code === 'string' ? error.code : error.name;
   const turnedAway = TURNED_AWAY[code];
@@ -198,7 +198,7 @@ export function canaryUrl(address: string, port: number): URL {
   return new URL(`http://${address.includes(':') ? `[${address}]` : address}:${port}/canary`);
 }
 
-/** DNS clients ask again after 5 s; a server that does not answer the second time is away. */
+/** DNS clients retry after 5 s; a server that does not answer the second query is down. */
 const WITHIN_MS = 8_000;
 
 /** Where clouds serve credentials to every process of a node; no gateway that serves pods has such an address. */
@@ -233,8 +233,8 @@ export function isForbidden(address: string): boolean {
 }
 
 /**
- * The addresses of a URL's host that may be called. Asked for once in a flip, and each attempt connects to what was
- * checked: a name that is resolved again could lead elsewhere, and would wait for the few threads that resolve names.
+ * The addresses of a URL's host that may be called. Resolved once per flip, and each attempt connects to a checked address:
+ * a second resolution could lead elsewhere, and would wait for the few threads that resolve names.
  * @param allowLinkLocal also link-local addresses and those where clouds serve metadata
  */
 export async function resolve(

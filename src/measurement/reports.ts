@@ -17,9 +17,8 @@ const FORM = /^([\w-]{8})\.([0-9a-z]{1,11})\.(\d{0,20})\.(\d{0,20})\.([\w-]{22})
 type CursorClaim = Extract<SyncClaim, { readonly by: 'cursor' }>;
 
 /**
- * Cursors: what Linger had seen of the cluster and when it gave the cursor, with a proof that it gave it to this instance
- * of this consumer. The key outlives the lead, so that an earlier leader's cursor still acknowledges versions; its instant
- * is of another clock, and is not read.
+ * Cursors: the versions that Linger had seen and the time of issue, signed for one instance of one consumer. The key
+ * outlives the lead, so an earlier leader's cursor still acknowledges versions; its time is of another clock and is ignored.
  */
 export class ReportCursors {
   readonly #keys: () => SigningKeys;
@@ -31,13 +30,13 @@ export class ReportCursors {
 
   /** @param now milliseconds of this lead's clock */
   write(consumer: string, instance: string, now: number, versions: StageVersions): string {
-    // Whole microseconds, rounded down: a cursor is never taken for a later one than it is.
+    // Whole microseconds, rounded down, so that a cursor never seems newer than it is.
     const given = Math.floor(now * 1000).toString(36);
     const said = `${this.#lead}.${given}.${decimal(versions.EndpointSlice)}.${decimal(versions.Endpoints)}`;
     return `${said}.${proofOf(this.#keys()[0], consumer, instance, said)}`;
   }
 
-  /** @returns undefined for what this instance was never given */
+  /** @returns undefined for a cursor that was never issued to this instance */
   read(consumer: string, instance: string, text: string): CursorClaim | undefined {
     const [, lead, given = '', slices, endpoints, proof = ''] = FORM.exec(text) ?? [];
     if (lead === undefined) return undefined;
@@ -46,13 +45,13 @@ export class ReportCursors {
     return {
       by: 'cursor',
       givenAt: lead === this.#lead ? Number.parseInt(given, 36) / 1000 : undefined,
-      // A gateway with a cursor may read either: what Linger had not seen, it has not acknowledged.
+      // A gateway with a cursor may read either kind, so versions that Linger had not seen are not acknowledged.
       versions: { EndpointSlice: slices ?? '', Endpoints: endpoints ?? '' },
     };
   }
 }
 
-/** What cannot be compared is not worth carrying. */
+/** Versions that cannot be compared are left out. */
 function decimal(version: string | undefined): string {
   return version !== undefined && /^\d{1,20}$/.test(version) ? version : '';
 }
@@ -68,13 +67,13 @@ export function versionsOf(slices: string | undefined, endpoints: string | undef
 /** What one consumer's instances have reported. Instants: milliseconds of the clock of the lead. */
 interface Reported {
   readonly syncs: ReportedSyncs;
-  /** The latest report that was refused for what it was or who sent it. */
+  /** The latest report that was refused for its content or its sender. */
   refused: { readonly result: ReportResult; readonly at: number } | undefined;
-  /** When a lag was last known. */
+  /** When the last lag was measured. */
   lagAt: number | undefined;
 }
 
-/** How long a refusal is worth showing. Milliseconds. */
+/** How long a refusal is shown. Milliseconds. */
 const RECENT = 600_000;
 /** Instances that report once a quarter of an hour are still expected. Milliseconds. */
 const STALE_AFTER = 2_700_000;
@@ -85,7 +84,7 @@ const ALWAYS = [
   'Where a gateway reads a discovery service of its own, that service’s lag is not seen: it comes on top.',
 ];
 
-/** How reports go, in the words of the condition. */
+/** The state of reporting, as the condition's reason and message. */
 function reportStateOf(reported: Reported, now: number): MeasurementState {
   const instances = reported.syncs.state(now);
   const { live, silent } = instances;
@@ -116,10 +115,10 @@ function troubleOf(
   return { reason: 'Stale', message };
 }
 
-/** What an instance of a consumer says after a sync, or before it. */
+/** What an instance of a consumer reports before or after a sync. */
 export interface Report {
   readonly instance: InstanceName;
-  /** As it was given; undefined: one is asked for. */
+  /** The cursor as issued; undefined: one is requested. */
   readonly cursor?: string | undefined;
   /** Instead of a cursor: what it has read of the API and applied. */
   readonly applied?: StageVersions | undefined;
@@ -132,13 +131,13 @@ export interface ReportAnswer {
 }
 
 interface ConsumerReportsOptions {
-  /** What cursors are signed with, in this lead and others. */
+  /** The keys that cursors are signed with, across leads. */
   readonly keys: () => SigningKeys;
   readonly newest: () => StageVersions;
   readonly clock: () => number;
   /** Called with each lag, in seconds. */
   readonly onLag: (consumer: string, seconds: number) => void;
-  /** Called whenever an instance has said what it has applied. */
+  /** Called whenever an instance has reported what it has applied. */
   readonly onSynced?: ((consumer: string) => void) | undefined;
 }
 
@@ -153,7 +152,7 @@ export class ConsumerReports {
     this.#cursors = new ReportCursors(options.keys);
   }
 
-  /** The consumers that are measured by reports. What others have reported is forgotten. */
+  /** Sets the consumers that are measured by reports, and forgets the reports of all others. */
   keep(names: ReadonlySet<string>): void {
     for (const name of this.#consumers.keys()) if (!names.has(name)) this.#consumers.delete(name);
     for (const name of names) if (!this.#consumers.has(name)) this.#consumers.set(name, this.#begin(name));
@@ -176,13 +175,13 @@ export class ConsumerReports {
     return { result, cursor: result === 'TooManyInstances' ? undefined : next };
   }
 
-  /** A report was refused for what it was or who sent it. */
+  /** A report was refused for its content or its sender. */
   refused(consumer: string, result: ReportResult): void {
     const reported = this.#consumers.get(consumer);
     if (reported !== undefined) reported.refused = { result, at: this.#options.clock() };
   }
 
-  /** Lets time pass. @returns how the measuring of each consumer goes */
+  /** Advances the clock. @returns the state of each consumer's measurement */
   states(): ReadonlyMap<string, MeasurementState> {
     const { clock, newest } = this.#options;
     const now = clock();
@@ -199,14 +198,14 @@ export class ConsumerReports {
   }
 
   /**
-   * Which instances have not acknowledged these versions, those of a removal's withdrawal: no estimate, but what
-   * they have said. @returns undefined where no instance is live
+   * The instances that have not acknowledged the versions of a withdrawal: reported, not estimated. @returns undefined if no
+   * instance is live
    */
   waitingFor(consumer: string, versions: StageVersions): readonly string[] | undefined {
     return this.#consumers.get(consumer)?.syncs.waitingFor(versions);
   }
 
-  /** Whether an instance has fallen silent before it had acknowledged these versions. */
+  /** Whether an instance fell silent before it acknowledged these versions. */
   hasSilent(consumer: string, versions: StageVersions): boolean {
     return this.#consumers.get(consumer)?.syncs.hasSilent(versions) ?? false;
   }
