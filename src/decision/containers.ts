@@ -76,10 +76,13 @@ export function shortestOf(sleeps: readonly number[]): number | undefined {
 
 /**
  * The targets that the wait changes: those without a hook, and all sleeps of authors where the shortest is shorter than
- * the wait. These rise by the same, so that an order among them stays.
+ * the wait, or as short beside a container that had no hook. These rise by the same, so that an order among them stays.
+ * @param isBare whether a container that had no hook waits already
  */
-export function changedBy(targets: readonly Target[], wait: number): readonly Target[] {
-  const extends_ = (shortestOf(targets.map(({ sleeps }) => sleeps)) ?? wait) < wait;
+export function changedBy(targets: readonly Target[], wait: number, isBare = false): readonly Target[] {
+  const hasBare = isBare || targets.some(({ sleeps }) => sleeps === 0);
+  const shortest = shortestOf(targets.map(({ sleeps }) => sleeps)) ?? Number.POSITIVE_INFINITY;
+  const extends_ = hasBare ? shortest <= wait : shortest < wait;
   return targets.filter(
     ({ sleeps }) => sleeps !== Number.POSITIVE_INFINITY && (sleeps === 0 ? wait > 0 : extends_),
   );

@@ -47,6 +47,7 @@ import {
   isAudit,
   longestWait,
   type Plan,
+  riseOf,
   type Skip,
   secondsByContainer,
 } from './plan.ts';
@@ -338,8 +339,9 @@ function extendable(
 ): { readonly wait: number; readonly targets: readonly Target[] } {
   const sleeps = changedBy(targets, wait).flatMap(({ sleeps: own }) => (own > 0 ? own : []));
   if (sleeps.length === 0) return { wait, targets };
-  const extended = fitExtended(wait, sleeps, room);
-  if (extended > Math.min(...sleeps)) return { wait: extended, targets };
+  const shortest = targets.some(({ sleeps: own }) => own === 0) ? 0 : Math.min(...sleeps);
+  const extended = fitExtended(wait, sleeps, room, shortest);
+  if (extended > shortest) return { wait: extended, targets };
   const kept = Number.POSITIVE_INFINITY;
   return { wait, targets: targets.map((each) => (each.sleeps > 0 ? { ...each, sleeps: kept } : each)) };
 }
@@ -432,15 +434,17 @@ function decideAgain(pod: Pod, { plan, carriers, notes, setup }: Again, policy: 
   const ceiling = Math.floor(policy['ceiling.wait'].value);
   const longest = Math.min(cut ? fitGrace(recordedLongest, base, grace).wait : recordedLongest, ceiling);
   const room = { grace, baseGrace: base };
+  const targets = targetsOf(pod, policy, carriers);
+  const isBare = [...carriers.values()].includes(undefined) || targets.some(({ sleeps }) => sleeps === 0);
   const fits = (sleeps: readonly number[], of: number) =>
-    sleeps.length === 0 ? of : fitExtended(of, sleeps, room);
+    sleeps.length === 0 ? of : fitExtended(of, sleeps, room, isBare ? 0 : Math.min(...sleeps));
   const lengthened = [...carriers.values()].filter((seconds) => seconds !== undefined);
   const bounded = Math.min(recorded.wait, longest);
-  const fitting = cut ? fits(lengthened, bounded) : bounded;
-  const keepsLengthened = lengthened.length === 0 || fitting > Math.min(...lengthened);
+  const fitting = cut || isBare ? fits(lengthened, bounded) : bounded;
+  const keepsLengthened = lengthened.length === 0 || fitting > (isBare ? 0 : Math.min(...lengthened));
   const wait = keepsLengthened ? fitting : bounded;
   const kept = new Map([...carriers].filter(([, authors]) => authors === undefined || keepsLengthened));
-  const added = changedBy(targetsOf(pod, policy, carriers), wait);
+  const added = changedBy(targets, wait, isBare);
   const ofAuthors = added.map(({ sleeps }) => sleeps).filter((seconds) => seconds > 0);
   const isTight = fits([...(keepsLengthened ? lengthened : []), ...ofAuthors], wait) < wait;
   const joining = isTight ? added.filter(({ sleeps }) => sleeps === 0) : added;
@@ -479,7 +483,7 @@ function decideAgain(pod: Pod, { plan, carriers, notes, setup }: Again, policy: 
 function standingPlan(plan: Plan, carriers: Carriers): Plan {
   const lengthened = [...carriers.values()].filter((seconds) => seconds !== undefined);
   if (plan.extended === undefined || plan.hook === 'Hold' || lengthened.length < carriers.size) return plan;
-  const wait = Math.min(...lengthened) + plan.wait - Math.min(...Object.values(plan.extended));
+  const wait = Math.min(...lengthened) + riseOf(plan);
   return wait === plan.wait ? plan : { ...plan, wait };
 }
 

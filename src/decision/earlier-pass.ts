@@ -1,6 +1,6 @@
 import { ANNOTATION, HOOKS, labelOf, plainSleep } from '../api/index.ts';
 import { type Carriers, listed, NO_CARRIERS, preStopOf } from './containers.ts';
-import type { Plan } from './plan.ts';
+import { type Plan, riseOf } from './plan.ts';
 import { parsePlan } from './plan-codec.ts';
 import { annotationsOf, type Container, type Pod } from './pod.ts';
 import { type Note, note } from './reasons.ts';
@@ -73,13 +73,10 @@ function authorsSeconds({ extended = {} }: Plan, name: string): number | undefin
 }
 
 function carries(container: Container, plan: Plan, authors: number | undefined): boolean {
-  const { hook, wait, hold, extended = {} } = plan;
+  const { hook, wait, hold } = plan;
   const handler = preStopOf(container);
   if (handler === undefined || wait === 0) return false;
-  if (authors !== undefined) {
-    const rise = wait - Math.min(...Object.values(extended));
-    return plainSleep(handler)?.seconds === authors + rise;
-  }
+  if (authors !== undefined) return plainSleep(handler)?.seconds === authors + riseOf(plan);
   const own = HOOKS[hook].recognise(handler);
   return own?.wait === wait && own.call?.max === hold?.max;
 }

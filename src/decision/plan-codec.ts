@@ -1,5 +1,5 @@
 import { type HookName, isHookName, isRecord, isString, jsonIn } from '../api/index.ts';
-import type { HoldPlan, Plan } from './plan.ts';
+import { type HoldPlan, type Plan, riseOf } from './plan.ts';
 import { POD_LIMITS } from './pod.ts';
 import { WAIT_REASONS } from './wait.ts';
 
@@ -109,7 +109,7 @@ function isExtension(
   const entries = Object.entries(value);
   if (!entries.every(([name, seconds]) => names.has(name) && isSeconds(seconds) && seconds > 0)) return false;
   const seconds = entries.map(([, each]) => Number(each));
-  const rise = wait - Math.min(...seconds);
+  const rise = riseOf({ wait, containers, extended: value as Record<string, number> });
   return seconds.length > 0 && rise > 0 && Math.max(...seconds) + rise <= grace;
 }
 

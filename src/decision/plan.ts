@@ -20,7 +20,7 @@ export interface Plan {
   /** The share of measured removals that the wait covers, 0 to 1. */
   readonly coverage?: number;
   readonly samples?: number;
-  /** By container: the seconds of its author's own sleep, where that was lengthened. All rise by the same, the shortest to the wait. */
+  /** By container: the seconds of its author's own sleep, where that was lengthened. All rise by the same: {@link riseOf}. */
   readonly extended?: Readonly<Record<string, number>>;
   /** With hook Hold and a wait above 0: what the Hold Service needs to know of the pod's policy. */
   readonly hold?: HoldPlan;
@@ -120,16 +120,18 @@ export function fitGrace(wait: number, grace: number, maxGrace: number, current 
  * The wait to which the shortest of the authors' sleeps may rise: none of them may end beyond the grace, nor leave the
  * application less time than it had, but for the tenth that {@link fitGrace} takes.
  * @param grace as it is in the end
- * @returns not more than the shortest sleep where there is no room
+ * @param shortest of the sleeps; 0 beside a container without a hook
+ * @returns not more than the shortest where there is no room
  */
 export function fitExtended(
   wait: number,
   sleeps: readonly number[],
   { grace, baseGrace }: { readonly grace: number; readonly baseGrace: number },
+  shortest: number,
 ): number {
   const longest = Math.max(...sleeps);
   const keep = Math.min(Math.max(0, baseGrace - longest), KEPT_SHARE * grace);
-  return Math.min(wait, Math.min(...sleeps) + Math.floor(grace - keep - longest));
+  return Math.min(wait, shortest + Math.floor(grace - keep - longest));
 }
 
 /** The longest that the plan holds SIGTERM back, in containers without a hook of their author's. */
@@ -137,9 +139,27 @@ export function longestWait({ wait, hold }: Plan): number {
   return hold?.max ?? wait;
 }
 
+/**
+ * By how much the sleeps of authors rise, so that their order stays: the shortest to the wait; beside a container without a
+ * hook, which had waited for nothing, all by the wait.
+ */
+export function riseOf({
+  wait,
+  containers,
+  extended = {},
+}: {
+  readonly wait: number;
+  readonly containers: readonly string[];
+  readonly extended?: Plan['extended'] | undefined;
+}): number {
+  return (
+    wait - Math.min(...containers.map((name) => (Object.hasOwn(extended, name) ? Number(extended[name]) : 0)))
+  );
+}
+
 /** By container of the plan: the seconds of its hook. With Hold, without the Hold Service. */
 export function secondsByContainer({ wait, containers, extended }: Plan): ReadonlyMap<string, number> {
-  const rise = extended === undefined ? 0 : wait - Math.min(...Object.values(extended));
+  const rise = riseOf({ wait, containers, extended });
   return new Map(
     containers.map((name) => {
       const authors = extended && Object.hasOwn(extended, name) ? extended[name] : undefined;

@@ -278,7 +278,7 @@ describe('a grace that another webhook has cut shrinks the wait by the same rule
     );
     const { result } = pass(cut, extend);
     expect(result.spec.containers).toEqual([
-      server('a', preStop(exec('sh', '-c', 'sleep 20'))),
+      server('a', preStop(exec('sh', '-c', 'sleep 25'))),
       container('b', preStop(sleep(20))),
       container('c', preStop(sleep(20))),
     ]);

@@ -168,7 +168,7 @@ describe('a pod that is held', () => {
     const { result: after } = pass(object, snapshot, token);
     expect(after.spec.containers).toEqual([
       held(server('app'), token, 30, 60),
-      container('log', preStop(sleep(30))),
+      container('log', preStop(sleep(34))),
     ]);
     expect(planIn(after)).toMatchObject({ containers: ['app', 'log'], extended: { log: 4 } });
     expect(pass(after, snapshot).operations).toEqual([]);
