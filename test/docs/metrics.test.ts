@@ -27,9 +27,9 @@ test('all others have one of the prefixes that the page names', () => {
 });
 
 test.each([
-  ['Why a watch is begun again', RESTARTS],
+  ['Why a watch restarts', RESTARTS],
   ['Why a removal gives no sample', DISCARDS],
-  ['Why a held pod is let go', RELEASE_REASONS],
+  ['Why a held pod is released', RELEASE_REASONS],
 ])('%s: the table has exactly the reasons, in the catalogue’s order', (heading, reasons) => {
   const rows = tableUnder('docs/reference.md', heading);
   expect(rows.map((row) => codeOf(row.reason))).toEqual(Object.keys(reasons));
