@@ -187,6 +187,7 @@ const TEMPLATES: readonly Template[] = [
     ],
   },
   { source: 'annotation-policy.yaml', when: '.Values.annotationPolicy.enabled' },
+  { source: 'hold-policy.yaml', when: 'and .Values.annotationPolicy.enabled .Values.hold.enabled' },
   { source: 'rbac.yaml' },
   { source: 'rbac-namespace-owners.yaml' },
   { source: 'rbac-view.yaml' },

@@ -15,6 +15,7 @@ import { startPod } from './support/termination.ts';
 const ROOT = join(import.meta.dirname, '..', '..');
 const HELPER = readHelperObject();
 const TOKEN = 'AAAAAAAAAAAAAAAAAAAAAA';
+const UNUSED = 'linger.dev/unused=true';
 const TRIED = 'linger.dev/hold-tried';
 
 type ConfigMap = KubernetesObject & { readonly binaryData: Readonly<Record<string, string>> };
@@ -137,6 +138,55 @@ describe('a pod under Pod Security "restricted", with nothing but its applicatio
   });
 });
 
+describe('the helper under a pod that mounts it', () => {
+  it.runIf(cluster.own)(
+    'is not deleted; where it was, a restart of the kubelet takes the pod’s hook away',
+    { timeout: 300_000 },
+    async () => {
+      const namespace = await restricted('kept');
+      await bringHelper(namespace);
+      const policy = ['--filename', join(ROOT, 'deploy', 'hold-policy.yaml')];
+      const remove = (...more: readonly string[]) =>
+        kubectl(['--namespace', namespace, 'delete', 'configmap', HELPER.name, ...more]).catch(String);
+      const hook = ['192.0.2.1:8445', TOKEN, '6', '20'];
+      const waitOf = async (name: string, before: () => Promise<unknown>) => {
+        await startPod(cluster, heldPod(namespace, name, hook));
+        await before();
+        await cluster.restart('kubelet');
+        // A kubelet mounts anew what it finds when it starts.
+        await new Promise((resolve) => setTimeout(resolve, 20_000));
+        // Not by its log, whose stream has ended with the kubelet.
+        const reference = { apiVersion: 'v1', kind: 'Pod', metadata: { namespace, name } };
+        const deletedAt = Date.now();
+        await cluster.delete(reference);
+        await waitUntil('it to be gone', async () => !(await cluster.get(reference)), { timeoutMs: 60_000 });
+        return Date.now() - deletedAt;
+      };
+      await kubectl(['apply', ...policy]);
+      try {
+        await waitUntil('the policy to be in force', async () =>
+          (await remove('--dry-run=server')).includes('would lose their preStop hook'),
+        );
+        const kept = await waitOf('kept', async () =>
+          expect(await remove()).toContain('linger.dev/unused=true'),
+        );
+        expect(
+          await kubectl(['--namespace', namespace, 'delete', 'configmap', '--all']).catch(String),
+        ).toContain('would lose their preStop hook');
+        const lost = await waitOf('lost', async () => {
+          await kubectl(['--namespace', namespace, 'annotate', 'configmap', HELPER.name, UNUSED]);
+          expect(await remove()).toContain('deleted');
+        });
+        console.log(`with the helper kept: ${kept} ms, with the helper deleted: ${lost} ms`);
+        expect(kept).toBeGreaterThanOrEqual(5_900);
+        expect(lost).toBeLessThan(4_500);
+      } finally {
+        await kubectl(['delete', ...policy]);
+      }
+    },
+  );
+});
+
 describe('an installed Linger', () => {
   it.runIf(cluster.own)(
     'tries the helper on the node, and brings it to the namespaces that ask for Hold',
@@ -187,6 +237,7 @@ describe('an installed Linger', () => {
         };
         await waitUntil('its pod to be gone', async () => !(await cluster.get<PodObject>(testPod)));
         // It comes back when it is deleted.
+        await kubectl(['--namespace', asking, 'annotate', 'configmap', HELPER.name, UNUSED]);
         await cluster.delete({
           apiVersion: 'v1',
           kind: 'ConfigMap',

@@ -30,6 +30,8 @@ const others: readonly (string | undefined)[] = [
 const ofObjects: readonly string[] = [
   ...Object.values(SHARED_ANNOTATIONS),
   TRIED_ANNOTATION,
+  // Read by deploy/hold-policy.yaml alone.
+  'linger.dev/unused',
   ...Object.values(REPORT_ANNOTATION),
 ];
 
