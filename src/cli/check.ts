@@ -74,7 +74,8 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
   const readInForce = async () => {
     // What it warns of is said by other checks, and of files by what it returns.
     const place = { lingerNamespace, policies: undefined, namespace: tryIn };
-    const known = await readCluster(connection, place, () => undefined);
+    const warnings: string[] = [];
+    const known = await readCluster(connection, place, (text) => warnings.push(text));
     const inForce = { namespace: tryIn, policies: undefined, modeLimit: 'Enforce' } as const;
     const snapshot = snapshotOf(await sourcesFor(NO_DOCUMENTS, inForce, known));
     const wanting = [...snapshot.namespaces.values()].filter((each) => wantsHold(snapshot.policies, each));
@@ -91,6 +92,7 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
     });
     return {
       wantingHold: obstacles,
+      policiesUnread: warnings.find((text) => /terminationpolicies|TerminationPolicy/.test(text)),
       holdDigest: snapshot.hold !== undefined && 'digest' in snapshot.hold ? snapshot.hold.digest : undefined,
       files: known.files.clusterPolicies.length + known.files.policies.length,
       fileProblems: known.fileProblems,

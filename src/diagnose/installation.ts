@@ -9,6 +9,7 @@ import {
   isSelected,
   isString,
   type LabelSelector,
+  type Labels,
   listOf,
   memberAt,
   NO_LABELS,
@@ -60,6 +61,8 @@ import installed from './installed.json' with { type: 'json' };
 export interface InForce {
   /** The namespaces whose pods may get hook Hold, and why those get none that can run on any node. */
   readonly wantingHold: readonly { readonly namespace: string; readonly why: string | undefined }[];
+  /** Why some policies could not be read; undefined: all were. */
+  readonly policiesUnread: string | undefined;
   /** Of the helper that the leader delivers; undefined: not known. */
   readonly holdDigest: string | undefined;
   /** How many policies are of files. */
@@ -85,9 +88,15 @@ export function checkInstallation(
     Webhook: webhook,
     Certificate: certificate,
     Replicas: replicas,
+    Ports: ports,
     Answer: answer,
     OtherWebhooks: otherWebhooks,
-    NetworkPolicy: networkPolicies,
+    NetworkPolicy: async () => [
+      ...[await networkPolicies(inquiry)].flat(),
+      ...(await helperEgress(inquiry, await inForce().catch(() => undefined)).catch((thrown) => [
+        unseen(thrown),
+      ])),
+    ],
     Leader: leader,
     Watches: watches,
     Canary: canary,
@@ -563,6 +572,103 @@ async function waySeen(inquiry: Inquiry): Promise<string> {
   }
 }
 
+/** The ports of the containers: their names, the flag of each, and where it listens without that flag. */
+const LISTENING = [
+  ['webhook', 'port', 8443],
+  ['admin', 'admin-port', 8080],
+  ['canary', 'canary-port', 8081],
+  ['hold', 'hold-port', 8445],
+] as const;
+
+/** Connections to a Service end at its targetPort, whatever its own port is. */
+async function ports(inquiry: Inquiry): Promise<Seen> {
+  const { namespace } = inquiry.options;
+  const declared = await deployment(inquiry);
+  if (declared === undefined) return [];
+  const flag = flagsOf(declared);
+  const listens = new Map<string, number>(
+    LISTENING.map(([name, of, usual]) => [name, Number(flag(of) ?? usual)]),
+  );
+  const containers = recordsAt(declared, 'spec', 'template', 'spec', 'containers');
+  const named = new Map(
+    containers.flatMap((each) => recordsAt(each, 'ports')).map((each) => [each.name, each.containerPort]),
+  );
+  const labels = memberAt(declared, ['spec', 'template', 'metadata', 'labels']);
+  const services = await inquiry.items(`/api/v1/namespaces/${namespace}/services`);
+  const own = services.filter(({ spec }) => {
+    const selector = memberAt(spec, ['selector']);
+    return isRecord(selector) && isRecord(labels) && Object.keys(selector).some((key) => key in labels);
+  });
+  const wrong = own.flatMap(({ metadata: { name }, spec }) =>
+    recordsAt(spec, 'ports').flatMap(({ port, targetPort = port }) => {
+      const at = isString(targetPort) ? named.get(targetPort) : targetPort;
+      const what = `Service ${namespace}/${name}, port ${String(port)}`;
+      const judge = name === 'linger' ? failure : warning;
+      if (at === undefined)
+        return judge(
+          `${what} leads to ${String(targetPort)}, a port that no container of the Deployment has`,
+          APPLY,
+        );
+      if ([...listens.values()].some((each) => each === at)) return [];
+      const usual = [...listens].map(([each, number]) => `${each} ${number}`).join(', ');
+      return judge(
+        `${what} leads to ${String(at)}, where no replica listens (by its flags: ${usual})`,
+        APPLY,
+      );
+    }),
+  );
+  if (wrong.length > 0) return wrong;
+  return ok(`${count(own.length, 'Service')} of Linger, each to a port where replicas listen`);
+}
+
+/** Whether helpers get out of the namespaces that want Hold: NetworkPolicies see the port of the replicas. */
+async function helperEgress(inquiry: Inquiry, inForce: InForce | undefined): Promise<readonly Judgement[]> {
+  const { namespace } = inquiry.options;
+  const wanting = new Set(inForce?.wantingHold.map((each) => each.namespace));
+  const port = await portOf(inquiry, 'hold-port', LISTENING[3][2]);
+  if (wanting.size === 0 || port === 0) return [];
+  const labels = await namespaceLabels(inquiry, namespace);
+  const all = await inquiry.items('/apis/networking.k8s.io/v1/networkpolicies');
+  const restricting = all.filter(({ metadata, spec }) => {
+    const isEgress = listOf(memberAt(spec, ['policyTypes'])).includes('Egress');
+    return isEgress && wanting.has(metadata.namespace ?? '');
+  });
+  const selectorOf = (spec: unknown) => JSON.stringify(memberAt(spec, ['podSelector']) ?? {});
+  const opens = ({ metadata, spec }: (typeof all)[number]) =>
+    recordsAt(spec, 'egress').some((rule) => {
+      const [open, to] = [listOf(rule.ports), recordsAt(rule, 'to')];
+      if (open.length > 0 && !open.some((each) => reaches(each, [port, 'hold']))) return false;
+      return (
+        to.length === 0 || to.some((peer) => mayBeLinger(peer, metadata.namespace === namespace, labels))
+      );
+    });
+  // What one policy forbids another may allow to the same pods, or to all.
+  const shut = restricting.filter(
+    (policy) =>
+      !restricting.some(
+        (other) =>
+          other.metadata.namespace === policy.metadata.namespace &&
+          ['{}', selectorOf(policy.spec)].includes(selectorOf(other.spec)) &&
+          opens(other),
+      ),
+  );
+  const names = shut.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
+  if (names.length === 0) return [];
+  const text = `NetworkPolicy ${fewOf(names)}: its pods may not call port ${port} of namespace ${namespace}, so hooks (Hold) reach nobody and wait as long as Sleep would`;
+  const cure = `Open egress to port ${port}, TCP, of the pods app.kubernetes.io/name: linger in namespace ${namespace}.`;
+  return [warning(text, cure)];
+}
+
+/** Whether the peer of a rule may be a replica. Addresses are not compared. */
+function mayBeLinger(peer: Json, isOwn: boolean, labels: Labels): boolean {
+  const { ipBlock, namespaceSelector, podSelector } = peer;
+  if (ipBlock !== undefined) return true;
+  const inNamespace = isRecord(namespaceSelector)
+    ? selects(namespaceSelector as LabelSelector, labels)
+    : isOwn;
+  return inNamespace && (!isRecord(podSelector) || selects(podSelector as LabelSelector, OWN_LABELS));
+}
+
 async function networkPolicies(inquiry: Inquiry): Promise<Seen> {
   const { namespace } = inquiry.options;
   const all = await inquiry.items(`/apis/networking.k8s.io/v1/namespaces/${namespace}/networkpolicies`);
@@ -581,8 +687,14 @@ async function networkPolicies(inquiry: Inquiry): Promise<Seen> {
         const all = listOf(ports);
         return all.length === 0 || all.some((port) => reaches(port, wanted));
       });
-  const port = await portOf(inquiry, 'port', 8443);
+  const port = await portOf(inquiry, 'port', LISTENING[0][2]);
   const inward = opening('ingress', port, 'webhook');
+  const others = await Promise.all(
+    LISTENING.filter(([name]) => name !== 'webhook' && name !== 'canary').map(async ([name, flag, usual]) => {
+      const at = await portOf(inquiry, flag, usual);
+      return at === 0 || opening('ingress', at, name).length > 0 ? undefined : ([name, at] as const);
+    }),
+  );
   const served = await apiServerPorts(inquiry);
   const wrong = [
     restricts('Ingress') &&
@@ -597,6 +709,16 @@ async function networkPolicies(inquiry: Inquiry): Promise<Seen> {
       ok(
         `${names}: port ${port} is open to some only. API servers have no labels: the addresses of all of them must be among these (the line Answer speaks of one)`,
       ),
+    ...(restricts('Ingress') && inward.length > 0
+      ? others.flatMap((each) =>
+          each === undefined
+            ? []
+            : warning(
+                `${names}: nothing may call port ${each[1]} (${each[0]}): ${SHUT_OUT[each[0]]}`,
+                'See deploy/networkpolicy.yaml.',
+              ),
+        )
+      : []),
     restricts('Egress') &&
       opening('egress', ...served).length === 0 &&
       failure(
@@ -606,6 +728,11 @@ async function networkPolicies(inquiry: Inquiry): Promise<Seen> {
   ].filter((each) => each !== false);
   return wrong.length > 0 ? wrong : ok(`${names}: API servers may call in, and be called`);
 }
+
+const SHUT_OUT: Readonly<Record<string, string>> = {
+  admin: 'kubelets cannot probe the replicas, and nothing can scrape their metrics',
+  hold: 'hooks (Hold) reach nobody and wait as long as Sleep would',
+};
 
 /** Where connections to the Service kubernetes end: NetworkPolicies see that port, and not the Service's. */
 async function apiServerPorts(inquiry: Inquiry): Promise<readonly number[]> {
@@ -629,7 +756,7 @@ export function metricsPath(namespace: string, pod: string, port: number): strin
 
 /** Where replicas serve their metrics. */
 export function adminPort(inquiry: Inquiry): Promise<number> {
-  return portOf(inquiry, 'admin-port', 8080);
+  return portOf(inquiry, 'admin-port', LISTENING[1][2]);
 }
 
 async function portOf(inquiry: Inquiry, flag: string, usual: number): Promise<number> {
@@ -638,6 +765,8 @@ async function portOf(inquiry: Inquiry, flag: string, usual: number): Promise<nu
 
 /** A leader renews every two seconds; the rest is what clocks differ by. */
 const LEASE_SECONDS = 60;
+/** More than synchronised clocks differ by. */
+const AHEAD_SECONDS = 10;
 
 /** Who holds the lease, and for how many seconds it has not been renewed (NaN: it does not say); undefined: nobody. */
 export async function leaseOf(inquiry: Inquiry) {
@@ -658,6 +787,11 @@ async function leader(inquiry: Inquiry): Promise<Seen> {
   const renewed = Number.isNaN(age)
     ? 'which does not say when it was renewed'
     : `renewed ${span(Math.max(0, age))} ago by its clock`;
+  if (age < -AHEAD_SECONDS)
+    return warning(
+      `${holder} leads, and its clock is ${span(-age)} ahead of this machine’s: holds and the ages of Leases are off by that`,
+      'Check NTP on its node, and on this machine.',
+    );
   if (!(age < LEASE_SECONDS)) return warning(`the Lease is ${holder}’s, ${renewed}`, cure);
   // A pod's name, and what tells it from itself after a restart.
   const known = (await replicaPods(inquiry)).some(({ name }) => holder.startsWith(`${name}_`));
@@ -791,7 +925,12 @@ async function policies(inquiry: Inquiry, inForce: InForce | undefined): Promise
 /** Kubernetes is made for no more. */
 const MOST_NAMESPACES = 10_000;
 
-async function holdHelper(inquiry: Inquiry, { wantingHold, holdDigest }: InForce): Promise<Seen> {
+async function holdHelper(
+  inquiry: Inquiry,
+  { wantingHold, holdDigest, policiesUnread }: InForce,
+): Promise<Seen> {
+  if (wantingHold.length === 0 && policiesUnread !== undefined)
+    return unknown(`whether a policy asks for hook Hold is not known: ${oneLine(policiesUnread)}`);
   if (wantingHold.length === 0) return ok('no policy asks for hook Hold');
   const wanted = wantingHold.map(({ namespace }) => namespace);
   const { namespace } = inquiry.options;

@@ -32,7 +32,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   cli: 6_100,
   cluster: 2_800,
   decision: 4_600,
-  diagnose: 3_600,
+  diagnose: 3_750,
   hold: 2_900,
   informers: 1_800,
   lag: 4_700,

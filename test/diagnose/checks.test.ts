@@ -49,6 +49,8 @@ const SERVICE = '/api/v1/namespaces/linger/services/linger';
 const HOLD = '/api/v1/namespaces/linger/services/linger-hold';
 const LEASE = '/apis/coordination.k8s.io/v1/namespaces/linger/leases/linger';
 const CONSUMERS = '/api/v1/namespaces/linger/configmaps/linger-consumers';
+const SERVICES = '/api/v1/namespaces/linger/services?limit=250';
+const EVERY_NETWORK = '/apis/networking.k8s.io/v1/networkpolicies?limit=250';
 const NETWORK = '/apis/networking.k8s.io/v1/namespaces/linger/networkpolicies?limit=250';
 const CLUSTER_POLICIES = '/apis/linger.dev/v1alpha1/clusterterminationpolicies?limit=250';
 const metricsOf = (pod: string) => `/api/v1/namespaces/linger/pods/${pod}:8080/proxy/metrics`;
@@ -92,13 +94,32 @@ const hooked = (seconds: number | undefined, grace = 90) => {
 /** Linger's Deployment with these flags. */
 const flagged = (...args: readonly string[]) =>
   well({ spec: { replicas: 2, template: { spec: { containers: [{ args }] } } } });
+/** The same with these ports. */
+const ported = (ports: readonly Json[], ...args: readonly string[]) =>
+  well({
+    spec: {
+      replicas: 2,
+      template: {
+        metadata: { labels: { 'app.kubernetes.io/name': 'linger' } },
+        spec: { containers: [{ args: ['--certs-secret=linger-certificates', ...args], ports }] },
+      },
+    },
+  });
+const named = (name: string, targetPort: string) => ({
+  metadata: { name },
+  spec: { selector: { 'app.kubernetes.io/name': 'linger' }, ports: [{ port: 1234, targetPort }] },
+});
+const egress = (namespace: string, name: string, podSelector: Json, ...rules: readonly Json[]) => ({
+  metadata: { namespace, name },
+  spec: { podSelector, policyTypes: ['Egress'], egress: rules },
+});
 const metrics = (current = 1) =>
   well(
     `linger_cluster_synced 1\nlinger_watch_current{resource="pods"} ${current}\nlinger_canary_flips_total{result="Measured"} 7\n`,
   );
-const lease = (holder: string, ageSeconds: number) =>
+const lease = (holder: string, ageSeconds: number, now = NOW) =>
   well({
-    spec: { holderIdentity: holder, renewTime: new Date(NOW.getTime() - ageSeconds * 1000).toISOString() },
+    spec: { holderIdentity: holder, renewTime: new Date(now.getTime() - ageSeconds * 1000).toISOString() },
   });
 const consumersMap = (...conditions: readonly (readonly [string, string, string])[]) => {
   const consumers = conditions.map(([name, status, reason]) => ({
@@ -188,6 +209,8 @@ function healthy(): Answers {
     [VALIDATING]: items(),
     [OWN_HOOK]: own(),
     [SERVICE]: service(443),
+    [SERVICES]: items(),
+    [EVERY_NETWORK]: items(),
     [HOLD]: service(8445),
     [slicesOf('linger', 'linger')]: items({ endpoints: [{}, {}] }),
     [slicesOf('kubernetes', 'default')]: items({ ports: [{ name: 'https', port: 6443 }] }),
@@ -219,6 +242,7 @@ interface Asked {
   readonly wantingHold?: readonly string[] | Error;
   /** Why they get none. */
   readonly noHold?: string;
+  readonly policiesUnread?: string;
   /** What is broken in the ConfigMap of policies. */
   readonly fileProblems?: readonly string[];
   readonly filesUnread?: KubeFailure;
@@ -228,9 +252,12 @@ interface Asked {
 
 async function check(changes: Answers, asked: Asked = {}) {
   const { now = NOW, wantingHold = [], fileProblems = [], filesUnread } = asked;
-  const { pre = false, configuration = 'linger', noHold: why } = asked;
+  const { pre = false, configuration = 'linger', noHold: why, policiesUnread } = asked;
   const hooksStay = pre ? { [TRY]: tried(hooked(5)) } : {};
-  const server = await AnsweringServer.start({ ...healthy(), ...hooksStay, ...changes }, atEnd);
+  const server = await AnsweringServer.start(
+    { ...healthy(), [LEASE]: lease('a_1f', 1, now), ...hooksStay, ...changes },
+    atEnd,
+  );
   const options = {
     connection: { server: server.url, credentials: () => Promise.resolve({}) },
     namespace: 'linger',
@@ -241,7 +268,15 @@ async function check(changes: Answers, asked: Asked = {}) {
       if (wantingHold instanceof Error) throw wantingHold;
       const mode = { value: 'Audit', origin: 'ClusterTerminationPolicy/base' };
       const wanting = wantingHold.map((namespace) => ({ namespace, why }));
-      return { wantingHold: wanting, holdDigest: undefined, files: 1, fileProblems, filesUnread, mode };
+      return {
+        wantingHold: wanting,
+        holdDigest: undefined,
+        policiesUnread,
+        files: 1,
+        fileProblems,
+        filesUnread,
+        mode,
+      };
     },
   };
   return inquire(options, (inquiry) =>
@@ -555,13 +590,13 @@ describe('afterwards', () => {
     ],
     [
       'a certificate that has expired',
-      () => ({ [LEASE]: lease('a_1f', -400 * DAY_MS) }),
+      () => ({}),
       /^failure Certificate: .* expired on /,
       { now: new Date(NOW.getTime() + 400 * DAY_MS) },
     ],
     [
       'a certificate that is due',
-      () => ({ [LEASE]: lease('a_1f', -280 * DAY_MS) }),
+      () => ({}),
       /^warning Certificate: .*should have been renewed; valid for /,
       { now: new Date(NOW.getTime() + 280 * DAY_MS) },
     ],
@@ -671,6 +706,74 @@ describe('afterwards', () => {
         }),
       }),
       /^failure NetworkPolicy: shut: replicas may not call port 443 or 6443, /,
+    ],
+    [
+      'one that shuts helpers out',
+      () => ({
+        [NETWORK]: items({
+          metadata: { name: 'tight' },
+          spec: {
+            podSelector: {},
+            policyTypes: ['Ingress'],
+            ingress: [{ ports: [{ port: 8443 }, { port: 'admin' }] }],
+          },
+        }),
+      }),
+      /^warning NetworkPolicy: tight: nothing may call port 8445 \(hold\): hooks/,
+    ],
+    [
+      'one that keeps helpers from getting out of their namespace',
+      () => ({
+        [HELPERS]: items({ metadata: { namespace: 'shop' } }, { metadata: { namespace: 'pay' } }),
+        [EVERY_NETWORK]: items(
+          egress('shop', 'deny', {}),
+          egress('shop', 'web', { matchLabels: { app: 'web' } }, { ports: [{ port: 443 }] }),
+          egress('pay', 'deny', {}),
+          egress(
+            'pay',
+            'linger',
+            {},
+            {
+              to: [{ namespaceSelector: { matchLabels: { 'app.kubernetes.io/name': 'linger' } } }],
+              ports: [{ port: 8440, endPort: 8449 }],
+            },
+          ),
+          egress('other', 'deny', {}),
+        ),
+      }),
+      /^warning NetworkPolicy: NetworkPolicy shop\/deny, shop\/web: its pods may not call port 8445 of namespace linger/,
+      { wantingHold: ['shop', 'pay'] },
+    ],
+    [
+      'a Service whose port is none of a container’s',
+      () => ({
+        [DEPLOYMENT]: ported([{ name: 'webhook', containerPort: 8443 }]),
+        [SERVICES]: items(named('linger', 'webhook'), named('linger-hold', 'hold'), {
+          metadata: { name: 'other' },
+          spec: { selector: { app: 'other' }, ports: [{ port: 1 }] },
+        }),
+      }),
+      /^warning Ports: Service linger\/linger-hold, port 1234 leads to hold, a port that no container/,
+    ],
+    [
+      'a Service to a port where no replica listens',
+      () => ({
+        [DEPLOYMENT]: ported([{ name: 'webhook', containerPort: 8443 }], '--port=9443'),
+        [NETWORK]: items(),
+        [SERVICES]: items(named('linger', 'webhook')),
+      }),
+      /^failure Ports: Service linger\/linger, port 1234 leads to 8443, where no replica listens \(by its flags: webhook 9443, /,
+    ],
+    [
+      'a leader whose clock is ahead',
+      () => ({ [LEASE]: lease('a_1f', -70) }),
+      /^warning Leader: a_1f leads, and its clock is 70 s ahead of this machine’s/,
+    ],
+    [
+      'policies that could not all be read',
+      () => ({}),
+      /^unknown HoldHelper: whether a policy asks for hook Hold is not known: may not be listed$/,
+      { policiesUnread: 'may not be listed' },
     ],
     ['no leader', () => ({ [LEASE]: refused(404, 'not found') }), /^warning Leader: no replica leads/],
     [
@@ -855,7 +958,8 @@ describe('afterwards', () => {
   it('replicas are asked for their metrics at the port of the Deployment', async () => {
     const at = (pod: string) => metricsOf(pod).replace(':8080', ':9080');
     const metered = { [at('a')]: metrics(), [at('b')]: metrics(0) };
-    const said = worthSaying(await check({ [DEPLOYMENT]: flagged('--admin-port=9080'), ...metered }));
+    const changes = { [DEPLOYMENT]: flagged('--admin-port=9080'), [NETWORK]: items(), ...metered };
+    const said = worthSaying(await check(changes));
     expect(said).toEqual([expect.stringMatching(/^warning Watches: b lacks pods$/)]);
   });
 
