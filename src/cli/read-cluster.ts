@@ -137,11 +137,10 @@ export async function readCluster(
   const planned = await readPublished(connection, place, signal, readPlanned).catch(refused(...place));
   if ('none' in planned)
     warn(`no planned lags: ${planned.none}; waits are those of before anything is measured`);
-  // Where it cannot be read, Hold counts as available.
-  const shared = await readConfigMap(connection, lingerNamespace, SHARED_NAMES.consumers, {
-    signal,
-    withinMs: ANSWER_MS,
-  }).catch(() => undefined);
+  const call = { signal, withinMs: ANSWER_MS };
+  const shared = await readConfigMap(connection, lingerNamespace, SHARED_NAMES.consumers, call).catch(
+    (thrown) => void warn(`${asFailure(thrown).message}; hook Hold is taken to be available`),
+  );
   const files = policies === undefined && (await readPolicyMap(connection, lingerNamespace, signal, warn));
   return {
     namespaces: new Map(namespaces.map((each) => [each.name, each])),

@@ -101,6 +101,14 @@ describe.concurrent('linger explain with a cluster', () => {
     expect(plan?.notes.find(({ code }) => code === 'HoldUnavailable')?.text).toContain(`: ${why}`);
   });
 
+  it('says that Hold is assumed where the leader’s word cannot be read', async () => {
+    const model = await cluster();
+    publish(model);
+    model.single.set('/api/v1/namespaces/linger/configmaps/linger-consumers', 403);
+    const { code, stderr } = await explain(model, DEPLOYMENT);
+    expect([code, stderr]).toEqual([0, expect.stringContaining('; hook Hold is taken to be available')]);
+  });
+
   it('says which estimate stands behind the wait', async () => {
     const model = await cluster();
     publish(model);
