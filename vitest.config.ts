@@ -29,6 +29,7 @@ const OF_ONE_PROCESS = [
 
 /** A quarter of a minute or more each, much of it waiting: what begins last must not be one of them. */
 const LONG = [
+  'test/webhook/attacks/attacks.test.ts',
   'test/cli/memory.test.ts',
   'test/cli/serve-cluster.test.ts',
   'test/cli/serve-reload.test.ts',

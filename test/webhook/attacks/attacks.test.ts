@@ -1,0 +1,279 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { mkdir, writeFile } from 'node:fs/promises';
+import http from 'node:http';
+import { type AddressInfo, connect as connectTcp, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { containerRuntime } from '../../../bench/containerfile.ts';
+import { sharedCertificates } from '../../cli/certificates.ts';
+import { emptyDirectory, ROOT, replaceFile, type Serving, serving, until } from '../../cli/linger.ts';
+import { holdOf } from '../../hold/arena.ts';
+import { atEndOfFile, connect, requestBytes } from '../connection.ts';
+import { listening } from '../listening.ts';
+import { bodyOf } from '../reviews.ts';
+import { responseOf } from '../webhook.ts';
+import {
+  freePort,
+  HostileCluster,
+  type Made,
+  made,
+  range,
+  service,
+  slice,
+  TERMINATING,
+} from './hostile-cluster.ts';
+import type { Turns } from './turns.ts';
+
+// A whole replica as it is installed, and each attack of a tenant on it: no review may wait for the event loop for longer than
+// this, and the memory stays within the limit of the manifest.
+
+const LOOP_MS = 250;
+const [, LIMIT] = /limits: \{memory: (\d+)Mi\}/.exec(
+  readFileSync(join(ROOT, 'deploy/deployment.yaml'), 'utf8'),
+) ?? ['', ''];
+/** What Node takes for its heap under that limit. */
+const HEAP_MB = Number(LIMIT) / 2;
+
+const certs = sharedCertificates();
+const atEnd = atEndOfFile();
+
+const fields = (count: number, entry: (index: number) => string) => range(count).map(entry).join();
+const plan = (text: string) => `"annotations":{"linger.dev/plan":${JSON.stringify(text)}}`;
+
+const LARGE = fields(13_000, (label) => `"${`${label}`.padEnd(30, 'k')}":"${'x'.repeat(63)}"`);
+/** V8 hashes nine digits by the low 24 bits of their value. */
+const COLLIDING = fields(20_000, (index) => `"key-${index}":"${2e8 + index * 2 ** 15}"`);
+const EVIL_PODS = range(100).map((index) => `evil-${index}`);
+const EVIL_SERVICES = range(600).map((index) => `evil-${index}`);
+const LONG = 'x'.repeat(200);
+
+/** What one tenant has created before the replica starts; Pending pods suffice. */
+const pods: readonly Made[] = [
+  ...range(20).map((i) => () => made('evil', `labels-${i}`, `"labels":{"n":"${i}",${LARGE}}`)),
+  ...range(50).map((i) => () => made('evil', `plan-${i}`, plan(`${i} ${'x'.repeat(250_000)}`))),
+  // As large as each may be, and all of them terminate.
+  ...range(6_500).map(
+    (i) => () => made('evil', `many-${i}`, `${plan(`${i} ${'x'.repeat(8_000)}`)},${TERMINATING}`),
+  ),
+];
+/** Every Service of the tenant lists the same hundred pods; further slices list 160,000 pods that there are not. */
+const slices: readonly Made[] = [
+  ...EVIL_SERVICES.map((name) => () => slice('evil', name, name, EVIL_PODS)),
+  ...range(160).map((i) => () => {
+    const names = range(1_000).map((each) => `${i}-${each}-${LONG}`);
+    return slice('evil', `long-${i}`, 'long', names);
+  }),
+];
+
+const WEB = range(5_000).map((index) => `web-${index}`);
+const webSlices = (ready: boolean) =>
+  range(50).map((i) => () => slice('shop', `web-${i}`, 'web', WEB.slice(i * 100, i * 100 + 100), ready));
+
+/** What an inspected gateway, or its impostor, can answer. */
+const PAGES: Readonly<Record<string, string>> = {
+  Envoy: `${'::['.repeat(60_000)}\n`,
+  HAProxy: `# ${range(32_000).map(String).join()}\n${','.repeat(32_000)}\n`.repeat(10),
+  Text: '1::'.repeat(60_000),
+};
+
+let server: Serving;
+let cluster: HostileCluster;
+let holdPort = 0;
+let policies = '';
+const asked = new Map<string, number>();
+/** Reviews, one after the other, until the file ends. */
+const reviews = { answered: 0, failed: 0, over: false };
+let reviewing: Promise<void> = Promise.resolve();
+
+const POLICY = 'apiVersion: linger.dev/v1alpha1\nkind: ClusterTerminationPolicy\nmetadata: {name: base}\n';
+const FIXED = `${POLICY}spec: {wait: {from: Fixed, fixed: 11s}}\n`;
+
+/** What the replica says of itself since it was asked the last time. */
+async function turns(): Promise<Turns> {
+  const said = () => server.logs().filter(({ msg }) => msg === 'turns') as unknown as Turns[];
+  const before = said().length;
+  process.kill(server.pid, 'SIGWINCH');
+  return until(async () => said()[before]);
+}
+
+/** Holds the replica to its promises while and after this happens. */
+async function attacked(what: string, attack: () => Promise<void>): Promise<void> {
+  await turns();
+  const before = { ...reviews };
+  await attack();
+  await until(async () => reviews.answered > before.answered + 20);
+  const { longest, mostResidentMiB } = await turns();
+  console.log(
+    `${what}: the longest turn ${Math.round(longest)} ms, at most ${Math.round(mostResidentMiB)} MiB resident, ` +
+      `${reviews.answered - before.answered} reviews`,
+  );
+  expect(longest).toBeLessThan(LOOP_MS);
+  expect(mostResidentMiB).toBeLessThan(Number(LIMIT));
+  expect(reviews.failed).toBe(before.failed);
+}
+
+async function review(): Promise<void> {
+  const connection = await connect(server, atEnd);
+  while (!reviews.over) {
+    connection.write(requestBytes(bodyOf()));
+    const { auditAnnotations } = responseOf(await connection.answer());
+    reviews[auditAnnotations?.reason === 'Injected' ? 'answered' : 'failed'] += 1;
+    await sleep(5);
+  }
+  connection.destroy();
+}
+
+beforeAll(async () => {
+  cluster = await HostileCluster.start(atEnd);
+  const page = http.createServer((request, response) => {
+    const format = request.url?.slice(1) ?? '';
+    asked.set(format, (asked.get(format) ?? 0) + 1);
+    response.end(PAGES[format]);
+  });
+  await listening(page, atEnd);
+  const { port } = page.address() as AddressInfo;
+  cluster.list('pods', [...pods, ...WEB.map((name) => () => made('shop', name, '"labels":{"app":"web"}'))]);
+  cluster.list('services', [
+    () => service('shop', 'web'),
+    ...EVIL_SERVICES.map((name) => () => service('evil', name)),
+  ]);
+  cluster.list(
+    'namespaces',
+    ['shop', 'evil'].map((name) => () => made('', name)),
+  );
+  cluster.list('endpointslices', [...slices, ...webSlices(true)]);
+  cluster.list(
+    'discoveryconsumers',
+    Object.keys(PAGES).map((format) => () => {
+      const inspect = { url: `http://127.0.0.1:${port}/${format}`, syncInterval: '1s', format };
+      const spec = { appliesTo: { namespaceSelector: {} }, measure: { inspect } };
+      return made('', `edge-${format.toLowerCase()}`, '', `"spec":${JSON.stringify(spec)}`);
+    }),
+  );
+  const directory = await emptyDirectory(atEnd);
+  policies = join(directory, 'policies');
+  await mkdir(policies);
+  await replaceFile(join(policies, 'base.yaml'), FIXED);
+  await writeFile(join(directory, 'config'), cluster.kubeconfig);
+  const { nodeFlags, environment } = containerRuntime(ROOT);
+  const NODE_OPTIONS = `${environment.NODE_OPTIONS} --max-old-space-size=${HEAP_MB}`;
+  holdPort = await freePort();
+  server = await serving(
+    certs(),
+    [
+      ...['--kubeconfig', join(directory, 'config'), '--policies', policies],
+      ...['--namespace', 'linger', '--identity', 'replica', '--hold-port', String(holdPort)],
+      ...['--canary-port', String(await freePort()), '--canary-every', '0', '--audit-every', '0'],
+      ...['--connection-close-probability', '0'],
+    ],
+    {
+      atEnd,
+      env: { ...environment, NODE_OPTIONS, NODE_COMPILE_CACHE: '' },
+      nodeFlags: [...nodeFlags, '--import', join(import.meta.dirname, 'turns.ts')],
+    },
+  );
+  reviewing = review();
+}, 60_000);
+afterAll(async () => {
+  reviews.over = true;
+  await reviewing;
+});
+
+const isCurrent = async (resource: string) =>
+  (await server.count(`linger_watch_current{resource="${resource}"}`)) === 1;
+
+describe('a replica answers every review in time, within its memory', { timeout: 300_000 }, () => {
+  it('when it starts beside large labels and plans, and endpoints without end', async () => {
+    await attacked('start', async () => {
+      for (const resource of ['services', 'pods', 'endpointslices'])
+        while (!(await isCurrent(resource))) await sleep(1_000);
+    });
+    expect(await server.count('linger_watch_unread_objects{resource="pods"}')).toBeGreaterThan(70);
+    expect(await server.count('linger_watch_unread_objects{resource="endpoints"}')).toBeGreaterThan(50);
+    await until(async () => server.logs().some(({ msg }) => String(msg).includes('leading')));
+  });
+
+  it('when watches bring labels whose hashes collide', async () => {
+    const collide = range(8).map((i) => () => made('evil', `collide-${i}`, `"labels":{${COLLIDING}}`));
+    await attacked('colliding labels', () => cluster.send('pods', 'ADDED', collide));
+  });
+
+  it('when a tenant opens 60,000 removals', async () => {
+    const ending = EVIL_PODS.map((name) => () => made('evil', name, `"labels":{"app":"x"},${TERMINATING}`));
+    await attacked('60,000 removals', async () => {
+      await cluster.send('pods', 'MODIFIED', ending);
+      await until(
+        async () => (await server.count('linger_removals_discarded_total{reason="TooMany"}')) === 35_000,
+      );
+    });
+  });
+
+  it('when 5,000 pods of one Service end at once, before gateways with hostile pages', async () => {
+    await attacked('5,000 pods, hostile pages', async () => {
+      const ending = WEB.map((name) => () => made('shop', name, `"labels":{"app":"web"},${TERMINATING}`));
+      await cluster.send('pods', 'MODIFIED', ending);
+      await cluster.send('endpointslices', 'MODIFIED', webSlices(false));
+      await until(async () => Object.keys(PAGES).every((format) => (asked.get(format) ?? 0) > 1));
+      await sleep(3_000);
+    });
+    // The tenant's removals cost this namespace none of its own.
+    expect(await server.count('linger_removals_discarded_total{reason="TooMany"}')).toBe(35_000);
+  });
+
+  it('when held pods forge their plans and tell what they like', async () => {
+    const tokens = range(100).map(() => randomBytes(16).toString('base64url'));
+    const callers = (count: number) =>
+      range(count).map(() => connectTcp(holdPort, '127.0.0.1').on('error', () => undefined));
+    const held = (more: string) =>
+      tokens.map((token, index) => () => {
+        const { plan: text } = holdOf(token, 1, {
+          ...{ min: 0, max: 60, percentile: 99, initial: 0, probes: 1_000 },
+        });
+        const hash = createHash('sha256').update(token).digest('hex');
+        const annotations = { 'linger.dev/plan': text, 'linger.dev/hold-token': hash };
+        return made('evil', `held-${index}`, `"annotations":${JSON.stringify(annotations)}${more}`);
+      });
+    let calls: readonly Socket[] = [];
+    await attacked('forged plans', async () => {
+      await cluster.send('pods', 'ADDED', held(''));
+      calls = callers(tokens.length);
+      for (const [index, call] of calls.entries()) call.write(`linger-hold/1 ${tokens[index]}\n`);
+      await cluster.send('pods', 'MODIFIED', held(`,${TERMINATING}`));
+      for (const turn of range(60)) {
+        const remotes = range(16).map((each) => `10.${turn}.${each}.7`);
+        for (const call of calls) call.write(`w ${turn * 1e6} - 999999 ${remotes.join()} 999999\n`);
+        await sleep(100);
+      }
+    });
+    for (const call of calls) call.destroy();
+  });
+
+  it('when 2,500 callers of the Hold Service send a byte every now and then', async () => {
+    await attacked('greeters', async () => {
+      const calls = range(2_500).map(() =>
+        connectTcp(holdPort, '127.0.0.1')
+          .on('error', () => undefined)
+          .resume(),
+      );
+      for (let second = 0; second < 8; second += 1) {
+        for (const call of calls) if (!call.destroyed) call.write('l');
+        await sleep(1_000);
+      }
+      // None of them is still there: each had five seconds for its token.
+      expect(calls.filter(({ destroyed, readableEnded }) => !destroyed && !readableEnded)).toEqual([]);
+      for (const call of calls) call.destroy();
+    });
+  });
+
+  it('when a policy file beside a good one unfolds without end', async () => {
+    await attacked('hostile policy files', async () => {
+      await writeFile(join(policies, 'deep.yaml'), '- '.repeat(100_000));
+      const levels = range(9).map((i) => `a${i + 1}: &a${i + 1} [${fields(9, () => `*a${i}`)}]`);
+      await writeFile(join(policies, 'bomb.yaml'), `a0: &a0 [x, x]\n${levels.join('\n')}\n`);
+      await until(async () => (await server.count('linger_policy_problems')) >= 2, 120);
+    });
+    expect(await server.count('linger_policy_documents{kind="ClusterTerminationPolicy"}')).toBe(1);
+  });
+});
