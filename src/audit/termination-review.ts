@@ -1,8 +1,8 @@
 import { Counter, Histogram, type Registry } from '@prometheus-io/client';
 import { leastSecondsOf, memberAt, NO_LABELS, Shares, setNewest } from '../api/index.ts';
+import { canonicalAddress } from '../certs/index.ts';
 import {
   ask,
-  canonicalAddress,
   type KubeConnection,
   listSome,
   newAgent,

@@ -1,5 +1,4 @@
 export { AccessReviews, type TokenUser } from './access-reviews.ts';
-export { canonicalAddress } from './addresses.ts';
 export { type ApiCall, callApi, kubeVersion, unlessNotFound } from './client.ts';
 export { type Credentials, inClusterConnection, type KubeConnection, readKubeconfig } from './connection.ts';
 export {

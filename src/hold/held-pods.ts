@@ -1,6 +1,6 @@
 import { type Labels, NO_LABELS } from '../api/index.ts';
+import { canonicalAddress } from '../certs/index.ts';
 import type { ResourceEvent } from '../cluster/index.ts';
-import { canonicalAddress } from '../cluster/index.ts';
 import { parsePlan } from '../decision/index.ts';
 import type { PodMetadata } from '../informers/index.ts';
 import {

@@ -1,5 +1,5 @@
 import { NO_LABELS } from '../api/index.ts';
-import { canonicalAddress } from '../cluster/index.ts';
+import { canonicalAddress } from '../certs/index.ts';
 import { type ClusterSnapshot, trafficOf } from '../decision/index.ts';
 import {
   type Consumer,

@@ -9,7 +9,8 @@ import {
   selectsNamespace,
   unseenNamespace,
 } from '../api/index.ts';
-import { canonicalAddress, type KubeConnection, listSome } from '../cluster/index.ts';
+import { canonicalAddress } from '../certs/index.ts';
+import { type KubeConnection, listSome } from '../cluster/index.ts';
 import type { ClusterSnapshot } from '../decision/index.ts';
 import { addressedPodsResource, endpointSlicesResource } from '../informers/index.ts';
 import { type Consumer, PodAddresses, type ServiceName, sendsThrough } from '../lag/index.ts';

@@ -1,5 +1,5 @@
 import { fewOf, type InspectSpec, objectKey, type PageFormat, Shares } from '../api/index.ts';
-import { canonicalAddress } from '../cluster/index.ts';
+import { canonicalAddress } from '../certs/index.ts';
 import type {
   ClusterEvent,
   MeasurementState,

@@ -4,7 +4,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { PageFormat } from '../../src/api/index.ts';
-import { canonicalAddress } from '../../src/cluster/index.ts';
+import { canonicalAddress } from '../../src/certs/index.ts';
 import { PageParser } from '../../src/measurement/gateway-client.ts';
 import {
   endpointIn,

@@ -13,8 +13,10 @@ export function canonicalAddress(text: string): string | undefined {
   if (isIPv4(text)) return text;
   const [bare = ''] = text.split('%');
   if (!isIPv6(bare)) return undefined;
+  // The URL parser writes RFC 5952 with no dotted tail, one spelling for each address.
   const spelled = new URL(`http://[${bare}]`).hostname.slice(1, -1);
-  const [, high, low] = /^::ffff:([0-9a-f]+):([0-9a-f]+)$/.exec(spelled) ?? [];
-  if (high === undefined || low === undefined) return spelled;
-  return [...Buffer.from(high.padStart(4, '0') + low.padStart(4, '0'), 'hex')].join('.');
+  const [, ...halves] = /^::ffff:([\da-f]+):([\da-f]+)$/.exec(spelled) ?? [];
+  if (halves.length === 0) return spelled;
+  const numbers = halves.map((half) => Number.parseInt(half, 16));
+  return numbers.flatMap((number) => [number >> 8, number & 255]).join('.');
 }
