@@ -240,6 +240,8 @@ describe('a heartbeat', () => {
       true,
     );
     expect(watchDelay.lateness('pods', 1_005)).toBe(0);
+    // An event that came together with the heartbeat is judged by it.
+    expect(watchDelay.lateness('pods', 1_010)).toBe(0);
     expect(watchDelay.lateness('pods', 8_000)).toBeUndefined();
     expect(watchDelay.behind('pods', 9_000)).toBe(0);
   });
