@@ -96,7 +96,7 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
   const { subjects, incomplete } = settings.serverDryRun
     ? await tried(input.subjects, snapshot, related, connection, warn)
     : { ...input, incomplete: false };
-  if (subjects.length === 0) warn('no Pod and no workload among the objects given');
+  if (subjects.length === 0) warn('no Pod or workload in the input');
   if (settings.suggest) {
     print(
       renderSuggestion(suggest(subjects, related, (policies) => snapshotOf(withPolicies(sources, policies)))),
@@ -136,7 +136,7 @@ function refuseTogether(settings: Settings<'audit'>): void {
   };
   if (since !== undefined) {
     const others = { files: files, ...workloads, '--selector': selector !== undefined };
-    refuse('--since', given(others), 'it tells of pods that have ended, and not of workloads');
+    refuse('--since', given(others), '--since is about terminated pods, not about workloads');
   }
   const forms = {
     [`--output ${output}`]: output !== 'table' && output !== 'yaml',
@@ -144,7 +144,7 @@ function refuseTogether(settings: Settings<'audit'>): void {
   };
   if (suggests) refuse('--suggest', given(forms), 'it prints policies, as YAML');
   if (namespace !== undefined && settings.allNamespaces)
-    refuse('--namespace', '--all-namespaces', 'they say different things');
+    refuse('--namespace', '--all-namespaces', 'they contradict each other');
 }
 
 /** @throws LingerError `settings-invalid` without a cluster */
@@ -156,9 +156,7 @@ async function tried(
   warn: Surroundings['warn'],
 ): Promise<Tried> {
   if (connection === undefined)
-    throw usageError(
-      '--server-dry-run: expected a cluster, and only files are given; --kubeconfig or --context names one',
-    );
+    throw usageError('--server-dry-run: needs a cluster; name it with --kubeconfig or --context');
   const { tryPods } = await import('./server-dry-run.ts');
   const asked = ({ namespace }: AuditSubject) =>
     isAsked(related, namespace, snapshot.namespaces.get(namespace)?.labels);
@@ -199,11 +197,14 @@ async function terminationReview(
   const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
   const record = await readTerminations(connection, lingerNamespace, signal);
   const from = surroundings.now() - since;
-  if (since > KEPT_SECONDS) surroundings.warn(`only the last ${formatDuration(KEPT_SECONDS)} are remembered`);
+  if (since > KEPT_SECONDS)
+    surroundings.warn(
+      `--since exceeds the retention of ${formatDuration(KEPT_SECONDS)}; older terminations are missing`,
+    );
   const isIncomplete = record.incompleteBefore > from;
   if (isIncomplete)
     surroundings.warn(
-      `more pods have ended than there is room for: those before ${showInstant(record.incompleteBefore)} are not all counted`,
+      `termination log overflowed; counts before ${showInstant(record.incompleteBefore)} are too low`,
     );
   const isWanted = (each: { readonly namespace: string }) => (namespace ?? each.namespace) === each.namespace;
   const told = record.findings.filter((each) => each.at >= from && isWanted(each));

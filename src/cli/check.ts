@@ -34,7 +34,7 @@ export async function check(settings: Settings<'check'>, surroundings: Surroundi
   const paths = policies === undefined ? operands : [policies, ...operands];
   if (paths.length === 0) return checkCluster(settings, surroundings);
   if (pre || settings.failOn !== undefined)
-    throw usageError('--pre and --fail-on: expected no paths, as they are about a cluster');
+    throw usageError('--pre and --fail-on check a cluster; leave out the paths');
   return checkPolicies(paths, settings, surroundings);
 }
 
@@ -54,7 +54,7 @@ async function checkPolicies(
   ];
   const table = () => (lines.length === 0 ? '' : paragraphs(lines));
   print(rendered(output, { problems, usable, shadowed }, table));
-  warn(`${usable} documents can be used, ${problems.length} cannot`);
+  warn(`${usable} documents valid, ${problems.length} invalid`);
   return problems.length === 0 ? 0 : FAILURE_EXIT_CODE;
 }
 

@@ -77,7 +77,7 @@ const SERVE_FLAGS = {
   drain: flag(
     seconds,
     '15s',
-    'after SIGTERM, how long to go on answering, unready, before connections are closed',
+    'after SIGTERM, how long to keep answering while unready before closing connections',
   ),
   connectionCloseProbability: flag(
     probability,
@@ -87,29 +87,29 @@ const SERVE_FLAGS = {
   cluster: flag(
     oneOf(['auto', 'required', 'off']),
     'auto',
-    'whether to read the cluster and measure its lag; auto: where there is a kubeconfig or a ServiceAccount token',
+    'whether to read the cluster and measure its lag; auto: if there is a kubeconfig or a ServiceAccount token',
   ),
   kubeconfig: optional(file, 'kubeconfig of the cluster; in a pod, its ServiceAccount is used'),
   context: optional(name, 'context of the kubeconfig, where not its current one'),
   syncTimeout: flag(
     seconds,
     '30s',
-    'how long to stay unready until the cluster has been read; after that, ready with what is known',
+    'how long to stay unready until the cluster has been read; then serve anyway',
   ),
   namespace: optional(
     name,
-    'namespace of Linger itself, where replicas share what they measure; in a pod, that of its ServiceAccount',
+    'namespace of Linger itself, where replicas share measurements; in a pod, that of its ServiceAccount',
   ),
   identity: optional(name, 'name of this replica, such as its pod; without it, the host name'),
   canaryPort: flag(
     port,
     '8081',
-    'port on which replicas say who they are to the canary (HTTP); the same for all',
+    'port on which replicas identify themselves to the canary (HTTP); the same for all',
   ),
   canaryEvery: flag(
     seconds,
     '60s',
-    'how often the leader takes a replica out of the Service linger-canary and back, to time who follows; 0: never',
+    'how often the leader takes a replica out of the Service linger-canary and back to measure consumers; 0: never',
   ),
   probeAllowLinkLocal: toggle(
     'let the URLs of probes and of pages lead to link-local addresses and those of cloud metadata',
@@ -141,13 +141,13 @@ const SERVE_FLAGS = {
     'image of the pods that try the helper on each kind of node; without it, that of this replica’s own pod',
   ),
   deleteOnNodeShutdown: toggle(
-    'delete the pods of a node that is shutting down, so that no endpoint of theirs is used any more',
+    'delete the pods of a node that shuts down, so that their endpoints are withdrawn',
   ),
   auditEvery: flag(seconds, '10m', 'how often the leader audits the workloads of the cluster; 0: never'),
   policyReports: flag(
     oneOf(POLICY_REPORTS),
     'off',
-    'API group of the reports that the leader writes of what its audits find, one in each namespace',
+    'API group of the reports with audit findings that the leader writes, one per namespace',
   ),
 };
 
@@ -216,14 +216,12 @@ const AUDIT_FLAGS = {
   lingerNamespace,
   since: optional(
     seconds,
-    'instead: which pods were stopped too early in that time, such as 2h; of a cluster in which Linger runs',
+    'review the terminations of that time, such as 2h, in a cluster in which Linger runs',
   ),
-  webhook: toggle(
-    'of manifests: Linger’s webhook is where they will run, even if nothing among them says so',
-  ),
+  webhook: toggle('of manifests: assume that Linger’s webhook runs where they are applied'),
   suggest: toggle('instead: print the smallest policies that protect what can be protected, with their cost'),
   serverDryRun: toggle(
-    'also try, as dry runs, whether the cluster would take the pods with their waits; needs the right to create pods',
+    'also check by dry run whether the cluster accepts the pods with their waits; needs the right to create pods',
   ),
   output: flag(oneOf(AUDIT_FORMATS), 'table', 'how to print the findings', 'o'),
   failOn: optional(
@@ -242,7 +240,7 @@ const CHECK_FLAGS = {
   output: output('what was found'),
   failOn: optional(
     someOf(['warning', 'unknown']),
-    'of a cluster: exit 3 when there is no failure, but one of these',
+    'of a cluster: exit 3 when there is no failure but one of these',
   ),
 };
 
@@ -280,7 +278,7 @@ const CONSUMERS_FLAGS = {
   output: output('the consumers'),
   failOn: optional(
     list('<reason,...>'),
-    'exit 3 when a condition has one of these reasons; "any" stands for every one by which the lag cannot be relied on',
+    'exit 3 when a condition has one of these reasons; "any" stands for every reason that makes the lag unreliable',
   ),
 };
 
@@ -372,48 +370,45 @@ const EVENTS = ['[file]', 'events, one JSON object a line; - is standard input']
 /** All commands, in the order in which the help lists them. A new one also has its line in run.ts. */
 export const VERBS = {
   serve: verb('Serve the admission webhook.', SERVE_FLAGS),
-  inject: verb('Put hooks and grace into manifests: manifests in, manifests out.', INJECT_FLAGS, MANIFESTS),
-  uninject: verb('Take out of manifests what inject has put in.', UNINJECT_FLAGS, MANIFESTS),
-  explain: verb('Say what would be done with the pods of manifests, and why.', EXPLAIN_FLAGS, MANIFESTS),
+  inject: verb('Add hooks and grace to manifests.', INJECT_FLAGS, MANIFESTS),
+  uninject: verb('Remove from manifests what inject has added.', UNINJECT_FLAGS, MANIFESTS),
+  explain: verb(
+    'Explain the decision for the pods of manifests or of a live workload.',
+    EXPLAIN_FLAGS,
+    MANIFESTS,
+  ),
   audit: verb(
-    'Say which workloads lose requests when their pods terminate: of a cluster, or of manifests.',
+    'Find workloads that lose requests when their pods terminate, in a cluster or in manifests.',
     AUDIT_FLAGS,
     MANIFESTS,
   ),
   check: verb(
-    'Say whether Linger works in a cluster, or can be installed there; of policies, which documents cannot be used.',
+    'Check whether Linger works in a cluster or can be installed there, or validate policies.',
     CHECK_FLAGS,
     POLICIES,
   ),
-  status: verb(
-    'Say on one screen what a running Linger does: modes, waits, decisions, holds, findings.',
-    STATUS_FLAGS,
-  ),
+  status: verb('Show the state of a running Linger: modes, waits, decisions, holds, findings.', STATUS_FLAGS),
   simulate: verb(
-    'Say which waits Linger would have planned while recorded removals happened.',
+    'Replay recorded removals and print the waits that Linger would have planned.',
     SIMULATE_FLAGS,
     EVENTS,
   ),
-  certs: verb('Make a CA and a serving certificate; prints the caBundle.', CERTS_FLAGS),
+  certs: verb('Make a CA and a serving certificate; print the caBundle.', CERTS_FLAGS),
   watch: verb('Print endpoint changes as they happen, with their lag.', WATCH_FLAGS),
-  diagnose: verb('Say why endpoints are withdrawn late, and which flags to set.', DIAGNOSE_FLAGS),
-  consumers: verb('Print what Linger has measured of each consumer, and what is wrong.', CONSUMERS_FLAGS),
-  witness: verb('Run beside a gateway, and say whether it uses an address.', WITNESS_FLAGS),
-  history: verb('List the storms and releases that lift the waits; forget one.', HISTORY_FLAGS, [
+  diagnose: verb('Diagnose why endpoints are withdrawn late, and suggest flags.', DIAGNOSE_FLAGS),
+  consumers: verb('Show the measured lag of each consumer, and its problems.', CONSUMERS_FLAGS),
+  witness: verb('Run beside a gateway and report whether it uses an address.', WITNESS_FLAGS),
+  history: verb('List episodes (storms, bad releases) that raise the waits, or remove one.', HISTORY_FLAGS, [
     '[action]',
     'list (the default) or forget',
     ['list', 'forget'],
   ]),
-  hold: verb('List the pods that hook Hold is holding; print the ConfigMap with its helper.', HOLD_FLAGS, [
+  hold: verb('List the pods held by hook Hold, or print the ConfigMap with its helper.', HOLD_FLAGS, [
     '[action]',
     'list (the default), or manifest: the ConfigMap, for kubectl apply',
     ['list', 'manifest'],
   ]),
-  completion: verb('Print a script that completes commands and flags in a shell.', {}, [
-    '<shell>',
-    'the shell',
-    ['bash', 'zsh', 'fish'],
-  ]),
+  completion: verb('Print a shell completion script.', {}, ['<shell>', 'the shell', ['bash', 'zsh', 'fish']]),
 };
 
 export type CommandName = keyof typeof VERBS;

@@ -113,5 +113,5 @@ export async function asked<T>(connection: KubeConnection, request: Promise<T>):
 export function explained({ reason, message }: KubeFailure, connection: KubeConnection): LingerError {
   return isDenied(reason)
     ? new LingerError('cluster-denied', `${nameOf(connection)}: ${message}`)
-    : new LingerError('cluster-unreachable', `${nameOf(connection)} cannot be asked: ${message}`);
+    : new LingerError('cluster-unreachable', `${nameOf(connection)} request failed: ${message}`);
 }

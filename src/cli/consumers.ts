@@ -34,7 +34,7 @@ export async function consumers(
   const published = await readConsumerTable(connection, lingerNamespace, signal);
   const age = now() - published.asOf;
   if (age > OLD_SECONDS)
-    warn(`this is ${formatDuration(Math.round(age))} old: no replica of Linger seems to lead there now`);
+    warn(`last published ${formatDuration(Math.round(age))} ago; probably no replica of Linger leads`);
   print(rendered(output, published, (wide) => renderConsumers(published, now(), wide)));
   // `any` means consumers whose estimate is unreliable; ones that are only too new do not fail.
   const conditions = published.consumers.map(({ condition }) => condition);

@@ -39,7 +39,7 @@ export async function diagnose(settings: Settings<'diagnose'>, surroundings: Sur
     watch: lag === 'watch',
     intervalSeconds: interval,
     onWait: (seconds) => {
-      if (interactive) warn(`looking again in ${formatDuration(seconds)} …`);
+      if (interactive) warn(`next observation in ${formatDuration(seconds)}`);
     },
     stdin,
     now,

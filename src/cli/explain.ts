@@ -53,7 +53,7 @@ export async function explain(settings: Settings<'explain'>, surroundings: Surro
   const live = cluster === undefined ? [] : await explainLive(named, settings, cluster);
   const plans = [...located, ...live];
   print(rendered(output, { plans }, (wide) => renderTable(plans, wide)));
-  if (plans.length === 0) warn('no Pod and no workload among the objects given');
+  if (plans.length === 0) warn('no Pod or workload in the input');
   if (failed) return 1;
   const codes = plans.flatMap(({ outcome, reason, notes }) => [
     outcome,
@@ -93,9 +93,7 @@ export async function explainManifests(
 }
 
 function unknownText(unknown: string, isOpen: boolean): string {
-  const webhook = isOpen
-    ? 'what the webhook does with its pods is not known'
-    : 'this is what the webhook does with such pods';
+  const webhook = isOpen ? 'the decision of the webhook is unknown' : 'the webhook would decide as above';
   return `${unknown}: ${webhook}; inject leaves the object unchanged`;
 }
 

@@ -29,7 +29,7 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
     await asked(connection, recordForgotten(connection, lingerNamespace, span, now(), call));
     const times = `from ${timeText(span.from)} to ${timeText(span.to)}`;
     print(
-      `What was measured ${scopeText(span)} ${times} is taken out of the history: new pods get the waits without it within a minute.\n`,
+      `Measurements ${scopeText(span)} ${times} removed from the history; new pods get waits without them within a minute.\n`,
     );
     return 0;
   }
@@ -63,12 +63,11 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
 
 /** @throws LingerError `settings-invalid` */
 function forgottenOf({ from, to, namespace, consumer }: Settings<'history'>, now: number): Forgotten {
-  if (from === undefined || to === undefined) throw usageError('history forget: expected --from and --to');
+  if (from === undefined || to === undefined) throw usageError('history forget needs --from and --to');
   if (from >= to) throw usageError('--to: expected a time after --from');
-  if (to > now)
-    throw usageError('--to: expected a time in the past: what is yet to be measured cannot be forgotten');
+  if (to > now) throw usageError('--to: expected a time in the past');
   if (namespace !== undefined && consumer !== undefined)
-    throw usageError('expected --namespace or --consumer, got both');
+    throw usageError('--namespace and --consumer exclude each other');
   if (namespace !== undefined) return { from, to, namespace };
   return consumer === undefined ? { from, to } : { from, to, consumer };
 }

@@ -83,7 +83,7 @@ async function askLeader(
         `${nameOf(connection)}: ${failure.message}; it takes the right to get pods/proxy in namespace ${namespace}: Role linger-view-replicas`,
       );
     if (!isHandover || performance.now() - begun > HANDOVER_MS) throw explained(failure, connection);
-    if (!isAnnounced) warn('no replica leads: a handover is under way, held pods stay held; waiting for it');
+    if (!isAnnounced) warn('no leader; held pods stay held; waiting for the handover');
     isAnnounced = true;
     await pause(1_000, signal);
   }

@@ -75,9 +75,9 @@ export async function uninject(settings: Settings<'uninject'>, surroundings: Sur
 
 function checkSettings({ inPlace, diff, filename = [], operands }: Settings<'uninject'>): void {
   const paths = [...filename, ...operands];
-  if (inPlace && diff) throw usageError('--in-place: expected no --diff beside it, got both');
+  if (inPlace && diff) throw usageError('--in-place and --diff exclude each other');
   if (inPlace && (paths.length === 0 || paths.includes('-')))
-    throw usageError('--in-place: expected files, got standard input');
+    throw usageError('--in-place needs files; standard input cannot be changed in place');
 }
 
 interface Output {

@@ -117,17 +117,14 @@ export async function readManifests(
   for (const folder of kustomizations) {
     const built = mayBuild ? await build(folder) : undefined;
     if (built === undefined) {
-      const parts = 'its files are parts, and no manifests by themselves';
+      const parts = 'its files are fragments';
       refuse(`${folder} is a kustomization, ${parts}: render it first (kubectl kustomize ${folder})`);
     } else {
       warn(`linger: ${folder} is a kustomization: rendered with ${built.by}`);
       inputs.push({ path: folder, name: folder, ...decodeText(built.bytes, folder) });
     }
   }
-  for (const folder of charts)
-    refuse(
-      `${folder} is a Helm chart, its templates are no manifests: render it first (helm template ${folder})`,
-    );
+  for (const folder of charts) refuse(`${folder} is a Helm chart: render it first (helm template ${folder})`);
   const { documents, objects, problems } = survey(inputs, namespace);
   for (const problem of problems) refuse(problem);
   return { inputs, documents, objects, failed };
@@ -179,7 +176,7 @@ function unreadableIn({ value, where }: LocatedObject): readonly string[] {
   const fields = kind === 'Service' ? ['spec.selector'] : ['metadata.labels', 'metadata.annotations'];
   const subject = `${where}: ${kind} ${nameOf(value)}`;
   const spec = memberAt(value, ['spec']) ?? {};
-  const effect = 'the pods of its namespace are decided on without it';
+  const effect = 'ignored for the pods of its namespace';
   if (!isRecord(spec)) return [`${subject}: spec is no object: ${effect}`];
   return fields.flatMap((field) => {
     const map = memberAt(value, field.split('.')) ?? {};

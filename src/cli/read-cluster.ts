@@ -122,8 +122,8 @@ export async function readCluster(
     connection,
     Promise.all([
       namespacesSeen(read),
-      asFarAsAllowed(servicesResource(), read, 'pods of other namespaces are taken to receive traffic'),
-      asFarAsAllowed(nodesResource(), read, 'all kubelets are taken to know the native sleep'),
+      asFarAsAllowed(servicesResource(), read, 'assuming that pods of other namespaces receive traffic'),
+      asFarAsAllowed(nodesResource(), read, 'assuming that all kubelets know the native sleep'),
       kubeVersion(connection, signal),
     ]),
   );
@@ -132,14 +132,13 @@ export async function readCluster(
     objectsOf(CLUSTER_TERMINATION_POLICIES, read),
     objectsOf(TERMINATION_POLICIES, read),
   ]);
-  for (const problem of declared.flatMap(({ problems }) => problems)) warn(`${problem}; it is left out`);
+  for (const problem of declared.flatMap(({ problems }) => problems)) warn(`${problem}; ignored`);
   const place = [lingerNamespace, SHARED_NAMES.planned] as const;
   const planned = await readPublished(connection, place, signal, readPlanned).catch(refused(...place));
-  if ('none' in planned)
-    warn(`no planned lags: ${planned.none}; waits are those of before anything is measured`);
+  if ('none' in planned) warn(`no published lags (${planned.none}); assuming wait.initial`);
   const call = { signal, withinMs: ANSWER_MS };
   const shared = await readConfigMap(connection, lingerNamespace, SHARED_NAMES.consumers, call).catch(
-    (thrown) => void warn(`${asFailure(thrown).message}; hook Hold is taken to be available`),
+    (thrown) => void warn(`${asFailure(thrown).message}; assuming that hook Hold is available`),
   );
   const files = policies === undefined && (await readPolicyMap(connection, lingerNamespace, signal, warn));
   return {
@@ -194,7 +193,7 @@ async function asFarAsAllowed<T>(
 /** Who may not list Namespaces may still get their own; where not even that, it is taken to have no labels of its own. */
 async function namespacesSeen(read: Reading): Promise<readonly NamespaceRecord[]> {
   const { connection, signal, namespace: name } = read;
-  const assumed = 'labels and annotations of namespaces are left out';
+  const assumed = 'ignoring labels and annotations of namespaces';
   const { items, scope } = await asFarAsAllowed(namespacesResource(), read, assumed);
   if (scope === 'cluster' || name === undefined) return items;
   try {
@@ -240,7 +239,7 @@ export async function readWorkloads(
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
   const pods = await readPods(connection, namespace, signal).catch((thrown: unknown): RunningPods => {
     if (!(thrown instanceof LingerError) || thrown.code !== 'cluster-denied') throw thrown;
-    warn(`${thrown.message}; running pods are left out`);
+    warn(`${thrown.message}; running pods are not audited`);
     return NO_PODS;
   });
   const workloads: LiveWorkload[] = [];
@@ -248,7 +247,7 @@ export async function readWorkloads(
     if (selects(selector, labelsOf(each.object))) workloads.push(each);
   });
   const { related, truncated, denied, unlisted } = await asked(connection, gathered);
-  for (const { message } of denied) warn(`${message}; these workloads are left out`);
+  for (const { message } of denied) warn(`${message}; workloads of this kind are not audited`);
   if (unlisted.length > 0)
     warn(`listing related objects is forbidden; findings that need them are missing: ${unlisted.join(', ')}`);
   if (truncated.size > 0) warn(`${TRUNCATED}: ${truncatedInWords(truncated)}`);
@@ -331,8 +330,7 @@ async function objectsOf<T>(kind: CustomKind<T>, read: Reading) {
   const { signal } = read;
   let objects: readonly CustomObject<T>[];
   try {
-    objects = (await asFarAsAllowed(customResource(kind), read, 'those that cannot be read are left out'))
-      .items;
+    objects = (await asFarAsAllowed(customResource(kind), read, 'ignoring those that cannot be read')).items;
   } catch (thrown) {
     signal.throwIfAborted();
     const { reason, message } = asFailure(thrown);
@@ -421,7 +419,7 @@ export async function readTerminations(
 export function notPublished(connection: KubeConnection, problem: string): LingerError {
   return new LingerError(
     'not-published',
-    `${nameOf(connection)}: ${problem}; does Linger run there, and lead? --linger-namespace says where`,
+    `${nameOf(connection)}: ${problem}; is Linger running there with a leader? --linger-namespace names another namespace`,
   );
 }
 
@@ -441,12 +439,12 @@ async function readPolicyMap(
   };
   const published = await readPublished(connection, place, signal, read).catch(refused(...place));
   if ('none' in published) {
-    warn(`no policies in force: ${published.none}; the built-in one is taken, unless --policies names some`);
+    warn(`no policies found (${published.none}); assuming the built-in policy; --policies names others`);
     return 'failure' in published ? { ...NO_FILES, filesUnread: published.failure } : NO_FILES;
   }
   const { documents: files, problems } = published.value;
   const fileProblems = problems.map(({ message }) => message);
   for (const problem of fileProblems)
-    warn(`${problem}; replicas keep what was valid before, which is not known here`);
+    warn(`${problem}; replicas keep their last valid version, which may differ`);
   return { ...NO_FILES, files, fileProblems };
 }

@@ -153,7 +153,7 @@ export async function tryPods(
   }
   if (tried < waiting.length) {
     const why = incomplete && signal.aborted ? `${limits.withinMs / 1000}s were not enough` : 'too many';
-    warn(`${waiting.length - tried} of ${waiting.length} workloads have not been tried: ${why}`);
+    warn(`${waiting.length - tried} of ${waiting.length} workloads were not tried: ${why}`);
   }
   const [example] = untried;
   if (example !== undefined)

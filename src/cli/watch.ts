@@ -516,7 +516,7 @@ async function untilLongEnough(
   if ((await Promise.race([begun, late])) === 'late') {
     throw new LingerError(
       'cluster-unreachable',
-      `${nameOf(connection)}: not everything could be watched within ${LONGEST_START_MS / 1000} s`,
+      `${nameOf(connection)}: watches did not start within ${LONGEST_START_MS / 1000} s`,
     );
   }
   await pause(seconds * 1000, signal);

@@ -117,7 +117,7 @@ test('kinds that may not be listed are left out, and named', async () => {
     }),
   );
   expect(rows).toEqual(['Deployment shop/web protected']);
-  expect(stderr).toContain('statefulsets.apps is forbidden; these workloads are left out');
+  expect(stderr).toContain('statefulsets.apps is forbidden; workloads of this kind are not audited');
   expect(stderr).toContain('findings that need them are missing: PodDisruptionBudget');
   expect(code).toBe(0);
 });

@@ -117,7 +117,7 @@ describe.concurrent('what belongs to what', () => {
     const { findings } = JSON.parse(stdout) as AuditReport;
     expect(findings).toMatchObject([{ kind: 'Rollout', verdict: 'unknown', reason: 'UnknownKind' }]);
     expect(findings[0]?.text).toContain('template of Deployment checkout (workloadRef)');
-    expect(stderr).not.toContain('no Pod and no workload');
+    expect(stderr).not.toContain('no Pod or workload');
   });
 
   it('09: what another object of the input owns is not counted, and not changed', async () => {

@@ -106,7 +106,7 @@ describe.concurrent('linger explain with a cluster', () => {
     publish(model);
     model.single.set('/api/v1/namespaces/linger/configmaps/linger-consumers', 403);
     const { code, stderr } = await explain(model, DEPLOYMENT);
-    expect([code, stderr]).toEqual([0, expect.stringContaining('; hook Hold is taken to be available')]);
+    expect([code, stderr]).toEqual([0, expect.stringContaining('; assuming that hook Hold is available')]);
   });
 
   it('says which estimate stands behind the wait', async () => {
@@ -156,7 +156,7 @@ describe.concurrent('linger explain with a cluster', () => {
     const path = '/api/v1/namespaces/linger/configmaps/linger-planned';
     if (object !== undefined) model.single.set(path, { metadata, ...object });
     const { code, stdout, stderr } = await explain(model, DEPLOYMENT);
-    expect([code, stderr]).toEqual([0, expect.stringContaining(`no planned lags: ${why}`)]);
+    expect([code, stderr]).toEqual([0, expect.stringContaining(`no published lags (${why}`)]);
     expect(stdout).toContain('30s (initial: not enough has been measured yet)');
   });
 
@@ -188,7 +188,7 @@ describe.concurrent('linger explain with a cluster', () => {
     model.put('terminationpolicies', policy('shop', { wait: { from: 'Fixed', fixed: '17s' } }, 'shop'));
     const { stdout, stderr } = await explain(model, DEPLOYMENT, '--output', 'json');
     expect(JSON.parse(stdout).plans).toMatchObject([{ mode: 'Audit', waitSeconds: 17 }]);
-    expect(stderr).toMatch(/ClusterTerminationPolicy later: spec\.modes: unknown field.*; it is left out/);
+    expect(stderr).toMatch(/ClusterTerminationPolicy later: spec\.modes: unknown field.*; ignored/);
   });
 
   it('takes the policies in force, unless others are given', async () => {
@@ -210,13 +210,19 @@ describe.concurrent('linger explain with a cluster', () => {
     expect(await planOf(model, DEPLOYMENT)).toMatchObject({ mode: 'Audit', waitSeconds: 45 });
     const { code, stderr } = await explain(model, DEPLOYMENT);
     expect(code).toBe(0);
-    expect(stderr).toMatch(/linger-policies base\.yaml.*"Enforced".*; replicas keep what was valid before/);
+    expect(stderr).toMatch(
+      /linger-policies base\.yaml.*"Enforced".*; replicas keep their last valid version/,
+    );
     expect(stderr).not.toContain('README');
   });
 
   it.each([
-    ['are none', undefined, /no policies in force: there is no ConfigMap linger\/linger-policies/],
-    ['cannot be read', { 'a.yaml': 'a: [' }, /linger-policies a\.yaml:1:4: .*; replicas keep what was valid/],
+    ['are none', undefined, /no policies found \(there is no ConfigMap linger\/linger-policies/],
+    [
+      'cannot be read',
+      { 'a.yaml': 'a: [' },
+      /linger-policies a\.yaml:1:4: .*; replicas keep their last valid/,
+    ],
   ])('says so where policies in force %s', async (_what, data, message) => {
     const model = await cluster();
     if (data !== undefined) putPolicies(model, 'linger', data);
@@ -226,7 +232,7 @@ describe.concurrent('linger explain with a cluster', () => {
 
   it.each([
     ['refuses', 403, /^linger: .*"model".* \[cluster-denied\]\n$/],
-    ['fails', 500, /^linger: .*"model".* cannot be asked: .* \[cluster-unreachable\]\n$/],
+    ['fails', 500, /^linger: .*"model".* request failed: .* \[cluster-unreachable\]\n$/],
   ])('fails where the cluster %s', async (_what, status, message) => {
     const model = await cluster();
     model.refuse = () => status;

@@ -117,7 +117,7 @@ Job shop/migrate
   it('--output json, nothing to explain: an empty list, and a word about it', async () => {
     const { code, stdout, stderr } = await explain('', ['--output', 'json']);
     expect([code, JSON.parse(stdout)]).toEqual([0, { plans: [] }]);
-    expect(stderr).toMatch(/no Pod and no workload/);
+    expect(stderr).toMatch(/no Pod or workload/);
   });
 
   it('--output yaml says the same', async () => {

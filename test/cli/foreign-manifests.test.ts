@@ -47,8 +47,12 @@ describe.concurrent('what is written', () => {
   });
 
   it.each([
-    ['of standard input', ['--in-place'], /^linger: --in-place: expected files, got standard input/],
-    ['with --diff', ['--in-place', '--diff', 'x.yaml'], /^linger: --in-place: expected no --diff/],
+    [
+      'of standard input',
+      ['--in-place'],
+      /^linger: --in-place needs files; standard input cannot be changed in place/,
+    ],
+    ['with --diff', ['--in-place', '--diff', 'x.yaml'], /^linger: --in-place and --diff exclude/],
   ])('--in-place %s is wrong usage', async (_what, args, message) => {
     const { code, stderr } = await linger(['inject', ...args]);
     expect([code, stderr]).toEqual([2, expect.stringMatching(message)]);

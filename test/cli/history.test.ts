@@ -92,7 +92,7 @@ describe.concurrent('linger history', () => {
   });
 
   it.each<[string, string[], string]>([
-    ['without a span', ['forget'], 'expected --from and --to'],
+    ['without a span', ['forget'], 'needs --from and --to'],
     ['backwards', ['forget', '--from', at(NOW), '--to', at(NOW - 60)], '--to: expected a time after --from'],
     [
       'of the future',
@@ -102,7 +102,7 @@ describe.concurrent('linger history', () => {
     [
       'of two scopes',
       ['forget', '--from', at(NOW - 60), '--to', at(NOW), '-n', 'shop', '--consumer', 'edge'],
-      '--namespace or --consumer',
+      '--namespace and --consumer exclude',
     ],
     ['by another word', ['remember'], 'Allowed choices are list, forget'],
   ])('refuses %s', async (_name, args, problem) => {

@@ -188,7 +188,7 @@ describe.concurrent('linger check', () => {
       expect.stringMatching(/^a\.yaml document 2: .*spec\.modus.* \[policy-invalid\]$/),
       expect.stringMatching(/^b\.yaml:1.* \[policy-syntax\]$/),
     ]);
-    expect([code, stderr]).toEqual([1, '1 documents can be used, 2 cannot\n']);
+    expect([code, stderr]).toEqual([1, '1 documents valid, 2 invalid\n']);
   });
 
   it('names policies that have no effect, and exits with 0', async () => {

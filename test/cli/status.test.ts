@@ -111,7 +111,7 @@ describe.concurrent('linger status', () => {
     expect(stdout).toMatch(/^Not known which workloads may lose requests: /);
     expect(stdout).toMatch(/^decisions +not seen$/m);
     expect(stdout).toMatch(/^ {2}metrics of a: 403: pods\/proxy is forbidden/m);
-    expect(stdout).toMatch(/nodes is forbidden.*; all kubelets are taken to know the native sleep$/m);
+    expect(stdout).toMatch(/nodes is forbidden.*; assuming that all kubelets know the native sleep$/m);
     // The Services of the context's own namespace may be read.
     expect(asked).toContain(`/api/v1/namespaces/shop/services${LISTED}`);
   });

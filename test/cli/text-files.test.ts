@@ -57,7 +57,7 @@ it('standard input, too', async () => {
 
 it('case 27: a policy and a scrape that PowerShell wrote', async () => {
   const checked = await linger(['check', join(CASES, '27-utf16-policy.yaml')]);
-  expect(checked).toMatchObject({ code: 0, stderr: '1 documents can be used, 0 cannot\n' });
+  expect(checked).toMatchObject({ code: 0, stderr: '1 documents valid, 0 invalid\n' });
   const { stdout } = await linger(['diagnose', '--controller-metrics', join(CASES, '27-utf16.prom')]);
   expect(stdout).toMatch(/^CRITICAL ClientThrottled\n/);
 });

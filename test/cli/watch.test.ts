@@ -288,7 +288,7 @@ describe.concurrent('what cannot be watched is said, with the cluster that was a
     expect(await linger(['watch', '--kubeconfig', file])).toEqual({
       code: 1,
       stdout: '',
-      stderr: `linger: http://127.0.0.1:1 (context "model" of ${file}) cannot be asked: 127.0.0.1:1: connect ECONNREFUSED 127.0.0.1:1 [cluster-unreachable]\n`,
+      stderr: `linger: http://127.0.0.1:1 (context "model" of ${file}) request failed: 127.0.0.1:1: connect ECONNREFUSED 127.0.0.1:1 [cluster-unreachable]\n`,
     });
   });
 
