@@ -19,7 +19,7 @@ export interface HouseFigures {
 }
 
 /** What the house is held to, apart from the lines of its rooms. */
-export const HOUSE_LIMITS = { single: 12, repeated: 0, deepTestImports: 36 } as const;
+export const HOUSE_LIMITS = { single: 12, repeated: 0, deepTestImports: 33 } as const;
 
 /**
  * How many lines each room may have, with air: a budget that is reviewed when a feature lands, and that nobody should
