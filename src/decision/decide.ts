@@ -341,7 +341,9 @@ function extendable(
   if (sleeps.length === 0) return { wait, targets };
   const shortest = targets.some(({ sleeps: own }) => own === 0) ? 0 : Math.min(...sleeps);
   const extended = fitExtended(wait, sleeps, room, shortest);
-  if (extended > shortest) return { wait: extended, targets };
+  // A wait for which a sleep would stay as it is must not be the shorter for that sleep's sake.
+  const isForAll = changedBy(targets, extended).length === changedBy(targets, wait).length;
+  if (extended > shortest && isForAll) return { wait: extended, targets };
   const kept = Number.POSITIVE_INFINITY;
   return { wait, targets: targets.map((each) => (each.sleeps > 0 ? { ...each, sleeps: kept } : each)) };
 }

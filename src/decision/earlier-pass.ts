@@ -36,7 +36,7 @@ export function earlierPass(pod: Pod): EarlierPass {
 
 /**
  * Usually each claim fits the container of its name. Where one does not, another webhook may have renamed containers, or
- * swapped their names: then claims go to whichever hooks they fit, those that fit the fewest first.
+ * swapped their names: then claims go to whichever hooks they fit: those of their name first, then those that fit the fewest.
  */
 function carriersOf(plan: Plan, pod: Pod): Carriers {
   const hooked = pod.spec.containers.filter((each) => preStopOf(each) !== undefined);
@@ -54,10 +54,15 @@ function carriersOf(plan: Plan, pod: Pod): Carriers {
   const candidates = hooked.map((container) => {
     const kinds = [...open].flatMap(([kind, [claim]]) => (claim && fits(container, claim) ? [kind] : []));
     const named = known.has(container.name) ? kindOf(container.name) : undefined;
-    return { container, kinds: kinds.toSorted((a, b) => Number(b === named) - Number(a === named)) };
+    const isElsewhere = named === undefined || !kinds.includes(named);
+    return {
+      container,
+      kinds: kinds.toSorted((a, b) => Number(b === named) - Number(a === named)),
+      order: Number(isElsewhere) * hooked.length * claims.length + kinds.length,
+    };
   });
   const carriers = new Map<string, number | undefined>();
-  for (const { container, kinds } of candidates.toSorted((a, b) => a.kinds.length - b.kinds.length)) {
+  for (const { container, kinds } of candidates.toSorted((a, b) => a.order - b.order)) {
     const claim = kinds
       .map((kind) => open.get(kind))
       .find((each) => each?.length)

@@ -193,7 +193,7 @@ Deployment shop/own: GraceEaten: ${EATEN}
   test('--server-dry-run of files alone: says that it lacks a cluster', async () => {
     const { code, stderr } = await audit('--server-dry-run');
     expect(code).toBe(2);
-    expect(stderr).toMatch(/--server-dry-run: expected a cluster, .*--kubeconfig or --context names one/);
+    expect(stderr).toMatch(/--server-dry-run: needs a cluster; name it with --kubeconfig or --context/);
   });
 
   test('a document that cannot be read is named, the others are audited, and the exit code says so', async () => {

@@ -88,7 +88,7 @@ it('consumers of files that the cluster’s hide are named', async () => {
   const documents = sortDocuments([{ value: consumer({}, 'edge'), where: 'file' }]);
   snapshot.apply({ kind: 'documents', documents });
   await read(EDGE);
-  const warned = lines.filter(({ msg }) => msg.includes('same names'));
+  const warned = lines.filter(({ msg }) => msg.includes('overridden'));
   expect(warned.map(({ consumers }) => consumers)).toEqual(['edge']);
 });
 

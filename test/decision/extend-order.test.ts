@@ -77,3 +77,10 @@ test('a container that another webhook adds without a hook stops before a length
   expect([waitsOf(again), again.spec.terminationGracePeriodSeconds]).toEqual([[50, 30], 90]);
   expect(pass(again, snapshot).operations).toEqual([]);
 });
+
+test('a sleep that no wait has room for does not shorten the wait of the others', () => {
+  const snapshot = snapshotOf([
+    clusterPolicy({ existingHook: 'Extend', wait: { from: 'Fixed', fixed: '30s' } }),
+  ]);
+  expect(waitsOf(pass(podOf([0, 18], 5), snapshot).result)).toEqual([30, 18]);
+});

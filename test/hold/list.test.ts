@@ -61,7 +61,7 @@ it('waits for the end of a handover, and says so', async () => {
   setTimeout(() => run.model.single.set(path, []), 1_500);
   const { code, stdout, stderr } = await run();
   expect([code, stdout]).toEqual([0, 'No pod is held.\n']);
-  expect(stderr).toContain('a handover is under way');
+  expect(stderr).toContain('waiting for the handover');
 });
 
 it('says what is missing', async () => {
