@@ -1,0 +1,70 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, it } from 'vitest';
+import { sharedCertificates } from '../../cli/certificates.ts';
+import { emptyDirectory, serving, until } from '../../cli/linger.ts';
+import { atEndOfFile } from '../connection.ts';
+import { freePort, HostileCluster, made, range, service, slice, TERMINATING } from './hostile-cluster.ts';
+
+const certs = sharedCertificates();
+const atEnd = atEndOfFile();
+
+const WEB = range(5_000).map((index) => `web-${index}`);
+const EVIL_PODS = range(100).map((index) => `evil-${index}`);
+const EVIL_SERVICES = range(600).map((index) => `evil-${index}`);
+const webSlices = (ready: boolean) =>
+  range(50).map((i) => () => slice('shop', `web-${i}`, 'web', WEB.slice(i * 100, i * 100 + 100), ready));
+const ending = (namespace: string, names: readonly string[]) =>
+  names.map((name) => () => made(namespace, name, `"labels":{"app":"web"},${TERMINATING}`));
+
+/** How long the slices go on listing the pods of the other namespace. */
+const LAG_SECONDS = 3;
+
+it('60,000 removals that one tenant leaves open cost another namespace none of its samples', {
+  timeout: 300_000,
+}, async () => {
+  const cluster = await HostileCluster.start(atEnd);
+  cluster.list(
+    'pods',
+    WEB.map((name) => () => made('shop', name, '"labels":{"app":"web"}')),
+  );
+  cluster.list('services', [
+    () => service('shop', 'web'),
+    ...EVIL_SERVICES.map((name) => () => service('evil', name)),
+  ]);
+  cluster.list(
+    'namespaces',
+    ['shop', 'evil'].map((name) => () => made('', name)),
+  );
+  cluster.list('endpointslices', [
+    ...EVIL_SERVICES.map((name) => () => slice('evil', name, name, EVIL_PODS)),
+    ...webSlices(true),
+  ]);
+  const directory = await emptyDirectory(atEnd);
+  await writeFile(join(directory, 'config'), cluster.kubeconfig);
+  const server = await serving(
+    certs(),
+    [
+      ...['--kubeconfig', join(directory, 'config'), '--namespace', 'linger', '--identity', 'replica'],
+      ...['--canary-port', String(await freePort()), '--canary-every', '0', '--audit-every', '0'],
+    ],
+    { atEnd },
+  );
+  await until(async () => server.logs().some(({ msg }) => String(msg).includes('leading')));
+  const discarded = (reason: string) => server.count(`linger_removals_discarded_total{reason="${reason}"}`);
+  const samples = () => server.count('linger_removal_lag_seconds_count{stage="EndpointSlice"}');
+
+  await cluster.send('pods', 'MODIFIED', ending('evil', EVIL_PODS));
+  await until(async () => (await discarded('TooMany')) === 35_000);
+  await cluster.send('pods', 'MODIFIED', ending('shop', WEB));
+  await sleep(LAG_SECONDS * 1_000);
+  await cluster.send('endpointslices', 'MODIFIED', webSlices(false));
+
+  // On a busy machine a watch may be late, which heartbeats show: then there is no sample, and it is counted.
+  await until(async () => (await samples()) + (await discarded('Late')) === WEB.length, 150);
+  expect(await discarded('TooMany')).toBe(35_000);
+  expect(await samples()).toBeGreaterThan(0);
+  const total = await server.count('linger_removal_lag_seconds_sum{stage="EndpointSlice"}');
+  expect(total / (await samples())).toBeGreaterThan(LAG_SECONDS / 2);
+});
