@@ -42,6 +42,8 @@ const SNAPSHOTS: readonly ClusterSnapshot[] = [
   heldSnapshot([clusterPolicy({ hook: 'Hold', hold: { max: `${LONGEST_WAIT}s` } })]),
 ];
 
+const EXECS = SNAPSHOTS[SPECS.findIndex(({ hook }) => hook === 'Exec')];
+
 const HOOKS: readonly (JsonObject | undefined)[] = [
   ...[undefined, undefined, undefined],
   ...[sleep(0), sleep(5), sleep(20), exec('sleep', '7'), exec('sh', '-c', 'sleep 20')],
@@ -57,6 +59,8 @@ interface Case {
   asked: number;
   /** The hooks that others wrote. */
   readonly foreign: Set<string>;
+  /** Whether a policy was in force under which Linger's own hooks are commands. */
+  writesExec: boolean;
 }
 
 const graceOf = ({ spec }: PodObject) => Number(spec.terminationGracePeriodSeconds ?? 30);
@@ -106,6 +110,7 @@ const CHANGES: readonly ((random: Random, of: Case) => void)[] = [
   },
   (random, of) => {
     of.snapshot = one(random, SNAPSHOTS);
+    of.writesExec ||= of.snapshot === EXECS;
   },
   (_, of) => {
     of.asked = Math.max(of.asked, graceOf(of.pod));
@@ -114,29 +119,31 @@ const CHANGES: readonly ((random: Random, of: Case) => void)[] = [
   },
 ];
 
-/** A hook in a shell without its number: Linger writes no such hook, it only lengthens and shortens those of others. */
-const shellForm = (text: string) => (text.includes('"-c"') ? text.replace(/\d+/, 'N') : undefined);
+/** A command without its number; undefined for a hook of a form in which Linger writes hooks of its own. */
+const formOf = (text: string, writesExec: boolean) =>
+  text.includes('"-c"') || (text.includes('"exec"') && !writesExec) ? text.replace(/\d+/, 'N') : undefined;
 const secondsIn = (text: string) => Number(/\d+/.exec(text)?.[0]);
 
 /**
  * Whether another wrote a hook of this form that waits as long or longer: when it waits exactly as long as one that Linger had
  * lengthened there, Linger shortens it again, and what is too long for the grace was so before.
  */
-function isShortened(text: string, foreign: ReadonlySet<string>): boolean {
-  const form = shellForm(text);
+function isShortened(text: string, { foreign, writesExec }: Case): boolean {
+  const form = formOf(text, writesExec);
   return (
     form !== undefined &&
-    [...foreign].some((each) => shellForm(each) === form && secondsIn(each) >= secondsIn(text))
+    [...foreign].some((each) => formOf(each, writesExec) === form && secondsIn(each) >= secondsIn(text))
   );
 }
 
 /** What is wrong with the pod after Linger's last pass. */
-function violationIn({ pod, snapshot, asked, foreign }: Case): string | undefined {
+function violationIn(of: Case): string | undefined {
+  const { pod, snapshot, asked, foreign } = of;
   const grace = graceOf(pod);
   for (const each of pod.spec.containers) {
     const handler = hookOf(each);
     const text = textOf(each);
-    if (handler === undefined || foreign.has(text) || isShortened(text, foreign)) continue;
+    if (handler === undefined || foreign.has(text) || isShortened(text, of)) continue;
     const reading = readHook(handler);
     const longest = runsHelper(handler)
       ? Number((handler.exec as { command: string[] }).command[4])
@@ -161,7 +168,13 @@ function tried(seed: number): string | undefined {
     ...{ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'web', labels: { app: 'web' } } },
     spec: { containers: [], terminationGracePeriodSeconds: grace },
   };
-  const of: Case = { pod, snapshot, asked: Math.max(1, grace), foreign: new Set() };
+  const of: Case = {
+    pod,
+    snapshot,
+    asked: Math.max(1, grace),
+    foreign: new Set(),
+    writesExec: snapshot === EXECS,
+  };
   const count = 1 + random(4);
   for (const name of NAMES.slice(0, count)) pod.spec.containers.push(hooked(random, name, of));
   if (random(8) === 0) pod.spec.containers.push(container('log'));

@@ -144,7 +144,8 @@ it('follows the backlog of a throttled controller-manager, and its cure', { time
   );
   for (const outcome of [throttled, cured]) expectTruth(outcome);
   const lags = ({ samples }: StormOutcome) => samples.map(({ lag }) => lag);
-  expect(Math.max(...lags(throttled))).toBeGreaterThan(20);
+  // How long the backlog gets depends on how fast the machine deletes the pods; that it is one, does not.
+  expect(Math.max(...lags(throttled))).toBeGreaterThan(10);
   expect(percentileOf(lags(cured), 50)).toBeLessThan(0.2);
   expect(finding).toMatchObject({ code: 'ClientThrottled', severity: 'critical' });
   expect(finding?.cure).toEqual(expect.arrayContaining(CURED));
