@@ -45,7 +45,7 @@ function annotations(kind: string, pointer: string, object: unknown): readonly M
   const keys = Object.keys(own).filter((key) => key.startsWith(ANNOTATION_PREFIX));
   if (keys.length === 0) return [];
   const place = `${dotted(pointer)}.metadata.annotations`;
-  const text = `${fewOf(keys)} on the ${kind} itself has no effect: it belongs into ${place}`;
+  const text = `${fewOf(keys)} on the ${kind} itself has no effect: it belongs in ${place}`;
   return [{ code: 'AnnotationMisplaced', text }];
 }
 
@@ -72,7 +72,7 @@ function fields(pointer: string, object: unknown): readonly Misplaced[] {
       if (name === 'lifecycle' && isKruise && path === 'spec') continue;
       if (key === name && fits(within)) walk(member, place, depth + 1);
       else {
-        const why = key === name ? `it belongs into ${belongs}` : `it is spelt ${name}`;
+        const why = key === name ? `it belongs in ${belongs}` : `it is spelt ${name}`;
         found.set(why, [...(found.get(why) ?? []), place]);
       }
     }

@@ -250,6 +250,9 @@ export function* workloadsIn(
     const replacement = replacementOf(value);
     if (replacement !== undefined) {
       passOver(`${place}: ${replacement}${edits ? '; left unchanged' : ''}`);
+      const gone = edits ? undefined : foreignWorkload(value);
+      if (gone !== undefined)
+        yield { ...gone, object, namespace: gone.workload.namespace ?? namespace, unknown: replacement };
       continue;
     }
     const own = workloadOf(value);

@@ -184,9 +184,9 @@ describe.concurrent('what cannot be read is never absent', () => {
       'zk',
     ]);
     expect(said('FieldMisplaced')).toEqual([
-      'spec.template.spec.lifecycle has no effect: it belongs into each container',
-      'spec.template.spec.containers[0].terminationGracePeriodSeconds, spec.template.spec.containers[1].terminationGracePeriodSeconds has no effect: it belongs into the spec of the pod',
-      'spec.terminationGracePeriodSeconds has no effect: it belongs into the spec of the pod',
+      'spec.template.spec.lifecycle has no effect: it belongs in each container',
+      'spec.template.spec.containers[0].terminationGracePeriodSeconds, spec.template.spec.containers[1].terminationGracePeriodSeconds has no effect: it belongs in the spec of the pod',
+      'spec.terminationGracePeriodSeconds has no effect: it belongs in the spec of the pod',
     ]);
     const { plans } = await explain('20-misplaced-grace.yaml');
     expect(plans.every((plan) => codes(plan).includes('FieldMisplaced'))).toBe(true);
@@ -197,6 +197,18 @@ describe.concurrent('what cannot be read is never absent', () => {
     expect(stderr).toContain('Deployment old: Kubernetes no longer serves apps/v1beta1: write apps/v1');
     expect(stderr).toContain('StatefulSet old-sts: Kubernetes no longer serves apps/v1beta2: write apps/v1');
     expect(stderr).toContain('CronJob cron: Kubernetes no longer serves batch/v1beta1: write batch/v1');
+  });
+
+  it('21: audit counts their workloads as unknown, so that a gate sees them', async () => {
+    const { code, stdout } = await linger([
+      'audit',
+      '-f',
+      at('21-old-api-group.yaml'),
+      '--fail-on',
+      'unknown',
+    ]);
+    expect(code).toBe(3);
+    expect(stdout).toContain('3 unknown');
   });
 
   it('21: and leaves them unchanged', async () => {
