@@ -417,7 +417,12 @@ const EXPECTED = {
       ],
       egress: expect.arrayContaining([
         expect.objectContaining({ ports: [{ port: 9901, protocol: 'TCP' }] }),
-        expect.objectContaining({ ports: [{ port: 8081 }, { port: 18445 }] }),
+        expect.objectContaining({
+          ports: [
+            { port: 8081, protocol: 'TCP' },
+            { port: 18445, protocol: 'TCP' },
+          ],
+        }),
       ]),
     },
   },
