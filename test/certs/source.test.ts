@@ -138,13 +138,13 @@ describe('following', () => {
     clock.now = started.notAfter;
     await vi.waitFor(() => expect(changes).toHaveLength(1), PATIENT);
     for (const name of ['ca.crt', 'tls.crt', 'tls.key']) await unlink(join(directory, name));
-    // Three files go one after the other: a look between two of them makes a pair, too, and the next one makes another.
+    // Three files go one after the other: a look between two of them makes a pair, too, or misses one.
     await vi.waitFor(async () => {
       expect(changes.length).toBeGreaterThan(1);
       expect(await readFile(join(directory, 'tls.crt'), 'utf8')).toBe(changes.at(-1)?.cert);
     }, PATIENT);
     expect(changes.at(-1)?.origin).toBe('generated');
-    expect(failures).toEqual([]);
+    expect(failures.filter((each) => !each.includes(' is missing'))).toEqual([]);
   });
 
   it('reports once what the receiver of a change throws, and hands it over again', async () => {
