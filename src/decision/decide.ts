@@ -337,12 +337,13 @@ function extendable(
   wait: number,
   room: Parameters<typeof fitExtended>[2],
 ): { readonly wait: number; readonly targets: readonly Target[] } {
-  const sleeps = changedBy(targets, wait).flatMap(({ sleeps: own }) => (own > 0 ? own : []));
+  const changed = changedBy(targets, wait);
+  const sleeps = changed.flatMap(({ sleeps: own }) => (own > 0 ? own : []));
   if (sleeps.length === 0) return { wait, targets };
   const shortest = targets.some(({ sleeps: own }) => own === 0) ? 0 : Math.min(...sleeps);
   const extended = fitExtended(wait, sleeps, room, shortest);
   // A wait for which a sleep would stay as it is must not be the shorter for that sleep's sake.
-  const isForAll = changedBy(targets, extended).length === changedBy(targets, wait).length;
+  const isForAll = changedBy(targets, extended).length === changed.length;
   if (extended > shortest && isForAll) return { wait: extended, targets };
   const kept = Number.POSITIVE_INFINITY;
   return { wait, targets: targets.map((each) => (each.sleeps > 0 ? { ...each, sleeps: kept } : each)) };

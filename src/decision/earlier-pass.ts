@@ -54,15 +54,17 @@ function carriersOf(plan: Plan, pod: Pod): Carriers {
   const candidates = hooked.map((container) => {
     const kinds = [...open].flatMap(([kind, [claim]]) => (claim && fits(container, claim) ? [kind] : []));
     const named = known.has(container.name) ? kindOf(container.name) : undefined;
-    const isElsewhere = named === undefined || !kinds.includes(named);
     return {
       container,
+      isOwn: named !== undefined && kinds.includes(named),
       kinds: kinds.toSorted((a, b) => Number(b === named) - Number(a === named)),
-      order: Number(isElsewhere) * hooked.length * claims.length + kinds.length,
     };
   });
+  const ordered = candidates.toSorted(
+    (a, b) => Number(b.isOwn) - Number(a.isOwn) || a.kinds.length - b.kinds.length,
+  );
   const carriers = new Map<string, number | undefined>();
-  for (const { container, kinds } of candidates.toSorted((a, b) => a.order - b.order)) {
+  for (const { container, kinds } of ordered) {
     const claim = kinds
       .map((kind) => open.get(kind))
       .find((each) => each?.length)

@@ -62,8 +62,8 @@ type KeptService = ServiceRecord & Pick<ServiceProjection, 'unread'>;
  */
 export class ServiceTable<T extends KeptService = ServiceProjection> {
   readonly #shares = new Shares();
-  /** How many Services of a namespace are not known. */
-  readonly #unread = new Map<string, number>();
+  /** The Services that are not known. */
+  readonly #unread = new Shares();
   readonly #services = new Map<string, Map<string, T>>();
   readonly #changed = new Set<string>();
   #lists = new Map<string, readonly ServiceRecord[]>();
@@ -88,15 +88,12 @@ export class ServiceTable<T extends KeptService = ServiceProjection> {
     if (service === undefined) return;
     const { namespace, unread } = service;
     this.#shares.add(namespace, sign * weightOf(service));
-    if (!unread) return;
-    const count = (this.#unread.get(namespace) ?? 0) + sign;
-    if (count > 0) this.#unread.set(namespace, count);
-    else this.#unread.delete(namespace);
+    if (unread) this.#unread.add(namespace, sign);
   }
 
   /** How many Services are not known, by namespace. */
   get unread(): ReadonlyMap<string, number> {
-    return this.#unread;
+    return this.#unread.byNamespace;
   }
 
   delete(namespace: string, name: string): boolean {
@@ -124,7 +121,7 @@ export class ServiceTable<T extends KeptService = ServiceProjection> {
       this.#changed.clear();
       this.#lists = lists;
     }
-    return { complete: true, byNamespace: this.#lists, unread: new Set(this.#unread.keys()) };
+    return { complete: true, byNamespace: this.#lists, unread: new Set(this.#unread.byNamespace.keys()) };
   }
 }
 
