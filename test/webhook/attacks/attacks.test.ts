@@ -15,6 +15,10 @@ import { listening } from '../listening.ts';
 import { bodyOf } from '../reviews.ts';
 import { responseOf } from '../webhook.ts';
 import {
+  EVIL_PODS,
+  EVIL_SERVICES,
+  ending,
+  evilSlices,
   freePort,
   HostileCluster,
   type Made,
@@ -23,6 +27,8 @@ import {
   service,
   slice,
   TERMINATING,
+  WEB,
+  webSlices,
 } from './hostile-cluster.ts';
 import type { Turns } from './turns.ts';
 
@@ -45,8 +51,6 @@ const plan = (text: string) => `"annotations":{"linger.dev/plan":${JSON.stringif
 const LARGE = fields(13_000, (label) => `"${`${label}`.padEnd(30, 'k')}":"${'x'.repeat(63)}"`);
 /** V8 hashes nine digits by the low 24 bits of their value. */
 const COLLIDING = fields(20_000, (index) => `"key-${index}":"${2e8 + index * 2 ** 15}"`);
-const EVIL_PODS = range(100).map((index) => `evil-${index}`);
-const EVIL_SERVICES = range(600).map((index) => `evil-${index}`);
 const LONG = 'x'.repeat(200);
 
 /** What one tenant has created before the replica starts; Pending pods suffice. */
@@ -60,16 +64,12 @@ const pods: readonly Made[] = [
 ];
 /** Every Service of the tenant lists the same hundred pods; further slices list 160,000 pods that there are not. */
 const slices: readonly Made[] = [
-  ...EVIL_SERVICES.map((name) => () => slice('evil', name, name, EVIL_PODS)),
+  ...evilSlices,
   ...range(160).map((i) => () => {
     const names = range(1_000).map((each) => `${i}-${each}-${LONG}`);
     return slice('evil', `long-${i}`, 'long', names);
   }),
 ];
-
-const WEB = range(5_000).map((index) => `web-${index}`);
-const webSlices = (ready: boolean) =>
-  range(50).map((i) => () => slice('shop', `web-${i}`, 'web', WEB.slice(i * 100, i * 100 + 100), ready));
 
 /** What an inspected gateway, or its impostor, can answer. */
 const PAGES: Readonly<Record<string, string>> = {
@@ -201,9 +201,8 @@ describe('a replica answers every review in time, within its memory', { timeout:
   });
 
   it('when a tenant opens 60,000 removals', async () => {
-    const ending = EVIL_PODS.map((name) => () => made('evil', name, `"labels":{"app":"x"},${TERMINATING}`));
     await attacked('60,000 removals', async () => {
-      await cluster.send('pods', 'MODIFIED', ending);
+      await cluster.send('pods', 'MODIFIED', ending('evil', EVIL_PODS, 'x'));
       await until(
         async () => (await server.count('linger_removals_discarded_total{reason="TooMany"}')) === 35_000,
       );
@@ -212,8 +211,7 @@ describe('a replica answers every review in time, within its memory', { timeout:
 
   it('when 5,000 pods of one Service end at once, before gateways with hostile pages', async () => {
     await attacked('5,000 pods, hostile pages', async () => {
-      const ending = WEB.map((name) => () => made('shop', name, `"labels":{"app":"web"},${TERMINATING}`));
-      await cluster.send('pods', 'MODIFIED', ending);
+      await cluster.send('pods', 'MODIFIED', ending('shop', WEB, 'web'));
       await cluster.send('endpointslices', 'MODIFIED', webSlices(false));
       await until(async () => Object.keys(PAGES).every((format) => (asked.get(format) ?? 0) > 1));
       await sleep(3_000);

@@ -187,3 +187,19 @@ export async function freePort(): Promise<number> {
 }
 
 export const range = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index);
+
+/** The Service of another namespace, whose pods are listed by fifty slices. */
+export const WEB = range(5_000).map((index) => `web-${index}`);
+export const webSlices = (ready: boolean): readonly Made[] =>
+  range(50).map((i) => () => slice('shop', `web-${i}`, 'web', WEB.slice(i * 100, i * 100 + 100), ready));
+
+/** Of the tenant: each of its Services lists all of its pods. */
+export const EVIL_PODS = range(100).map((index) => `evil-${index}`);
+export const EVIL_SERVICES = range(600).map((index) => `evil-${index}`);
+export const evilSlices: readonly Made[] = EVIL_SERVICES.map(
+  (name) => () => slice('evil', name, name, EVIL_PODS),
+);
+
+/** The same pods, as they terminate. */
+export const ending = (namespace: string, names: readonly string[], app: string): readonly Made[] =>
+  names.map((name) => () => made(namespace, name, `"labels":{"app":"${app}"},${TERMINATING}`));

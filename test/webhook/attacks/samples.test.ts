@@ -5,18 +5,21 @@ import { expect, it } from 'vitest';
 import { sharedCertificates } from '../../cli/certificates.ts';
 import { emptyDirectory, serving, until } from '../../cli/linger.ts';
 import { atEndOfFile } from '../connection.ts';
-import { freePort, HostileCluster, made, range, service, slice, TERMINATING } from './hostile-cluster.ts';
+import {
+  EVIL_PODS,
+  EVIL_SERVICES,
+  ending,
+  evilSlices,
+  freePort,
+  HostileCluster,
+  made,
+  service,
+  WEB,
+  webSlices,
+} from './hostile-cluster.ts';
 
 const certs = sharedCertificates();
 const atEnd = atEndOfFile();
-
-const WEB = range(5_000).map((index) => `web-${index}`);
-const EVIL_PODS = range(100).map((index) => `evil-${index}`);
-const EVIL_SERVICES = range(600).map((index) => `evil-${index}`);
-const webSlices = (ready: boolean) =>
-  range(50).map((i) => () => slice('shop', `web-${i}`, 'web', WEB.slice(i * 100, i * 100 + 100), ready));
-const ending = (namespace: string, names: readonly string[]) =>
-  names.map((name) => () => made(namespace, name, `"labels":{"app":"web"},${TERMINATING}`));
 
 /** How long the slices go on listing the pods of the other namespace. */
 const LAG_SECONDS = 3;
@@ -37,10 +40,7 @@ it('60,000 removals that one tenant leaves open cost another namespace none of i
     'namespaces',
     ['shop', 'evil'].map((name) => () => made('', name)),
   );
-  cluster.list('endpointslices', [
-    ...EVIL_SERVICES.map((name) => () => slice('evil', name, name, EVIL_PODS)),
-    ...webSlices(true),
-  ]);
+  cluster.list('endpointslices', [...evilSlices, ...webSlices(true)]);
   const directory = await emptyDirectory(atEnd);
   await writeFile(join(directory, 'config'), cluster.kubeconfig);
   const server = await serving(
@@ -55,9 +55,9 @@ it('60,000 removals that one tenant leaves open cost another namespace none of i
   const discarded = (reason: string) => server.count(`linger_removals_discarded_total{reason="${reason}"}`);
   const samples = () => server.count('linger_removal_lag_seconds_count{stage="EndpointSlice"}');
 
-  await cluster.send('pods', 'MODIFIED', ending('evil', EVIL_PODS));
+  await cluster.send('pods', 'MODIFIED', ending('evil', EVIL_PODS, 'x'));
   await until(async () => (await discarded('TooMany')) === 35_000);
-  await cluster.send('pods', 'MODIFIED', ending('shop', WEB));
+  await cluster.send('pods', 'MODIFIED', ending('shop', WEB, 'web'));
   await sleep(LAG_SECONDS * 1_000);
   await cluster.send('endpointslices', 'MODIFIED', webSlices(false));
 
