@@ -7,8 +7,9 @@ import { gzipSync } from 'node:zlib';
 import { restoreHistory } from '../src/leader/history-objects.ts';
 import { ReviewingJudge } from '../src/webhook/report-access.ts';
 import { Desk } from '../test/webhook/reports/desk.ts';
+import { Churn } from './memory-churn.ts';
 
-// `npm run bench:memory`: what attempts to fill the memory of a replica leave behind. Ends with 1 where one is beyond its
+// `npm run bench:memory`: what attempts to fill the memory of a replica leave behind, and what pods that come and go do. Ends with 1 where one is beyond its
 // bound. It is no test: V8's heap and the process's RSS depend on whatever else the process does.
 
 setFlagsFromString('--expose-gc');
@@ -34,6 +35,8 @@ const { port } = server.address() as AddressInfo;
 const agent = new Agent({ keepAlive: true, maxSockets: 300 });
 const bomb = gzipSync(' '.repeat(16 * 1024 * 1024)).toString('base64');
 
+const churn = new Churn(20);
+
 const ATTEMPTS: readonly Attempt[] = [
   {
     what: '6,500 verdicts on made-up tokens of 8 KB',
@@ -52,6 +55,12 @@ const ATTEMPTS: readonly Attempt[] = [
       for (let round = 0; round < 65; round += 1)
         await Promise.all(Array.from({ length: 100 }, (_, each) => post(`${round}-${each}`)));
     },
+  },
+  {
+    what: '40,000 pods that end in 20 namespaces',
+    of: 'heapUsed',
+    mostMb: 2,
+    make: () => churn.run(40_000),
   },
   {
     what: 'a stored history of 21 KB that unfolds to 16 MB, twice',
