@@ -5,7 +5,7 @@ import { isIPv6 } from 'node:net';
 import { dirname, join, resolve } from 'node:path';
 import type { Cluster, KubeConfig, User } from '@kubernetes/client-node';
 import { parse } from 'yaml';
-import { asError, isAbsentOr, isRecord, isString, recordsAt } from '../api/index.ts';
+import { asError, isAbsentOr, isRecord, isString } from '../api/index.ts';
 import { fileText } from '../yaml/index.ts';
 import { execPlugin, type PluginHost } from './exec-plugin.ts';
 import { ConnectionError } from './failure.ts';
@@ -93,7 +93,7 @@ interface KubeconfigOptions {
 /**
  * The connection that a kubeconfig describes. client-node reads the files and authenticates; this adds what kubectl does
  * and client-node does not: several files, of which the first that has an entry wins, `tokenFile`, inline data before
- * files, KUBERNETES_EXEC_INFO for plugins.
+ * files, and a runner for credential plugins that shows what they ask.
  * @param files one, or several that are taken together, as those of KUBECONFIG are: then some may be missing
  * @throws ConnectionError `KubeconfigUnreadable`, `KubeconfigInvalid`, `KubeconfigUnsupported`
  */
@@ -132,17 +132,14 @@ async function selectedIn(of: string | readonly string[], options: KubeconfigOpt
   const wanted = options.context ?? present.map(({ config }) => config.getCurrentContext()).find(Boolean);
   if (!wanted) throw invalid(all, 'has no current-context; set one with kubectl config use-context NAME');
   const { value: context, file } = pick(present, 'context', wanted, (config) => config.getContexts());
-  const chosen = pick(present, 'cluster', context.cluster, (config) => config.getClusters());
   // A context without a user is anonymous, as for kubectl proxy.
   const known = context.user ? pick(present, 'user', context.user, (config) => config.getUsers()) : undefined;
-  const cluster = clusterOf(chosen);
+  const cluster = clusterOf(pick(present, 'cluster', context.cluster, (config) => config.getClusters()));
   const user = known === undefined ? { name: '' } : userOf(known);
 
-  const extensions = recordsAt(chosen.raw, 'extensions');
-  const execConfig = extensions.find(({ name }) => name === EXEC_EXTENSION)?.extension;
   const plugin =
     known?.value.exec && !known.value.token
-      ? execPlugin(known.value.exec, { file: known.file, cluster, config: execConfig }, options.plugins)
+      ? execPlugin(known.value.exec, known.file, options.plugins)
       : undefined;
   const server = new URL(cluster.server);
   const secret = user.token || user.authProvider || user.password || plugin;
@@ -154,9 +151,6 @@ async function selectedIn(of: string | readonly string[], options: KubeconfigOpt
   if (plugin) config.addAuthenticator(plugin);
   return { config, context, server, plugin, file };
 }
-
-/** Source: k8s.io/api client.authentication.k8s.io (Cluster.Config). */
-const EXEC_EXTENSION = 'client.authentication.k8s.io/exec';
 
 interface KubeconfigFile {
   readonly file: string;
@@ -260,7 +254,7 @@ function userOf({ value, raw, file }: Picked<User>): User {
     ...(isString(fromFile) && fromFile !== ''
       ? { token: undefined, authProvider: tokenFile(resolve(dirname(file), fromFile)) }
       : {}),
-    // Replaced by a plugin runner that does what kubectl does, see exec-plugin.ts.
+    // Replaced by a runner of our own, see exec-plugin.ts.
     exec: undefined,
   } as User;
 }
