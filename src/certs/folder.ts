@@ -1,16 +1,6 @@
 import { constants } from 'node:fs';
-import {
-  access,
-  type FileHandle,
-  mkdir,
-  open,
-  readFile,
-  rename,
-  rm,
-  stat,
-  writeFile,
-} from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { access, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { fileText } from '../yaml/index.ts';
@@ -52,10 +42,8 @@ export interface ServingCertificate extends ServingMaterial {
   readonly origin: 'generated' | 'reused' | 'provided' | 'shared';
 }
 
-/** Making a pair takes milliseconds once its keys exist: whoever holds the lock for longer has been killed. */
-const LOCK_STALE_MS = 5_000;
-const LOCK_PAUSE_MS = 100;
-const MAX_ATTEMPTS = 100;
+/** How long a process that was second waits for the pair of the first: its files are written in milliseconds. */
+const WRITTEN_WITHIN_MS = 250;
 
 /**
  * The serving certificate in a folder: a user's as it is, or one of Linger's own, made where there is none or where it can
@@ -67,28 +55,24 @@ const MAX_ATTEMPTS = 100;
 export async function ensureCertificates(options: EnsureOptions, now: Date): Promise<ServingCertificate> {
   const { directory } = options;
   const names = parseNames(options.names);
-  let made: Required<Files> | undefined;
-  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-    const files = await readFolder(directory);
-    if (!isDue(files, { ...options, names }, now)) {
-      const isNew = made !== undefined && made['tls.key'] === files['tls.key'];
-      const origin = isNew ? 'generated' : isMadeByLinger(files) ? 'reused' : 'provided';
-      return { ...acceptPair(files, directory, now), origin };
-    }
-    await prepareFolder(directory).catch((error: unknown) => {
-      // Of a pair that is there, that it has expired says more than that the folder cannot be written to.
-      if (files['tls.key'] !== undefined) acceptPair(files, directory, now);
-      throw error;
-    });
-    made ??= await makePair(names, now);
-    // Where another process is making a pair, that one will do.
-    const isStillDue = async () => isDue(await readFolder(directory), { ...options, names }, now);
-    if (!(await writePair(directory, made, isStillDue))) await sleep(LOCK_PAUSE_MS);
+  const files = await readFolder(directory);
+  const isOurs = isMadeByLinger(files);
+  if (!isOurs || !isDue(files, { ...options, names }, now))
+    return { ...acceptPair(files, directory, now), origin: isOurs ? 'reused' : 'provided' };
+  try {
+    await mkdir(directory, { mode: 0o700, recursive: true });
+    // Before a key is made: a server that retries every few seconds must not burn a core for nothing.
+    await access(directory, constants.W_OK | constants.X_OK);
+    const made = await makePair(names, now);
+    if (await writePair(directory, made, files['tls.key']))
+      return { ...acceptPair(made, directory, now), origin: 'generated' };
+  } catch (error) {
+    // Of a pair that is there, that it has expired says more than that the folder cannot be written to.
+    if (files['tls.key'] !== undefined) acceptPair(files, directory, now);
+    throw unwritable(directory, error);
   }
-  throw new CertificateError(
-    'Contended',
-    `${directory} still holds no usable certificate after ${MAX_ATTEMPTS} attempts; does another process write there?`,
-  );
+  await sleep(WRITTEN_WITHIN_MS);
+  return ensureCertificates(options, now);
 }
 
 /** Whether Linger may replace what is there: nothing, or what it has made. */
@@ -105,7 +89,6 @@ function isMadeByLinger({ 'ca.crt': ca = '', 'tls.crt': cert, 'tls.key': key }: 
  * is never replaced.
  */
 function isDue(files: Files, { names, onRequest = false }: EnsureOptions, now: Date): boolean {
-  if (!isMadeByLinger(files)) return false;
   const { 'tls.crt': cert = '', 'tls.key': keyText } = files;
   if (keyText === undefined) return true;
   const [leaf] = parseCertificates(cert);
@@ -188,88 +171,27 @@ async function readText(file: string): Promise<string | undefined> {
   }
 }
 
-/** Before a key is made: a process that retries every few seconds must not burn a core for nothing. */
-async function prepareFolder(directory: string): Promise<void> {
-  try {
-    await makeDirectory(directory);
-    await access(directory, constants.W_OK | constants.X_OK);
-  } catch (error) {
-    throw unwritable(directory, error);
-  }
-}
-
-/** Not mkdir's own `recursive`: where a directory exists but takes no children (procfs), that never returns. */
-async function makeDirectory(directory: string): Promise<void> {
-  const make = () => mkdir(directory, { mode: 0o700 });
-  const unlessThere = (error: unknown) => {
-    if (errorCode(error) !== 'EEXIST') throw error;
-  };
-  try {
-    await make();
-  } catch (error) {
-    const parent = dirname(directory);
-    if (errorCode(error) !== 'ENOENT' || parent === directory) return unlessThere(error);
-    await makeDirectory(parent);
-    await make().catch(unlessThere);
-  }
-}
-
 /**
- * Writes a pair; the file that becomes the key is the lock. The old key goes first and the new one comes last, so a process
- * that is killed in between leaves no key, and the next one makes a new pair.
- * @returns false while another process writes
+ * Writes a pair, the key first: only one process can create it.
+ * @param before the key that it replaces
+ * @returns false where another process has been faster
  */
 async function writePair(
   directory: string,
   files: Required<Files>,
-  isStillDue: () => Promise<boolean>,
+  before: string | undefined,
 ): Promise<boolean> {
-  const target = (name: FolderFile) => join(directory, name);
-  const lock = join(directory, '.tls.key.tmp');
+  const key = join(directory, 'tls.key');
+  if (before !== undefined && (await readText(key)) === before) await rm(key);
   try {
-    const file = await open(lock, 'wx', 0o600).catch(async (error: unknown) => {
-      if (errorCode(error) !== 'EEXIST') throw error;
-      await removeIfStale(lock);
-      return undefined;
-    });
-    if (file === undefined) return false;
-    try {
-      // Another process may have written a pair since this one looked.
-      if (!(await isStillDue())) {
-        await file.close();
-        await rm(lock, { force: true });
-        return true;
-      }
-      await rm(target('tls.key'), { force: true });
-      for (const name of ['ca.crt', 'tls.crt'] as const) {
-        await writeFile(`${lock}.crt`, files[name], { mode: 0o644, flush: true });
-        await rename(`${lock}.crt`, target(name));
-      }
-      await writeSynced(file, files['tls.key']);
-      await rename(lock, target('tls.key'));
-    } catch (error) {
-      await Promise.allSettled([rm(lock, { force: true }), rm(`${lock}.crt`, { force: true })]);
-      throw error;
-    }
-    return true;
+    await writeFile(key, files['tls.key'], { mode: 0o600, flag: 'wx' });
   } catch (error) {
-    throw unwritable(directory, error);
+    if (errorCode(error) === 'EEXIST') return false;
+    throw error;
   }
-}
-
-async function writeSynced(file: FileHandle, text: string): Promise<void> {
-  try {
-    await file.writeFile(text);
-    // Else a power cut may leave the new name with none of the bytes.
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-}
-
-async function removeIfStale(lock: string): Promise<void> {
-  const { mtimeMs } = await stat(lock).catch(() => ({ mtimeMs: Number.NaN }));
-  if (Math.abs(Date.now() - mtimeMs) > LOCK_STALE_MS) await rm(lock, { force: true });
+  // The certificate last: until it is there, no reader takes the pair for whole.
+  for (const name of ['ca.crt', 'tls.crt'] as const) await writeFile(join(directory, name), files[name]);
+  return true;
 }
 
 function unwritable(path: string, error: unknown): CertificateError {

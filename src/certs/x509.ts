@@ -16,7 +16,6 @@ export const certificateErrorCodes = [
   'EncryptedKey',
   'Unreadable',
   'Unwritable',
-  'Contended',
   'NotShared',
 ] as const;
 
