@@ -42,7 +42,6 @@ const DNS_NAME = 2;
 const IP_ADDRESS = 7;
 
 const SUBJECT_KEY = { name: 'subjectKeyIdentifier' };
-const AUTHORITY_USAGE = { name: 'keyUsage', critical: true, keyCertSign: true, cRLSign: true };
 // keyEncipherment is for TLS 1.2 clients without an ECDHE suite.
 const SERVING_USAGE = { name: 'keyUsage', critical: true, digitalSignature: true, keyEncipherment: true };
 
@@ -56,8 +55,11 @@ export async function issueAuthority(now: Date): Promise<Authority> {
     subject,
     publicKey,
     validity: validityFrom(now, AUTHORITY_LIFE_MS),
-    // One authority below it, not none: its successor, cross-signed.
-    extensions: [authorityConstraints(1), AUTHORITY_USAGE, SUBJECT_KEY],
+    extensions: [
+      { name: 'basicConstraints', critical: true, cA: true, pathLenConstraint: 0 },
+      { name: 'keyUsage', critical: true, keyCertSign: true, cRLSign: true },
+      SUBJECT_KEY,
+    ],
   };
   const issuer = { subject, keyIdentifier: keyIdentifier(publicKey), key: privateKey };
   return { certificate: sign(draft, issuer), key: privateKey };
@@ -96,22 +98,6 @@ export async function issueServingCertificate(
 }
 
 /**
- * The successor's name and key, signed by its predecessor. Sent along as an intermediate, it lets clients
- * that still trust only the predecessor accept what the successor issues, until the predecessor ends.
- */
-export function crossSign(successor: Authority, predecessor: Authority, now: Date): string {
-  const { publicKey, validToDate } = new X509Certificate(successor.certificate);
-  const limit = new X509Certificate(predecessor.certificate).validToDate;
-  const draft: Draft = {
-    subject: issuerOf(successor).subject,
-    publicKey: publicKey.export({ type: 'spki', format: 'pem' }).toString(),
-    validity: validityFrom(now, validToDate.getTime() - now.getTime(), limit),
-    extensions: [authorityConstraints(0), AUTHORITY_USAGE, SUBJECT_KEY],
-  };
-  return sign(draft, issuerOf(predecessor));
-}
-
-/**
  * Carries an issue out. Takes about 100 ms for each new key, in the thread pool.
  * @param lifeMs of a new serving certificate
  */
@@ -121,9 +107,8 @@ export async function issueSecret(
   now: Date,
   lifeMs = SHARED_LIFE_MS,
 ): Promise<Required<SecretData>> {
-  const { names, predecessor, retained } = issue;
+  const { names, retained } = issue;
   const authority = issue.authority ?? (await issueAuthority(now));
-  const crossSigned = predecessor === undefined ? '' : crossSign(authority, predecessor, now);
   const [leaf] = parseCertificates(contents['tls.crt'] ?? '');
   const pair =
     names === undefined
@@ -132,7 +117,7 @@ export async function issueSecret(
   return {
     'ca.crt': authority.certificate + retained,
     'ca.key': authority.key,
-    'tls.crt': pair.cert + crossSigned + issue.intermediates,
+    'tls.crt': pair.cert,
     'tls.key': pair.key,
   };
 }
@@ -211,10 +196,6 @@ function serialNumber(): string {
 function attribute(name: string, value: string): forge.pki.CertificateField {
   // PrintableString, node-forge's default, has no asterisk.
   return { name, value, valueTagClass: forge.asn1.Type.UTF8 as unknown as forge.asn1.Class };
-}
-
-function authorityConstraints(pathLenConstraint: number): Extension {
-  return { name: 'basicConstraints', critical: true, cA: true, pathLenConstraint };
 }
 
 function alternativeNamesExtension(names: readonly string[], critical: boolean): Extension {

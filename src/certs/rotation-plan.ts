@@ -1,13 +1,11 @@
 import type { X509Certificate } from 'node:crypto';
 import {
   type IssueReason,
-  isCrossSigned,
   materialOf,
   readSecret,
   type SecretContents,
   type SecretData,
   servingFault,
-  withKey,
 } from './secret-contents.ts';
 import {
   type Authority,
@@ -16,7 +14,6 @@ import {
   isIssuedBy,
   isIssuedByLinger,
   isTrusted,
-  isValid,
   parseCertificates,
   renewalTime,
   type ServingMaterial,
@@ -32,10 +29,6 @@ export interface Issue {
   readonly names: readonly string[] | undefined;
   /** The other authorities that stay in the bundle, PEM. */
   readonly retained: string;
-  /** Cross-signed authorities that follow the serving certificate, PEM. */
-  readonly intermediates: string;
-  /** The previous authority, if it can still cross-sign its successor: clients that trust only it then keep working. */
-  readonly predecessor: Authority | undefined;
 }
 
 /** Whether a serving certificate is due for renewal. One that ends with its authority is not: nor could a new one outlive that. */
@@ -43,34 +36,15 @@ function isExpiring(leaf: X509Certificate, authority: X509Certificate, now: Date
   return leaf.validToDate < authority.validToDate && now >= renewalTime(leaf);
 }
 
-/** Issues with a new authority. */
-function succession(
-  { contents, authority, authorityFault }: SecretContents,
-  certificate: Pick<Issue, 'names' | 'retained' | 'intermediates'>,
-  now: Date,
-): Issue {
-  const canSign = authority !== undefined && isValid(authority, now);
-  const predecessor = canSign ? withKey(authority, contents) : undefined;
-  return { because: authorityFault ?? 'Absent', authority: undefined, predecessor, ...certificate };
-}
-
 /** Issues with the authority that is there. */
 function renewal(
   because: IssueReason,
-  { contents, chain, bundle, names }: SecretContents,
+  { contents, bundle, names }: SecretContents,
   authority: X509Certificate,
-  now: Date,
 ): Issue {
   const others = bundle.filter((each) => each.fingerprint256 !== authority.fingerprint256);
-  const crossSigned = chain.slice(1).filter((each) => isCrossSigned(each, authority, now));
-  return {
-    because,
-    authority: withKey(authority, contents),
-    names,
-    retained: formatCertificates(others),
-    intermediates: formatCertificates(crossSigned),
-    predecessor: undefined,
-  };
+  const signing = { certificate: authority.toString(), key: contents['ca.key'] ?? '' };
+  return { because, authority: signing, names, retained: formatCertificates(others) };
 }
 
 /*
@@ -131,7 +105,7 @@ export function planRotation(view: ReplicaView, now: Date): RotationPlan {
   return { caBundle, serve: replacement(stored, view, now) };
 }
 
-/** What is served and trusted until an issue has been written, which may be refused for as long as somebody likes. */
+/** What is served and trusted until an issue has been written, which may be refused for any length of time. */
 function meanwhile(
   stored: SecretContents,
   view: ReplicaView,
@@ -157,13 +131,10 @@ function issueDue(stored: SecretContents, { trust, serving }: ReplicaView, now: 
     const others = [trust?.bundle, serving?.caBundle].flatMap((pem) => parseCertificates(pem ?? ''));
     const known = [...bundle, ...validOf(others.filter(isIssuedByLinger), now)];
     const retained = formatCertificates(newest(known));
-    const certificate =
-      lost === undefined
-        ? { names: undefined, retained, intermediates: formatCertificates(chain.slice(1)) }
-        : { names, retained, intermediates: '' };
-    return succession(stored, certificate, now);
+    const because = authorityFault ?? 'Absent';
+    return { because, authority: undefined, names: lost === undefined ? undefined : names, retained };
   }
-  const issue = (because: IssueReason) => renewal(because, stored, authority, now);
+  const issue = (because: IssueReason) => renewal(because, stored, authority);
   const [leaf] = chain;
   if (leaf === undefined || lost !== undefined) return issue(lost ?? 'Absent');
   if (!isIssuedBy(leaf, authority))

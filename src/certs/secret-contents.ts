@@ -1,7 +1,6 @@
 import type { KeyObject, X509Certificate } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import {
-  type Authority,
   formatCertificates,
   isIssuedBy,
   isIssuedByLinger,
@@ -76,10 +75,6 @@ export function servingFault(
   return tlsRejection(cert, keyText) === undefined ? undefined : 'Corrupt';
 }
 
-export function withKey(authority: X509Certificate, contents: SecretData): Authority {
-  return { certificate: authority.toString(), key: contents['ca.key'] ?? '' };
-}
-
 export function materialOf(
   leaf: X509Certificate,
   { contents, chain, bundle }: Pick<SecretContents, 'contents' | 'chain' | 'bundle'>,
@@ -90,16 +85,6 @@ export function materialOf(
     caBundle: formatCertificates(bundle),
     notAfter: leaf.validToDate,
   };
-}
-
-/** The authority's own name and key under a predecessor's signature: see crossSign. */
-export function isCrossSigned(intermediate: X509Certificate, authority: X509Certificate, now: Date): boolean {
-  return (
-    intermediate.validToDate > now &&
-    intermediate.subject === authority.subject &&
-    intermediate.issuer !== authority.issuer &&
-    intermediate.publicKey.equals(authority.publicKey)
-  );
 }
 
 export function readSecret(contents: SecretData, wanted: readonly string[], now: Date): SecretContents {

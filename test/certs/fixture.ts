@@ -100,3 +100,13 @@ export function signedByItself(commonName: string, notAfter: Date, extensions: o
   certificate.sign(keys.privateKey, forge.md.sha256.create());
   return forge.pki.certificateToPem(certificate);
 }
+
+/** An authority's name and key under another one's signature, PEM. */
+export function intermediate({ certificate: pem }: Authority, by: Authority): string {
+  const certificate = forge.pki.certificateFromPem(pem);
+  certificate.serialNumber = '03';
+  certificate.setIssuer(forge.pki.certificateFromPem(by.certificate).subject.attributes);
+  certificate.setExtensions([{ name: 'basicConstraints', cA: true }]);
+  certificate.sign(forge.pki.privateKeyFromPem(by.key), forge.md.sha256.create());
+  return forge.pki.certificateToPem(certificate);
+}

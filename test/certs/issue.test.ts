@@ -3,7 +3,7 @@ import { request } from 'node:https';
 import { text } from 'node:stream/consumers';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { crossSign, issueAuthority, issueServingCertificate } from '../../src/certs/issue.ts';
+import { issueAuthority, issueServingCertificate } from '../../src/certs/issue.ts';
 import type { Authority, KeyPair } from '../../src/certs/x509.ts';
 import { days, devNames, handshake, serveHttps } from './fixture.ts';
 
@@ -105,21 +105,5 @@ describe('over TLS, a client that trusts the authority', () => {
     const { port } = await serveHttps(pair);
     const other = await issueAuthority(now);
     expect(await handshake(port, 'localhost', other.certificate)).toBe('UNABLE_TO_VERIFY_LEAF_SIGNATURE');
-  });
-});
-
-describe('a cross-signed successor', () => {
-  it('is accepted by clients of either authority, and by the old ones only with the intermediate', async () => {
-    const successor = await issueAuthority(now);
-    const leaf = await issueServingCertificate(successor, ['localhost'], now);
-    const intermediate = crossSign(successor, authority, now);
-    const { port } = await serveHttps({ cert: leaf.cert + intermediate, key: leaf.key });
-    expect(await handshake(port, 'localhost', authority.certificate)).toBe('ok');
-    expect(await handshake(port, 'localhost', successor.certificate)).toBe('ok');
-    const bare = await serveHttps(leaf);
-    expect(await handshake(bare.port, 'localhost', authority.certificate)).toBe(
-      'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
-    );
-    expect(new X509Certificate(intermediate).validToDate).toEqual(days(365, now));
   });
 });
