@@ -41,7 +41,7 @@ export const FOREIGN_LIMITS = {
     bytes: 16 * MIB,
     parts: { most: 200, what: 'columns' },
     loopBytes: 16 * KIB,
-    beyond: 'a thread, for 3 s',
+    beyond: 'in pieces, for a fifth of the time',
   },
   report: {
     from: 'consumers that report',

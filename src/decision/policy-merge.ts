@@ -11,7 +11,6 @@ import {
   leaf,
   type Origin,
   type PolicyValues,
-  printOf,
 } from './policy-values.ts';
 import { type Note, note } from './reasons.ts';
 
@@ -38,14 +37,14 @@ export function effectivePolicy(policies: PolicySet, subject: PolicySubject, mod
   const merge = new Merge();
   const { namespace, labels } = subject;
   const unresolved: Policy[] = [];
-  for (const policy of policies.cluster.candidates(namespace, labels)) {
+  for (const policy of policies.cluster) {
     if (!selects(policy.podSelector, labels)) continue;
     const applies = selectsNamespace(policy.namespaceSelector, namespace);
     if (applies === 'unknown') unresolved.push(policy);
     else if (applies) merge.apply(policy);
   }
   for (const policy of unresolved) merge.applyRefusals(policy);
-  for (const policy of policies.byNamespace.get(namespace.name)?.candidates(namespace, labels) ?? []) {
+  for (const policy of policies.byNamespace.get(namespace.name) ?? []) {
     if (selects(policy.podSelector, labels)) merge.applyIfAllowed(policy, 'overrides.namespaces');
   }
   merge.applyAnnotations(`Namespace/${namespace.name}`, namespace, 'overrides.namespaces');
@@ -69,12 +68,12 @@ class Merge implements MergedPolicy {
     for (const field in layer.values) this.#set(field as Field, layer);
   }
 
-  #set<F extends Field>(field: F, { values, prints, origin }: Layer): void {
+  #set<F extends Field>(field: F, { values, origin }: Layer): void {
     const value = values[field] as PolicyValues[F];
     const inForce = this.policy[field];
     const isTighter: Tighter<PolicyValues[F]> | undefined = TIGHTENING[field];
     if (isTighter !== undefined && inForce.origin !== BUILT_IN && !isTighter(value, inForce.value)) return;
-    this.#put(field, leaf(value, origin, prints[field] ?? 0, inForce.ignored));
+    this.#put(field, leaf(value, origin, inForce.ignored));
   }
 
   #put(field: Field, value: Leaf<unknown>): void {
@@ -125,7 +124,7 @@ class Merge implements MergedPolicy {
     const { value: mode, origin, ignored } = this.policy.mode;
     if (STRICTNESS[mode] <= STRICTNESS[cap]) return undefined;
     const capped = [...ignored, { value: mode, origin, because }];
-    this.policy.mode = leaf(cap, by, printOf('mode', cap), capped);
+    this.policy.mode = leaf(cap, by, capped);
     return `mode ${mode} from ${origin}`;
   }
 

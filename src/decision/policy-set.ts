@@ -5,13 +5,12 @@ import {
   EVERYTHING,
   isRecord,
   type LabelSelector,
-  type Labels,
   type NamespaceRecord,
   selectsNamespace,
   type TerminationPolicy,
 } from '../api/index.ts';
 import type { Enough } from '../lag/index.ts';
-import { BUILT_IN_VALUES, type Layer, type Origin, type PolicyValues, printsOf } from './policy-values.ts';
+import { BUILT_IN_VALUES, type Layer, type Origin, type PolicyValues } from './policy-values.ts';
 
 /** A policy document, ready to be merged. */
 export interface Policy extends Layer {
@@ -23,94 +22,16 @@ export interface Policy extends Layer {
   readonly podSelector: LabelSelector;
 }
 
-/** Up to this many policies, trying each is faster than looking them up. */
-const FEW = 32;
-
-/**
- * Keys beside those of labels: policies that require no particular label, and policies that require a namespace label but
- * restrain pods even before the Namespace, and so its labels, has been seen.
- */
-const OF_ANY = 'any';
-
-const RESTRAINING = 'restraining';
-
 /** Policies per step of building a {@link PolicySet}: a millisecond on a slow machine. */
 const POLICIES_OF_STEP = 50;
 
 /**
- * Policies in layer order: ascending priority, then name; later wins. Most policies require a particular label and are
- * looked up by it, so a review pays only for the policies that may apply to it, however many there are.
+ * All policies, each list in layer order: ascending priority, then name; later wins. A review tries every policy of the
+ * cluster and of its namespace: 1,000 of them take it 0.06 ms, 10,000 half a millisecond.
  */
-class PolicyList {
-  readonly #all: readonly Policy[];
-  /** By key: positions in the layer order. */
-  readonly #ranks = new Map<string, number[]>();
-  #holding: readonly Policy[] | undefined;
-
-  private constructor(all: readonly Policy[]) {
-    this.#all = all;
-  }
-
-  static *of(policies: readonly Policy[]): Generator<undefined, PolicyList> {
-    const list = new PolicyList(policies.toSorted(inLayerOrder));
-    for (const [rank, policy] of list.#all.entries()) {
-      if (rank % POLICIES_OF_STEP === 0) yield;
-      for (const key of lookupKeys(policy)) {
-        const ranks = list.#ranks.get(key);
-        if (ranks === undefined) list.#ranks.set(key, [rank]);
-        else ranks.push(rank);
-      }
-    }
-    return list;
-  }
-
-  /** Those whose selectors may match, in layer order. */
-  candidates(namespace: NamespaceRecord, labels: Labels): readonly Policy[] {
-    if (this.#all.length <= FEW) return this.#all;
-    const keys = [OF_ANY, ...labelKeys('pod', labels), ...labelKeys('namespace', namespace.labels)];
-    // A Namespace that has not been seen may have any labels.
-    if (namespace.unseen) keys.push(RESTRAINING);
-    const ranks = keys.flatMap((key) => this.#ranks.get(key) ?? []);
-    return [...new Set(ranks)].toSorted((a, b) => a - b).flatMap((rank) => this.#all[rank] ?? []);
-  }
-
-  /** The policies with hook Hold whose helper comes from a ConfigMap. */
-  get holding(): readonly Policy[] {
-    this.#holding ??= this.#all.filter(
-      ({ values }) => values.hook === HOLD && values['hold.delivery'] !== 'Image',
-    );
-    return this.#holding;
-  }
-}
-
-function lookupKeys({ podSelector, namespaceSelector, values }: Policy): readonly string[] {
-  const ofPod = neededLabels('pod', podSelector);
-  if (ofPod !== undefined) return ofPod;
-  const ofNamespace = neededLabels('namespace', namespaceSelector);
-  if (ofNamespace === undefined) return [OF_ANY];
-  return restrains(values) || refuses(values) ? [RESTRAINING, ...ofNamespace] : ofNamespace;
-}
-
-/** Labels of which an object must have at least one to be selected; undefined: no particular label is required. */
-function neededLabels(
-  of: 'pod' | 'namespace',
-  { matchLabels = {}, matchExpressions = [] }: LabelSelector,
-): readonly string[] | undefined {
-  const [label] = labelKeys(of, matchLabels);
-  if (label !== undefined) return [label];
-  const oneOf = matchExpressions.find(({ operator }) => operator === 'In');
-  return oneOf && [...new Set(oneOf.values)].flatMap((value) => labelKeys(of, { [oneOf.key]: value }));
-}
-
-/** Neither keys nor values of labels have spaces. */
-function labelKeys(of: 'pod' | 'namespace', labels: Labels): readonly string[] {
-  return Object.entries(labels).map(([key, value]) => `${of} ${key} ${value}`);
-}
-
-/** All policies. */
 export interface PolicySet {
-  readonly cluster: PolicyList;
-  readonly byNamespace: ReadonlyMap<string, PolicyList>;
+  readonly cluster: readonly Policy[];
+  readonly byNamespace: ReadonlyMap<string, readonly Policy[]>;
   /** Each `wait.minSamples` and each `wait.minHistory` that some layer may bring in force. */
   readonly thresholds: readonly Enough[];
 }
@@ -120,39 +41,28 @@ export function* policySet(
   cluster: readonly ClusterTerminationPolicy[],
   namespaced: readonly TerminationPolicy[],
 ): Generator<undefined, PolicySet> {
-  const ofCluster = yield* policiesOf(cluster);
-  const ofNamespaces = yield* policiesOf(namespaced);
-  const byNamespace = new Map<string, PolicyList>();
-  for (const [namespace, policies] of Map.groupBy(ofNamespaces, (policy) => policy.namespace)) {
-    yield;
-    byNamespace.set(namespace, yield* PolicyList.of(policies));
-  }
-  return {
-    thresholds: thresholdsOf([...ofCluster, ...ofNamespaces]),
-    cluster: yield* PolicyList.of(ofCluster),
-    byNamespace,
-  };
-}
-
-function* policiesOf(
-  documents: readonly (ClusterTerminationPolicy | TerminationPolicy)[],
-): Generator<undefined, Policy[]> {
   const policies: Policy[] = [];
-  for (const document of documents) {
+  for (const document of [...cluster, ...namespaced]) {
     if (policies.length % POLICIES_OF_STEP === 0) yield;
     policies.push(policyOf(document));
   }
-  return policies;
+  yield;
+  const byNamespace = Map.groupBy(policies.toSorted(inLayerOrder), ({ namespace }) => namespace);
+  const ofCluster = byNamespace.get('') ?? [];
+  byNamespace.delete('');
+  return { cluster: ofCluster, byNamespace, thresholds: thresholdsOf(policies) };
 }
-
-const HOLD = 'Hold';
 
 /** Whether a pod of the namespace may get Hold with a ConfigMap: by policy, or by the Namespace's annotation. */
 export function wantsHold({ cluster, byNamespace }: PolicySet, namespace: NamespaceRecord): boolean {
   const { annotations, name } = namespace;
-  if (annotations[ANNOTATION.hook]?.toLowerCase() === HOLD.toLowerCase()) return true;
-  if ((byNamespace.get(name)?.holding.length ?? 0) > 0) return true;
-  return cluster.holding.some((each) => selectsNamespace(each.namespaceSelector, namespace) === true);
+  if (annotations[ANNOTATION.hook]?.toLowerCase() === 'hold') return true;
+  return [...(byNamespace.get(name) ?? []), ...cluster].some(
+    ({ values, namespaceSelector }) =>
+      values.hook === 'Hold' &&
+      values['hold.delivery'] !== 'Image' &&
+      selectsNamespace(namespaceSelector, namespace) === true,
+  );
 }
 
 function thresholdsOf(policies: readonly Policy[]): readonly Enough[] {
@@ -180,8 +90,7 @@ export function policyOf({ kind, metadata, spec }: ClusterTerminationPolicy | Te
     namespaceSelector: namespaceSelector ?? EVERYTHING,
     podSelector: podSelector ?? EVERYTHING,
   };
-  const values = leavesOf(spec);
-  return { name, namespace, priority, ...selectors, values, prints: printsOf(values), origin };
+  return { name, namespace, priority, ...selectors, values: leavesOf(spec), origin };
 }
 
 export function originOf({
@@ -222,10 +131,6 @@ function leavesOf(spec: ClusterTerminationPolicySpec): Partial<PolicyValues> {
 }
 
 export const PERMISSIONS = ['overrides.namespaces', 'overrides.pods'] as const;
-
-function refuses(values: Partial<PolicyValues>): boolean {
-  return PERMISSIONS.some((field) => values[field] === false);
-}
 
 export function restrains(values: Partial<PolicyValues>): boolean {
   return [values.mode, values['ceiling.mode']].some((mode) => mode === 'Audit' || mode === 'Off');

@@ -80,52 +80,34 @@ export interface Leaf<T> {
   readonly value: T;
   readonly origin: Origin;
   readonly ignored: readonly IgnoredValue[];
-  /** What the value adds to {@link digestOf}. */
-  readonly print: number;
 }
 
 /** All layers merged; each leaf knows where it came from. */
 export type EffectivePolicy = { readonly [F in Field]: Leaf<PolicyValues[F]> };
 
-/** By field, what its value adds to {@link digestOf}. */
-type Prints = Partial<Record<Field, number>>;
-
 /** What one document or one annotation says. */
 export interface Layer {
   readonly values: Partial<PolicyValues>;
-  /** Of the values. */
-  readonly prints: Prints;
   readonly origin: Origin;
 }
 
-export function leaf<T>(
-  value: T,
-  origin: Origin,
-  print: number,
-  ignored: readonly IgnoredValue[] = [],
-): Leaf<T> {
-  return { value, origin, ignored, print };
+export function leaf<T>(value: T, origin: Origin, ignored: readonly IgnoredValue[] = []): Leaf<T> {
+  return { value, origin, ignored };
 }
 
 /**
- * Identifies the values of a policy, wherever they come from: 8 hex characters, `00000000` where all are built-in. Prints
- * are made with the layers, so that a review only adds them up. Built-in values add nothing, so a field that a later
- * version adds does not change the digest of existing policies.
+ * Identifies the values of a policy, wherever they come from: 8 hex characters, `00000000` where all are built-in. A
+ * built-in value adds nothing, so a field that a later version adds does not change the digest of existing policies.
  */
 export function digestOf(policy: EffectivePolicy): string {
   let sum = 0;
-  for (const field in policy) sum = (sum + policy[field as Field].print) | 0;
+  for (const field in policy) sum = (sum + printOf(field as Field, policy[field as Field].value)) | 0;
   return (sum >>> 0).toString(16).padStart(8, '0');
 }
 
-export function printsOf(values: Partial<PolicyValues>): Prints {
-  const prints: Prints = {};
-  for (const field in values) prints[field as Field] = printOf(field as Field, values[field as Field]);
-  return prints;
-}
-
 /** FNV-1a of field and value, then the finaliser of MurmurHash3: prints are summed, so their bits must be well mixed. */
-export function printOf(field: Field, value: unknown): number {
+function printOf(field: Field, value: unknown): number {
+  if (value === BUILT_IN_VALUES[field]) return 0;
   const said = String(value);
   if (said === String(BUILT_IN_VALUES[field])) return 0;
   const text = `${field}=${said}`;
@@ -139,6 +121,6 @@ export function printOf(field: Field, value: unknown): number {
 /** The built-in layer as an effective policy: where every merge starts. */
 export const BUILT_IN_POLICY: EffectivePolicy = Object.freeze(
   Object.fromEntries(
-    Object.entries(BUILT_IN_VALUES).map(([field, value]) => [field, leaf(value, BUILT_IN, 0)]),
+    Object.entries(BUILT_IN_VALUES).map(([field, value]) => [field, leaf(value, BUILT_IN)]),
   ),
 ) as unknown as EffectivePolicy;

@@ -109,12 +109,12 @@ export function policiesSelecting(
   namespace: NamespaceRecord,
   labels: Labels,
 ): readonly string[] {
-  const ofCluster = policies.cluster
-    .candidates(namespace, labels)
-    .filter(({ namespaceSelector }) => selectsNamespace(namespaceSelector, namespace) === true);
-  const ofNamespace = policies.byNamespace.get(namespace.name)?.candidates(namespace, labels) ?? [];
-  return [...ofCluster, ...ofNamespace]
-    .filter(({ podSelector }) => selects(podSelector, labels))
+  const all = [...policies.cluster, ...(policies.byNamespace.get(namespace.name) ?? [])];
+  return all
+    .filter(
+      ({ namespaceSelector, podSelector }) =>
+        selectsNamespace(namespaceSelector, namespace) === true && selects(podSelector, labels),
+    )
     .map(({ origin }) => origin);
 }
 

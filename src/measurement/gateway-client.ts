@@ -1,19 +1,13 @@
 import type { IncomingMessage } from 'node:http';
-import { asError, FOREIGN_LIMITS, type PageFormat } from '../api/index.ts';
-import { OffLoop, workerUrl } from '../timing/index.ts';
-import { LONGEST_PAGE, type PageEndpoint, PageFindings, readerOf } from './page-formats.ts';
-import type { PagePiece, PageTask } from './page-worker.ts';
+import { setTimeout as rest } from 'node:timers/promises';
+import { FOREIGN_LIMITS } from '../api/index.ts';
+import { serialize } from '../timing/index.ts';
+import { LONGEST_PAGE, type PageFindings, type PageReader } from './page-formats.ts';
 import { askOnce, type Problem, problem, type Question, refusal } from './probe.ts';
-
-/** Where the bytes of a page go. */
-export interface PageSink {
-  write(chunk: Buffer): unknown;
-  end(): PageFindings | string | Promise<PageFindings | string>;
-}
 
 export interface PageRequest extends Omit<Question, 'headers'> {
   readonly token?: string | undefined;
-  readonly reader: PageSink;
+  readonly reader: PageReader;
 }
 
 export interface PageAnswer {
@@ -39,10 +33,10 @@ export async function readPage({ reader, token, ...asked }: PageRequest): Promis
   return { outcome, bytes: read.bytes };
 }
 
-/** Takes no more of the body than the reader has taken in. Never rejects. */
+/** Takes no more of the body than has been parsed. Never rejects. */
 async function readBody(
   response: IncomingMessage,
-  reader: PageSink,
+  reader: PageReader,
   read: { bytes: number },
 ): Promise<PageFindings | Problem> {
   const refused = whyUnusable(response);
@@ -51,15 +45,36 @@ async function readBody(
     for await (const chunk of response as AsyncIterable<Buffer>) {
       read.bytes += chunk.length;
       if (read.bytes > LONGEST_PAGE) return problem('BadAnswer', `is longer than ${LONGEST_PAGE >> 20} MiB`);
-      await reader.write(chunk);
+      for (let at = 0; at < chunk.length; at += PIECE_BYTES)
+        await parse(() => reader.write(chunk.subarray(at, at + PIECE_BYTES)));
     }
     if (!response.complete) return problem('BadAnswer', 'breaks off');
-    const found = await reader.end();
+    const found = reader.end();
     return typeof found === 'string' ? problem('BadAnswer', found) : found;
-  } catch (error) {
-    return problem('BadAnswer', error instanceof UnreadablePage ? error.message : 'breaks off');
+  } catch {
+    return problem('BadAnswer', 'breaks off');
   }
 }
+
+/** Parsed in half a millisecond; the worst in some 10. */
+const PIECE_BYTES = FOREIGN_LIMITS.page.loopBytes;
+/** Parsing rests once it has taken this long, so that small pages do without. */
+const WORK_MS = 5;
+/** Parsing takes at most a fifth of the event loop's time, however many pages are read at once. */
+const REST_PER_WORK = 4;
+
+let workedMs = 0;
+
+/** Parses one piece of one page at a time. A page that takes longer than its timeout allows is not read to its end. */
+const parse = serialize(async (piece: () => void) => {
+  const began = performance.now();
+  piece();
+  workedMs += performance.now() - began;
+  if (workedMs < WORK_MS) return;
+  const restMs = REST_PER_WORK * workedMs;
+  workedMs = 0;
+  await rest(restMs, undefined, { ref: false });
+});
 
 /** Why the body of an answer is not read, if it is not. */
 function whyUnusable({ statusCode = 0, headers }: IncomingMessage): Problem | undefined {
@@ -72,62 +87,4 @@ function whyUnusable({ statusCode = 0, headers }: IncomingMessage): Problem | un
   const isMeasured = headers['content-length'] !== undefined || headers['transfer-encoding'] === 'chunked';
   if (isMeasured) return undefined;
   return problem('BadAnswer', 'does not say how long it is, so that a part of it would look like the whole');
-}
-
-/** Pages up to this size are parsed where they arrive, in a millisecond; the worst in some 10. */
-const SMALL_PAGE_BYTES = FOREIGN_LIMITS.page.loopBytes;
-/**
- * For each chunk, including the queue. The thread limits each page itself; ending the thread would abort other pages, too.
- */
-const OFF_LOOP = { timeoutMs: 10_000, heapMb: 64 };
-
-class UnreadablePage extends Error {}
-
-/** Parses large pages off the event loop, chunk by chunk. */
-export class PageParser {
-  readonly #thread = new OffLoop<PageTask, PagePiece>(workerUrl(import.meta.url, 'page-worker'), OFF_LOOP);
-  #pages = 0;
-
-  open(format: PageFormat, wanted: readonly PageEndpoint[]): PageSink {
-    this.#pages += 1;
-    const page = this.#pages;
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    let isLarge = false;
-    return {
-      write: async (chunk) => {
-        bytes += chunk.length;
-        if (isLarge) return this.#run({ page, chunk });
-        chunks.push(chunk);
-        if (bytes <= SMALL_PAGE_BYTES) return undefined;
-        isLarge = true;
-        return this.#run({ page, as: { format, wanted }, chunk: Buffer.concat(chunks.splice(0)) });
-      },
-      end: async () => {
-        if (isLarge) return joined(await this.#run({ page }));
-        const reader = readerOf(format, wanted);
-        reader.write(Buffer.concat(chunks));
-        return reader.end();
-      },
-    };
-  }
-
-  /** @throws UnreadablePage */
-  async #run(task: PageTask): Promise<readonly PagePiece[]> {
-    try {
-      return await this.#thread.run(task);
-    } catch (error) {
-      throw new UnreadablePage(`cannot be parsed: ${asError(error).message}`);
-    }
-  }
-}
-
-function joined(pieces: readonly PagePiece[]): PageFindings | string {
-  const found = pieces.filter((piece) => typeof piece !== 'string');
-  const [wrong] = pieces.filter((piece) => typeof piece === 'string');
-  if (wrong !== undefined) return wrong;
-  return new PageFindings({
-    endpoints: new Map(found.flatMap(({ endpoints }) => [...endpoints])),
-    clusters: new Set(found.flatMap(({ clusters }) => [...clusters])),
-  });
 }

@@ -17,7 +17,7 @@ import { type Consumer, PodAddresses, type ServiceName, sendsThrough } from '../
 import type { Leadership, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';
 import { tick } from '../timing/index.ts';
-import { type PageAnswer, PageParser, readPage } from './gateway-client.ts';
+import { type PageAnswer, readPage } from './gateway-client.ts';
 import {
   type Inspected,
   Inspection,
@@ -27,7 +27,7 @@ import {
   USUAL_PATHS,
 } from './inspect.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
-import { authorityOf } from './page-formats.ts';
+import { authorityOf, readerOf } from './page-formats.ts';
 import { isForbidden, type Problem, problem, resolve } from './probe.ts';
 
 export interface InspectingContext {
@@ -66,7 +66,6 @@ export function startInspecting(context: InspectingContext) {
     const known = services.map((service) => [service, recordOf(service, now)] as const);
     return consumers.filter(({ consumer }) => known.some((each) => mightSend(consumer, each, now)));
   };
-  const parser = new PageParser();
   const addresses = new PodAddresses((service) => sendersTo([service]).length > 0);
   const inspection: Inspection = new Inspection({
     clock,
@@ -75,7 +74,7 @@ export function startInspecting(context: InspectingContext) {
     instancesOf: (consumer, until) => instancesOf(consumer, context, until),
     ask: (consumer, instance, page, until) => {
       const onConnect = () => inspection.connected(instance.address);
-      return ask(consumer, instance, page, { ...context, parser, onConnect }, until);
+      return ask(consumer, instance, page, { ...context, onConnect }, until);
     },
     onLag: (consumer, lag) => measurement.record({ consumer, direction: 'removal', lag }),
     count: registerInspectionMetrics(context.metrics.registry, () => [...inspection.instances()]),
@@ -232,11 +231,7 @@ async function ask(
   { inspect: { format, tls = {}, tokenFile } }: Inspected,
   { address }: PageInstance,
   { url, wanted }: PageToRead,
-  {
-    files,
-    parser,
-    onConnect,
-  }: Pick<InspectingContext, 'files'> & { readonly parser: PageParser; readonly onConnect: () => void },
+  { files, onConnect }: Pick<InspectingContext, 'files'> & { readonly onConnect: () => void },
   signal: AbortSignal,
 ): Promise<PageAnswer> {
   try {
@@ -245,7 +240,7 @@ async function ask(
     const token = tokenFile === undefined ? undefined : await readNamed(files, tokenFile);
     return await readPage({
       url,
-      reader: parser.open(format, wanted),
+      reader: readerOf(format, wanted),
       to: { host: address },
       trust: { ...trust, ca },
       token: token?.toString('latin1').trim(),

@@ -18,25 +18,19 @@ export interface PageEndpoint {
 /** Where the ports of a wanted endpoint are not known. */
 const ANY_PORT = 0;
 
-/** What a page shows about the wanted endpoints. Plain data, so that a thread can hand it over. */
-export interface FoundOnPage {
-  /** By address, whether it is in use by port; undefined: a listing that names no port; {@link ANY_PORT}: by some port. */
-  readonly endpoints: ReadonlyMap<string, ReadonlyMap<number | undefined, boolean>>;
-  /** The names of the Envoy clusters that list any of them; more than {@link MOST_CLUSTERS}: not all are here. */
-  readonly clusters: ReadonlySet<string>;
-}
-
 /** A pod is in few of Envoy's clusters; with more than this the page is read unfiltered. */
 export const MOST_CLUSTERS = 32;
 /** Longer filters of cluster names are not sent. */
 export const LONGEST_FILTER = 2_000;
 
 /** What a page shows about the wanted endpoints. */
-export class PageFindings implements FoundOnPage {
-  readonly endpoints: FoundOnPage['endpoints'];
+export class PageFindings {
+  /** By address, whether it is in use by port; undefined: a listing that names no port; {@link ANY_PORT}: by some port. */
+  readonly endpoints: ReadonlyMap<string, ReadonlyMap<number | undefined, boolean>>;
+  /** The names of the Envoy clusters that list any of them; more than {@link MOST_CLUSTERS}: not all are here. */
   readonly clusters: ReadonlySet<string>;
 
-  constructor({ endpoints, clusters }: FoundOnPage) {
+  constructor(endpoints: PageFindings['endpoints'], clusters: ReadonlySet<string>) {
     this.endpoints = endpoints;
     this.clusters = clusters;
   }
@@ -99,7 +93,7 @@ export abstract class PageReader {
 
   /** Call after the last chunk. @returns the findings, or the problem as a phrase after `the page` */
   end(): PageFindings | string {
-    return this.problem() ?? new PageFindings({ endpoints: this.#found, clusters: this.#clusters });
+    return this.problem() ?? new PageFindings(this.#found, this.#clusters);
   }
 
   /** At the end, what is wrong. */
