@@ -18,17 +18,6 @@ export class Shares {
     return this.#of;
   }
 
-  largest(): readonly [namespace: string, share: number] {
-    let found: readonly [string, number] = ['', 0];
-    for (const entry of this.#of) if (entry[1] > found[1]) found = entry;
-    return found;
-  }
-
-  clear(): void {
-    this.#of.clear();
-    this.total = 0;
-  }
-
   /**
    * Whether a namespace may take this much more: no namespace takes more than what it leaves to the others. So one that
    * takes all it can get leaves half, and two leave a third; those with little always find room.

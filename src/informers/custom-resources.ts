@@ -184,7 +184,7 @@ export function followCustomResources<T>(
   options: WatchOptions,
 ): CustomObjects<T> {
   const objects = new Map<string, CustomObject<T>>();
-  const shares = new Shares();
+  let shares = new Shares();
   /** The uids, by key, of those for which there is no room. No more is kept, as there may be any number. */
   const leftOut = new Map<string, string>();
   const read = Promise.withResolvers<void>();
@@ -209,21 +209,12 @@ export function followCustomResources<T>(
     handlers.onProblem(key, `only ${kind.most} objects of kind ${kind.kind} are followed; it is left out`);
   };
 
-  /** @returns whether there is room for it, perhaps after making some */
-  const makeRoom = (object: CustomObject<T>): boolean => {
+  /** A namespace takes no more than it leaves to the others; a kind without namespaces has all the room. */
+  const hasRoom = (object: CustomObject<T>): boolean => {
     const weight = weightOf(object);
-    while (shares.total + weight > kind.most) {
-      const [largest, share] = shares.largest();
-      // The namespace with the largest share gives way to a namespace that would still have a smaller one.
-      if (largest === object.namespace || share <= shares.of(object.namespace) + weight) return false;
-      const own = [...objects].filter(([, { namespace }]) => namespace === largest);
-      const ageOf = ([key, { created }]: (typeof own)[number]) => `${created} ${key}`;
-      const [newest] = own.toSorted((a, b) => (ageOf(a) < ageOf(b) ? 1 : -1));
-      if (newest === undefined) return false;
-      forget(...newest);
-      leaveOut(newest[0], newest[1].uid);
-    }
-    return true;
+    const { namespace } = object;
+    if (namespace === '') return shares.total + weight <= kind.most;
+    return shares.hasRoomFor(namespace, weight, kind.most);
   };
 
   const forget = (key: string, object: CustomObject<T>) => {
@@ -235,7 +226,7 @@ export function followCustomResources<T>(
   const put = (key: string, object: CustomObject<T>) => {
     const before = objects.get(key);
     if (before !== undefined) shares.add(before.namespace, -weightOf(before));
-    if (!makeRoom(object)) {
+    if (!hasRoom(object)) {
       if (before !== undefined) {
         objects.delete(key);
         changed();
@@ -298,7 +289,7 @@ export function followCustomResources<T>(
     if (objects.size === 0) return;
     objects.clear();
     leftOut.clear();
-    shares.clear();
+    shares = new Shares();
     changed();
   };
 

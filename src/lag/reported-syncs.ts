@@ -84,62 +84,8 @@ interface Pending {
   readonly at: number;
   /** The newer versions that opened it; undefined: the clock did. */
   readonly versions: StageVersions | undefined;
-  /** How many instances have not applied it yet. */
-  waiting: number;
-  /** Whether an instance fell silent before it had applied it, so that the lag is unknown. */
+  /** An instance fell silent before it had applied it, so its lag is unknown. */
   lost: boolean;
-}
-
-/** Called with each instant that every instance has applied or lost. @param lost whether its lag is unknown */
-type OnDone = (at: number, lost: boolean) => void;
-
-class PendingInstants {
-  /** Ascending. Those in the middle may be done already. */
-  #pending: Pending[] = [];
-
-  get last(): number {
-    return this.#pending.at(-1)?.at ?? Number.NEGATIVE_INFINITY;
-  }
-
-  /** @param at later than all before */
-  open(at: number, versions: StageVersions | undefined, waiting: number): void {
-    this.#pending.push({ at, versions, waiting, lost: false });
-  }
-
-  /** One instance has applied the removals after one instant and up to another. */
-  apply(after: number, upTo: number, onDone: OnDone): void {
-    for (const pending of this.#pending.slice(this.#firstAfter(after))) {
-      if (pending.at > upTo) break;
-      pending.waiting -= 1;
-      if (pending.waiting === 0) onDone(pending.at, pending.lost);
-    }
-    const first = this.#pending.findIndex(({ waiting }) => waiting > 0);
-    this.#pending.splice(0, first < 0 ? this.#pending.length : first);
-  }
-
-  /** One instance will not report on removals after an instant. */
-  lose(after: number, onDone: OnDone): void {
-    for (const pending of this.#pending.slice(this.#firstAfter(after))) pending.lost = true;
-    this.apply(after, Number.POSITIVE_INFINITY, onDone);
-  }
-
-  /** Gives up instants this old: reports arrive, but none that applies them. */
-  expire(before: number, onDone: OnDone): void {
-    if ((this.#pending[0]?.at ?? before) >= before) return;
-    const expired = this.#pending.splice(0, this.#firstAfter(before));
-    for (const { at, waiting } of expired) if (waiting > 0) onDone(at, true);
-  }
-
-  /** The last instant at which nothing newer than these versions was seen. */
-  appliedBy(applied: StageVersions): number {
-    const pending = this.#pending.findLast(({ versions }) => versions && covers(applied, versions));
-    return pending?.at ?? Number.NEGATIVE_INFINITY;
-  }
-
-  /** Searches from the end: an instance mostly waits for the latest instants. */
-  #firstAfter(instant: number): number {
-    return this.#pending.findLastIndex(({ at }) => at <= instant) + 1;
-  }
 }
 
 /**
@@ -239,7 +185,8 @@ export class ReportedSyncs {
   readonly #onLag: (seconds: number) => void;
   readonly #instances = new Map<string, ReportingInstance>();
   readonly #live = new Set<ReportingInstance>();
-  readonly #pending = new PendingInstants();
+  /** Ascending. */
+  #pending: Pending[] = [];
   #nextIndex: number;
   #seen: { readonly at: number; readonly versions: StageVersions };
   /** No live instance falls silent before this instant. */
@@ -291,7 +238,9 @@ export class ReportedSyncs {
     this.#openUntil(now);
     this.#openForChange(versions);
     this.#seen = { at: now, versions };
-    this.#pending.expire(now - LONGEST_LAG, this.#done(now));
+    // Reports arrive, but none that applies instants this old.
+    for (const each of this.#pending) if (each.at < now - LONGEST_LAG) each.lost = true;
+    this.#close(now, now - LONGEST_LAG);
   }
 
   /**
@@ -324,7 +273,7 @@ export class ReportedSyncs {
     const instance = this.#instances.get(key);
     if (instance === undefined) return;
     this.#instances.delete(key);
-    if (this.#live.delete(instance)) this.#pending.lose(instance.appliedUntil, this.#done(now));
+    if (this.#live.delete(instance)) this.#lose(instance, now);
   }
 
   state(now: number): InstancesState {
@@ -345,17 +294,35 @@ export class ReportedSyncs {
       instance.appliedUntil = now;
       return;
     }
-    const before = instance.appliedUntil;
-    const applied = claim.by === 'versions' ? this.#pending.appliedBy(instance.acknowledged) : claim.givenAt;
-    instance.appliedUntil = Math.max(before, applied ?? before);
-    this.#pending.apply(before, instance.appliedUntil, this.#done(now));
+    const applied =
+      claim.by === 'versions'
+        ? this.#appliedBy(instance.acknowledged)
+        : (claim.givenAt ?? instance.appliedUntil);
+    instance.appliedUntil = Math.max(instance.appliedUntil, applied);
+    this.#close(now);
   }
 
-  #done(now: number): OnDone {
-    return (at, lost) => {
+  /** The last instant at which nothing newer than these versions was seen. */
+  #appliedBy(applied: StageVersions): number {
+    const pending = this.#pending.findLast(({ versions }) => versions && covers(applied, versions));
+    return pending?.at ?? Number.NEGATIVE_INFINITY;
+  }
+
+  /** Closes the instants that all live instances have applied, and those before `expired`. */
+  #close(now: number, expired = Number.NEGATIVE_INFINITY): void {
+    const applied = [...this.#live].map(({ appliedUntil }) => appliedUntil);
+    const upTo = applied.reduce((least, each) => Math.min(least, each), Number.POSITIVE_INFINITY);
+    const first = this.#pending.findIndex(({ at }) => at > upTo && at >= expired);
+    for (const { at, lost } of this.#pending.splice(0, first < 0 ? this.#pending.length : first)) {
       if (lost) this.#lost += 1;
       else this.#onLag((now - at) / 1000);
-    };
+    }
+  }
+
+  /** The instance, which is live no more, will not report on what it has not applied. */
+  #lose({ appliedUntil }: ReportingInstance, now: number): void {
+    for (const each of this.#pending) if (each.at > appliedUntil) each.lost = true;
+    this.#close(now);
   }
 
   #openUntil(now: number): void {
@@ -363,7 +330,7 @@ export class ReportedSyncs {
       this.#nextIndex = Math.max(this.#nextIndex, firstIndexAfter(now));
     }
     for (let at = instantOf(this.#nextIndex); at <= now; at = instantOf(this.#nextIndex)) {
-      this.#pending.open(at, undefined, this.#live.size);
+      this.#pending.push({ at, versions: undefined, lost: false });
       this.#nextIndex += 1;
     }
   }
@@ -375,22 +342,21 @@ export class ReportedSyncs {
     const reads = ({ acknowledged, readsVersions }: ReportingInstance) =>
       readsVersions && LAG_STAGES.some((stage) => stage in changed && stage in acknowledged);
     const waiting = [...this.#live].filter((each) => each.appliedUntil < at);
-    if (at <= this.#pending.last || !waiting.some(reads)) return;
+    if (at <= (this.#pending.at(-1)?.at ?? Number.NEGATIVE_INFINITY) || !waiting.some(reads)) return;
     for (const each of waiting)
       if (each.readsVersions && covers(each.acknowledged, versions)) each.appliedUntil = at;
-    const late = waiting.filter((each) => each.appliedUntil < at);
-    if (late.length === 0) this.#onLag(0);
-    else this.#pending.open(at, versions, late.length);
+    if (waiting.every((each) => each.appliedUntil >= at)) this.#onLag(0);
+    else this.#pending.push({ at, versions, lost: false });
   }
 
   #silence(now: number): void {
     this.#nextSilence = Number.POSITIVE_INFINITY;
     for (const instance of this.#live) {
-      const { silentAt, appliedUntil } = instance;
+      const { silentAt } = instance;
       if (silentAt > now) this.#nextSilence = Math.min(this.#nextSilence, silentAt);
       else {
         this.#live.delete(instance);
-        this.#pending.lose(appliedUntil, this.#done(now));
+        this.#lose(instance, now);
       }
     }
   }
