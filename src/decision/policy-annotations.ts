@@ -10,7 +10,7 @@ import {
   parseDuration,
 } from '../api/index.ts';
 import { POD_LIMITS } from './pod.ts';
-import { type Field, type Layer, type PolicyValues } from './policy-values.ts';
+import type { Field, Layer, PolicyValues } from './policy-values.ts';
 import { type Note, note } from './reasons.ts';
 
 /** Reads one annotation. */
@@ -102,8 +102,7 @@ export function annotationLayers(owner: string, annotations: Labels, labels: Lab
       const known = Object.keys(READERS).join(', ');
       const said = `${owner}: ${shorten(key)} is not known and ignored; known are ${known}`;
       notes.push(note('UnknownAnnotation', said));
-    } else if (typeof values !== 'string')
-      layers.set(key, { values, origin: `${owner} ${key}` });
+    } else if (typeof values !== 'string') layers.set(key, { values, origin: `${owner} ${key}` });
     else {
       const effect = reader.restrains ? 'the pod is held in Audit' : 'ignored';
       if (reader.restrains) restrainedBy ??= key;

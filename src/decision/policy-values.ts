@@ -120,7 +120,5 @@ function printOf(field: Field, value: unknown): number {
 
 /** The built-in layer as an effective policy: where every merge starts. */
 export const BUILT_IN_POLICY: EffectivePolicy = Object.freeze(
-  Object.fromEntries(
-    Object.entries(BUILT_IN_VALUES).map(([field, value]) => [field, leaf(value, BUILT_IN)]),
-  ),
+  Object.fromEntries(Object.entries(BUILT_IN_VALUES).map(([field, value]) => [field, leaf(value, BUILT_IN)])),
 ) as unknown as EffectivePolicy;
