@@ -1,6 +1,7 @@
 import { cp, glob, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { build, type Metafile, type Plugin } from 'esbuild';
+import { buildPage } from './build-page.ts';
 import { DOOR_IMPORT, filesBehind, namesIn } from './doors.ts';
 
 const ROOT = join(import.meta.dirname, '..');
@@ -43,6 +44,7 @@ export async function buildProgram(outdir: string): Promise<Metafile> {
   // Beside the chunk that reads them, as in the sources.
   const helpers = (file: string) => !/\.c$/.test(file);
   await cp(join(ROOT, 'src/hold/helper'), join(outdir, 'helper'), { recursive: true, filter: helpers });
+  await buildPage(join(outdir, 'page'));
   return metafile;
 }
 

@@ -12,6 +12,7 @@ export const ERRORS = {
   'events-invalid': 'A file of events given to simulate cannot be used.',
   'output-unwritable': 'Standard output, or a file to be changed in its place, cannot be written.',
   'port-unavailable': 'The server cannot listen on the address it was given.',
+  'page-missing': 'This build has no page, or the page cannot be built.',
   'cluster-unreachable': 'The API server does not answer, or not as one does.',
   'cluster-denied': 'The API server does not accept these credentials, or they do not allow what is needed.',
   'not-found': 'The cluster has no object of the name that was given.',

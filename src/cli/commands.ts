@@ -49,6 +49,10 @@ const POLICY_REPORTS = ['off', 'wgpolicyk8s.io', 'openreports.io'] as const;
 const SERVE_FLAGS = {
   port: flag(port, '8443', 'port of the webhook (HTTPS); 0 chooses a free one'),
   adminPort: flag(port, '8080', 'port of /healthz, /readyz and /metrics (HTTP); 0 chooses a free one'),
+  pagePort: optional(
+    port,
+    'port of the page that explains pasted manifests (HTTP, on 127.0.0.1 only); without it, there is none',
+  ),
   host: flag(text('<address>'), '127.0.0.1', 'address to listen on; in a pod, ::, which is IPv4, too'),
   policies,
   strict: toggle('do not start while a policy document cannot be used'),

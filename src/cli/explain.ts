@@ -1,8 +1,10 @@
 import { existsSync } from 'node:fs';
 import { ANNOTATION } from '../api/index.ts';
 import { misplacedIn } from '../audit/index.ts';
+import type { ExplainReport } from '../dashboard/index.ts';
 import {
   BUILT_IN,
+  type ClusterSnapshot,
   type ExplainedField,
   type Explanation,
   explain as explanationOf,
@@ -19,8 +21,10 @@ import type { Settings } from './commands.ts';
 import {
   askCluster,
   type ManifestSettings,
+  type Manifests,
   patched,
   planOf,
+  type Reading,
   readManifests,
   type SnapshotSettings,
   sourcesFor,
@@ -34,6 +38,8 @@ type LocatedExplanation = Omit<Explanation, 'outcome'> & {
   /** `unknown`: the template of its pods was not found, or is none that can be read. */
   readonly outcome: Explanation['outcome'] | 'unknown';
 } & ({ readonly file: string; readonly line: number } | { readonly live: LivePods });
+
+type ManifestExplanation = Extract<LocatedExplanation, { readonly file: string }>;
 
 /** `linger explain`: the decision for the pods of each workload, with the origin of every field. */
 export async function explain(settings: Settings<'explain'>, surroundings: Surroundings): Promise<number> {
@@ -52,7 +58,8 @@ export async function explain(settings: Settings<'explain'>, surroundings: Surro
     : { plans: [], failed: false };
   const live = cluster === undefined ? [] : await explainLive(named, settings, cluster);
   const plans = [...located, ...live];
-  print(rendered(output, { plans }, (wide) => renderTable(plans, wide)));
+  const report: ExplainReport = { plans };
+  print(rendered(output, report, (wide) => renderTable(plans, wide)));
   if (plans.length === 0) warn('no Pod or workload in the input');
   if (failed) return 1;
   const codes = plans.flatMap(({ outcome, reason, notes }) => [
@@ -71,8 +78,19 @@ export async function explainManifests(
 ): Promise<{ readonly plans: readonly LocatedExplanation[]; readonly failed: boolean }> {
   const manifests = await readManifests(settings, surroundings);
   const snapshot = snapshotOf(await sourcesFor(manifests.documents, settings, cluster));
-  const plans: LocatedExplanation[] = [];
   const reading = { warn: surroundings.warn, failed: manifests.failed };
+  const plans = explanationsIn(manifests, snapshot, settings, reading);
+  return { plans, failed: reading.failed };
+}
+
+/** The explanation of each workload of manifests; what cannot be read is reported to `reading`. */
+export function explanationsIn(
+  manifests: Manifests,
+  snapshot: ClusterSnapshot,
+  settings: ManifestSettings,
+  reading: Reading,
+): readonly ManifestExplanation[] {
+  const plans: ManifestExplanation[] = [];
   for (const input of manifests.inputs)
     for (const document of readDocuments(input.text, input.name))
       for (const found of workloadsIn(document, input, settings, manifests, reading)) {
@@ -89,7 +107,7 @@ export async function explainManifests(
         const all = [...(isOpen ? [] : notes), ...unknown, ...also];
         plans.push({ ...explained, notes: all, file: input.name, line });
       }
-  return { plans, failed: reading.failed };
+  return plans;
 }
 
 function unknownText(unknown: string, isOpen: boolean): string {

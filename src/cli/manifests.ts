@@ -150,8 +150,11 @@ export async function sourcesFor(
 /** Manifests of workloads that stand by themselves are read once. */
 const SURVEYED = /\b(?:Service|Namespace)(?:List)?\b|\bownerReferences\b|\bworkloadRef\b/;
 
-/** Policies among the manifests are left out: they are about to be applied and not in force. */
-function survey(inputs: readonly ManifestInput[], defaultNamespace: string) {
+/**
+ * What the objects of texts say about each other; `problems`: those that cannot be read. Policies among them are left out:
+ * they are about to be applied and not in force.
+ */
+export function survey(inputs: readonly ManifestInput[], defaultNamespace: string) {
   const documents: LocatedObject[] = [];
   const objects = new Map<string, unknown>();
   const refers = inputs.some(({ text }) => /\bworkloadRef\b/.test(text));

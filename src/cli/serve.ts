@@ -52,15 +52,19 @@ const EXAMPLE = 'docs/examples/review.json';
 export function greeting(
   { host, port, adminPort, certs }: Pick<Settings<'serve'>, 'host' | 'port' | 'adminPort' | 'certs'>,
   ownAuthority: boolean,
+  page?: string,
 ): string {
   const trust = ownAuthority ? `--cacert ${quoted(join(certs, 'ca.crt'))} ` : '';
   const decode = `node -pe 'r = JSON.parse(fs.readFileSync(0)).response; r.patch ? atob(r.patch) : r'`;
   return [
     '',
+    ...(page === undefined
+      ? []
+      : ['See which pods would wait, and why. Open in a browser:', '', `  ${page}`, '']),
     `Linger answers on https://${name(host)}:${port}/mutate`,
     `Readiness and metrics: http://${name(host)}:${adminPort}/readyz and /metrics`,
     '',
-    'See it work: a Pod as a real API server sends it goes in, the patch comes out. In another terminal:',
+    'A Pod as a real API server sends it goes in, the patch comes out. In another terminal:',
     '',
     `  curl --silent ${trust}--data-binary @${EXAMPLE} \\`,
     `    https://${name(host)}:${port}/mutate | ${decode}`,
@@ -269,9 +273,17 @@ async function answerUntilShutdown(
   const adminPort = await listen(admin, settings.host, settings.adminPort, '--admin-port', onError);
   if (hold !== undefined) await listen(hold.server, settings.host, settings.holdPort, '--hold-port', onError);
   logger.info({ host: settings.host, port, adminPort, version }, 'listening');
+  const openPlayground = async (pagePort: number) => {
+    const { playground } = await import('./playground.ts');
+    const { server, address } = await playground(version, pagePort, onError);
+    manager.add({ name: 'page', close: () => close(server) });
+    return address;
+  };
+  const page = settings.pagePort === undefined ? undefined : await openPlayground(settings.pagePort);
   // The greeting is for a terminal; in a cluster it would only be noise in the log.
   const ownAuthority = !['provided', 'shared'].includes(certificates.get().origin);
-  if (kube.service.host === undefined) print(`${greeting({ ...settings, port, adminPort }, ownAuthority)}\n`);
+  if (kube.service.host === undefined)
+    print(`${greeting({ ...settings, port, adminPort }, ownAuthority, page)}\n`);
 
   const drain = async () => {
     await shutdown.requested;

@@ -28,8 +28,8 @@ const LAYERS: readonly (readonly string[])[] = [
   ['certs', 'leader'],
   ['measurement'],
   ['hold'],
-  ['webhook', 'diagnose', 'audit'],
-  ['cli'],
+  ['webhook', 'diagnose', 'audit', 'dashboard'],
+  ['cli', 'page'],
   ['main.ts'],
 ];
 
@@ -93,7 +93,7 @@ function named(wayOut: string, ...names: string[]): Record<string, string> {
 export async function readSources(root: string, folder = 'src'): Promise<Sources> {
   const names = await readdir(join(root, folder), { recursive: true });
   const paths = names
-    .filter((name) => name.endsWith('.ts'))
+    .filter((name) => /\.tsx?$/.test(name))
     .map((name) => `${folder}/${name.replaceAll('\\', '/')}`);
   const texts = paths
     .toSorted()
@@ -131,8 +131,8 @@ function relativeProblem(file: string, specifier: string, sources: Sources): str
   const target = posix.join(posix.dirname(file), specifier);
   if (!target.startsWith('src/'))
     return `imports ${target}, which is outside src: move what is needed into src`;
-  // Data of the file's own room; the compiler says where it is missing.
-  if (target.endsWith('.json') && posix.dirname(target) === posix.dirname(file)) return undefined;
+  // Data and style of the file's own room; the compiler and the bundler say where they are missing.
+  if (/\.(json|css)$/.test(target) && posix.dirname(target) === posix.dirname(file)) return undefined;
   if (!sources.has(target)) return `imports ${target}, which does not exist`;
   const [from, to] = [folderOf(file), folderOf(target)];
   if (from === to) return undefined;

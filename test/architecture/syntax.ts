@@ -26,8 +26,15 @@ export interface SourceSyntax {
  */
 export function parseSources(files: ReadonlyMap<string, string>): ReadonlyMap<string, SourceSyntax> {
   const config = {
-    compilerOptions: { noLib: true, noResolve: true, types: [], module: 'nodenext' },
-    include: ['**/*.ts'],
+    compilerOptions: {
+      noLib: true,
+      noResolve: true,
+      types: [],
+      module: 'nodenext',
+      jsx: 'preserve',
+      allowImportingTsExtensions: true,
+    },
+    include: ['**/*.ts', '**/*.tsx'],
   };
   const virtual = Object.fromEntries([...files].map(([path, text]) => [`/${path}`, text]));
   const fs = createVirtualFileSystem({ ...virtual, '/tsconfig.json': JSON.stringify(config) });

@@ -62,6 +62,7 @@ describe('every flag of serve is also a variable', () => {
     expect(Object.keys(VERBS.serve.flags).map(variableName)).toEqual([
       'LINGER_PORT',
       'LINGER_ADMIN_PORT',
+      'LINGER_PAGE_PORT',
       'LINGER_HOST',
       'LINGER_POLICIES',
       'LINGER_STRICT',

@@ -50,6 +50,7 @@ const NAMES: Row = {
 const SERVE: Rows<'serve'> = {
   port: { byDefault: 8443, ...PORTS },
   adminPort: { byDefault: 8080, ...PORTS },
+  pagePort: { byDefault: undefined, ...PORTS },
   host: {
     byDefault: '127.0.0.1',
     reads: [

@@ -183,7 +183,7 @@ describe('npm start', () => {
     };
     // Some shells do that of themselves with a last command, and some do not.
     expect(scripts.start).toMatch(/^exec node /);
-    const flags = `--port 0 --admin-port 0 --cluster off --drain 0s --certs "${certs()}"`;
+    const flags = `--port 0 --admin-port 0 --page-port 0 --cluster off --drain 0s --certs "${certs()}"`;
     const PATH = `${dirname(process.execPath)}${delimiter}${process.env.PATH}`;
     const child = spawn('sh', ['-c', `${scripts.start} ${flags}`], {
       cwd: ROOT,

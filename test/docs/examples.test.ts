@@ -113,8 +113,15 @@ describe('the README', () => {
       adminPort: Number(adminPort.fallback),
       certs: certs.fallback ?? '',
     };
-    const printed = greeting(endpoint, true);
-    expect(blocksOf('README.md').map(({ text }) => text.trim())).toContain(printed.trim());
+    const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
+    const [, pagePort] = / --page-port (\d+)$/.exec(scripts.start ?? '') ?? [];
+    const page = `http://127.0.0.1:${pagePort}/#token=TOKEN`;
+    const printed = greeting(endpoint, true, page);
+    // The token is of each run.
+    const shown = blocksOf('README.md').map(({ text }) =>
+      text.trim().replace(/#token=[\w-]{22}\n/, '#token=TOKEN\n'),
+    );
+    expect(shown).toContain(printed.trim());
   });
 
   test('shows the patch that the pasted line prints', () => {

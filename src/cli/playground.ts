@@ -1,0 +1,168 @@
+import type { Server } from 'node:http';
+import { asError, isLingerObject, isRecord, printable, UserError } from '../api/index.ts';
+import {
+  newToken,
+  type PlaygroundReport,
+  type PlaygroundRequest,
+  type Problem,
+  pageApp,
+  readPage,
+  type Sources,
+} from '../dashboard/index.ts';
+import {
+  type ClusterSnapshot,
+  isAudit,
+  NO_SOURCES,
+  type Pod,
+  patchFor,
+  SKIP_REASONS,
+  snapshotOf,
+} from '../decision/index.ts';
+import {
+  editDocument,
+  type ManifestEdit,
+  ManifestError,
+  policiesOfMap,
+  readDocuments,
+  readManifests,
+} from '../manifest/index.ts';
+import { adminServer, listen } from '../webhook/index.ts';
+import { explanationsIn } from './explain.ts';
+import { unifiedDiff } from './line-diff.ts';
+import { type Manifests, planOf, survey, workloadsIn } from './manifests.ts';
+
+/** The names of the two texts, in what is said about them. */
+const NAMES = { manifest: 'manifest.yaml', policies: 'policies.yaml' } as const;
+/** The defaults of `explain`. */
+const WITHIN = { namespace: 'default', selector: undefined, operands: [], recursive: false, filename: [] };
+
+/** No other machine may reach it, whatever the settings of the rest are. */
+const LOOPBACK = '127.0.0.1';
+
+/**
+ * Listens for the page of one user on this machine.
+ * @param flag the one that chooses the port
+ * @returns `address`: what to open; it carries the token of this run
+ * @throws LingerError `page-missing`, `port-unavailable`
+ */
+export async function openPage(
+  sources: Sources,
+  port: number,
+  flag: string,
+  onError: (error: Error) => void,
+): Promise<{ readonly server: Server; readonly address: string }> {
+  const token = newToken();
+  const server = adminServer(pageApp(sources, token, await readPage()));
+  const taken = await listen(server, LOOPBACK, port, flag, onError);
+  return { server, address: `http://${LOOPBACK}:${taken}/#token=${token}` };
+}
+
+/**
+ * Opens the page that explains pasted manifests, for this machine.
+ * @param port 0 chooses a free one
+ * @returns `address`: with the token of this run
+ * @throws LingerError `page-missing`, `port-unavailable`
+ */
+export async function playground(version: string, port: number, onError: (error: Error) => void) {
+  const root = { version, views: ['playground'], source: null } as const;
+  return openPage({ root, explain: explainTexts }, port, '--page-port', onError);
+}
+
+/** What `explain` and `inject --diff` say of a manifest under policies, without a cluster. */
+export function explainTexts({ manifest, policies }: PlaygroundRequest): PlaygroundReport {
+  const said: string[] = [];
+  const input = { path: NAMES.manifest, name: NAMES.manifest, text: manifest, encoding: 'utf-8' } as const;
+  try {
+    const { problems, ...known } = survey([input], WITHIN.namespace);
+    said.push(...problems);
+    const manifests = { inputs: [input], failed: false, ...known };
+    const files = policiesOfMap({ [NAMES.policies]: policies }, '');
+    said.push(...files.problems.map(({ message }) => message));
+    const applied = manifests.documents;
+    const snapshot = snapshotOf({ ...NO_SOURCES, modeLimit: 'Enforce', files: files.documents, applied });
+    const warn = (line: string) => void said.push(line);
+    const reading = { warn, failed: false };
+    const plans = explanationsIn(manifests, snapshot, WITHIN, reading).map((plan) => ({
+      ...plan,
+      because: sentenceOf(plan),
+    }));
+    const diff = diffOf(manifests, snapshot);
+    return { plans, problems: problemsOf(said, { manifest, policies }), diff };
+  } catch (error) {
+    // One that concerns the whole text: the others are collected as they are found.
+    if (!(error instanceof UserError)) throw error;
+    return {
+      plans: [],
+      problems: problemsOf([...said, asError(error).message], { manifest, policies }),
+      diff: '',
+    };
+  }
+}
+
+/** Without a cluster there are no others. */
+const WHY: Readonly<Record<string, string>> = {
+  fixed: 'A policy or an annotation fixes the wait.',
+  initial: 'Nothing is measured here: until a cluster is, the wait is the policy’s wait.initial.',
+};
+
+function sentenceOf({
+  reason,
+  why,
+  outcome,
+}: Pick<PlaygroundReport['plans'][number], 'reason' | 'why' | 'outcome'>): string {
+  if (outcome === 'unknown') return 'Its pod template was not found, or cannot be read.';
+  if (reason !== null) return SKIP_REASONS[reason as keyof typeof SKIP_REASONS];
+  return WHY[why ?? ''] ?? why ?? '';
+}
+
+/** What `inject` changes; what it leaves unchanged is said by the explanation. */
+function diffOf(manifests: Manifests, snapshot: ClusterSnapshot): string {
+  const [input] = manifests.inputs;
+  if (input === undefined) return '';
+  const reading = { warn: () => undefined, remark: '', failed: false };
+  const parts = [...readDocuments(input.text, input.name)].map((document) => {
+    const edits = function* (): Generator<ManifestEdit> {
+      for (const found of workloadsIn(document, input, WITHIN, manifests, reading)) {
+        const { decision } = planOf(found, snapshot);
+        const operations = isAudit(decision) ? [] : patchFor(found.workload.pod as Pod, decision);
+        if (operations.length > 0) yield { object: found.object, operations, at: found.workload.pointer };
+      }
+    };
+    return editDocument(document, edits()).text;
+  });
+  return unifiedDiff(input.name, input.text, parts.join(''));
+}
+
+/** Messages begin with the place in one of the texts: `FILE:LINE:COLUMN`, `FILE:LINE`, or `FILE document N`. */
+const PLACED =
+  /^(?:linger: )? ?(manifest|policies)\.yaml(?::(\d+))?(?::(\d+))?(?:: (?:manifest\.yaml)?)?(?: ?document \d+(?: items\[\d+\])?: )?(.*)$/s;
+
+function problemsOf(messages: readonly string[], texts: PlaygroundRequest): readonly Problem[] {
+  const problems = [...messages, ...misplacedPolicies(texts.manifest)].map((message): Problem => {
+    const [, where = 'manifest', line, column, text = message] = PLACED.exec(message) ?? [];
+    const source = where === 'policies' ? 'policies' : 'manifest';
+    const place = line === undefined ? lineOf(message, texts[source], NAMES[source]) : Number(line);
+    const shown = printable(text.trim());
+    return { in: source, line: place, column: column === undefined ? null : Number(column), text: shown };
+  });
+  // Several readers of one text say the same of it.
+  return [...new Map(problems.map((each) => [JSON.stringify(each), each])).values()];
+}
+
+/** The line of the object that a message names: `policies.yaml document 2`. */
+function lineOf(message: string, text: string, name: string): number | null {
+  const { objects } = readManifests(text, name);
+  const named = objects.filter(({ where }) => message.includes(where));
+  return named.toSorted((a, b) => b.where.length - a.where.length)[0]?.line ?? null;
+}
+
+/** Policies of the manifest are about to be applied: they are not in force yet. */
+function misplacedPolicies(manifest: string): readonly string[] {
+  return [...readDocuments(manifest, NAMES.manifest)]
+    .flatMap((document) => [...document.objects()])
+    .flatMap((object) =>
+      object instanceof ManifestError || !isRecord(object.value) || !isLingerObject(object.value)
+        ? []
+        : [`${NAMES.manifest}:${object.line}: a policy counts only in the other text: move it there`],
+    );
+}

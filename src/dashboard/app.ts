@@ -1,0 +1,61 @@
+import express, { type ErrorRequestHandler, type Express } from 'express';
+import { asError, UserError } from '../api/index.ts';
+import { fromThisPage, guarded, refuse, withToken } from './access.ts';
+import type { Assets } from './assets.ts';
+import {
+  type ApiRoot,
+  type PlaygroundReport,
+  type PlaygroundRequest,
+  playgroundRequest,
+} from './contract.ts';
+
+/** What the API answers with; a view without its source is not there. */
+export interface Sources {
+  readonly root: ApiRoot;
+  /** What a pasted manifest and policy come to. */
+  readonly explain?: (request: PlaygroundRequest) => PlaygroundReport;
+}
+
+/** Of both texts together: a few hundred workloads. */
+const LONGEST_BODY = 1024 * 1024;
+
+/** The paths of the views; the page itself reads which one. */
+const VIEWS = ['/', '/playground'];
+
+/**
+ * The page and its API, for one user on this machine: read-only, and only for who has the token of this run.
+ */
+export function pageApp(sources: Sources, token: string, page: Assets): Express {
+  const app = express();
+  app.disable('x-powered-by').disable('etag');
+  app.use(guarded, fromThisPage);
+
+  const api = express.Router();
+  api.use(withToken(token));
+  api.get('/', (_request, response) => void response.json(sources.root));
+  const { explain } = sources;
+  if (explain !== undefined)
+    api.post('/explain', express.json({ limit: LONGEST_BODY }), (request, response) => {
+      const { success, data, error } = playgroundRequest.safeParse(request.body);
+      if (success) response.json(explain(data));
+      else refuse(response, 400, 'bad-request', `expected a manifest and policies as text: ${error.message}`);
+    });
+  app.use('/api/v1', api);
+
+  app.get([...VIEWS, '/:file'], ({ path }, response, next) => {
+    const file = page.get(VIEWS.includes(path) ? '/index.html' : path);
+    if (file === undefined) next();
+    else response.type(file.type).send(file.bytes);
+  });
+  app.use((_request, response) => refuse(response, 404, 'not-found', 'there is nothing of that name here'));
+  return app.use(failed);
+}
+
+/** express itself refuses what it cannot read (`status`); anything else that is thrown is ours. */
+const failed: ErrorRequestHandler = (thrown, _request, response, _next) => {
+  const { status } = thrown as { readonly status?: unknown };
+  const { message } = asError(thrown);
+  if (typeof status === 'number' && status < 500) refuse(response, status, 'bad-request', message);
+  else if (thrown instanceof UserError) refuse(response, 502, thrown.code, message);
+  else refuse(response, 500, 'internal', 'a bug of Linger’s; its terminal has more');
+};

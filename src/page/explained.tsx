@@ -1,0 +1,111 @@
+import type { PlaygroundReport } from '../dashboard/index.ts';
+import { Name, type Tone, Verdict } from './parts.tsx';
+
+type Plan = Omit<PlaygroundReport['plans'][number], 'because' | 'file' | 'line'>;
+
+const BUILT_IN = 'built-in';
+
+/** The decision for the pods of one workload, and where each value comes from. */
+export function Explained({ plan, because }: { readonly plan: Plan; readonly because: string }) {
+  const { kind, namespace, name, notes, fields } = plan;
+  const [tone, word] = verdictOf(plan);
+  const own = fields.filter(({ origin, ignored }) => origin !== BUILT_IN || ignored !== undefined);
+  return (
+    <article class="plan">
+      <h2>
+        <Name>{name}</Name>
+        <small>
+          {kind} in <Name>{namespace}</Name>
+        </small>
+      </h2>
+      <p class="word">
+        <Verdict tone={tone}>{word}</Verdict> {because}
+      </p>
+      {plan.waitSeconds !== null && (
+        <dl class="facts">
+          <Fact name="Wait">{seconds(plan.waitSeconds)}</Fact>
+          <Fact name="Grace">
+            {seconds(plan.baseGraceSeconds)} → {seconds(plan.graceSeconds)}
+          </Fact>
+          <Fact name="Hook">{plan.hook ?? ''}</Fact>
+          <Fact name={plan.containers.length === 1 ? 'Container' : 'Containers'}>
+            {plan.containers.join(', ')}
+          </Fact>
+        </dl>
+      )}
+      {plan.estimate !== null && <p class="quiet">{plan.estimate.text}</p>}
+      {plan.admitted !== null && <p class="quiet">The webhook gives its pods: {plan.admitted}</p>}
+      {notes.length > 0 && (
+        <ul class="notes">
+          {notes.map(({ code, text }) => (
+            <li key={code + text}>
+              <b>{code}</b> {text}
+            </li>
+          ))}
+        </ul>
+      )}
+      {own.length > 0 && <Layers title="Set by a policy, a namespace or the pod itself" fields={own} />}
+      {fields.length > 0 && (
+        <details>
+          <summary>Where each value comes from</summary>
+          <Layers title="All values" fields={fields} />
+        </details>
+      )}
+    </article>
+  );
+}
+
+function verdictOf({ outcome, mode, reason }: Plan): readonly [Tone, string] {
+  if (outcome === 'unknown') return ['open', 'Unknown.'];
+  if (outcome === 'skip') return ['idle', `Left as it is: ${reason}.`];
+  return mode === 'Audit' ? ['open', 'Would wait, but mode Audit changes nothing.'] : ['good', 'Waits.'];
+}
+
+function Fact({ name, children }: { readonly name: string; readonly children: preact.ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function Layers({ title, fields }: { readonly title: string; readonly fields: Plan['fields'] }) {
+  return (
+    <table>
+      <caption>{title}</caption>
+      <thead>
+        <tr>
+          <th scope="col">Field</th>
+          <th scope="col">Value</th>
+          <th scope="col">From</th>
+        </tr>
+      </thead>
+      <tbody>
+        {fields.map(({ field, value, origin, ignored = [] }) => (
+          <tr key={field}>
+            <th scope="row">{field}</th>
+            <td>{shown(value)}</td>
+            <td class={origin === BUILT_IN ? 'quiet' : undefined}>
+              <Name>{origin}</Name>
+              {ignored.map((each) => (
+                <div key={each.origin} class="quiet">
+                  {shown(each.value)} from <Name>{each.origin}</Name> ignored: {each.because}
+                </div>
+              ))}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function shown(value: unknown): string {
+  if (!Array.isArray(value)) return String(value);
+  return value.length === 0 ? '(none)' : value.join(', ');
+}
+
+function seconds(value: number | null): string {
+  return value === null ? '–' : `${value} s`;
+}

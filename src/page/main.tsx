@@ -1,0 +1,78 @@
+import { type ComponentType, render } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import type { ApiRoot } from '../dashboard/index.ts';
+import { ask, type Refusal, takeToken } from './ask.ts';
+import './page.css';
+import { Failure } from './parts.tsx';
+
+type View = ApiRoot['views'][number];
+
+/** Each is loaded when it is opened. */
+const VIEWS: Readonly<Record<View, readonly [title: string, load: () => Promise<ComponentType>]>> = {
+  playground: ['Playground', async () => (await import('./playground.tsx')).Playground],
+};
+
+/** The frame of all views: which one is shown stands in the address. */
+function Shell() {
+  const [root, setRoot] = useState<ApiRoot>();
+  const [failure, setFailure] = useState<Refusal>();
+  const [path, setPath] = useState(location.pathname);
+  useEffect(() => {
+    ask<ApiRoot>('/').then(setRoot, setFailure);
+    const follow = () => setPath(location.pathname);
+    addEventListener('popstate', follow);
+    return () => removeEventListener('popstate', follow);
+  }, []);
+  const shown = root?.views.find((view) => path === `/${view}`) ?? root?.views[0];
+  const [title = '', load] = shown === undefined ? [] : VIEWS[shown];
+  const [view, setView] = useState<{ readonly Shown: ComponentType }>();
+  useEffect(() => {
+    setView(undefined);
+    void load?.().then((Shown) => setView({ Shown }));
+  }, [load]);
+  useEffect(() => {
+    document.title = title === '' ? 'Linger' : `${title} · Linger`;
+  }, [title]);
+  const open = (view: View) => (event: MouseEvent) => {
+    if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+    event.preventDefault();
+    history.pushState(null, '', `/${view}`);
+    setPath(`/${view}`);
+  };
+  return (
+    <>
+      <a class="skip" href="#main">
+        Skip to the content
+      </a>
+      <header>
+        <span class="mark">
+          <img src="/icon.svg" alt="" width="24" height="24" />
+          Linger
+        </span>
+        {root !== undefined && root.views.length > 1 && (
+          <nav aria-label="Views">
+            {root.views.map((view) => (
+              <a
+                key={view}
+                href={`/${view}`}
+                aria-current={view === shown ? 'page' : undefined}
+                onClick={open(view)}
+              >
+                {VIEWS[view][0]}
+              </a>
+            ))}
+          </nav>
+        )}
+        {root?.source != null && <bdi class="source">{root.source}</bdi>}
+      </header>
+      <main id="main" tabIndex={-1}>
+        {failure !== undefined && <Failure failure={failure} />}
+        {view !== undefined && <view.Shown />}
+      </main>
+    </>
+  );
+}
+
+takeToken();
+const place = document.getElementById('page');
+if (place !== null) render(<Shell />, place);
