@@ -385,6 +385,12 @@ export function startCluster(context: ClusterContext) {
     identity: place?.identity ?? hostname(),
   });
   const released = manager.listeners<[Release]>('hold');
+  const shuttingDown = manager.listeners<[uid: string, budget: number]>('node-shutdown');
+  const { deleteOnNodeShutdown: deletes } = context;
+  const nodeShutdowns = new NodeShutdowns({
+    ...{ connection, logger, clock, random, deletes },
+    onPod: shuttingDown.call,
+  });
   // Only where there is a Lease can replicas tell which of them holds.
   const hold =
     place &&
@@ -397,14 +403,13 @@ export function startCluster(context: ClusterContext) {
       current: () => sync.state !== 'reading' && pods.current && endpointslices.current && endpoints.current,
       reports: reports.taken,
       leader: sharing.leader,
+      nodeBudgetOf: nodeShutdowns.budgetOf,
       onRelease: released.call,
     });
-  if (hold !== undefined) reported.add(hold.heard);
-  const { deleteOnNodeShutdown: deletes } = context;
-  const nodeShutdowns = new NodeShutdowns({
-    ...{ connection, logger, clock, random, deletes },
-    onPod: (uid, budget) => hold?.nodeShutsDown(uid, budget),
-  });
+  if (hold !== undefined) {
+    reported.add(hold.heard);
+    shuttingDown.add(hold.nodeShutsDown);
+  }
   const review = new TerminationReview({
     ...{ log, connection, registry, logger, events, clock, epochSeconds, signal },
     leadsSince: manager.leadsSince,

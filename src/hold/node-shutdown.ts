@@ -95,8 +95,8 @@ function isDaemon({ ownerReferences }: RawObject['metadata']): boolean {
 export class NodeShutdowns implements Runnable {
   readonly name = 'node-shutdown';
   readonly #options: NodeShutdownOptions;
-  /** The nodes that are shutting down. */
-  readonly #nodes = new Set<string>();
+  /** The nodes that are shutting down, and the seconds that they leave their pods. */
+  readonly #nodes = new Map<string, number>();
   #deleted: Counter<'result'> | undefined;
 
   constructor(options: NodeShutdownOptions) {
@@ -116,8 +116,8 @@ export class NodeShutdowns implements Runnable {
         const node = event.type === 'deleted' ? undefined : event.object;
         if (node?.isShuttingDown !== true) this.#nodes.delete(event.identity.name);
         else if (!this.#nodes.has(node.name)) {
-          this.#nodes.add(node.name);
-          void this.#shutDown(node, leadership);
+          this.#nodes.set(node.name, shutdownBudgetOf(node.labels));
+          void this.#shutDown(node.name, leadership);
         }
       },
       onHandlerError: (err: Error) =>
@@ -126,15 +126,15 @@ export class NodeShutdowns implements Runnable {
     await watchResource(NODES, connection, handlers, { signal, clock, random }).ended;
   }
 
-  async #shutDown({ name: node, labels }: ObservedNode, leadership: Leadership): Promise<void> {
+  /** The seconds that this node leaves its pods; undefined: it is not shutting down, or this replica does not lead. */
+  readonly budgetOf = (node: string): number | undefined => this.#nodes.get(node);
+
+  async #shutDown(node: string, leadership: Leadership): Promise<void> {
     const { logger, deletes } = this.#options;
-    const budget = shutdownBudgetOf(labels);
-    logger.info({ node, budget, deletes }, 'node is shutting down');
-    for (
-      let attempt = 1;
-      attempt <= MOST_ATTEMPTS && this.#nodes.has(node) && leadership.holds();
-      attempt += 1
-    ) {
+    logger.info({ node, budget: this.#nodes.get(node), deletes }, 'node is shutting down');
+    for (let attempt = 1; attempt <= MOST_ATTEMPTS && leadership.holds(); attempt += 1) {
+      const budget = this.#nodes.get(node);
+      if (budget === undefined) return;
       const problem = await this.#passOver(node, budget, leadership);
       if (problem === undefined) return;
       logger.warn(

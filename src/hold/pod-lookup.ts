@@ -1,16 +1,17 @@
-import type { V1Node, V1Pod } from '@kubernetes/client-node';
-import { asError, NO_LABELS } from '../api/index.ts';
+import type { V1Pod } from '@kubernetes/client-node';
+import { asError } from '../api/index.ts';
 import { callApi, type KubeConnection, newAgent, unlessNotFound } from '../cluster/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
 import type { HeldPod } from './held-pods.ts';
 import type { PodState } from './holds.ts';
-import { shutdownBudgetOf } from './release-rules.ts';
 
 interface PodLookupOptions {
   readonly connection: KubeConnection;
   readonly logger: Logger;
   readonly clock: () => number;
+  /** The seconds that this node leaves its pods; undefined: it is not shutting down. */
+  readonly nodeBudgetOf: (node: string) => number | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -19,10 +20,8 @@ const REQUEST_MS = 5_000;
 const CONNECTIONS = 4;
 /** Requests a second: a thousand deletions that the watch has not shown yet are asked about at this rate until it has. */
 const PER_SECOND = 40;
-/** A kubelet that shuts down says so on its Node while it stops the first pods. */
-const NODE_APART_MS = 1_000;
-/** How long one read of a Node serves all its pods. */
-const NODE_SHARED_MS = 300;
+/** A kubelet that shuts down says so on its Node while it stops the first pods, and the watch brings it a moment later. */
+const NODE_LATE_MS = 1_000;
 
 /**
  * Asks the API server, with quorum reads, about pods whose hooks run although no deletion shows: because of a liveness
@@ -32,10 +31,6 @@ export class PodLookup {
   readonly #options: PodLookupOptions;
   readonly #once: LogOnce;
   readonly #agent: ReturnType<typeof newAgent>;
-  readonly #nodes = new Map<
-    string,
-    { readonly since: number; readonly budget: Promise<number | undefined> }
-  >();
   /** When the next request may be sent. */
   #nextAt = 0;
 
@@ -79,8 +74,10 @@ export class PodLookup {
       return { found: 'Deleted', timestamp, graceSeconds: deletionGracePeriodSeconds };
     }
     if (isStopped(found)) return { found: 'Evicted' };
-    const node = found.spec?.nodeName;
-    const budget = node === undefined ? undefined : await this.#budgetOf(node);
+    const { nodeBudgetOf, signal } = this.#options;
+    const node = found.spec?.nodeName ?? '';
+    if (nodeBudgetOf(node) === undefined) await pause(NODE_LATE_MS, signal);
+    const budget = nodeBudgetOf(node);
     return budget === undefined ? { found: 'Restart' } : { found: 'NodeShutdown', budget };
   }
 
@@ -92,36 +89,9 @@ export class PodLookup {
     if (at > now) await pause(at - now, signal);
   }
 
-  /** @returns undefined for a node that is ready */
-  #budgetOf(name: string): Promise<number | undefined> {
-    const now = this.#options.clock();
-    for (const [other, { since }] of this.#nodes) if (now - since > NODE_SHARED_MS) this.#nodes.delete(other);
-    const known = this.#nodes.get(name);
-    if (known !== undefined) return known.budget;
-    const budget = this.#readNodeTwice(name);
-    this.#nodes.set(name, { since: now, budget });
-    return budget;
-  }
-
-  async #readNodeTwice(name: string): Promise<number | undefined> {
-    const { connection, signal } = this.#options;
-    const read = () => callApi(connection, 'CoreV1Api', this.#call, (core) => core.readNode({ name }));
-    let node = await read();
-    if (isReady(node)) {
-      await pause(NODE_APART_MS, signal);
-      node = await read();
-    }
-    return isReady(node) ? undefined : shutdownBudgetOf(node.metadata?.labels ?? NO_LABELS);
-  }
-
   get #call() {
     return { signal: this.#options.signal, withinMs: REQUEST_MS, agent: this.#agent };
   }
-}
-
-/** A node that shuts down has the condition Ready: False, "node is shutting down" (kubelet nodestatus ReadyCondition). */
-function isReady({ status }: V1Node): boolean {
-  return status?.conditions?.some((each) => each.type === 'Ready' && each.status === 'True') ?? false;
 }
 
 /** Whether the kubelet ends the pod without a deletion, by eviction or preemption. */

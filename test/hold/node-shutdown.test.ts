@@ -103,6 +103,9 @@ it('tells Hold of the pods of a node that shuts down, and deletes none without l
   await until('all pods', () => said.length === 4);
   expect(said[0]).toEqual(['web-1-uid', 45]);
   expect(cluster.deleted).toEqual([]);
+  expect([shutdowns.budgetOf('spot-1'), shutdowns.budgetOf('other')]).toEqual([45, undefined]);
+  await cluster.change(node(true));
+  await until('the node to be back', () => shutdowns.budgetOf('spot-1') === undefined);
 });
 
 it('deletes them with leave: by uid, and not those that would come back on the same node', async () => {
