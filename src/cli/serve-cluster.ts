@@ -38,9 +38,7 @@ import {
 } from '../informers/index.ts';
 import {
   effectOf,
-  followLease,
   followPublished,
-  LEASE_NAME,
   type Place,
   type PublishingOptions,
   policyStatuses,
@@ -258,8 +256,6 @@ function shareIn({ namespace, identity }: Place, context: ClusterContext, shared
   const handlers = { onObject: publishing.saw, ...reportingOf('configmaps', logger) };
   const options = { signal, clock, random: Math.random };
   const published = followPublished(connection, namespace, handlers, options);
-  const onLease = { onObject: publishing.sawLease, ...reportingOf('leases', logger) };
-  const lease = followLease({ connection, namespace, name: LEASE_NAME }, onLease, options);
   let warm = false;
   const read = Promise.all([published.read, publishing.restored]);
   void Promise.race([read, pause(WARM_WITHIN_MS, signal)]).then(() => {
@@ -270,7 +266,7 @@ function shareIn({ namespace, identity }: Place, context: ClusterContext, shared
     runnable: {
       name: 'publishing',
       metrics: (registry) => registerPublishMetrics(registry, publishing.status),
-      watches: () => ({ configmaps: published.stats, leases: lease.stats }),
+      watches: () => ({ configmaps: published.stats }),
     },
     leader: () => publishing.status.address,
     leave: () => {

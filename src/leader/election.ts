@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { asFailure, type KubeFailure } from '../cluster/index.ts';
 import type { Leadership } from '../manager/index.ts';
-import { Backoff, withSignal } from '../timing/index.ts';
-import { isBefore, type LeaseRecord, type LeaseStore, type StoredLease } from './lease.ts';
+import { Backoff } from '../timing/index.ts';
+import type { LeaseRecord, LeaseStore, StoredLease } from './lease.ts';
 
 /** The time and the randomness of an election. */
 export interface ElectionClock {
@@ -77,15 +77,8 @@ export const ELECTION_LIMITS = {
   /** How long a leader leads after it *sent* its last successful renewal. */
   leadMs: 10_000,
   renewEveryMs: 2_000,
-  /**
-   * Between two reads by a follower whose watch shows nothing, so a released lease is taken within 2 s all the same.
-   * client-go looks every 2 to 4.4 s.
-   */
+  /** Between two reads by a follower, so a released lease is taken within 2 s; client-go reads every 2 to 4.4 s. */
   lookEveryMs: [1_000, 2_000] as readonly [least: number, most: number],
-  /** How long a renewal that the watch has shown replaces reads: by then two more renewals should have come. */
-  watchedMs: 5_000,
-  /** The longest time between two reads of a follower: a watch may be behind without showing it. */
-  readEveryMs: 10_000,
   /** Two requests fit into the time that is left to a leader. */
   requestMs: 4_000,
   firstPauseMs: 500,
@@ -209,7 +202,7 @@ export interface ElectionEvents {
   onFollowing(holder: string): void;
   /** Called before a lease that we hold is released, for the last writes; awaited as long as the lease lasts. */
   onHandOver(leadership: LeaseLeadership): Promise<void>;
-  /** Called with each state of the lease that a request or the watch has shown. */
+  /** Called with each state of the lease that a request has shown. */
   onSeen(record: LeaseRecord | undefined): void;
   /** A request has succeeded. */
   onRequest(tookMs: number): void;
@@ -230,12 +223,10 @@ interface ElectionOptions {
 
 /**
  * Takes part in an election until the signal aborts.
- * @returns `shown`: to be called with each state of the lease that a watch shows. Saves reads, and shows at once that the
- *   leader has gone. `ended`: resolves once the signal has aborted and the lease is released, or cannot be; never rejects
+ * @returns resolves once the lease is released, or cannot be; never rejects
  */
-export function campaign(options: ElectionOptions) {
-  const own = new Campaign(options);
-  return { shown: (record: LeaseRecord | undefined) => own.shown(record), ended: own.run() };
+export function campaign(options: ElectionOptions): Promise<void> {
+  return new Campaign(options).run();
 }
 
 /** Another replica was faster, which is not a failure of the server's. */
@@ -253,63 +244,22 @@ class Campaign {
   #following: string | undefined;
   readonly #backoff: Backoff;
   #writing = false;
-  /** Ends a follower's pause; undefined: it is not pausing. */
-  #wake: (() => void) | undefined;
-  /** The end of the current pause, and the latest read. Milliseconds of the clock. */
-  #restUntil = 0;
-  #readAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: ElectionOptions) {
     this.#options = options;
     this.#backoff = new Backoff(options.limits, options.time.random);
   }
 
-  /**
-   * Counts only while this replica follows and pauses: its own requests are more reliable. The watch never leads to a
-   * write directly: where it shows that there is something to do, the lease is read first.
-   */
-  shown(record: LeaseRecord | undefined): void {
-    const { limits, time } = this.#options;
-    const known = this.#observed?.record;
-    if (this.#wake === undefined) return;
-    if (record === undefined || known === undefined) {
-      this.#wake();
-      return;
-    }
-    // A watch that is behind is ignored, and reads continue.
-    if (isBefore(record, known)) return;
-    const now = time.clock();
-    this.#saw(record, now);
-    const step = this.#nextStep();
-    if (step.do === 'follow') {
-      this.#follow(step.holder);
-      this.#restUntil = Math.min(now + limits.watchedMs, this.#readAt + limits.readEveryMs);
-    } else this.#wake();
-  }
-
   async run(): Promise<void> {
-    const { signal } = this.#options;
+    const { signal, time } = this.#options;
     while (!signal.aborted) {
       const round = this.#round();
       await this.#settledOrStopped(round);
       // A read may stay unanswered; a write could still make us the leader.
       if (signal.aborted && !this.#writing && !this.#leads) break;
-      const rest = await round;
-      if (!signal.aborted) await rest();
+      await time.pause(await round, signal);
     }
     await this.#leave();
-  }
-
-  /** Pauses until it is time to read again, or until the watch shows that there is something to do. */
-  async #restAsFollower(pauseMs: number): Promise<void> {
-    const { time, signal } = this.#options;
-    this.#restUntil = time.clock() + pauseMs;
-    await withSignal({ signal }, async (waking, wake) => {
-      this.#wake = wake;
-      for (let left = pauseMs; left > 0; left = this.#restUntil - time.clock())
-        if (!(await time.pause(left, waking))) break;
-    });
-    this.#wake = undefined;
   }
 
   /** Not Promise.race: against a promise that lives for months it would leak memory in every round. */
@@ -325,23 +275,21 @@ class Campaign {
     });
   }
 
-  /** @returns the rest before the next; never rejects */
-  async #round(): Promise<() => Promise<unknown>> {
+  /** @returns the milliseconds until the next; never rejects */
+  async #round(): Promise<number> {
     const { limits, time, signal } = this.#options;
     try {
       if (!this.#leads || this.#stored === undefined) await this.#read();
-      if (signal.aborted) return () => Promise.resolve();
+      if (signal.aborted) return 0;
       const step = this.#nextStep();
       if (step.do === 'follow') this.#follow(step.holder);
       else await this.#write(step.do);
       this.#backoff.reset();
-      if (this.#leads) return () => time.pause(limits.renewEveryMs, signal);
+      if (this.#leads) return limits.renewEveryMs;
       const [least, most] = limits.lookEveryMs;
-      return () => this.#restAsFollower(least + (most - least) * time.random());
+      return least + (most - least) * time.random();
     } catch (thrown) {
-      // The watch must not shorten this pause: the server may have asked for it.
-      const pauseMs = this.#failed(thrown);
-      return () => time.pause(pauseMs, signal);
+      return this.#failed(thrown);
     }
   }
 
@@ -353,9 +301,9 @@ class Campaign {
     const { store, time, events } = this.#options;
     const askedAt = time.clock();
     this.#stored = await store.read();
-    this.#readAt = time.clock();
-    events.onRequest(this.#readAt - askedAt);
-    this.#saw(this.#stored?.record, this.#readAt);
+    const now = time.clock();
+    events.onRequest(now - askedAt);
+    this.#saw(this.#stored?.record, now);
   }
 
   #saw(record: LeaseRecord | undefined, now: number): void {

@@ -42,9 +42,6 @@ const PART_CHARACTERS: Readonly<Record<string, number>> = {
   namespace: 60_000,
 };
 const OTHER_CHARACTERS = 14_000;
-/** No part is larger than this in its coarsest form. */
-const LEAST_CHARACTERS = 4_000;
-
 /** Of each ConfigMap, which may hold 1 MiB. */
 const OBJECT_BYTES = 900_000;
 
@@ -55,17 +52,15 @@ const MOST_TEXT = 64 * 1024 * 1024;
 export async function* historyContents(
   history: Pick<StoredHistory, 'parts'>,
   epochSeconds: number,
-  share = 1,
 ): AsyncGenerator<Content> {
   let binaryData: Record<string, string> = {};
   let bytes = 0;
   for (const part of history.parts(epochSeconds)) {
     const [kind = ''] = part.key.split('/', 1);
-    const most = Math.max(LEAST_CHARACTERS, (PART_CHARACTERS[kind] ?? OTHER_CHARACTERS) * share);
-    const packed = await packPart(part.text(most));
+    const packed = await packPart(part.text(PART_CHARACTERS[kind] ?? OTHER_CHARACTERS));
     const key = partKey(part.key);
     const size = key.length + Buffer.byteLength(packed, 'base64');
-    if (bytes + size > OBJECT_BYTES * share && bytes > 0) {
+    if (bytes + size > OBJECT_BYTES && bytes > 0) {
       yield { binaryData };
       binaryData = {};
       bytes = 0;
@@ -136,8 +131,6 @@ export class HistoryObjects {
   settled = false;
   /** How many ConfigMaps have contents. */
   #objects = 0;
-  /** The share of the usual budget that is used. */
-  #share = 1;
 
   constructor(store: SharedStore, history: StoredHistory) {
     this.#store = store;
@@ -154,22 +147,18 @@ export class HistoryObjects {
     return restored;
   }
 
-  /**
-   * Writes what is measured now.
-   * @returns `Full`: the least important parts found no room, and all others are written
-   * @throws KubeFailure
-   */
+  /** Writes what is measured now; the least important parts are left out where there is no room. @throws KubeFailure */
   async write(
     leadership: LeaseLeadership,
     forgotten: readonly Forgotten[],
     epochSeconds: number,
     signal: AbortSignal,
-  ): Promise<{ readonly outcome: WriteOutcome | 'Full'; readonly bytes: number; readonly writes: number }> {
+  ): Promise<{ readonly outcome: WriteOutcome; readonly bytes: number; readonly writes: number }> {
     const annotations = { [SHARED_ANNOTATIONS.forgotten]: forgottenText(forgotten) };
     let [index, bytes, writes] = [0, 0, 0];
-    for await (const content of historyContents(this.#history, epochSeconds, this.#share)) {
+    for await (const content of historyContents(this.#history, epochSeconds)) {
       const name = HISTORY_NAMES[index];
-      if (name === undefined) return { outcome: 'Full', bytes, writes };
+      if (name === undefined) break;
       const outcome = await this.#store.write(name, { ...content, annotations }, leadership, signal);
       if (outcome !== 'written' && outcome !== 'unchanged') return { outcome, bytes, writes };
       bytes += bytesOf(content);
@@ -184,10 +173,5 @@ export class HistoryObjects {
     }
     this.#objects = index;
     return { outcome: 'written', bytes, writes };
-  }
-
-  /** The server refused the write: use less the next time. */
-  shrink(): void {
-    this.#share = Math.max(1 / 16, this.#share / 2);
   }
 }

@@ -12,8 +12,8 @@ export {
 } from './codec.ts';
 export { restoreHistory } from './history-objects.ts';
 export { LEADER_LABEL, labelLeader } from './leader-label.ts';
-export { followLease, type Place } from './lease.ts';
+export type { Place } from './lease.ts';
 export { effectOf, policyStatuses } from './policy-statuses.ts';
 export { newStatus, PUBLISH_LIMITS, registerPublishMetrics } from './publish-status.ts';
-export { LEASE_NAME, type PublishingOptions, startPublishing } from './publishing.ts';
+export { type PublishingOptions, startPublishing } from './publishing.ts';
 export { followPublished, readConfigMap, recordForgotten } from './store.ts';

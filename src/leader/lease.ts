@@ -1,15 +1,5 @@
-import type { V1Lease, V1LeaseSpec, V1MicroTime, V1ObjectMeta } from '@kubernetes/client-node';
-import {
-  type ApiCall,
-  callApi,
-  followObject,
-  type KubeConnection,
-  type ObjectHandlers,
-  type RawObject,
-  type ResourceWatch,
-  unlessNotFound,
-  type WatchOptions,
-} from '../cluster/index.ts';
+import type { V1Lease, V1MicroTime } from '@kubernetes/client-node';
+import { type ApiCall, callApi, type KubeConnection, unlessNotFound } from '../cluster/index.ts';
 
 /** The namespace in which replicas share what they measure, and the name of this one. */
 export interface Place {
@@ -56,13 +46,7 @@ const ADDRESS_ANNOTATION = 'linger.dev/hold-address';
 /** `spec.leaseTransitions` is an int32. A number beyond half of its range was forged, and is ignored. */
 const MOST_TRANSITIONS = 2 ** 30;
 
-/** A Lease as client-node reads it, or as it is on the wire. */
-interface AnyLease {
-  readonly metadata?: V1ObjectMeta | RawObject['metadata'] | undefined;
-  readonly spec?: V1LeaseSpec | undefined;
-}
-
-export function leaseRecordOf({ metadata, spec = {} }: AnyLease): LeaseRecord {
+export function leaseRecordOf({ metadata, spec = {} }: V1Lease): LeaseRecord {
   const { holderIdentity, leaseDurationSeconds, leaseTransitions = 0, acquireTime, renewTime } = spec;
   return {
     holder: holderIdentity ?? '',
@@ -119,29 +103,10 @@ export interface LeaseStore {
   write(record: LeaseRecord, over: StoredLease | undefined): Promise<StoredLease>;
 }
 
-/**
- * Whether one state of the Lease is older than another: by term, and within a term by the holder's clock. A Lease that
- * replaced a deleted one may count from the start, and then seems older for a while.
- */
-export function isBefore(a: LeaseRecord, b: LeaseRecord): boolean {
-  if (a.transitions !== b.transitions) return a.transitions < b.transitions;
-  return (a.renewedAt ?? 0) < (b.renewedAt ?? 0);
-}
-
 interface LeaseLocation {
   readonly connection: KubeConnection;
   readonly namespace: string;
   readonly name: string;
-}
-
-export function followLease(
-  { connection, namespace, name }: LeaseLocation,
-  handlers: ObjectHandlers<LeaseRecord>,
-  options: WatchOptions,
-): ResourceWatch {
-  const path = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`;
-  const project = ({ metadata, spec }: RawObject) => leaseRecordOf({ metadata, spec: spec as V1LeaseSpec });
-  return followObject(connection, { path, name, project }, handlers, options);
 }
 
 /** The Lease of an API server. @param call for each request */

@@ -57,12 +57,8 @@ export const PUBLISH_LIMITS = {
   longestPauseMs: 300_000,
   /** How long a request for a ConfigMap may take. */
   requestMs: 10_000,
-  /**
-   * While requests for the Lease fail or take longer than this, and shortly after, the history is not written: the
-   * API server's own objective is 1 s at the 99th percentile.
-   */
+  /** For the statuses of one tick: the API server's own objective for a request is 1 s at the 99th percentile. */
   slowMs: 1_000,
-  calmAfterMs: 60_000,
   /** How long a resigning leader may go on writing: well below the drain of 15 s and the rest of the lease. */
   handOverMs: 4_000,
   /** Characters of the published curves: the cluster, 50 namespaces and 200 consumers take 250 kB. */
@@ -143,13 +139,13 @@ export class Reporting {
     this.#renewEveryMs = election.renewEveryMs;
   }
 
-  /** Writes an object, and schedules the next write by the outcome. Never rejects. @returns why it failed */
+  /** Writes an object, and schedules the next write by the outcome. Never rejects. */
   async attempt(
     object: SharedObject,
     schedule: Schedule,
     signal: AbortSignal,
-    write: () => Promise<WriteOutcome | 'Full' | 'unsettled'>,
-  ): Promise<KubeFailure | undefined> {
+    write: () => Promise<WriteOutcome | 'unsettled'>,
+  ): Promise<void> {
     try {
       const outcome = await write();
       this.succeeded(object);
@@ -157,12 +153,10 @@ export class Reporting {
       if (outcome === 'outgrown') schedule.failed(this.#clock(), this.#renewEveryMs);
       else schedule.done(this.#clock());
       if (outcome === 'Newer' || outcome === 'Foreign') this.found(object, refused(outcome));
-      return undefined;
     } catch (thrown) {
-      if (signal.aborted) return undefined;
+      if (signal.aborted) return;
       const failure = asFailure(thrown, 'Malformed');
       this.failed(object, failure, schedule.failed(this.#clock(), failure.retryAfterMs));
-      return failure;
     }
   }
 
@@ -195,28 +189,6 @@ export class Reporting {
     if (present.outcome !== 'refused' || state.refusal === before) return;
     const members = { object: nameOf(object), reason: present.refusal, problem: present.problem };
     this.#logger.error(members, 'published state rejected; the last good state stays in force');
-  }
-
-  /** The history has more scopes than its ConfigMaps have room for. */
-  historyFull(full: boolean): void {
-    const members = { object: SHARED_NAMES.history };
-    if (!full) this.#once.over('room', members, 'history fits into its ConfigMaps again');
-    else
-      this.#once.warn(
-        'room',
-        members,
-        'history exceeds its ConfigMaps; the least busy scopes are not stored',
-      );
-  }
-
-  /** The CRD does not know some members of the status that was written. */
-  olderCrd(target: StatusObject): void {
-    const members = { object: nameOf(target) };
-    this.#once.warn(
-      `${target} CRD`,
-      members,
-      'CRD is of an older version; writing only the condition to statuses',
-    );
   }
 
   broke(err: Error): void {

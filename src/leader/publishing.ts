@@ -18,7 +18,7 @@ import {
 import { ConsumerPublisher, consumerStatuses, type PublishedConsumers } from './consumer-statuses.ts';
 import { campaign, type ElectionClock, type ElectionEvents, type LeaseLeadership } from './election.ts';
 import { HistoryObjects, type StoredHistory } from './history-objects.ts';
-import { type LeaseRecord, leaseStore } from './lease.ts';
+import { leaseStore } from './lease.ts';
 import {
   PUBLISH_LIMITS,
   type PublishContext,
@@ -81,8 +81,6 @@ export interface Publishing {
   readonly status: PublishStatus;
   /** To be called with each state of the ConfigMap of the published curves that a watch shows. */
   readonly saw: (published: PublishedPlanned | undefined) => void;
-  /** To be called with each state of the Lease that a watch shows. Without it the Lease is read more often, and later. */
-  readonly sawLease: (record: LeaseRecord | undefined) => void;
   /** Resolves once the stored history has been merged, or there is none. May never resolve without an API server. */
   readonly restored: Promise<void>;
   /** Resolves once the signal has aborted and the lease is released, or cannot be: within 15 s. Never rejects. */
@@ -90,7 +88,7 @@ export interface Publishing {
 }
 
 /** The Lease by which replicas elect their leader, in their own namespace. */
-export const LEASE_NAME = 'linger';
+const LEASE_NAME = 'linger';
 
 /**
  * Takes part in publishing until the signal aborts: one replica leads, by a Lease, and writes the curves and the history
@@ -109,7 +107,6 @@ class Replica {
   #seen: PlannedTable | undefined;
   /** Spans that have been taken out of the history. */
   forgotten: readonly Forgotten[] = [];
-  #troubleAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: PublishingOptions) {
     const { connection, namespace, epochSeconds, measurement, limits = PUBLISH_LIMITS } = options;
@@ -122,19 +119,13 @@ class Replica {
     this.history = new HistoryObjects(store, measurement);
   }
 
-  /** Whether the API server answers as usual. */
-  get calm(): boolean {
-    const { time, limits } = this.options;
-    return time.clock() - this.#troubleAt >= limits.calmAfterMs;
-  }
-
   start(): Publishing {
     const { connection, namespace, address, time, limits, reporting, signal } = this.options;
     const closing = new AbortController();
     const call = { signal: closing.signal, withinMs: limits.election.requestMs };
     // Samples that are measured meanwhile are kept: the stored history is merged into them.
     const restored = this.retry('history', signal, () => this.restore(signal)).then(() => undefined);
-    const candidacy = campaign({
+    const resigned = campaign({
       identity: this.#identity,
       address,
       store: leaseStore({ connection, namespace, name: LEASE_NAME }, call),
@@ -143,18 +134,17 @@ class Replica {
       events: this.#events(),
       signal,
     });
-    const ended = Promise.all([candidacy.ended, restored]).then(() => closing.abort());
+    const ended = Promise.all([resigned, restored]).then(() => closing.abort());
     return {
       status: reporting.status,
       saw: (published) => this.#saw(published),
-      sawLease: candidacy.shown,
       restored,
       ended,
     };
   }
 
   #events(): ElectionEvents {
-    const { reporting, limits, time } = this.options;
+    const { reporting } = this.options;
     return {
       onLeading: (leadership) => this.#lead(leadership),
       onFollowing: (holder) => this.#follow(holder),
@@ -163,14 +153,8 @@ class Replica {
         reporting.status.term = record?.transitions;
         reporting.status.address = record?.holder ? record.address : undefined;
       },
-      onRequest: (tookMs) => {
-        reporting.succeeded('lease');
-        if (tookMs > limits.slowMs) this.#troubleAt = time.clock();
-      },
-      onFailure: (failure, pauseMs) => {
-        this.#troubleAt = time.clock();
-        reporting.failed('lease', failure, pauseMs);
-      },
+      onRequest: () => reporting.succeeded('lease'),
+      onFailure: (failure, pauseMs) => reporting.failed('lease', failure, pauseMs),
     };
   }
 
@@ -375,7 +359,7 @@ class Publisher {
     const now = this.#context.time.clock();
     if (this.#readOf.planned && now >= this.#nextStep) await this.#step(now);
     if (this.#hasPlanned && this.#planned.due(now)) await this.#publishPlanned(signal);
-    if (this.#hasHistory && this.#history.due(now) && this.#replica.calm) await this.#publishHistory(signal);
+    if (this.#hasHistory && this.#history.due(now)) await this.#publishHistory(signal);
     for (const each of this.#publishers) await each.tick(signal);
     if (this.#hasShortfalls && this.#shortfalls.due(now)) await this.#publishShortfalls(signal);
   }
@@ -431,19 +415,15 @@ class Publisher {
   async #publishHistory(signal: AbortSignal): Promise<void> {
     const { reporting, leadership, epochSeconds } = this.#context;
     const { history } = this.#replica;
-    const failure = await reporting.attempt('history', this.#history, signal, async () => {
+    await reporting.attempt('history', this.#history, signal, async () => {
       // It was refused at takeover; its owner may have removed it since.
       if (!history.settled) await this.#replica.restore(signal);
       if (!history.settled) return 'unsettled';
       const { forgotten } = this.#replica;
       const written = await history.write(leadership, forgotten, epochSeconds(), signal);
       const { outcome, bytes, writes } = written;
-      if (outcome === 'written' || outcome === 'Full') {
-        reporting.written('history', bytes, writes);
-        reporting.historyFull(outcome === 'Full');
-      }
+      if (outcome === 'written') reporting.written('history', bytes, writes);
       return outcome;
     });
-    if (failure?.reason === 'Refused') history.shrink();
   }
 }

@@ -70,7 +70,6 @@ const RESOURCES = [
   'endpoints',
   'discoveryconsumers',
   'holdconfigmaps',
-  'leases',
 ];
 const ACCOUNT = 'system:serviceaccount:linger:linger';
 const COUNTS = {

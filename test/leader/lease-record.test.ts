@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { isBefore, leaseObject, leaseRecordOf, microTimeOf, microTimeText } from '../../src/leader/lease.ts';
+import { leaseObject, leaseRecordOf, microTimeOf, microTimeText } from '../../src/leader/lease.ts';
 
 describe('MicroTime', () => {
   it.each([
@@ -71,24 +71,5 @@ describe('a Lease', () => {
       },
     });
     expect(leaseRecordOf(written)).toEqual(record);
-  });
-});
-
-describe('of two states of a Lease', () => {
-  const at = (transitions: number, renewedAt: number | undefined) => ({
-    ...{ holder: 'a', durationSeconds: 15, acquiredAt: 1 },
-    transitions,
-    renewedAt,
-  });
-
-  it.each([
-    ['an earlier renewal of the same term', at(3, 10), at(3, 11), true],
-    ['the same renewal', at(3, 10), at(3, 10), false],
-    ['a later renewal of an earlier term', at(2, 99), at(3, 10), true],
-    ['an earlier renewal of a later term', at(4, 1), at(3, 10), false],
-    ['one that was never renewed', at(3, undefined), at(3, 10), true],
-  ])('%s came before: %#', (_name, a, b, before) => {
-    expect(isBefore(a, b)).toBe(before);
-    if (before) expect(isBefore(b, a)).toBe(false);
   });
 });

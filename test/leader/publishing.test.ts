@@ -123,36 +123,6 @@ describe('the leader', () => {
     // Here the longest pause is 40 ms, so no holder is followed for longer.
     expect(asked[1]! - asked[0]!).toBeGreaterThan(40);
   });
-
-  it('does not write histories while the server is slow', async () => {
-    const { api, leader } = await withLeader({ slowMs: -1, calmAfterMs: 60_000 });
-    const renewals = api.writes(LEASE);
-    await soon('some renewals', () => api.writes(LEASE) > renewals + 10);
-    expect(api.objects.has(HISTORY)).toBe(false);
-    await leader.stop();
-    expect(api.objects.has(HISTORY)).toBe(true);
-  });
-
-  it('asks for less room when the server does not take a history', async () => {
-    const api = await openApi();
-    const lengths: number[] = [];
-    const measured = new Measured();
-    measured.parts = function* () {
-      yield {
-        key: 'cluster',
-        text: (characters) => {
-          lengths.push(characters);
-          return '{}';
-        },
-      };
-    };
-    api.refuse = ({ method, object }) =>
-      method === 'POST' && object?.metadata.name === 'linger-history' ? { status: 413 } : undefined;
-    measured.record(4);
-    startReplica(api, 'a', {}, measured);
-    await soon('several tries', () => lengths.length > 6);
-    expect(lengths.slice(0, 6)).toEqual([400_000, 200_000, 100_000, 50_000, 25_000, 25_000]);
-  });
 });
 
 describe('two replicas', () => {

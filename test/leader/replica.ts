@@ -58,7 +58,6 @@ export const QUICK: PublishLimits = {
   firstPauseMs: 10,
   longestPauseMs: 40,
   slowMs: 60_000,
-  calmAfterMs: 0,
 };
 
 /** What a replica measures: the estimator and the step, as they are. */

@@ -6,7 +6,6 @@ import {
   type ElectionLimits,
   type LeaseLeadership,
 } from '../../src/leader/election.ts';
-import type { LeaseRecord } from '../../src/leader/lease.ts';
 import { randomOf } from '../property/random.ts';
 import { type Fate, SimulatedLease } from './simulated-lease.ts';
 import { type SimulatedHost, SimulatedProcess, SimulatedTime } from './simulated-time.ts';
@@ -19,9 +18,7 @@ export interface Contender {
   following: string | undefined;
   /** How many of its requests have succeeded. */
   requests: number;
-  /** What a watch does that shows it a state of the lease. */
-  readonly shown: (record: LeaseRecord | undefined) => void;
-  readonly ended: Promise<void>;
+  ended: Promise<void>;
   readonly stop: () => void;
 }
 
@@ -40,8 +37,6 @@ export class SimulatedElection {
   readonly terms: Term[] = [];
   /** How many led at the worst instant. */
   mostLeaders = 0;
-  /** Whether those who join follow the lease by a watch. */
-  watching = true;
   readonly random: () => number;
   readonly #limits: ElectionLimits;
 
@@ -77,11 +72,10 @@ export class SimulatedElection {
       leadership: undefined,
       following: undefined,
       requests: 0,
-      shown: () => undefined,
       stop: () => stopping.abort(),
       ended: Promise.resolve(),
     };
-    const { shown, ended } = campaign({
+    contender.ended = campaign({
       identity,
       store: this.lease.storeOf(process, this.#limits.requestMs),
       limits: this.#limits,
@@ -89,8 +83,6 @@ export class SimulatedElection {
       signal: stopping.signal,
       events,
     });
-    Object.assign(contender, { shown, ended });
-    if (this.watching) this.lease.watch(process, shown);
     this.contenders.push(contender);
     return contender;
   }
@@ -131,7 +123,6 @@ export async function misfortune(
   const { random, lease, contenders } = election;
   const until = election.time.now + durationMs;
   let awayUntil = 0;
-  let blindUntil = 0;
   const throttled = new KubeFailure('Throttled', 'throttled', 1_000);
   lease.fate = (): Fate => {
     const away = election.time.now < awayUntil;
@@ -142,10 +133,6 @@ export async function misfortune(
       backAfter: lost > 0.97 ? undefined : upTo(random() < 0.1 ? 10_000 : 2_000, random),
       ...(random() < 0.03 ? { refusal: throttled } : {}),
     };
-  };
-  lease.lateness = () => {
-    if (random() < 0.05) blindUntil = election.time.now + upTo(60_000, random);
-    return election.time.now < blindUntil ? undefined : upTo(random() < 0.1 ? 60_000 : 500, random);
   };
   while (election.time.now < until) {
     await election.run(upTo(30_000, random));
@@ -161,7 +148,6 @@ export async function misfortune(
     }
   }
   lease.fate = () => ({ thereAfter: upTo(200, random), backAfter: upTo(200, random) });
-  lease.lateness = () => upTo(200, random);
 }
 
 /** Clocks that run at different rates, and whose walls are hours apart. */

@@ -17,20 +17,9 @@ export interface Fate {
   readonly refusal?: KubeFailure;
 }
 
-/** A watch of one process. It shows states in their order, sooner or later, and may be broken for a while. */
-interface Watcher {
-  readonly process: SimulatedProcess;
-  readonly show: (record: LeaseRecord | undefined) => void;
-  /** When it shows what it showed last, or will. */
-  shownAt: number;
-}
-
 /** The one Lease of a model API server: each request comes into effect at one instant, whole. */
 export class SimulatedLease {
   readonly #time: SimulatedTime;
-  readonly #watchers: Watcher[] = [];
-  /** How late watches are with a change, asked about each. Milliseconds of true time; undefined: it is not shown. */
-  lateness: () => number | undefined = () => 1;
   /** Asked about each request. */
   fate: () => Fate = () => ({ thereAfter: 1, backAfter: 1 });
   #object: V1Lease | undefined;
@@ -46,22 +35,6 @@ export class SimulatedLease {
 
   delete(): void {
     this.#object = undefined;
-    this.#show();
-  }
-
-  /** The lease as a watch of this process shows it. */
-  watch(process: SimulatedProcess, show: (record: LeaseRecord | undefined) => void): void {
-    this.#watchers.push({ process, show, shownAt: this.#time.now });
-  }
-
-  #show(): void {
-    const { record } = this;
-    for (const watcher of this.#watchers) {
-      const late = this.lateness();
-      if (late === undefined) continue;
-      watcher.shownAt = Math.max(watcher.shownAt, this.#time.now + late);
-      watcher.process.after(watcher.shownAt - this.#time.now, () => watcher.show(record));
-    }
   }
 
   /** Another client puts a label on it. */
@@ -94,7 +67,6 @@ export class SimulatedLease {
     const copy = JSON.parse(JSON.stringify(object)) as V1Lease;
     const kept = { ...copy, metadata: { ...copy.metadata, resourceVersion: String(this.#revision) } };
     this.#object = kept;
-    this.#show();
     return kept;
   }
 

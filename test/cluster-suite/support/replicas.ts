@@ -3,13 +3,7 @@ import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import type { KubeConnection, WatchStats } from '../../../src/cluster/index.ts';
-import {
-  followLease,
-  followPublished,
-  LEASE_NAME,
-  PUBLISH_LIMITS,
-  startPublishing,
-} from '../../../src/leader/index.ts';
+import { followPublished, PUBLISH_LIMITS, startPublishing } from '../../../src/leader/index.ts';
 import type { Publishing } from '../../../src/leader/publishing.ts';
 import { createLogger } from '../../../src/telemetry/index.ts';
 
@@ -95,8 +89,6 @@ export async function startClusterReplica(
   const { signal } = ending;
   const options = { signal, clock, random: Math.random };
   const watch = followPublished(connection, namespace, handlers, options);
-  const onLease = { onObject: publishing.sawLease, ...SILENT };
-  const lease = followLease({ connection, namespace, name: LEASE_NAME }, onLease, options);
   const stop = () => {
     stopping.abort();
     return publishing.ended;
@@ -104,7 +96,7 @@ export async function startClusterReplica(
   onTestFinished(async () => {
     await balancer.close();
     ending.abort();
-    await Promise.all([stop(), watch.ended, lease.ended]);
+    await Promise.all([stop(), watch.ended]);
   });
   const vanish = () => {
     balancer.refusing = true;
@@ -118,7 +110,7 @@ export async function startClusterReplica(
     led,
     stop,
     vanish,
-    watches: [watch.stats, lease.stats],
+    watches: [watch.stats],
   };
 }
 
