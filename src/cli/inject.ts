@@ -1,4 +1,5 @@
 import { chmod, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff';
 import fastJsonPatch from 'fast-json-patch';
 import { asError, LingerError } from '../api/index.ts';
 import {
@@ -19,7 +20,6 @@ import {
 } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
-import { unifiedDiff } from './line-diff.ts';
 import {
   type FoundWorkload,
   type ManifestInput,
@@ -117,9 +117,14 @@ async function rewrite(
   }
   if (settings.inPlace) for (const output of outputs) await writeBack(output);
   else if (settings.diff)
-    for (const { input, text } of outputs) print(unifiedDiff(input.name, input.text, text));
+    for (const output of outputs) print(diffOf(output));
   else printAll(outputs, write);
   return reading.failed ? 1 : 0;
+}
+
+function diffOf({ input: { name, text: before }, text: after }: Output): string {
+  const options = { context: 3, headerOptions: FILE_HEADERS_ONLY };
+  return before === after ? '' : createTwoFilesPatch(name, name, before, after, '', '', options);
 }
 
 /**
