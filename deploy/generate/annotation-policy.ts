@@ -5,7 +5,7 @@ import { celPattern } from '../../src/api/fields.ts';
 import { HOOK_CHOICES } from '../../src/api/hooks.ts';
 import { ANNOTATION } from '../../src/api/names.ts';
 import { POD_LIMITS } from '../../src/decision/pod.ts';
-import { TRIED_NAME } from '../../src/diagnose/checks.ts';
+import { TRIAL_NAME } from '../../src/diagnose/trial-pods.ts';
 
 /*
  * ValidatingAdmissionPolicies by which kubectl says at once what is wrong with a linger.dev annotation. They accept exactly
@@ -173,7 +173,7 @@ function policy(
           {
             // Its annotation does not parse on purpose: Linger's warning shows that the webhook has answered.
             name: 'not-a-dry-run-of-linger-check',
-            expression: `!(request.dryRun && object.metadata.?generateName.orValue('') == '${TRIED_NAME}')`,
+            expression: `!(request.dryRun && object.metadata.?generateName.orValue('') == '${TRIAL_NAME}')`,
           },
         ],
         variables,

@@ -116,7 +116,7 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
   const states = checks.map(({ state }) => state);
   const times = (state: CheckState) => states.filter((each) => each === state).length;
   const found = `${times('ok')} ok, ${times('warning')} warnings, ${times('failure')} failures`;
-  warn(`${found}, ${times('unknown')} not looked at`);
+  warn(`${found}, ${times('unknown')} not checked`);
   return states.includes('failure') ? FAILURE_EXIT_CODE : exitCodeFor(failOn, states);
 }
 

@@ -1,5 +1,4 @@
 import { chmod, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff';
 import fastJsonPatch from 'fast-json-patch';
 import { asError, LingerError } from '../api/index.ts';
 import {
@@ -30,7 +29,7 @@ import {
   sourcesFor,
   workloadsIn,
 } from './manifests.ts';
-import type { Surroundings } from './terminal.ts';
+import { type Surroundings, unifiedDiff } from './terminal.ts';
 
 /** What is to be done to a workload's pods, and what is said about it on standard error. */
 interface Edit {
@@ -117,14 +116,9 @@ async function rewrite(
   }
   if (settings.inPlace) for (const output of outputs) await writeBack(output);
   else if (settings.diff)
-    for (const output of outputs) print(diffOf(output));
+    for (const output of outputs) print(unifiedDiff(output.input.name, output.input.text, output.text));
   else printAll(outputs, write);
   return reading.failed ? 1 : 0;
-}
-
-function diffOf({ input: { name, text: before }, text: after }: Output): string {
-  const options = { context: 3, headerOptions: FILE_HEADERS_ONLY };
-  return before === after ? '' : createTwoFilesPatch(name, name, before, after, '', '', options);
 }
 
 /**

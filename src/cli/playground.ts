@@ -28,8 +28,8 @@ import {
 } from '../manifest/index.ts';
 import { adminServer, listen } from '../webhook/index.ts';
 import { explanationsIn } from './explain.ts';
-import { unifiedDiff } from './line-diff.ts';
 import { type Manifests, planOf, survey, workloadsIn } from './manifests.ts';
+import { unifiedDiff } from './terminal.ts';
 
 /** The names of the two texts, in what is said about them. */
 const NAMES = { manifest: 'manifest.yaml', policies: 'policies.yaml' } as const;

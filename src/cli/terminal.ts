@@ -1,3 +1,4 @@
+import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff';
 import { stringify } from 'yaml';
 import { printable } from '../api/index.ts';
 import type { OutputFormat } from './commands.ts';
@@ -93,6 +94,12 @@ export function columns(
   const padded = (cell: string, column: number) =>
     alignment[column] === 'right' ? cell.padStart(widths[column] ?? 0) : cell.padEnd(widths[column] ?? 0);
   return shown.map((row) => row.map(padded).join('  ').trimEnd());
+}
+
+/** What turns one text into another, as `diff -u` shows it; empty where they are the same. */
+export function unifiedDiff(name: string, before: string, after: string): string {
+  const options = { context: 3, headerOptions: FILE_HEADERS_ONLY };
+  return before === after ? '' : createTwoFilesPatch(name, name, before, after, '', '', options);
 }
 
 /** UTC: `2026-03-01 14:05:09`. @param at seconds since the epoch */

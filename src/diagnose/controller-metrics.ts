@@ -1,102 +1,13 @@
 import { parseDuration } from '../api/index.ts';
-
-/*
- * The Prometheus text format, as far as a diagnosis reads it: a dependency for 60 lines is worth neither its weight nor
- * its trust. Strict where it matters: a line that is wanted and cannot be read is an error and never a missing value.
- * Source: prometheus.io/docs/instrumenting/exposition_formats (0.0.4), and of OpenMetrics 1.0 what differs: exemplars,
- * fractions in time stamps, `# EOF`.
- */
-
-/** One series at one instant. NaN and the infinities are values like others. */
-export interface MetricSample {
-  readonly labels: ReadonlyMap<string, string>;
-  readonly value: number;
-}
-
-/** Samples by the name that stands in front of them: `workqueue_queue_duration_seconds_bucket`. */
-export type Exposition = ReadonlyMap<string, readonly MetricSample[]>;
-
-/** The text is no exposition. The message begins with `line N:`. */
-export class MalformedExposition extends Error {
-  override readonly name = 'MalformedExposition';
-
-  constructor(line: number, problem: string, text: string) {
-    const shown = text.length > 80 ? `${text.slice(0, 80)}…` : text;
-    super(`line ${line}: ${problem}: ${shown}`);
-  }
-}
-
-const NAME = /[a-zA-Z_:][a-zA-Z0-9_:]*/y;
-/** Unrolled, so that a label of many megabytes takes no stack. */
-const LABEL = /[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"([^"\\]*(?:\\.[^"\\]*)*)"[ \t]*(?:,|(?=\}))/y;
-const LABELS_BEGIN = /[ \t]*\{/y;
-const LABELS_END = /[ \t]*\}/y;
-/** A value, a time stamp and an exemplar; the last two are of no use here. */
-const VALUE = /[ \t]*([^ \t#]+)(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#.*)?$/y;
-/** As Go reads a float, without its hexadecimal and underscored forms, which exporters do not write. */
-const NUMBER = /^[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|inf(?:inity)?|nan)$/i;
-
-/**
- * Reads the samples of the wanted names. Of other lines only the name is read: a busy API server's scrape has tens of
- * megabytes.
- * @throws MalformedExposition
- */
-export function parseExposition(text: string, wanted: ReadonlySet<string>): Exposition {
-  const found = new Map<string, MetricSample[]>();
-  let number = 0;
-  let begin = 0;
-  while (begin < text.length) {
-    const newline = text.indexOf('\n', begin);
-    const end = newline < 0 ? text.length : newline;
-    const line = text.slice(begin, end).trim();
-    begin = end + 1;
-    number += 1;
-    // Prometheus 3 writes names outside the old alphabet in quotes, inside the braces: none of them is wanted.
-    if (line === '' || line.startsWith('#') || line.startsWith('{"')) continue;
-    const name = matchAt(NAME, line, 0)?.[0];
-    if (name === undefined) throw new MalformedExposition(number, 'expected the name of a metric', line);
-    if (!wanted.has(name)) continue;
-    const sample = sampleOf(line, name.length, number);
-    const samples = found.get(name) ?? [];
-    samples.push(sample);
-    found.set(name, samples);
-  }
-  return found;
-}
-
-/** @param from where the name ends @param number of the line */
-function sampleOf(line: string, from: number, number: number): MetricSample {
-  let at = from;
-  const next = (expression: RegExp) => {
-    const match = matchAt(expression, line, at);
-    at += match?.[0].length ?? 0;
-    return match;
-  };
-  const labels = new Map<string, string>();
-  const bare = next(LABELS_BEGIN) === null;
-  if (!bare) {
-    for (let label = next(LABEL); label !== null; label = next(LABEL)) {
-      const [, name = '', value = ''] = label;
-      // Any other escape is kept as it is, as Prometheus does.
-      labels.set(
-        name,
-        value.replace(/\\([\\"n])/g, (_, escaped: string) => (escaped === 'n' ? '\n' : escaped)),
-      );
-    }
-    if (next(LABELS_END) === null)
-      throw new MalformedExposition(number, 'expected labels such as {name="value"}', line);
-  }
-  const text = next(VALUE)?.[1] ?? '';
-  // Without braces, the value would otherwise run into the name.
-  if (!NUMBER.test(text) || (bare && !/[ \t]/.test(line[from] ?? '')))
-    throw new MalformedExposition(number, 'expected a value', line);
-  return { labels, value: Number(text.replace(/inf(inity)?/i, 'Infinity')) };
-}
-
-function matchAt(expression: RegExp, line: string, at: number): RegExpExecArray | null {
-  expression.lastIndex = at;
-  return expression.exec(line);
-}
+import {
+  bucketsOf,
+  type Choice,
+  chosen,
+  type Exposition,
+  growthBetween,
+  parseExposition,
+  sumOf,
+} from './exposition.ts';
 
 /** The flags of kube-controller-manager that decide how soon an endpoint is withdrawn. */
 export interface ControllerFlags {
@@ -258,41 +169,12 @@ export function readControllerScrape(text: string): Exposition {
   return parseExposition(text, WANTED);
 }
 
-/** Which series are meant. */
-export type Choice = (labels: MetricSample['labels']) => boolean;
-
 const all: Choice = () => true;
 const writes: Choice = (labels) => WRITES.has(labels.get('verb') ?? '');
 const named =
   (name: string): Choice =>
   (labels) =>
     labels.get('name') === name;
-
-/** Without NaN, which a gauge without a value shows, and which would turn every sum into NaN. */
-export function chosen(exposition: Exposition, name: string, choice: Choice): readonly MetricSample[] {
-  const samples = exposition.get(name) ?? [];
-  return samples.filter(({ labels, value }) => Number.isFinite(value) && choice(labels));
-}
-
-/** @returns undefined when there is no series of this name; 0 when there are, but none that is chosen */
-function sumOf(exposition: Exposition, name: string, choice: Choice): number | undefined {
-  if (chosen(exposition, name, all).length === 0) return undefined;
-  return chosen(exposition, name, choice).reduce((sum, { value }) => sum + value, 0);
-}
-
-/** How many took at most so many seconds, by ascending edge. */
-export function bucketsOf(
-  exposition: Exposition,
-  histogram: string,
-  choice: Choice,
-): ReadonlyMap<number, number> {
-  const within = new Map<number, number>();
-  for (const { labels, value } of chosen(exposition, `${histogram}_bucket`, choice)) {
-    const edge = Number((labels.get('le') ?? '').replace('Inf', 'Infinity'));
-    within.set(edge, (within.get(edge) ?? 0) + value);
-  }
-  return new Map([...within].toSorted(([a], [b]) => a - b));
-}
 
 /** The queues that are exported: a provider may leave some out, and a version may no longer write Endpoints. */
 export function queuesIn(scrape: Exposition): readonly QueueName[] {
@@ -307,7 +189,7 @@ export function isLeading(scrape: Exposition): boolean | undefined {
 }
 
 function startOf(scrape: Exposition): number | undefined {
-  return chosen(scrape, 'process_start_time_seconds', all)[0]?.value;
+  return chosen(scrape, 'process_start_time_seconds')[0]?.value;
 }
 
 /** A scrape, and when it was taken. */
@@ -317,23 +199,6 @@ export interface TakenScrape {
   readonly at: number;
   /** Seconds since the epoch; undefined for a file, which does not say. */
   readonly epochSeconds?: number | undefined;
-}
-
-/**
- * By how much every series has grown. One that is new was 0 before, as client-go's series start with their first value;
- * one that has shrunk has been reset to 0 meanwhile.
- */
-export function growthBetween(before: Exposition, after: Exposition): Exposition {
-  const labelKeyOf = ({ labels }: MetricSample) => JSON.stringify([...labels]);
-  const grown = [...after].map(([name, samples]) => {
-    const old = new Map(chosen(before, name, all).map((sample) => [labelKeyOf(sample), sample.value]));
-    const since = (sample: MetricSample) => {
-      const grown = sample.value - (old.get(labelKeyOf(sample)) ?? 0);
-      return grown < 0 ? sample.value : grown;
-    };
-    return [name, samples.map((sample) => ({ ...sample, value: since(sample) }))] as const;
-  });
-  return new Map(grown);
 }
 
 function tallyOf(exposition: Exposition, name: string, choice: Choice): Tally | undefined {

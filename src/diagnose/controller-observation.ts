@@ -1,119 +1,22 @@
 import { readFile } from 'node:fs/promises';
 import { buffer } from 'node:stream/consumers';
-import {
-  isRecord,
-  isString,
-  jsonIn,
-  LingerError,
-  listOf,
-  memberAt,
-  recordsAt,
-  UserError,
-} from '../api/index.ts';
-import {
-  asFailure,
-  ask,
-  type Credentials,
-  type KubeConnection,
-  KubeFailure,
-  listSome,
-  newAgent,
-  type RawObject,
-  type Resource,
-  readText,
-} from '../cluster/index.ts';
+import { isRecord, isString, LingerError, listOf, memberAt, recordsAt } from '../api/index.ts';
+import type { Credentials, RawObject } from '../cluster/index.ts';
 import { fileText } from '../yaml/index.ts';
 import { span } from './amounts.ts';
+import { ApiReader, messageOf } from './api-reader.ts';
 import {
   activityOf,
   type ControllerActivity,
   controllerFlags,
   givenFlags,
   isLeading,
-  MalformedExposition,
   queuesIn,
   readControllerScrape,
   type TakenScrape,
 } from './controller-metrics.ts';
+import { MalformedExposition } from './exposition.ts';
 import { CONTROLLER_METRICS, type LeaderFacts, type Look } from './facts.ts';
-
-/** For an answer to begin, and for each pause in it. The API server itself waits this long for a pod that it proxies. */
-const ANSWER_MS = 30_000;
-
-/** A controller-manager's scrape has half a megabyte, a busy API server's some tens. */
-const LONGEST_ANSWER = 256 * 1024 * 1024;
-
-/** Reads from a server. Every method throws KubeFailure. */
-export class ApiReader {
-  readonly connection: KubeConnection;
-  readonly #agent: ReturnType<typeof newAgent>;
-  readonly #closing = new AbortController();
-
-  constructor(connection: KubeConnection) {
-    this.connection = connection;
-    this.#agent = newAgent(connection);
-  }
-
-  async text(path: string): Promise<string> {
-    return (await this.#ask({ path })).text;
-  }
-
-  async json(path: string): Promise<Json> {
-    return objectIn(await this.text(path));
-  }
-
-  /** The objects of a collection, and no more than `most` of them. */
-  list<T>(resource: Resource<T>, most = Number.POSITIVE_INFINITY): Promise<readonly T[]> {
-    const { signal } = this.#closing;
-    return listSome(resource, this.connection, { signal, answerMs: ANSWER_MS, most });
-  }
-
-  /**
-   * Puts a question, or tries something without doing it: nothing is stored.
-   * @returns the answer, and the warnings of admission as RFC 7234 writes them; empty if there are none
-   */
-  async pose(path: string, object: object): Promise<{ readonly answer: Json; readonly warnings: string }> {
-    const body = { contentType: 'application/json', text: JSON.stringify(object) };
-    const { text, warning } = await this.#ask({ method: 'POST', path, body });
-    return { answer: objectIn(text), warnings: String(warning) };
-  }
-
-  async #ask(request: Pick<Parameters<typeof ask>[1], 'method' | 'path' | 'body'>) {
-    const response = await ask(this.connection, {
-      ...request,
-      // As `kubectl get --raw` asks for objects and for metrics.
-      accept: 'application/json, */*',
-      agent: this.#agent,
-      signal: this.#closing.signal,
-      answerMs: ANSWER_MS,
-    });
-    const { warning = '' } = response.headers;
-    return { text: await readText(response, LONGEST_ANSWER, ANSWER_MS), warning };
-  }
-
-  close(): void {
-    this.#closing.abort();
-    this.#agent.destroy();
-  }
-}
-
-export type Json = Readonly<Record<string, unknown>>;
-
-function objectIn(text: string): Json {
-  const value = jsonIn(text);
-  if (isRecord(value)) return value;
-  throw new KubeFailure('Malformed', `expected an object, got ${text.slice(0, 100)}`);
-}
-
-/** What went wrong, as one line. */
-export function messageOf(thrown: unknown): string {
-  return oneLine(thrown instanceof UserError ? thrown.message : asFailure(thrown).message);
-}
-
-/** Servers end their words with a newline, and proxies answer with pages. */
-export function oneLine(text: string): string {
-  return text.replace(/\s+/g, ' ').trim();
-}
 
 export interface Observed<T> {
   /** Undefined: there was nothing to be seen; the looks say why. */
@@ -287,8 +190,8 @@ async function fileOf(file: string): Promise<string> {
 function explained(message: string, { headers, cert }: Credentials): string {
   if (!/^40[13]:/.test(message)) return message;
   const shown =
-    headers !== undefined ? 'the token' : cert !== undefined ? 'the client certificate' : 'nobody';
-  return `${message}; it was asked as ${shown}. It takes a client certificate of the cluster’s CA, or a token, whose user may get the nonResourceURL /metrics: --kubeconfig, --controller-metrics-token-file`;
+    headers !== undefined ? 'the token' : cert !== undefined ? 'the client certificate' : 'no credentials';
+  return `${message}; asked with ${shown}. The user must be allowed to get the nonResourceURL /metrics: give a client certificate of the cluster’s CA (--kubeconfig) or a token (--controller-metrics-token-file)`;
 }
 
 /** Amazon EKS serves the controller-manager's metrics in an API of its own (user guide, "control plane raw metrics"). */
@@ -335,24 +238,24 @@ function waysTo(
  */
 function podRemedy({ name, port }: ControllerPod, message: string): string {
   const why = message.includes('system:anonymous')
-    ? 'The API server does not pass credentials on, so the request reached the controller-manager as anonymous. '
+    ? 'The API server’s proxy passes no credentials on, so the request reached the controller-manager as anonymous. '
     : /refused|unreachable|timed? ?out/i.test(message)
-      ? 'It listens on 127.0.0.1 of its node only (--bind-address), as kubeadm sets it up. '
+      ? 'It listens only on 127.0.0.1 of its node (--bind-address), as kubeadm sets it up. '
       : message.startsWith('403')
-        ? 'It takes the right to get pods/proxy in kube-system. '
+        ? 'This needs the right to get pods/proxy in kube-system. '
         : '';
-  return `${why}Forward its port, and name it: kubectl --namespace kube-system port-forward pod/${name} ${port} and linger diagnose --controller-metrics https://127.0.0.1:${port}/metrics`;
+  return `${why}Forward its port and use that address: kubectl --namespace kube-system port-forward pod/${name} ${port} and linger diagnose --controller-metrics https://127.0.0.1:${port}/metrics`;
 }
 
 function managedRemedy(message: string): string {
   const why = message.startsWith('403')
-    ? 'On Amazon EKS it takes the right to get kcm/metrics of metrics.eks.amazonaws.com. '
+    ? 'On Amazon EKS this needs the right to get kcm/metrics of metrics.eks.amazonaws.com. '
     : '';
-  return `${why}No pod of kube-system is labelled component=kube-controller-manager: the provider runs it, or it is a process of a node. Give a scrape: --controller-metrics with its address on that node, or a file that your Prometheus or provider gives`;
+  return `${why}No pod in kube-system is labelled component=kube-controller-manager: the provider runs it, or it is a process on a node. Give its metrics with --controller-metrics: its address on that node, or a file from your Prometheus or provider`;
 }
 
 const UNLISTED_REMEDY =
-  'It takes the right to list pods in kube-system to find the controller-manager; or give its metrics: --controller-metrics';
+  'Finding the controller-manager needs the right to list pods in kube-system; or give its metrics with --controller-metrics';
 
 /**
  * One or two saved scrapes, the older first.

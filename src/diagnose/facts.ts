@@ -24,9 +24,6 @@ export interface LagFacts {
 /** Undefined: could not be read. */
 export interface ClusterFacts {
   readonly services: number | undefined;
-  readonly endpointSlices: number | undefined;
-  readonly pods: number | undefined;
-  readonly nodes: number | undefined;
   /** Services that publish not-ready addresses, and a few of their names. */
   readonly neverWithdrawn: { readonly services: number; readonly examples: readonly string[] } | undefined;
 }

@@ -1,17 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { listOf, memberAt } from '../api/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
 import { servicesResource } from '../informers/index.ts';
 import { count } from './amounts.ts';
+import { ApiReader, messageOf } from './api-reader.ts';
 import { type ControllerActivity, controllerFlags, DEFAULT_FLAGS } from './controller-metrics.ts';
 import {
-  ApiReader,
   type ControllerPod,
   controllerLeader,
   controllerPods,
   leaderFirst,
   type MetricsInput,
-  messageOf,
   type Observation,
   observeController,
   observeSaved,
@@ -87,7 +85,7 @@ class Gathering {
     const listed = await this.#attempt('pods of kube-system', controllerPods);
     const leader = await this.#attempt(LEASE, (api) => controllerLeader(api, now()));
     if (leader !== undefined) this.#see(LEASE, `${leader.holder}, transition ${leader.transitions}`);
-    const cluster = this.#api && (await this.#census());
+    const cluster = this.#api && (await this.#services());
     // The watch before metrics: it may take a minute to be current, and what is counted should be of the same time.
     const lag = await this.#lag();
     const pods = listed && leaderFirst(listed, leader);
@@ -114,32 +112,17 @@ class Gathering {
     };
   }
 
-  /** Counts what controllers have to do with. What may not be counted is left out, and said. */
-  async #census(): Promise<ClusterFacts> {
-    const listed = <T>(what: string, ask: (api: ApiReader) => Promise<T>) =>
-      this.#attempt(what, ask, `It takes the right to list ${what}`);
-    const services = await listed('services', (api) => api.list(servicesResource()));
-    const never = services
-      ?.filter(({ publishNotReadyAddresses }) => publishNotReadyAddresses)
-      .map(({ namespace, name }) => `${namespace}/${name}`);
-    const facts = {
-      services: services?.length,
-      endpointSlices: await listed('endpointslices', countOf('/apis/discovery.k8s.io/v1/endpointslices')),
-      pods: await listed('pods', countOf('/api/v1/pods')),
-      nodes: await listed('nodes', countOf('/api/v1/nodes')),
-      neverWithdrawn: never && { services: never.length, examples: never.slice(0, EXAMPLES) },
-    };
-    const counted = {
-      Service: facts.services,
-      EndpointSlice: facts.endpointSlices,
-      Pod: facts.pods,
-      Node: facts.nodes,
-    };
-    const words = Object.entries(counted).flatMap(([kind, number]) =>
-      number === undefined ? [] : [count(number, kind)],
+  async #services(): Promise<ClusterFacts> {
+    const services = await this.#attempt(
+      'services',
+      (api) => api.list(servicesResource()),
+      'This needs the right to list services',
     );
-    this.#see('cluster', words.join(', '));
-    return facts;
+    if (services === undefined) return { services: undefined, neverWithdrawn: undefined };
+    this.#see('services', count(services.length, 'Service'));
+    const never = services.filter(({ publishNotReadyAddresses }) => publishNotReadyAddresses);
+    const examples = never.slice(0, EXAMPLES).map(({ namespace, name }) => `${namespace}/${name}`);
+    return { services: services.length, neverWithdrawn: { services: never.length, examples } };
   }
 
   async #controller(pods: readonly ControllerPod[] | undefined): Promise<Observation<ControllerActivity>> {
@@ -186,8 +169,8 @@ class Gathering {
     this.#looks.push({
       what,
       seen: false,
-      text: 'not seen; Kubernetes’ defaults are assumed (kube-api-qps 20, burst 30, 5 workers each)',
-      remedy: 'Say them: --controller-flags "--kube-api-qps=… --concurrent-endpoint-syncs=…"',
+      text: 'unknown; assuming Kubernetes’ defaults (kube-api-qps 20, burst 30, 5 workers each)',
+      remedy: 'Set --controller-flags "--kube-api-qps=… --concurrent-endpoint-syncs=…"',
     });
     return DEFAULT_FLAGS;
   }
@@ -216,12 +199,3 @@ const LEASE = 'Lease of the controller-manager';
 
 /** Names of Services that are shown. */
 const EXAMPLES = 5;
-
-/** One object and how many more there are: the API server counts for us (metav1.ListMeta.remainingItemCount). */
-function countOf(path: string): (api: ApiReader) => Promise<number> {
-  return async (api) => {
-    const page = await api.json(`${path}?limit=1`);
-    const remaining = Number(memberAt(page, ['metadata', 'remainingItemCount']));
-    return listOf(page.items).length + (remaining || 0);
-  };
-}

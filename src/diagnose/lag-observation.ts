@@ -4,6 +4,16 @@ import { LAG_STAGES, type LagStage, STREAMS, type StageSample, type Stream } fro
 import { type WaitingByStage, waitingByStage } from '../measurement/index.ts';
 import { pause, withSignal } from '../timing/index.ts';
 import { count, span } from './amounts.ts';
+import { oneLine } from './api-reader.ts';
+import {
+  isAddress,
+  metricsIn,
+  type Observation,
+  type Observed,
+  observeTwice,
+  readMetricsAddress,
+  readMetricsFile,
+} from './controller-observation.ts';
 import {
   bucketsOf,
   type Choice,
@@ -11,17 +21,7 @@ import {
   type Exposition,
   growthBetween,
   parseExposition,
-} from './controller-metrics.ts';
-import {
-  isAddress,
-  metricsIn,
-  type Observation,
-  type Observed,
-  observeTwice,
-  oneLine,
-  readMetricsAddress,
-  readMetricsFile,
-} from './controller-observation.ts';
+} from './exposition.ts';
 import type { LagFacts, Look, StageFacts } from './facts.ts';
 
 type Sample = Pick<StageSample, 'stage' | 'lag'>;
@@ -143,9 +143,9 @@ function lateLook({ late }: LagWatch): Look {
   return {
     what: WHAT,
     seen: false,
-    text: `removals cannot be watched, or not within ${span(CURRENT_MS / 1000)}: ${why.join(', ')}`,
+    text: `watching removals failed, or did not start within ${span(CURRENT_MS / 1000)}: ${why.join(', ')}`,
     remedy:
-      'It takes the right to list and watch pods, services, endpoints and endpointslices; or give the metrics of a running Linger: --linger',
+      'This needs the right to list and watch pods, services, endpoints and endpointslices; or give the metrics of a running Linger with --linger',
   };
 }
 

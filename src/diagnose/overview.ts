@@ -1,8 +1,8 @@
 import { isString } from '../api/index.ts';
+import { messageOf } from './api-reader.ts';
 import type { Inquiry } from './checks.ts';
-import { type Exposition, type MetricSample, parseExposition } from './controller-metrics.ts';
-import { messageOf } from './controller-observation.ts';
-import { adminPort, leaseOf, metricsPath, replicaPods } from './installation.ts';
+import type { MetricSample } from './exposition.ts';
+import { leaseOf, replicaMetrics, replicaPods } from './replicas.ts';
 
 /** How many there are of each, by name. */
 export type Tally = Readonly<Record<string, number>>;
@@ -46,26 +46,19 @@ export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
   };
   const pods = await attempt('replicas', () => replicaPods(inquiry));
   const lease = await attempt('leader', () => leaseOf(inquiry));
-  const metrics: Exposition[] = [];
-  const port = (await attempt('Deployment', () => adminPort(inquiry))) ?? 8080;
-  const ready = (pods ?? []).filter((pod) => pod.ready);
-  for (const { name } of ready) {
-    const path = metricsPath(inquiry.options.namespace, name, port);
-    const text = await attempt(`metrics of ${name}`, () => inquiry.text(path));
-    if (text !== undefined) metrics.push(parseExposition(text, WANTED));
-    // The others would be refused as well.
-    else break;
-  }
-  const all = metrics.length > 0 && metrics.length === ready.length;
-  const samples = (name: string) => metrics.flatMap((each) => each.get(name) ?? []);
+  const metrics = await attempt('metrics', () => replicaMetrics(inquiry, WANTED));
+  const samples = (name: string) => [...(metrics?.values() ?? [])].flatMap((each) => each.get(name) ?? []);
+  const known = metrics !== undefined && metrics.size > 0;
   const verdicts = tallied(samples(VERDICTS), 'verdict');
   const decisions = samples(DECISIONS);
   const skips = decisions.filter(({ labels }) => labels.get('outcome') === 'skip');
   return {
-    replicas: pods && { ready: ready.length, all: pods.length },
+    replicas: pods && { ready: pods.filter(({ ready }) => ready).length, all: pods.length },
     leader: lease,
-    decisions: all ? { outcomes: tallied(decisions, 'outcome'), skips: tallied(skips, 'reason') } : undefined,
-    held: all ? samples(HELD).reduce((sum, { value }) => sum + value, 0) : undefined,
+    decisions: known
+      ? { outcomes: tallied(decisions, 'outcome'), skips: tallied(skips, 'reason') }
+      : undefined,
+    held: known ? samples(HELD).reduce((sum, { value }) => sum + value, 0) : undefined,
     audit: Object.keys(verdicts).length > 0 ? { verdicts, findings: counted(samples(FINDINGS)) } : undefined,
     unseen,
   };

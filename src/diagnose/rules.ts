@@ -262,12 +262,12 @@ function writeStorm(facts: Facts, found: readonly Finding[]): Found | undefined 
   const stormy = (facts.controller?.queues ?? []).filter((queue) => isStormy(queue, facts));
   if (stormy.length === 0) return undefined;
   return finding(
-    `A storm: ${stormInWords(stormy, facts)} Every pod that is deleted meanwhile queues behind them.`,
+    `A write storm: ${stormInWords(stormy, facts)} Every pod deleted meanwhile waits behind them.`,
     stormy.flatMap((queue) => queueEvidence(queue, facts).slice(0, 1)),
     // What holds the queue up was found before this, and its cure with it.
     ...(found.length > 0 ? [] : limiterCure(facts, stormy)),
-    'Find what changes so many pods at once: a node that fails, a mass rollout, a readiness probe that depends on one thing, a restart of the controller-manager.',
-    'Rare storms are not worth a longer wait for every pod: faster controllers are the cure.',
+    'Find what changes so many pods at once: a failed node, a mass rollout, a readiness probe with a shared dependency, a restart of the controller-manager.',
+    'Do not lengthen every wait for a rare storm: make the controllers faster.',
   );
 }
 
@@ -284,11 +284,11 @@ function stormInWords(stormy: readonly QueueActivity[], { controller, cluster, f
   const limit = `${count(flags.qps, 'write')} a second${flags.known ? '' : ' (if the default)'}`;
   if (deepest < STORM_SERVICES) {
     const arriving = Math.max(...stormy.map(({ adds }) => adds)) / (controller?.seconds ?? 1);
-    return `${rate(arriving)} Services come in to be written as ${written(stormy)}, and the limit is ${limit}.`;
+    return `${rate(arriving)} Services are queued for ${written(stormy)}, above the limit of ${limit}.`;
   }
   const services = cluster?.services === undefined ? '' : ` of ${amount(cluster.services)}`;
-  const drained = flags.qps === UNLIMITED ? '' : ` At ${limit} that many take ${span(deepest / flags.qps)}.`;
-  return `up to ${amount(deepest)}${services} Services wait at once to be written as ${written(stormy)}.${drained}`;
+  const drained = flags.qps === UNLIMITED ? '' : ` At ${limit} they take ${span(deepest / flags.qps)}.`;
+  return `up to ${amount(deepest)}${services} Services are queued at once for ${written(stormy)}.${drained}`;
 }
 
 function deepestOf({ depth, depthBefore = 0 }: QueueActivity): number {
@@ -300,17 +300,17 @@ function batchPeriod({ flags }: Facts): Found | undefined {
   if (delayed.length === 0) return undefined;
   const delays = delayed.map((queue) => `${CONTROLLERS[queue].writes} by ${span(flags.batchSeconds[queue])}`);
   return finding(
-    `The controller-manager is configured to delay ${delays.join(' and ')}, to join changes. Every withdrawal takes that much longer, in calm times too.`,
+    `The controller-manager delays ${delays.join(' and ')} to batch changes. Every withdrawal takes that much longer, even in a calm cluster.`,
     delayed.map((queue) => `${CONTROLLERS[queue].batch}=${flags.batchSeconds[queue]}s`),
     ...delayed.map((queue) => `${CONTROLLERS[queue].batch}=0s`),
-    'Where it is there to spare the API server, raise the client’s limits instead, or count the delay into the wait.',
+    'If this is meant to spare the API server, raise the client’s rate limits instead, or add the delay to the wait.',
   );
 }
 
 function leaderChanged({ controller, leader }: Facts): Found | undefined {
   const { restarted, ageSeconds = SETTLED_SECONDS, leading } = controller ?? {};
   const evidence = lines(
-    restarted && 'its counters were reset, or process_start_time_seconds changed, between the scrapes',
+    restarted && 'counters were reset, or process_start_time_seconds changed, between the scrapes',
     leading !== false &&
       ageSeconds < SETTLED_SECONDS &&
       `process_start_time_seconds: started ${span(ageSeconds)} ago`,
@@ -320,18 +320,18 @@ function leaderChanged({ controller, leader }: Facts): Found | undefined {
   );
   if (evidence.length === 0) return undefined;
   return finding(
-    'The controller-manager has just started or taken over. It lists everything first and then syncs every Service once: withdrawals wait behind that, and what was measured meanwhile says little about calm times.',
+    'The controller-manager has just started or taken over. It lists everything and then syncs every Service once. Withdrawals wait behind that, and lags measured meanwhile are not typical.',
     evidence,
-    'Look again in a quarter of an hour. If it happens often, find out why it restarts: lost leases are a sign of a slow API server or etcd.',
+    'Run this again in 15 minutes. If it happens often, find out why it restarts: lost leases point to a slow API server or etcd.',
   );
 }
 
 function notLeading({ controller }: Facts): Found | undefined {
   if (controller?.leading !== false) return undefined;
   return finding(
-    'These are the metrics of an instance of the controller-manager that stands by for the leader. It runs no controllers, whatever happens.',
+    'These are the metrics of a controller-manager on standby. It runs no controllers, so they say nothing about the endpoints.',
     ['leader_election_master_status{name="kube-controller-manager"} 0'],
-    'kubectl --namespace kube-system get lease kube-controller-manager --output jsonpath={.spec.holderIdentity} names the leader: give its metrics.',
+    'kubectl --namespace kube-system get lease kube-controller-manager --output jsonpath={.spec.holderIdentity} names the leader: use its metrics.',
   );
 }
 
@@ -367,7 +367,7 @@ function slowBefore(facts: Facts): Found | undefined {
       `${facts.lag?.from}: ${stage}: p99 ${span(p99)}, p50 ${span(p50)} of ${count(samples, 'removal')}`,
   );
   return finding(
-    'Not now, but since this Linger was started endpoints have been withdrawn late. Waits follow that.',
+    'Endpoints are not withdrawn late now, but they were since this Linger started. Measured waits reflect that.',
     said,
     'Run this again while linger_removals_oldest_unresolved_seconds is high.',
   );
@@ -380,14 +380,14 @@ function lagUnexplained(facts: Facts, causes: readonly Finding[]): Found | undef
   // Without the metrics nothing can be said of the controllers, and ControllerNotSeen says that.
   if (slow.length === 0 || explained || facts.controller?.seconds === undefined) return undefined;
   const batch =
-    'Look at the flags: --endpoint-updates-batch-period and --endpointslice-updates-batch-period delay on purpose.';
+    'Check the flags --endpoint-updates-batch-period and --endpointslice-updates-batch-period, which delay on purpose.';
   return finding(
-    'Endpoints are withdrawn late, but the queues of the controllers are short, their client is not throttled and their workers are not busy. What is slow lies before the queues or behind the write.',
+    'Endpoints are withdrawn late, but the queues of the controllers are short, their client is not throttled and their workers are not busy. The delay is before the queues or after the write.',
     slow.map(evidenceOf),
     ...(facts.flags.known ? [] : [batch]),
     'Before the queues: the controller-manager’s own watch (its log, "watch of *v1.Pod closed"; its CPU), and its pod stage, which matches each pod against all Services of its namespace and has no metric.',
-    'Behind the write: the watch that measured. Its API server may be behind (apiserver_watch_cache_read_wait_seconds, CPU).',
-    'Run it again while it happens.',
+    'After the write: the watch that measured. Its API server may be behind (apiserver_watch_cache_read_wait_seconds, CPU).',
+    'Run this again while it happens.',
   );
 }
 
@@ -395,7 +395,7 @@ function controllerNotSeen(facts: Facts): Found | undefined {
   if (facts.controller !== undefined) return undefined;
   const failed = facts.looks.filter(({ what, seen }) => what === CONTROLLER_METRICS && !seen);
   return finding(
-    'The controller-manager’s metrics could not be read, so a throttled client, long queues and busy workers cannot be distinguished.',
+    'The controller-manager’s metrics cannot be read, so throttling, long queues and busy workers cannot be distinguished.',
     failed.map(({ text }) => text),
     ...new Set(failed.flatMap(({ remedy }) => (remedy === undefined ? [] : [remedy]))),
   );
@@ -405,9 +405,9 @@ function metricsMissing({ controller }: Facts): Found | undefined {
   const missing = controller?.missing ?? [];
   if (missing.length === 0) return undefined;
   return finding(
-    `Not seen: ${missing.map(({ shows }) => shows).join('; ')}. The metrics that show it are missing in the scrape, so it is unknown.`,
+    `Unknown: ${missing.map(({ shows }) => shows).join('; ')}. The scrape lacks the metrics that show it.`,
     missing.map(({ shows, metrics }) => `${shows}: no ${metrics.join(', ')}`),
-    'Give the whole scrape: without grep, and without the drop rules of a Prometheus or a provider (metric_relabel_configs).',
+    'Provide the complete scrape, not filtered by grep or by the drop rules of a Prometheus or a provider (metric_relabel_configs).',
   );
 }
 
@@ -417,11 +417,11 @@ function nothingWrong(facts: Facts, found: readonly Finding[]): Found | undefine
   if (found.some(({ severity }) => severity !== 'info')) return undefined;
   if (lags.length === 0 && (facts.controller === undefined || facts.controller.missing.length > 0))
     return undefined;
-  const said = lags.length > 0 ? ` Measured: ${lags.join('; ')}.` : ' No removal was measured meanwhile.';
+  const said = lags.length > 0 ? ` Measured: ${lags.join('; ')}.` : ' No pod was removed meanwhile.';
   return finding(
-    `Nothing that delays withdrawals was seen.${said}`,
+    `Nothing was found that delays withdrawals.${said}`,
     facts.looks.filter(({ seen }) => seen).map(({ what, text }) => `${what}: ${text}`),
-    'If endpoints are late at times, run this again while they are.',
+    'If endpoints are withdrawn late at times, run this again then.',
   );
 }
 
@@ -455,13 +455,13 @@ function clientThrottled(facts: Facts): Found | undefined {
   const waits = meanOf(controller?.limiter);
   const how =
     waits === undefined
-      ? `they come out at just the rate that its limit allows (${limit}); its own metric of the wait is not there`
-      : `each write waits ${span(waits)} for the controller-manager’s own limit (${limit}), and ${span(meanOf(controller?.server) ?? 0)} for the API server`;
+      ? `the queue drains at exactly the controller-manager’s rate limit (${limit}); the metric of the wait itself is missing`
+      : `each write waits ${span(waits)} for the controller-manager’s own rate limit (${limit}) and ${span(meanOf(controller?.server) ?? 0)} for the API server`;
   return finding(
     `${written(held)} are withdrawn late because ${how}. ${waitOfNext(held, facts)}More workers alone do not help: they share the limit.`,
     [...limiterEvidence(facts), ...held.flatMap((queue) => queueEvidence(queue, facts))],
     ...limiterCure(facts, held),
-    'The limit counts for each controller’s client by itself; after raising it, watch the API server’s own latency.',
+    'The limit applies to each controller’s client separately. After raising it, watch the API server’s latency.',
   );
 }
 
@@ -471,10 +471,10 @@ function tooFewWorkers(facts: Facts): Found | undefined {
   const { flags } = facts;
   const busy = held.map(({ name, meanWorkSeconds = 0 }) => {
     const workers = `${count(flags.workers[name], 'worker')}${flags.known ? '' : ' (if the default)'}`;
-    return `${workers} for ${CONTROLLERS[name].writes} with ${span(meanWorkSeconds)} for each Service`;
+    return `${workers} for ${CONTROLLERS[name].writes} at ${span(meanWorkSeconds)} per Service`;
   });
   return finding(
-    `${written(held)} are withdrawn late because all workers are busy: ${busy.join(', ')}. They do not wait for a rate limit. ${waitOfNext(held, facts)}`.trimEnd(),
+    `${written(held)} are withdrawn late because all workers are busy: ${busy.join(', ')}. The rate limit is not the cause. ${waitOfNext(held, facts)}`.trimEnd(),
     [...held.flatMap((queue) => queueEvidence(queue, facts)), ...limiterEvidence(facts)],
     ...new Set(held.flatMap((queue) => workerCure(queue, facts))),
   );
@@ -485,10 +485,10 @@ function stuckWorker(facts: Facts): Found | undefined {
   if (held.length === 0) return undefined;
   const longest = Math.max(...held.map(({ longestSeconds }) => longestSeconds));
   return finding(
-    `A worker that writes ${written(held)} has been at one Service for ${span(longest)}; the API server gives up after 60 s by default. That Service’s endpoints do not change until it comes back.`,
+    `A worker for ${written(held)} has been busy with one Service for ${span(longest)}, although the API server times out after 60 s by default. That Service’s endpoints do not change until the worker returns.`,
     held.flatMap((queue) => queueEvidence(queue, facts)),
-    'Look into the controller-manager’s log for that time, and whether its connection to the API server is alive (a load balancer that drops idle connections?).',
-    'Restarting the controller-manager frees the worker; every Service is then synced once.',
+    'Check the controller-manager’s log for that time, and whether its connection to the API server is alive (a load balancer that drops idle connections?).',
+    'Restarting the controller-manager frees the worker; it then syncs every Service once.',
   );
 }
 
@@ -497,12 +497,12 @@ function queueBacklog(facts: Facts): Found | undefined {
   if (held.length === 0) return undefined;
   const why =
     facts.controller?.seconds === undefined
-      ? 'One scrape has no rates, so the cause is not known: give two, or let them be taken.'
-      : 'Nothing was finished meanwhile: the controller does not run, or waits for something that has no metric.';
+      ? 'One scrape gives no rates, so the cause is unknown: provide two, or let Linger take them.'
+      : 'Nothing was finished meanwhile: the controller is not running, or waits for something without a metric.';
   return finding(
-    `${written(held)}: Services wait to be written. ${waitOfNext(held, facts)}${why}`,
+    `Services are queued for ${written(held)}. ${waitOfNext(held, facts)}${why}`,
     [...held.flatMap((queue) => queueEvidence(queue, facts)), ...limiterEvidence(facts)],
-    'Look at the controller-manager’s log and its CPU (process_cpu_seconds_total), and whether it reaches the API server.',
+    'Check the controller-manager’s log and CPU (process_cpu_seconds_total), and whether it reaches the API server.',
   );
 }
 
@@ -511,7 +511,7 @@ function throttledBefore(facts: Facts): Found | undefined {
   if (life === undefined || heldUpBy(facts, 'limiter').length > 0) return undefined;
   if (life.count < FEWEST_REQUESTS || life.overSecond < SLOW_SHARE * life.count) return undefined;
   return finding(
-    `Not now, but since it was started ${amount(life.overSecond)} of ${count(life.count, 'write')} (${percent(life.overSecond / life.count)}) waited for more than a second for the controller-manager’s own rate limit. The next storm will bring that back.`,
+    `Not throttled now, but since its start ${amount(life.overSecond)} of ${count(life.count, 'write')} (${percent(life.overSecond / life.count)}) waited more than a second for the controller-manager’s own rate limit. The next storm will throttle it again.`,
     [
       `rest_client_rate_limiter_duration_seconds{verb=~"PUT|POST|PATCH|DELETE"}: ${amount(life.overSecond)} of ${amount(life.count)} over 1 s, mean ${span(meanOf(life) ?? 0)}`,
     ],
@@ -525,12 +525,12 @@ function backlogBefore(facts: Facts): Found | undefined {
   );
   if (past.length === 0) return undefined;
   return finding(
-    `Not now, but since the controller-manager was started Services have waited for more than a second in the queue of ${written(past)}.`,
+    `No backlog now, but since the controller-manager’s start Services have waited more than a second in the queue for ${written(past)}.`,
     past.map(
       ({ name, life }) =>
         `workqueue_queue_duration_seconds{name="${name}"}: ${amount(life.overSecond)} of ${amount(life.taken)} (${percent(life.overSecond / life.taken)}) over 1 s`,
     ),
-    'Run this again while it happens. An alert on workqueue_depth{name=~"endpoint|endpoint_slice"} says when.',
+    'Run this again while it happens: alert on workqueue_depth{name=~"endpoint|endpoint_slice"}.',
   );
 }
 
@@ -539,8 +539,8 @@ function waitOfNext(held: readonly QueueActivity[], facts: Facts): string {
   const drains = held.map((queue) => drainSeconds(queue, facts) ?? 0);
   const longest = Math.max(0, ...drains);
   if (longest < 1) return '';
-  if (!Number.isFinite(longest)) return 'Nothing has come out of the queue meanwhile. ';
-  return `A pod that is deleted now is withdrawn about ${span(longest)} later. `;
+  if (!Number.isFinite(longest)) return 'Nothing has left the queue meanwhile. ';
+  return `A pod deleted now is withdrawn about ${span(longest)} later. `;
 }
 
 // Rules about the API server, as its client sees it, and about writes that fail.
@@ -552,12 +552,12 @@ function apiServerSlow({ controller }: Facts): Found | undefined {
   const slowShare = server.overSecond / server.count;
   if (mean < SLOW_MEAN_SECONDS && slowShare < SLOW_SHARE) return undefined;
   return finding(
-    `The API server took ${span(mean)} for a write of the controller-manager, on average, and over a second for ${percent(slowShare)} of them.`,
+    `The API server took ${span(mean)} on average for a write of the controller-manager, and over a second for ${percent(slowShare)} of them.`,
     [
       `rest_client_request_duration_seconds, without the wait for the client’s own limiter: mean ${span(mean)} over ${count(server.count, 'write')} in ${span(controller.seconds)}; ${amount(server.overSecond)} over 1 s`,
     ],
-    'Look at the API server and etcd: etcd_disk_wal_fsync_duration_seconds, apiserver_request_duration_seconds, apiserver_admission_webhook_admission_duration_seconds for webhooks on endpoints.',
-    'More workers hide it for as long as the API server can take them.',
+    'Check the API server and etcd: etcd_disk_wal_fsync_duration_seconds, apiserver_request_duration_seconds, and for webhooks on endpoints apiserver_admission_webhook_admission_duration_seconds.',
+    'More workers hide this only as long as the API server can take their load.',
   );
 }
 
@@ -565,10 +565,10 @@ function apiServerRejects({ controller, priority }: Facts): Found | undefined {
   const evidence = lines(answerEvidence(controller), priorityEvidence(priority));
   if (evidence.length === 0) return undefined;
   return finding(
-    'The API server turns requests of the controller-manager away, fails, or lets them wait for a seat; client-go comes back after the given Retry-After, usually 1 s.',
+    'The API server rejects requests of the controller-manager, fails, or makes them wait for a seat; client-go retries after the given Retry-After, usually 1 s.',
     evidence,
-    'kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels shows which priority level is full, dump_requests who fills it.',
-    'kubectl get events --all-namespaces and the API server’s log say more of 5xx answers.',
+    'kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels shows which priority level is full; dump_requests shows which clients fill it.',
+    'For 5xx answers, see kubectl get events --all-namespaces and the API server’s log.',
   );
 }
 
@@ -576,7 +576,7 @@ function answerEvidence(controller: Facts['controller']): string | undefined {
   const { answers, seconds } = controller ?? {};
   if (answers === undefined || seconds === undefined) return undefined;
   const bad = answers.tooMany + answers.serverErrors + answers.unanswered;
-  // One 5xx may be anybody's: a webhook's, a deleted namespace's.
+  // A single 5xx is no sign of trouble: a webhook's, a deleted namespace's.
   if (answers.tooMany === 0 && (bad < 2 || bad < SLOW_SHARE * answers.total)) return undefined;
   return `rest_client_requests_total in ${span(seconds)}: ${amount(answers.tooMany)} with code 429, ${amount(answers.serverErrors)} with 5xx, ${amount(answers.unanswered)} without an answer, of ${amount(answers.total)}`;
 }
@@ -594,7 +594,7 @@ function syncErrors({ controller }: Facts): Found | undefined {
   const done = queues.find(({ name }) => name === 'endpoint_slice')?.done ?? 0;
   if (failedSyncs < 2 || failedSyncs < SLOW_SHARE * done) return undefined;
   return finding(
-    `${count(failedSyncs, 'sync')} of EndpointSlices failed, or found the controller’s cache behind, and are tried again: a second later, then twice as long each time.`,
+    `${count(failedSyncs, 'sync')} of EndpointSlices failed or found a stale cache. Each is retried after a second, then after twice as long each time.`,
     [
       `endpoint_slice_controller_syncs{result!="success"} +${amount(failedSyncs)} in ${span(seconds)}, with ${count(done, 'sync')} done`,
     ],

@@ -33,7 +33,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   cluster: 2_800,
   dashboard: 600,
   decision: 4_600,
-  diagnose: 3_750,
+  diagnose: 3_850,
   hold: 2_900,
   informers: 1_800,
   lag: 4_700,

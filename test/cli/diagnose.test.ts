@@ -33,7 +33,7 @@ describe.concurrent('linger diagnose, from saved scrapes', () => {
     expect(stdout).toBe(`\
 CRITICAL ClientThrottled
   EndpointSlices and Endpoints are withdrawn late because each write waits 991 ms for the
-  controller-manager’s own limit (5 requests a second), and 8.7 ms for the API server. A pod that is
+  controller-manager’s own rate limit (5 requests a second) and 8.7 ms for the API server. A pod
   deleted now is withdrawn about 1.8 min later. More workers alone do not help: they share the
   limit.
   evidence
@@ -48,19 +48,19 @@ CRITICAL ClientThrottled
   cure
     --kube-api-qps=300
     --kube-api-burst=325
-    The limit counts for each controller’s client by itself; after raising it, watch the API
-    server’s own latency.
+    The limit applies to each controller’s client separately. After raising it, watch the API
+    server’s latency.
 
 WARNING WriteStorm
-  A storm: up to 575 Services wait at once to be written as EndpointSlices and Endpoints. At 5
-  writes a second that many take 1.9 min. Every pod that is deleted meanwhile queues behind them.
+  A write storm: up to 575 Services are queued at once for EndpointSlices and Endpoints. At 5 writes
+  a second they take 1.9 min. Every pod deleted meanwhile waits behind them.
   evidence
     workqueue_depth{name="endpoint_slice"} 575 → 557 in 10 s; 3.3/s added, 5.1/s done
     workqueue_depth{name="endpoint"} 557 → 506 in 10 s; 0/s added, 5.1/s done
   cure
-    Find what changes so many pods at once: a node that fails, a mass rollout, a readiness probe
-    that depends on one thing, a restart of the controller-manager.
-    Rare storms are not worth a longer wait for every pod: faster controllers are the cure.
+    Find what changes so many pods at once: a failed node, a mass rollout, a readiness probe with a
+    shared dependency, a restart of the controller-manager.
+    Do not lengthen every wait for a rare storm: make the controllers faster.
 
 looked at
   controller-manager metrics  ${scrapes('throttled').replace(',', ' and ')}, said to be 10 s apart
@@ -204,6 +204,6 @@ describe.concurrent('linger diagnose, and what cannot be done', () => {
     const { code, stdout } = await diagnose(['--kubeconfig', kubeconfig, '--lag', 'off', '--interval', '0']);
     expect(code).toBe(0);
     expect(stdout).toMatch(/^INFO ControllerNotSeen\n/);
-    expect(stdout).toMatch(/\nnot seen\n(.*\n)+.*→ It takes the right to list services\n/);
+    expect(stdout).toMatch(/\nnot seen\n(.*\n)+.*→ This needs the right to list services\n/);
   });
 });

@@ -110,7 +110,7 @@ describe.concurrent('linger status', () => {
     expect(code).toBe(0);
     expect(stdout).toMatch(/^Not known which workloads may lose requests: /);
     expect(stdout).toMatch(/^decisions +not seen$/m);
-    expect(stdout).toMatch(/^ {2}metrics of a: 403: pods\/proxy is forbidden/m);
+    expect(stdout).toMatch(/^ {2}metrics: 403: pods\/proxy is forbidden/m);
     expect(stdout).toMatch(/nodes is forbidden.*; assuming that all kubelets know the native sleep$/m);
     // The Services of the context's own namespace may be read.
     expect(asked).toContain(`/api/v1/namespaces/shop/services${LISTED}`);

@@ -188,7 +188,7 @@ describe('with the controller-manager’s metrics', () => {
     const { code, stderr } = await ask(await account('refused'));
     expect(code).toBe(1);
     expect(stderr).toMatch(
-      /403: forbidden: User "system:serviceaccount:\S+:refused" cannot get path "\/metrics"; it was asked as the token\..* \[metrics-unreadable\]\n$/,
+      /403: forbidden: User "system:serviceaccount:\S+:refused" cannot get path "\/metrics"; asked with the token\..* \[metrics-unreadable\]\n$/,
     );
   });
 });

@@ -134,7 +134,7 @@ describe('an installation by hand', async () => {
   async function check(...flags: string[]) {
     const asked = ['check', '--kubeconfig', cluster.kubeconfig, '--namespace', namespace, '-o', 'json'];
     const { code, stdout, stderr } = await run([process.execPath, MAIN, ...asked, ...flags]);
-    expect(stderr).toMatch(/^\d+ ok, \d+ warnings, \d+ failures, \d+ not looked at\n$/);
+    expect(stderr).toMatch(/^\d+ ok, \d+ warnings, \d+ failures, \d+ not checked\n$/);
     const { checks } = JSON.parse(stdout) as {
       checks: readonly { code: string; state: string; text: string }[];
     };
@@ -471,7 +471,7 @@ describe('an installation by hand', async () => {
     const other = said.filter((line) => !/^warning Consumers: (edge|silent): NoInstances/.test(line));
     expect([code, other]).toEqual([0, []]);
     expect(checks.find((each) => each.code === 'Policies')?.text).toMatch(
-      /^policies: 1 of files, 0 of the cluster, none broken; mode of pods in \S+: Enforce \(Cluster\S+base\)$/,
+      /^policies: 1 from files, 0 from the cluster, all valid; mode of pods in \S+: Enforce \(Cluster\S+base\)$/,
     );
     expect(checks.find((each) => each.code === 'Answer')?.text).toMatch(
       /came back from Linger .* with its hook$/,
@@ -497,7 +497,9 @@ describe('an installation by hand', async () => {
     ]);
     expect(await check('--pre', '--linger-namespace', namespace)).toMatchObject({
       code: 1,
-      said: [expect.stringMatching(/^failure Webhook: linger leads to namespace linger: an installation in/)],
+      said: [
+        expect.stringMatching(/^failure Webhook: linger points at namespace linger: an installation in/),
+      ],
     });
   });
 
@@ -539,11 +541,11 @@ describe('an installation by hand', async () => {
     expect(stopped.code).toBe(1);
     expect(stopped.said.filter((line) => line.startsWith('failure'))).toEqual([
       expect.stringMatching(
-        /^failure Certificate: the caBundle .* does not fit the certificate in Secret linger\//,
+        /^failure Certificate: the caBundle .* does not match the certificate in Secret linger\//,
       ),
-      'failure Replicas: the Deployment linger asks for no replica',
+      'failure Replicas: the Deployment linger is scaled to 0 replicas',
       expect.stringMatching(
-        /^failure Answer: .*without Linger’s answer; the way to its Service: 503: no endpoints/,
+        /^failure Answer: .*without an answer from Linger; its Service is not reachable .*: 503: no endpoints/,
       ),
       expect.stringMatching(
         /^failure OtherWebhooks: strict\.example\.dev of .* Service default\/strict has no ready/,

@@ -6,14 +6,10 @@ import { LingerError } from '../../src/api/index.ts';
 import { ensureCertificates } from '../../src/certs/index.ts';
 import { KubeFailure } from '../../src/cluster/index.ts';
 import { FLEET_SETTLE_SECONDS } from '../../src/decision/index.ts';
-import {
-  type Access,
-  accessesToInstall,
-  type Check,
-  checkBefore,
-  inquire,
-} from '../../src/diagnose/checks.ts';
-import { checkInstallation, declaredRights } from '../../src/diagnose/installation.ts';
+import { type Check, inquire } from '../../src/diagnose/checks.ts';
+import { checkInstallation } from '../../src/diagnose/installation.ts';
+import { checkBefore } from '../../src/diagnose/preflight.ts';
+import { type Access, accessesToInstall, declaredRights } from '../../src/diagnose/rights.ts';
 import { readHelperObject } from '../../src/hold/index.ts';
 import { days, signedByItself } from '../certs/fixture.ts';
 import { emptyDirectory, ROOT } from '../cli/linger.ts';
@@ -301,12 +297,14 @@ describe('where all is well', () => {
       /^the certificate in Secret linger\/linger-certificates is trusted and valid for /,
     );
     expect(worthSaying(await check({ [LEASE]: lease('x_1f', 1) }))).toContainEqual(
-      expect.stringMatching(/^warning Leader: x_1f leads, .*, and is no pod of this installation$/),
+      expect.stringMatching(/^warning Leader: x_1f leads, .*, but is not a pod of this installation$/),
     );
     expect(texts.get('Leader')).toMatch(/^a_1f, renewed 1(\.\d)? s ago by its clock$/);
     expect(texts.get('Canary')).toBe('flips: 14 Measured');
-    expect(texts.get('Answer')).toMatch(/^a pod in namespace default came back from Linger in .*, unchanged/);
-    const inForce = 'policies: 1 of files, 1 of the cluster, none broken; mode of pods in default: Audit';
+    expect(texts.get('Answer')).toMatch(
+      /^a pod in namespace default came back from Linger after .*, unchanged/,
+    );
+    const inForce = 'policies: 1 from files, 1 from the cluster, all valid; mode of pods in default: Audit';
     expect(texts.get('Policies')).toBe(`${inForce} (ClusterTerminationPolicy/base)`);
     const args = ['--certs-secret=linger-certificates', '--mode-limit=Audit'];
     const limited = {
@@ -337,12 +335,8 @@ describe('before an installation', () => {
       () => ({ [NODES]: items(node('one'), node('old', 'v1.29.1')) }),
       /^warning Kubelets: .*1 node older than 1\.30 \(old\)/,
     ],
-    ['no node', () => ({ [NODES]: items() }), /^warning Kubelets: there is no node/],
-    [
-      'no right to see nodes',
-      () => ({ [NODES]: FORBIDDEN }),
-      /^unknown Kubelets: could not be looked at: 403/,
-    ],
+    ['no node', () => ({ [NODES]: items() }), /^warning Kubelets: the cluster has no node/],
+    ['no right to see nodes', () => ({ [NODES]: FORBIDDEN }), /^unknown Kubelets: could not be checked: 403/],
     [
       'the gate of the native sleep is off',
       () => ({
@@ -353,7 +347,7 @@ describe('before an installation', () => {
     [
       'a policy refuses Linger’s pods',
       () => ({ [TRY_OWN]: refused(403, 'admission webhook "v.example" denied the request: no') }),
-      /^failure Admission: .*refused in namespace linger: 403: admission webhook "v\.example" denied the request: no$/,
+      /^failure Admission: .*rejected in namespace linger: 403: admission webhook "v\.example" denied the request: no$/,
     ],
     [
       'a quota that asks for a limit which Linger does not have',
@@ -365,42 +359,42 @@ describe('before an installation', () => {
           return refused(403, 'pods "x" is forbidden: failed quota: all: must specify limits.cpu for: app');
         },
       }),
-      /^failure Admission: .*refused in namespace linger: 403: .*must specify limits\.cpu for: app$/,
+      /^failure Admission: .*rejected in namespace linger: 403: .*must specify limits\.cpu for: app$/,
     ],
     [
       'a policy of the namespace that is asked about takes hooks out',
       () => ({ [TRY]: tried(hooked(undefined)) }),
-      /^warning Admission: of a pod in namespace default its hook is gone: a webhook/,
+      /^warning Admission: a pod in namespace default comes back from admission without its hook: another webhook/,
     ],
     [
       'and one that refuses hooks there',
       () => ({ [TRY]: refused(403, 'admission webhook "v.example" denied the request: no hooks') }),
-      /^warning Admission: a pod with a hook of Linger’s is refused in namespace default: 403: .*no hooks$/,
+      /^warning Admission: a pod with a hook of Linger’s is rejected in namespace default: 403: .*no hooks$/,
     ],
     [
       'a policy cuts graces',
       () => ({ [TRY_OWN]: tried(hooked(5, 50)) }),
-      /^warning Admission: .*its grace of 90 s has become 50 s/,
+      /^warning Admission: .*with a grace of 50 s instead of 90 s/,
     ],
     [
       'a policy takes hooks out',
       () => ({ [TRY_OWN]: tried(hooked(undefined)) }),
-      /^warning Admission: .*its hook is gone/,
+      /^warning Admission: .*without its hook/,
     ],
     [
       'a Linger in another namespace, from which an installation would take the webhook',
       () => ({ [OWN_HOOK]: own({ clientConfig: { service: { namespace: 'tools' } } }) }),
-      /^failure Webhook: linger leads to namespace tools: an installation in namespace linger takes its webhook/,
+      /^failure Webhook: linger points at namespace tools: an installation in namespace linger takes over its webhook/,
     ],
     [
       'a webhook configuration of that name that is not led by a Service',
       () => ({ [OWN_HOOK]: own({ clientConfig: { url: 'https://x' } }) }),
-      /^failure Webhook: linger leads to no Service: /,
+      /^failure Webhook: linger points at no Service: /,
     ],
     [
       'a webhook that can keep replicas out',
       () => ({ [VALIDATING]: items(foreign('strict')), [slicesOf('strict')]: items({ endpoints: [{}] }) }),
-      /^warning OtherWebhooks: pods\.strict of ValidatingWebhookConfiguration strict fails closed and is asked about pods of namespace linger: while it is away/,
+      /^warning OtherWebhooks: pods\.strict of ValidatingWebhookConfiguration strict fails closed and is called for pods of namespace linger: while it is down/,
     ],
     [
       'a webhook that keeps them out now',
@@ -440,7 +434,7 @@ describe('before an installation', () => {
     };
     const texts = (await check(changes, { pre: true })).filter(({ code }) => code === 'OtherWebhooks');
     expect(texts.map(({ state, text }) => `${state} ${text}`)).toEqual([
-      expect.stringMatching(/^ok asked about pods after Linger: mesh\./),
+      expect.stringMatching(/^ok called after Linger: mesh\./),
     ]);
   });
 
@@ -458,7 +452,7 @@ describe('before an installation', () => {
     const [line] = (await check(gone, { pre: true })).filter(({ code }) => code === 'Admission');
     expect(line).toMatchObject({
       state: 'ok',
-      text: expect.stringContaining('namespace default (there is no linger yet)'),
+      text: expect.stringContaining('namespace default (namespace linger does not exist yet)'),
     });
   });
 
@@ -516,22 +510,22 @@ describe('afterwards', () => {
       () => ({
         [OWN_HOOK]: own({ clientConfig: { service: { namespace: 'old' }, caBundle: encoded(caBundle) } }),
       }),
-      /^failure Webhook: linger leads to namespace old/,
+      /^failure Webhook: linger points at namespace old/,
     ],
     [
       'a webhook whose Service is not there',
       () => ({ [SERVICE]: refused(404, 'not found') }),
-      /^failure Webhook: it leads to Service linger\/linger, which is not there/,
+      /^failure Webhook: linger points at Service linger\/linger, which does not exist/,
     ],
     [
       'a webhook that calls a port that its Service does not have',
       () => ({ [SERVICE]: service(8443) }),
-      /^failure Webhook: it calls port 443 of Service linger\/linger, which has 8443/,
+      /^failure Webhook: linger calls port 443 of Service linger\/linger, which has 8443/,
     ],
     [
       'a Service that leads to no replica, though the API server still has its connections',
       () => ({ [slicesOf('linger', 'linger')]: items({ endpoints: [{ conditions: { ready: false } }] }) }),
-      /^failure Webhook: Service linger\/linger leads to no replica, .* it selects {"app":"linger"}/,
+      /^failure Webhook: Service linger\/linger has no ready endpoint .* it selects {"app":"linger"}/,
     ],
     [
       'a webhook that is asked about no namespace',
@@ -539,34 +533,34 @@ describe('afterwards', () => {
         [OWN_HOOK]: own({ namespaceSelector: { matchLabels: { linger: 'yes' } } }),
         '/api/v1/namespaces/default': well({ metadata: { labels: { linger: 'yes' } } }),
       }),
-      /^failure Webhook: the namespaceSelector of linger leaves out every namespace/,
+      /^failure Webhook: the namespaceSelector of linger matches no namespace/,
     ],
     [
       'no right to ask for the rights of others',
       () => ({ [REVIEW_OF_OTHERS]: refused(403, 'forbidden') }),
-      /^unknown Rights: could not be looked at: 403/,
+      /^unknown Rights: could not be checked: 403/,
     ],
     [
       'a webhook that is asked about its own pods',
       () => ({ [OWN_HOOK]: own(OPEN_TO_ITSELF) }),
-      /^warning Webhook: it is asked about its own replicas/,
+      /^warning Webhook: linger is called for Linger’s own pods/,
     ],
     [
       'and fails closed',
       () => ({
         [OWN_HOOK]: own({ ...OPEN_TO_ITSELF, ...CLOSED, matchConditions: closing }),
       }),
-      /^failure Webhook: it is asked about its own replicas/,
+      /^failure Webhook: linger is called for Linger’s own pods/,
     ],
     [
       'a webhook that fails closed for a CNI',
       () => ({ [OWN_HOOK]: own(CLOSED) }),
-      /^failure Webhook: it fails closed and is asked about DaemonSets/,
+      /^failure Webhook: linger fails closed and is called for DaemonSets/,
     ],
     [
       'a webhook without its conditions',
       () => ({ [OWN_HOOK]: own({ matchConditions: [] }) }),
-      /^warning Webhook: it has no matchConditions/,
+      /^warning Webhook: linger has no matchConditions/,
     ],
     [
       'an empty caBundle',
@@ -576,7 +570,7 @@ describe('afterwards', () => {
     [
       'no right to read the Secret',
       () => ({ [SECRET]: refused(403, 'forbidden') }),
-      /^unknown Certificate: could not be looked at/,
+      /^unknown Certificate: could not be checked/,
     ],
     [
       'no Secret',
@@ -586,7 +580,7 @@ describe('afterwards', () => {
     [
       'a Secret that holds nothing',
       () => ({ [SECRET]: secret('nothing') }),
-      /^failure Certificate: .* cannot be read/,
+      /^failure Certificate: .* cannot be parsed/,
     ],
     [
       'a certificate that has expired',
@@ -597,7 +591,7 @@ describe('afterwards', () => {
     [
       'a certificate that is due',
       () => ({}),
-      /^warning Certificate: .*should have been renewed; valid for /,
+      /^warning Certificate: .*is overdue for renewal; valid for /,
       { now: new Date(NOW.getTime() + 280 * DAY_MS) },
     ],
     [
@@ -608,7 +602,7 @@ describe('afterwards', () => {
     [
       'an update that is stuck',
       () => ({ [PODS]: items(replica('a', 'one'), replica('b', 'two'), replica('c', 'two', false)) }),
-      /^warning Replicas: 2 of 2 ready, on one, two, but not what an update brings; c: ImagePullBackOff: no such image$/,
+      /^warning Replicas: 2 of 2 ready, on one, two, but an update is stuck; c: ImagePullBackOff: no such image$/,
     ],
     [
       'both on one node',
@@ -620,51 +614,51 @@ describe('afterwards', () => {
       () => ({
         [TRY]: tried({ metadata: { annotations: { 'linger.dev/plan': '{}' } }, ...hooked(undefined) }),
       }),
-      /^failure Answer: .*has Linger’s plan and no hook/,
+      /^failure Answer: .*has Linger’s plan but no hook/,
     ],
     [
       'an answer that never came',
       () => ({ [TRY]: tried({}), [PROXY]: refused(405, 'only POST is served here') }),
-      /^failure Answer: .*without Linger’s answer; its Service can be reached, so the certificate/,
+      /^failure Answer: .*without an answer from Linger; its Service is reachable, so suspect the certificate/,
     ],
     [
       'and no way either',
       () => ({ [TRY]: tried({}), [PROXY]: refused(503, 'no endpoints available') }),
-      /^failure Answer: .*; the way to its Service: 503: no endpoints available$/,
+      /^failure Answer: .*; its Service is not reachable through the API server: 503: no endpoints available$/,
     ],
     [
       'pods that are refused',
       () => ({ [TRY]: refused(500, 'failed calling webhook "pods.linger.dev": no') }),
-      /^failure Answer: pods are refused, since Linger cannot be reached/,
+      /^failure Answer: Linger cannot be reached, and pods are rejected/,
     ],
     [
       'a namespace with a policy of its own',
       () => ({ [TRY]: refused(403, 'pods "x" is forbidden: exceeded quota') }),
-      /^unknown Answer: a pod could not be tried in namespace default: 403: .*exceeded quota$/,
+      /^unknown Answer: the dry run of a pod was rejected in namespace default: 403: .*exceeded quota$/,
     ],
     [
       'no right to create pods',
       () => ({ [TRY]: refused(403, 'pods is forbidden: User "me" cannot create resource "pods"') }),
-      /^unknown Answer: could not be looked at: 403/,
+      /^unknown Answer: could not be checked: 403/,
     ],
     [
       'a webhook that knows no dry runs',
       () => ({ [TRY]: refused(400, 'admission webhook "x" does not support dry run') }),
-      /^unknown Answer: a pod could not be tried/,
+      /^unknown Answer: the dry run of a pod was rejected/,
     ],
     [
       'a namespace that opts out',
       () => ({
         '/api/v1/namespaces/default': well({ metadata: { labels: { 'linger.dev/inject': 'false' } } }),
       }),
-      /^unknown Answer: the selectors of the webhook leave out namespace default$/,
+      /^unknown Answer: the selectors of the webhook exclude namespace default, so Linger is not called there$/,
     ],
     [
       'a NetworkPolicy that shuts API servers out',
       () => ({
         [NETWORK]: items({ metadata: { name: 'deny' }, spec: { podSelector: {}, policyTypes: ['Ingress'] } }),
       }),
-      /^failure NetworkPolicy: deny: nothing may call port 8443/,
+      /^failure NetworkPolicy: NetworkPolicy deny blocks port 8443: no API server/,
     ],
     [
       'a NetworkPolicy that opens another port than the one of the Deployment',
@@ -675,7 +669,7 @@ describe('afterwards', () => {
           spec: { podSelector: {}, policyTypes: ['Ingress'], ingress: [{ ports: [{ port: 8443 }] }] },
         }),
       }),
-      /^failure NetworkPolicy: usual: nothing may call port 9443/,
+      /^failure NetworkPolicy: NetworkPolicy usual blocks port 9443/,
     ],
     [
       'one that shuts Linger in',
@@ -689,12 +683,12 @@ describe('afterwards', () => {
           },
         }),
       }),
-      /^failure NetworkPolicy: shut: replicas may not call/,
+      /^failure NetworkPolicy: NetworkPolicy shut blocks egress to port 6443: replicas cannot call/,
     ],
     [
       'one that does not know the port of this cluster’s API servers',
       () => ({ [slicesOf('kubernetes', 'default')]: items({ ports: [{ name: 'https', port: 16443 }] }) }),
-      /^failure NetworkPolicy: linger: replicas may not call port 16443, where API servers are$/,
+      /^failure NetworkPolicy: NetworkPolicy linger blocks egress to port 16443: replicas cannot call API servers$/,
     ],
     [
       'nor does the default where nobody may see that port',
@@ -705,7 +699,7 @@ describe('afterwards', () => {
           spec: { podSelector: {}, policyTypes: ['Egress'], egress: [{ ports: [{ port: 8443 }] }] },
         }),
       }),
-      /^failure NetworkPolicy: shut: replicas may not call port 443 or 6443, /,
+      /^failure NetworkPolicy: NetworkPolicy shut blocks egress to port 443 or 6443: /,
     ],
     [
       'one that shuts helpers out',
@@ -719,7 +713,7 @@ describe('afterwards', () => {
           },
         }),
       }),
-      /^warning NetworkPolicy: tight: nothing may call port 8445 \(hold\): hooks/,
+      /^warning NetworkPolicy: NetworkPolicy tight blocks port 8445 \(hold\): hooks/,
     ],
     [
       'one that keeps helpers from getting out of their namespace',
@@ -741,7 +735,7 @@ describe('afterwards', () => {
           egress('other', 'deny', {}),
         ),
       }),
-      /^warning NetworkPolicy: NetworkPolicy shop\/deny, shop\/web: its pods may not call port 8445 of namespace linger/,
+      /^warning NetworkPolicy: NetworkPolicy shop\/deny, shop\/web blocks egress to port 8445 of namespace linger: hooks/,
       { wantingHold: ['shop', 'pay'] },
     ],
     [
@@ -753,7 +747,7 @@ describe('afterwards', () => {
           spec: { selector: { app: 'other' }, ports: [{ port: 1 }] },
         }),
       }),
-      /^warning Ports: Service linger\/linger-hold, port 1234 leads to hold, a port that no container/,
+      /^warning Ports: port 1234 of Service linger\/linger-hold leads to hold, a port that no container/,
     ],
     [
       'a Service to a port where no replica listens',
@@ -762,7 +756,7 @@ describe('afterwards', () => {
         [NETWORK]: items(),
         [SERVICES]: items(named('linger', 'webhook')),
       }),
-      /^failure Ports: Service linger\/linger, port 1234 leads to 8443, where no replica listens \(by its flags: webhook 9443, /,
+      /^failure Ports: port 1234 of Service linger\/linger leads to 8443, where no replica listens \(by its flags: webhook 9443, /,
     ],
     [
       'a leader whose clock is ahead',
@@ -772,21 +766,25 @@ describe('afterwards', () => {
     [
       'policies that could not all be read',
       () => ({}),
-      /^unknown HoldHelper: whether a policy asks for hook Hold is not known: may not be listed$/,
+      /^unknown HoldHelper: policies cannot all be read, so hook Hold may be in use: may not be listed$/,
       { policiesUnread: 'may not be listed' },
     ],
     ['no leader', () => ({ [LEASE]: refused(404, 'not found') }), /^warning Leader: no replica leads/],
     [
       'a Lease without an instant',
       () => ({ [LEASE]: well({ spec: { holderIdentity: 'a_1f' } }) }),
-      /^warning Leader: the Lease is a_1f’s, which does not say when it was renewed/,
+      /^warning Leader: a_1f holds the Lease, with no renewal time/,
     ],
     [
       'a leader that is gone',
       () => ({ [LEASE]: lease('a_1f', 600) }),
-      /^warning Leader: the Lease is a_1f’s, renewed 10 min ago/,
+      /^warning Leader: a_1f holds the Lease, renewed 10 min ago/,
     ],
-    ['a watch that is behind', () => ({ [metricsOf('b')]: metrics(0) }), /^warning Watches: b lacks pods$/],
+    [
+      'a watch that is behind',
+      () => ({ [metricsOf('b')]: metrics(0) }),
+      /^warning Watches: b: watch not current: pods$/,
+    ],
     [
       'a consumer that nobody reaches',
       () => ({ [CONSUMERS]: consumersMap(['edge', 'False', 'Unreachable'], ['x', 'Unknown', 'Waiting']) }),
@@ -795,7 +793,7 @@ describe('afterwards', () => {
     [
       'nothing published',
       () => ({ [CONSUMERS]: refused(404, 'not found') }),
-      /^warning Consumers: ConfigMap linger\/linger-consumers: there is none yet$/,
+      /^warning Consumers: ConfigMap linger\/linger-consumers does not exist yet$/,
     ],
     [
       'a policy that is broken',
@@ -811,7 +809,7 @@ describe('afterwards', () => {
     [
       'policies of files that may not be looked at',
       () => ({}),
-      /^unknown Policies: could not be looked at: forbidden$/,
+      /^unknown Policies: could not be checked: forbidden$/,
       { filesUnread: new KubeFailure('Forbidden', 'forbidden') },
     ],
     [
@@ -842,7 +840,7 @@ describe('afterwards', () => {
         }),
         [HELPERS]: items({ metadata: { namespace: 'shop' } }),
       }),
-      /^warning HoldHelper: Hold is off \(--hold-port=0\): pods that ask for it get Sleep, in shop$/,
+      /^warning HoldHelper: Hold is off \(--hold-port=0\): pods that ask for Hold get Sleep, in shop$/,
       { wantingHold: ['shop'] },
     ],
     [
@@ -854,7 +852,7 @@ describe('afterwards', () => {
     [
       'policies that cannot be read',
       () => ({}),
-      /^unknown HoldHelper: could not be looked at: no policy there$/,
+      /^unknown HoldHelper: could not be checked: no policy there$/,
       { wantingHold: new LingerError('settings-invalid', 'no policy there') },
     ],
   ])('%s', async (_, changes, expected, asked) => {
@@ -949,9 +947,9 @@ describe('afterwards', () => {
     );
     expect(said).toEqual([
       `failure Replicas: 0 of 2 ready; ${message}`,
-      'warning Leader: a_1f leads, renewed 1 s ago by its clock, and is no pod of this installation',
-      'unknown Watches: no replica is ready, so none can be asked for its metrics',
-      'unknown Canary: no replica is ready, so none can be asked for its metrics',
+      'warning Leader: a_1f leads, renewed 1 s ago by its clock, but is not a pod of this installation',
+      'unknown Watches: no replica is ready, so no metrics can be read',
+      'unknown Canary: no replica is ready, so no metrics can be read',
     ]);
   });
 
@@ -960,16 +958,16 @@ describe('afterwards', () => {
     const metered = { [at('a')]: metrics(), [at('b')]: metrics(0) };
     const changes = { [DEPLOYMENT]: flagged('--admin-port=9080'), [NETWORK]: items(), ...metered };
     const said = worthSaying(await check(changes));
-    expect(said).toEqual([expect.stringMatching(/^warning Watches: b lacks pods$/)]);
+    expect(said).toEqual([expect.stringMatching(/^warning Watches: b: watch not current: pods$/)]);
   });
 
   it.each([
     [
       'may not be asked',
       refused(403, 'pods/proxy is forbidden'),
-      /^It takes the right to get pods\/proxy in namespace linger/,
+      /^Get the right to get pods\/proxy in namespace linger/,
     ],
-    ['answers something else', well('<html>'), /^Port 8080 must be open to API servers/],
+    ['answers something else', well('<html>'), /^Open port 8080 to API servers/],
   ])('a replica that %s: lines say so', async (_, answer, cure) => {
     const unknown = (await check({ [metricsOf('a')]: answer })).filter(({ state }) => state === 'unknown');
     expect(unknown.map(({ code }) => code)).toEqual(['Watches', 'Canary']);
@@ -995,7 +993,7 @@ describe('afterwards', () => {
       'failure: there is no Secret linger/my-tls',
       `failure: 0 of 2 ready; a: ContainerCreating: ${why}`,
     ]);
-    expect(said[1]?.cure).toMatch(/^It is your own: make it/);
+    expect(said[1]?.cure).toMatch(/^It is your own: create it/);
   });
 
   describe('a certificate of one’s own', () => {
@@ -1020,7 +1018,7 @@ describe('afterwards', () => {
         expect.stringMatching(/^ok: .*\/my-tls is trusted and valid/),
       ]);
       expect(await said(cert, {}, 280)).toEqual([
-        expect.stringMatching(/^warning: .*\/my-tls ends soon; valid/),
+        expect.stringMatching(/^warning: .*\/my-tls expires soon; valid/),
       ]);
     });
 
@@ -1030,7 +1028,9 @@ describe('afterwards', () => {
         clientConfig: { service: { namespace: 'linger', name: 'linger' }, caBundle: encoded(pem) },
       });
       expect(await said(pem, { [OWN_HOOK]: hook }, 1)).toEqual([
-        expect.stringMatching(/^failure: .*\/my-tls is not for linger\.linger\.svc, which API servers call/),
+        expect.stringMatching(
+          /^failure: .*\/my-tls does not cover linger\.linger\.svc, which API servers call/,
+        ),
       ]);
     });
   });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Exposition } from '../../src/diagnose/controller-metrics.ts';
+import type { Exposition } from '../../src/diagnose/exposition.ts';
 import { readLagScrape, scrapedLag, watchedLag } from '../../src/diagnose/lag-observation.ts';
 import type { LagStage } from '../../src/lag/index.ts';
 

@@ -49,7 +49,7 @@ describe('a calm cluster', () => {
     expect(found).toMatchObject({
       code: 'NothingWrong',
       severity: 'info',
-      text: 'Nothing that delays withdrawals was seen. Measured: EndpointSlice: p99 80 ms of 40 removals; Endpoints: p99 80 ms of 40 removals.',
+      text: 'Nothing was found that delays withdrawals. Measured: EndpointSlice: p99 80 ms of 40 removals; Endpoints: p99 80 ms of 40 removals.',
       evidence: ['controller-manager metrics: https://127.0.0.1:10257/metrics, twice in 10 s'],
     });
   });
@@ -224,9 +224,6 @@ describe.each<[string, [what: string, over: Partial<Facts>, expected: FindingCod
         {
           cluster: {
             services: 10,
-            endpointSlices: 1,
-            pods: 1,
-            nodes: 1,
             neverWithdrawn: { services: 1, examples: ['db/peers'] },
           },
         },
@@ -311,7 +308,7 @@ describe('the advice for a throttled client', () => {
 
   it('why, and what it means for a pod', () => {
     expect(found.text).toBe(
-      'EndpointSlices are withdrawn late because each write waits 980 ms for the controller-manager’s own limit (20 requests a second), and 6 ms for the API server. A pod that is deleted now is withdrawn about 48 s later. More workers alone do not help: they share the limit.',
+      'EndpointSlices are withdrawn late because each write waits 980 ms for the controller-manager’s own rate limit (20 requests a second) and 6 ms for the API server. A pod deleted now is withdrawn about 48 s later. More workers alone do not help: they share the limit.',
     );
   });
 
@@ -379,22 +376,22 @@ describe('the advice for a storm', () => {
     [
       'Services that wait',
       slices({ depth: 700 }),
-      'A storm: up to 700 of 1,000 Services wait at once to be written as EndpointSlices. At 20 writes a second that many take 35 s. Every pod that is deleted meanwhile queues behind them.',
+      'A write storm: up to 700 of 1,000 Services are queued at once for EndpointSlices. At 20 writes a second they take 35 s. Every pod deleted meanwhile waits behind them.',
     ],
     [
       'Services that come in',
       slices({ adds: 600, done: 600 }),
-      'A storm: 60/s Services come in to be written as EndpointSlices, and the limit is 20 writes a second. Every pod that is deleted meanwhile queues behind them.',
+      'A write storm: 60/s Services are queued for EndpointSlices, above the limit of 20 writes a second. Every pod deleted meanwhile waits behind them.',
     ],
     [
       'a limit of less than one a second',
       { ...slices({ depth: 700 }), flags: flags({ qps: 0.5 }) },
-      'A storm: up to 700 of 1,000 Services wait at once to be written as EndpointSlices. At 0.5 writes a second that many take 23 min. Every pod that is deleted meanwhile queues behind them.',
+      'A write storm: up to 700 of 1,000 Services are queued at once for EndpointSlices. At 0.5 writes a second they take 23 min. Every pod deleted meanwhile waits behind them.',
     ],
     [
       'no limit',
       { ...slices({ depth: 700 }), flags: flags({ qps: UNLIMITED }) },
-      'A storm: up to 700 of 1,000 Services wait at once to be written as EndpointSlices. Every pod that is deleted meanwhile queues behind them.',
+      'A write storm: up to 700 of 1,000 Services are queued at once for EndpointSlices. Every pod deleted meanwhile waits behind them.',
     ],
   ])('%s', (_what, over, text) => {
     expect(only('WriteStorm', over).text).toBe(text);

@@ -64,9 +64,6 @@ export function facts(over: Partial<Facts> = {}): Facts {
     lag: { from: 'watched for 10 s', stages: [stage(), stage({ stage: 'Endpoints' })], life: [] },
     cluster: {
       services: 1000,
-      endpointSlices: 1200,
-      pods: 5000,
-      nodes: 50,
       neverWithdrawn: { services: 0, examples: [] },
     },
     looks: [],

@@ -179,7 +179,7 @@ function things(): readonly Thing[] {
         );
       },
       commands: [CHECK],
-      says: /.*(does not fit the certificate|has no caBundle).*/,
+      says: /.*(does not match the certificate|has no caBundle).*/,
       mend: async () => {
         await deployed('role-certificates.yaml');
         await untilMutating();
@@ -210,7 +210,7 @@ function things(): readonly Thing[] {
       name: 'a right is taken away',
       wreck: () => kubectl('delete', 'clusterrolebinding', 'linger-audit'),
       commands: [CHECK],
-      says: /ServiceAccount linger\/linger may not .*audits nothing, or less/,
+      says: /ServiceAccount linger\/linger may not .*audit fails or is incomplete/,
       mend: () => deployed('rbac-audit.yaml'),
     },
     {
@@ -225,7 +225,7 @@ function things(): readonly Thing[] {
           json({ spec: { egress: [] } }),
         ),
       commands: [CHECK],
-      says: /replicas may not call port 6443.*/,
+      says: /NetworkPolicy .* blocks egress to port 6443.*/,
       mend: () => deployed('networkpolicy.yaml'),
     },
     {
@@ -337,7 +337,7 @@ function things(): readonly Thing[] {
         ghost = setInterval(() => void hold().catch(() => undefined), 500);
       },
       commands: [CHECK],
-      says: /ghost_1 leads, .*is no pod of this installation/,
+      says: /ghost_1 leads, .*is not a pod of this installation/,
       mend: async () => clearInterval(ghost),
     },
     {
@@ -381,7 +381,7 @@ function things(): readonly Thing[] {
       name: 'Linger is scaled to nothing',
       wreck: () => patchDeployment({ replicas: 0 }),
       commands: [CHECK],
-      says: /the Deployment linger asks for no replica/,
+      says: /the Deployment linger is scaled to 0 replicas/,
       mend: async () => {
         await patchDeployment({ replicas: 2 });
         await rolledOut();
@@ -391,7 +391,7 @@ function things(): readonly Thing[] {
       name: 'its image does not exist',
       wreck: () => inLinger('set', 'image', 'deployment/linger', 'linger=registry.example/linger:none'),
       commands: [CHECK],
-      says: /2 of 2 ready.* not what an update brings; .*(ErrImagePull|ImagePullBackOff).*/,
+      says: /2 of 2 ready.* an update is stuck; .*(ErrImagePull|ImagePullBackOff).*/,
       mend: async () => {
         await inLinger('rollout', 'undo', 'deployment/linger');
         await rolledOut();
@@ -409,7 +409,7 @@ function things(): readonly Thing[] {
           json({ spec: { selector: { app: 'none' } } }),
         ),
       commands: [CHECK],
-      says: /Service linger\/linger leads to no replica.*/,
+      says: /Service linger\/linger has no ready endpoint.*/,
       mend: () =>
         inLinger(
           'patch',

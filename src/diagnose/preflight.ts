@@ -1,0 +1,70 @@
+import { asFailure } from '../cluster/index.ts';
+import { atLeast, fleetOf, parseVersion, supportsNativeSleep } from '../decision/index.ts';
+import { nodesResource } from '../informers/index.ts';
+import { count } from './amounts.ts';
+import { oneLine } from './api-reader.ts';
+import { type Check, checked, failure, type Inquiry, ok, type Seen, warning } from './checks.ts';
+import { otherInstallation, otherWebhooks } from './pod-webhooks.ts';
+import { rightsToInstall } from './rights.ts';
+import { admission } from './trial-pods.ts';
+
+/** What can be known before Linger is installed. */
+export function checkBefore(inquiry: Inquiry): Promise<readonly Check[]> {
+  return checked(inquiry, {
+    ApiServer: apiServer,
+    Rights: rightsToInstall,
+    Kubelets: kubelets,
+    Admission: admission,
+    Webhook: otherInstallation,
+    OtherWebhooks: otherWebhooks,
+  });
+}
+
+/**
+ * matchConditions are on by default from 1.28, the rules of CRDs (x-kubernetes-validations) from 1.25. Source: KEP-3716,
+ * KEP-2876.
+ */
+const MATCH_CONDITIONS = { major: 1, minor: 28 };
+const CRD_RULES = { major: 1, minor: 25 };
+
+export async function apiServer(inquiry: Inquiry): Promise<Seen> {
+  const { href } = inquiry.connection.server;
+  let text: string;
+  try {
+    text = String((await inquiry.json('/version')).gitVersion);
+  } catch (thrown) {
+    const { reason, message } = asFailure(thrown);
+    if (reason === 'Forbidden') throw thrown;
+    return failure(
+      `${href}: ${oneLine(message)}`,
+      'Check that this is the right kubeconfig, and that the address can be reached from here.',
+    );
+  }
+  const version = parseVersion(text);
+  if (version === undefined || atLeast(version, MATCH_CONDITIONS)) return ok(`${href} runs ${text}`);
+  const dropped = atLeast(version, CRD_RULES) ? 'matchConditions' : 'matchConditions and the rules of CRDs';
+  return warning(
+    `${href} runs ${text}, which drops ${dropped}: Linger is also called for pods that it then skips`,
+    'Keep failurePolicy: Ignore, and validate policies with `linger check PATH` before you apply them.',
+  );
+}
+
+/** More nodes than Kubernetes supports. */
+const MOST_NODES = 20_000;
+/** How many names of nodes are shown. */
+const EXAMPLES = 3;
+
+export async function kubelets(inquiry: Inquiry): Promise<Seen> {
+  const nodes = await inquiry.list(nodesResource(), MOST_NODES);
+  const real = nodes.filter(({ virtual }) => !virtual);
+  const sleepless = real.filter((node) => !supportsNativeSleep(fleetOf('', [node])));
+  const versions = [...new Set(real.map(({ kubeletVersion }) => kubeletVersion))].toSorted();
+  const text = `${count(real.length, 'node')} with kubelet ${versions.join(', ')}`;
+  if (real.length === 0) return warning('the cluster has no node: replicas cannot start', 'Add a node.');
+  if (sleepless.length === 0) return ok(text);
+  const examples = sleepless.slice(0, EXAMPLES).map(({ name }) => name);
+  return warning(
+    `${text}: ${count(sleepless.length, 'node')} older than 1.30 (${examples.join(', ')}) ignore the native sleep hook`,
+    'Upgrade these nodes. Once Linger has seen them for 10 minutes, hook: Auto means Exec until they are gone, which needs a `sleep` in every image.',
+  );
+}

@@ -1,0 +1,243 @@
+import { isRecord, isString, listOf, memberAt, recordsAt } from '../api/index.ts';
+import { KubeFailure } from '../cluster/index.ts';
+import { count, span } from './amounts.ts';
+import { type Json, oneLine } from './api-reader.ts';
+import { failure, type Inquiry, ok, type Seen, unknown, warning } from './checks.ts';
+import { type Exposition, MalformedExposition, parseExposition } from './exposition.ts';
+
+export const APPLY = 'kubectl apply --kustomize deploy/, or helm upgrade.';
+
+/** The Deployment of deploy/. */
+export async function deployment(inquiry: Inquiry): Promise<Json | undefined> {
+  return inquiry.find(`/apis/apps/v1/namespaces/${inquiry.options.namespace}/deployments/linger`);
+}
+
+/** The value of a flag of `serve`; undefined: its default. */
+export type Flags = (name: string) => string | undefined;
+
+/** What the Deployment says: flags over the environment, and the last of one flag. */
+export function flagsOf(declared: Json | undefined): Flags {
+  const containers = recordsAt(declared, 'spec', 'template', 'spec', 'containers');
+  const args = containers.flatMap((each) => listOf(each.args)).filter(isString);
+  const env = containers.flatMap((each) => recordsAt(each, 'env'));
+  return (name) => {
+    const at = args.findLastIndex((each) => each === `--${name}` || each.startsWith(`--${name}=`));
+    if (at >= 0) return args[at]?.includes('=') ? args[at].slice(name.length + 3) : (args[at + 1] ?? '');
+    const variable = `LINGER_${name.replaceAll('-', '_').toUpperCase()}`;
+    const value = env.find((each) => each.name === variable)?.value;
+    return isString(value) ? value : undefined;
+  };
+}
+
+/** Of a number or a duration. */
+export function isZero(value: string | undefined): boolean {
+  return value !== undefined && /^0+[a-z]*$/.test(value);
+}
+
+/** The ports of the containers: their names, the flag of each, and its default. */
+const PORTS = {
+  webhook: ['port', 8443],
+  admin: ['admin-port', 8080],
+  canary: ['canary-port', 8081],
+  hold: ['hold-port', 8445],
+} as const;
+export type PortName = keyof typeof PORTS;
+
+/** Where replicas listen, by the flags of their Deployment; 0: they do not. */
+export async function portsOf(inquiry: Inquiry): Promise<Readonly<Record<PortName, number>>> {
+  const flag = flagsOf(await deployment(inquiry));
+  const ports = Object.entries(PORTS).map(
+    ([name, [of, usual]]) => [name, Number(flag(of) ?? usual)] as const,
+  );
+  return Object.fromEntries(ports) as Record<PortName, number>;
+}
+
+/** The pods of the Deployment that are not being deleted, and why one is not ready. */
+export async function replicaPods(inquiry: Inquiry) {
+  const { namespace } = inquiry.options;
+  const pods = await inquiry.items(`/api/v1/namespaces/${namespace}/pods`, 'app.kubernetes.io/name=linger');
+  return pods
+    .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+    .map(({ metadata: { name }, spec, status }) => {
+      const conditions = recordsAt(status, 'conditions');
+      const ready = conditions.find(({ type }) => type === 'Ready');
+      const unscheduled = conditions.find((each) => each.type === 'PodScheduled' && each.status === 'False');
+      const states = recordsAt(status, 'containerStatuses');
+      const waiting = states.map((each) => memberAt(each, ['state', 'waiting'])).find(isRecord);
+      const { reason, message } = waiting ?? unscheduled ?? ready ?? {};
+      return {
+        name,
+        node: String(memberAt(spec, ['nodeName']) ?? ''),
+        ready: ready?.status === 'True',
+        trouble: [reason, message].filter(isString).map(oneLine).join(': ') || 'not ready',
+      };
+    });
+}
+
+export async function replicas(inquiry: Inquiry): Promise<Seen> {
+  const { namespace } = inquiry.options;
+  const declared = await deployment(inquiry);
+  if (declared === undefined)
+    return failure(
+      `there is no Deployment linger in namespace ${namespace}`,
+      `${APPLY} For another namespace: --linger-namespace.`,
+    );
+  const pods = await replicaPods(inquiry);
+  const wanted = Number(memberAt(declared, ['spec', 'replicas']) ?? 1);
+  const ready = pods.filter((pod) => pod.ready);
+  const nodes = [...new Set(ready.map(({ node }) => node))];
+  const text = `${ready.length} of ${wanted} ready${ready.length === 0 ? '' : `, on ${nodes.join(', ')}`}`;
+  // What keeps pods from being created at all, such as a webhook that fails closed, only the Deployment says.
+  const refused = recordsAt(declared, 'status', 'conditions').filter(
+    ({ type, status }) => type === 'ReplicaFailure' && status === 'True',
+  );
+  const troubles = refused.map(({ message }) => oneLine(String(message)));
+  for (const { name, trouble } of pods.filter((pod) => !pod.ready))
+    troubles.push([`${name}: ${trouble}`, await mountFailure(name, inquiry)].flat().join(': '));
+  const why = troubles.length === 0 ? '' : `; ${troubles.join('; ')}`;
+  const log = `kubectl --namespace ${namespace} describe pods; kubectl --namespace ${namespace} logs deployment/linger`;
+  if (wanted === 0)
+    return failure(
+      'the Deployment linger is scaled to 0 replicas',
+      `kubectl --namespace ${namespace} scale deployment/linger --replicas=2`,
+    );
+  if (ready.length === 0) return failure(`${text}${why}`, log);
+  if (ready.length < wanted) return warning(`${text}${why}`, log);
+  // An update that is stuck leaves the replicas of before.
+  if (troubles.length > 0) return warning(`${text}, but an update is stuck${why}`, log);
+  if (wanted === 1)
+    return warning(`${text}: while it restarts, pods are created without Linger`, 'Run two replicas.');
+  // Where nodes may not be listed, that of the replicas is all there is to say.
+  const page = await inquiry.json('/api/v1/nodes?limit=2').catch(() => undefined);
+  if (nodes.length === 1 && recordsAt(page, 'items').length > 1)
+    return warning(
+      `${text} alone: when that node fails, no replica is left`,
+      'Make room on another node, then delete one of the pods.',
+    );
+  return ok(text);
+}
+
+/** Why a pod's volumes cannot be mounted: its status does not say. */
+async function mountFailure(pod: string, inquiry: Inquiry): Promise<string[]> {
+  const query = encodeURIComponent(`involvedObject.name=${pod},reason=FailedMount`);
+  const path = `/api/v1/namespaces/${inquiry.options.namespace}/events?fieldSelector=${query}`;
+  const events = recordsAt(await inquiry.find(path).catch(() => undefined), 'items');
+  return events.slice(-1).map(({ message }) => oneLine(String(message)));
+}
+
+/** A leader renews every two seconds; the rest is what clocks differ by. */
+const LEASE_SECONDS = 60;
+/** More than synchronised clocks differ by. */
+const AHEAD_SECONDS = 10;
+
+/** The holder of the Lease, and seconds since it was renewed (NaN: unknown); undefined: no replica holds it. */
+export async function leaseOf(inquiry: Inquiry) {
+  const { namespace, now } = inquiry.options;
+  const lease = await inquiry.find(`/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases/linger`);
+  const name = memberAt(lease, ['spec', 'holderIdentity']);
+  if (!isString(name) || name === '') return undefined;
+  const renewedSeconds = now - Date.parse(String(memberAt(lease, ['spec', 'renewTime']))) / 1000;
+  return { name, renewedSeconds };
+}
+
+export async function leader(inquiry: Inquiry): Promise<Seen> {
+  const cure =
+    'Normal for half a minute after a start. Otherwise see the log of the replicas; deploy/role-publish.yaml has the rights that leading takes.';
+  const lease = await leaseOf(inquiry);
+  if (lease === undefined) return warning('no replica leads: measurements are not published', cure);
+  const { name: holder, renewedSeconds: age } = lease;
+  const renewed = Number.isNaN(age)
+    ? 'with no renewal time'
+    : `renewed ${span(Math.max(0, age))} ago by its clock`;
+  if (age < -AHEAD_SECONDS)
+    return warning(
+      `${holder} leads, and its clock is ${span(-age)} ahead of this machine’s: hold times and Lease ages are off by that much`,
+      'Check NTP on its node, and on this machine.',
+    );
+  if (!(age < LEASE_SECONDS)) return warning(`${holder} holds the Lease, ${renewed}`, cure);
+  // A pod's name, and what tells it from itself after a restart.
+  const known = (await replicaPods(inquiry)).some(({ name }) => holder.startsWith(`${name}_`));
+  if (!known)
+    return warning(
+      `${holder} leads, ${renewed}, but is not a pod of this installation`,
+      'Another process follows this cluster and publishes waits: stop it, or give it its own --namespace. After a pod was deleted by force, wait a minute.',
+    );
+  return ok(`${holder}, ${renewed}`);
+}
+
+/**
+ * The metrics of each ready replica, by its name, through the API server: that takes the right to get pods/proxy.
+ * @throws KubeFailure, MalformedExposition
+ */
+export async function replicaMetrics(
+  inquiry: Inquiry,
+  wanted: ReadonlySet<string>,
+): Promise<ReadonlyMap<string, Exposition>> {
+  const { admin } = await portsOf(inquiry);
+  const metrics = new Map<string, Exposition>();
+  for (const { name, ready } of await replicaPods(inquiry)) {
+    const path = `/api/v1/namespaces/${inquiry.options.namespace}/pods/${name}:${admin}/proxy/metrics`;
+    if (ready) metrics.set(name, parseExposition(await inquiry.text(path), wanted));
+  }
+  return metrics;
+}
+
+const WATCH = 'linger_watch_current';
+const SYNCED = 'linger_cluster_synced';
+const FLIPS = 'linger_canary_flips_total';
+
+/** A check of the metrics of all ready replicas, by their names. */
+function byMetrics(judge: (metrics: ReadonlyMap<string, Exposition>) => Seen) {
+  return async (inquiry: Inquiry): Promise<Seen> => {
+    try {
+      const metrics = await replicaMetrics(inquiry, new Set([WATCH, SYNCED, FLIPS]));
+      return metrics.size === 0 ? unknown('no replica is ready, so no metrics can be read') : judge(metrics);
+    } catch (thrown) {
+      if (!(thrown instanceof KubeFailure) && !(thrown instanceof MalformedExposition)) throw thrown;
+      const denied = thrown instanceof KubeFailure && thrown.reason === 'Forbidden';
+      const { admin } = await portsOf(inquiry);
+      return unknown(
+        `the metrics of a replica cannot be read through the API server: ${oneLine(thrown.message)}`,
+        denied
+          ? `Get the right to get pods/proxy in namespace ${inquiry.options.namespace}.`
+          : `Open port ${admin} to API servers (deploy/networkpolicy.yaml), or query your Prometheus.`,
+      );
+    }
+  };
+}
+
+export const watches = byMetrics((replicas) => {
+  const behind = [...replicas].flatMap(([name, metrics]) => {
+    const synced = metrics.get(SYNCED);
+    if (synced === undefined) return [`${name} follows no cluster`];
+    const idle = (metrics.get(WATCH) ?? []).filter(({ value }) => value !== 1);
+    const resources = idle.map(({ labels }) => labels.get('resource') ?? '');
+    const problems = [
+      ...(synced.some(({ value }) => value !== 1) ? ['initial sync not finished'] : []),
+      ...(resources.length > 0 ? [`watch not current: ${resources.join(', ')}`] : []),
+    ];
+    return problems.length === 0 ? [] : [`${name}: ${problems.join(', ')}`];
+  });
+  if (behind.length === 0) return ok(`current on ${count(replicas.size, 'replica')}`);
+  return warning(
+    behind.join('; '),
+    'Normal for some seconds after a start. Otherwise see linger_watch_restarts_total and the log.',
+  );
+});
+
+export const canary = byMetrics((replicas) => {
+  const flips = new Map<string, number>();
+  for (const metrics of replicas.values())
+    for (const { labels, value } of metrics.get(FLIPS) ?? []) {
+      const result = labels.get('result') ?? '';
+      flips.set(result, (flips.get(result) ?? 0) + value);
+    }
+  const results = [...flips].filter(([, times]) => times > 0).toSorted(([, a], [, b]) => b - a);
+  const text = results.map(([result, times]) => `${times} ${result}`).join(', ');
+  if (results.length === 0) return ok('no flip has ended yet, or the canary is off (--canary-every=0)');
+  if ((flips.get('Measured') ?? 0) > 0) return ok(`flips: ${text}`);
+  return warning(
+    `no flip has measured anything: ${text}`,
+    'docs/reference.md, “How a flip ends”, has the remedy for each.',
+  );
+});

@@ -1,0 +1,200 @@
+import { fewOf, isString, memberAt } from '../api/index.ts';
+import {
+  type CheckOptions,
+  failure,
+  type Inquiry,
+  type Judgement,
+  ok,
+  problemsOr,
+  type Seen,
+  warning,
+} from './checks.ts';
+import installed from './installed.json' with { type: 'json' };
+import { APPLY, deployment, type Flags, flagsOf, isZero } from './replicas.ts';
+
+export interface Access {
+  readonly group: string;
+  /** With its subresource, if any: `pods/status`. */
+  readonly resource: string;
+  readonly name?: string;
+  readonly verb: string;
+  readonly namespace?: string;
+}
+
+/** What server-side apply of the installed objects takes. */
+export function accessesToInstall(namespace: string): readonly Access[] {
+  return installed.objects.flatMap((object) => {
+    const [, resource = '', group = '', namespaced] = /^(\w+)\.?(\S*)( namespaced)?$/.exec(object) ?? [];
+    const place = namespaced === undefined ? {} : { namespace };
+    return ['get', 'create', 'patch'].map((verb) => ({ group, resource, verb, ...place }));
+  });
+}
+
+export async function rightsToInstall(inquiry: Inquiry): Promise<Seen> {
+  const asked = accessesToInstall(inquiry.options.namespace);
+  const missing = await missingOf(inquiry, asked);
+  if (missing.length > 0)
+    return failure(
+      `your account lacks rights that an installation needs: ${missing.join(', ')}`,
+      'Install as cluster-admin, or have these rights granted.',
+    );
+  const granted = ok(`your account has all ${asked.length} rights that an installation needs`);
+  // RBAC refuses to grant rights that the granter lacks. Source: k8s.io/kubernetes pkg/registry/rbac (escalation check).
+  const escalate = { group: 'rbac.authorization.k8s.io', resource: 'clusterroles', verb: 'escalate' };
+  if ((await mayDo(inquiry, escalate)) || (await mayDo(inquiry, { group: '*', resource: '*', verb: '*' })))
+    return granted;
+  return [
+    granted,
+    warning(
+      'your account may not escalate roles: the API server rejects Roles that grant more than the account has',
+      'Get the rights in deploy/rbac*.yaml and deploy/role-*.yaml for yourself, or install as cluster-admin.',
+    ),
+  ];
+}
+
+/** @returns the names of the rights that are missing */
+async function missingOf(
+  inquiry: Inquiry,
+  asked: readonly Access[],
+  account?: Account,
+): Promise<readonly string[]> {
+  const may = await Promise.all(asked.map((access) => mayDo(inquiry, access, account)));
+  return asked
+    .filter((_, index) => !may[index])
+    .map(({ verb, group, resource, name }) =>
+      [verb, `${resource}${group === '' ? '' : `.${group}`}`, name ?? []].flat().join(' '),
+    );
+}
+
+/** A ServiceAccount; undefined: the current user. */
+type Account = { readonly namespace: string; readonly name: string } | undefined;
+
+async function mayDo(inquiry: Inquiry, access: Access, account?: Account): Promise<boolean> {
+  const [resource, subresource] = access.resource.split('/');
+  const resourceAttributes = { ...access, resource, subresource };
+  const kind = account === undefined ? 'SelfSubjectAccessReview' : 'SubjectAccessReview';
+  const everyone = ['system:authenticated', 'system:serviceaccounts'];
+  const { answer } = await inquiry.post(`/apis/authorization.k8s.io/v1/${kind.toLowerCase()}s`, {
+    apiVersion: 'authorization.k8s.io/v1',
+    kind,
+    spec: {
+      resourceAttributes,
+      ...(account !== undefined && {
+        user: `system:serviceaccount:${account.namespace}:${account.name}`,
+        groups: [...everyone, `system:serviceaccounts:${account.namespace}`],
+      }),
+    },
+  });
+  return memberAt(answer, ['status', 'allowed']) === true;
+}
+
+/** What fails without the rights of a manifest. */
+interface Consequence {
+  readonly without: string;
+  /** The missing rights without which Linger does not work; undefined: none. */
+  readonly grave?: RegExp;
+  /** Whether the flags of the Deployment use them; undefined: always. */
+  readonly used?: (flag: Flags) => boolean;
+}
+
+const CONSEQUENCES: Readonly<Record<string, Consequence>> = {
+  'deploy/rbac.yaml': {
+    grave: /^(list|watch) /,
+    without: 'watches fail when they reconnect, reports are rejected, or statuses and Events are missing',
+  },
+  'deploy/role-publish.yaml': { grave: /./, without: 'no replica leads, or measurements are not kept' },
+  'deploy/role-pods.yaml': {
+    without: 'the canary measures nothing, and the Service linger-reports has no endpoint',
+  },
+  'deploy/role-certificates.yaml': {
+    grave: /./,
+    without: 'the certificate expires within a week, and the caBundle is not restored',
+    used: (flag) => flag('certs-secret') !== undefined,
+  },
+  'deploy/rbac-audit.yaml': {
+    without: 'the leader’s audit fails or is incomplete',
+    used: (flag) => !isZero(flag('audit-every')),
+  },
+  'deploy/rbac-hold.yaml': {
+    without: 'pods get Sleep where policies ask for hook Hold',
+    used: (flag) => !isZero(flag('hold-port')),
+  },
+  'deploy/rbac-node-shutdown.yaml': {
+    without: 'the pods of a node that shuts down are not deleted',
+    used: (flag) => flag('delete-on-node-shutdown') !== undefined,
+  },
+  'deploy/rbac-policy-reports.yaml': {
+    without: 'policy reports are not written',
+    used: (flag) => (flag('policy-reports') ?? 'off') !== 'off',
+  },
+};
+
+/** Rights that only an installation uses whose leader delivers the helper; `linger hold manifest` does without. */
+const OPTIONAL_ROLE = /-delivery$/;
+
+/** The rights that the manifests of this version give to the ServiceAccount, as far as these flags use them; by manifest. */
+export function declaredRights(
+  flag: Flags,
+  { namespace, configuration }: Pick<CheckOptions, 'namespace' | 'configuration'>,
+): ReadonlyMap<string, readonly Access[]> {
+  const renamed = (resource: string, name: string) => {
+    if (resource === 'secrets') return flag('certs-secret') ?? name;
+    return resource === 'mutatingwebhookconfigurations' ? configuration : name;
+  };
+  const rights = new Map<string, readonly Access[]>();
+  for (const { manifest, name: role, namespaced, rules } of installed.roles as readonly InstalledRole[]) {
+    if (OPTIONAL_ROLE.test(role) || CONSEQUENCES[manifest]?.used?.(flag) === false) continue;
+    const place = namespaced ? { namespace } : {};
+    const accesses = rules.flatMap(({ apiGroups, resources, resourceNames = [undefined], verbs }) =>
+      apiGroups.flatMap((group) =>
+        resources.flatMap((resource) =>
+          resourceNames.flatMap((name) => {
+            const named = name === undefined ? {} : { name: renamed(resource, name) };
+            return verbs.map((verb) => ({ group, resource, ...named, verb, ...place }));
+          }),
+        ),
+      ),
+    );
+    const reports = flag('policy-reports');
+    const asked = accesses.filter(({ resource, group }) => !/reports$/.test(resource) || group === reports);
+    rights.set(manifest, [...(rights.get(manifest) ?? []), ...asked]);
+  }
+  return rights;
+}
+
+interface InstalledRole {
+  readonly manifest: string;
+  readonly name: string;
+  readonly namespaced: boolean;
+  readonly rules: readonly {
+    readonly apiGroups: readonly string[];
+    readonly resources: readonly string[];
+    readonly resourceNames?: readonly string[];
+    readonly verbs: readonly string[];
+  }[];
+}
+
+/** The API server checks rights only when a watch is opened, and others not until they are needed. */
+export async function replicaRights(inquiry: Inquiry): Promise<Seen> {
+  const { namespace } = inquiry.options;
+  const declared = await deployment(inquiry);
+  if (declared === undefined) return [];
+  const account = memberAt(declared, ['spec', 'template', 'spec', 'serviceAccountName']);
+  const name = isString(account) ? account : 'default';
+  const rights = declaredRights(flagsOf(declared), inquiry.options);
+  const problems: Judgement[] = [];
+  for (const [manifest, accesses] of rights) {
+    const missing = await missingOf(inquiry, accesses, { namespace, name });
+    if (missing.length === 0) continue;
+    const { without, grave } = CONSEQUENCES[manifest] ?? { without: 'what needs them fails' };
+    const judge = grave !== undefined && missing.some((right) => grave.test(right)) ? failure : warning;
+    problems.push(
+      judge(
+        `ServiceAccount ${namespace}/${name} may not ${fewOf(missing)}: ${without}`,
+        `The role and its binding are in ${manifest}: ${APPLY}`,
+      ),
+    );
+  }
+  const all = [...rights.values()].flat().length;
+  return problemsOr(problems, ok(`ServiceAccount ${name} has all ${all} rights that its flags need`));
+}

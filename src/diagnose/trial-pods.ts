@@ -1,0 +1,194 @@
+import { isSelected, isString, type Labels, memberAt, NO_LABELS, recordsAt } from '../api/index.ts';
+import { asFailure, type FailureReason } from '../cluster/index.ts';
+import { span } from './amounts.ts';
+import { type Json, oneLine } from './api-reader.ts';
+import {
+  failure,
+  type Inquiry,
+  type Judgement,
+  ok,
+  problemsOr,
+  type Seen,
+  unknown,
+  warning,
+} from './checks.ts';
+import { namespaceLabels, OWN_LABELS, ownWebhook } from './pod-webhooks.ts';
+
+const TRIAL_GRACE = 90;
+
+/** The start of the names of trial pods, by which deploy/annotation-policy.yaml knows them. */
+export const TRIAL_NAME = 'linger-check-';
+
+/** Conforms to Pod Security's level restricted, with a hook and a grace as Linger sets them. */
+function trialPod(annotations: Labels, labels: Labels) {
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { generateName: TRIAL_NAME, annotations, labels },
+    spec: {
+      automountServiceAccountToken: false,
+      terminationGracePeriodSeconds: TRIAL_GRACE,
+      securityContext: { runAsNonRoot: true, runAsUser: 65532, seccompProfile: { type: 'RuntimeDefault' } },
+      containers: [
+        {
+          name: 'app',
+          image: 'registry.example/never-pulled',
+          ports: [{ containerPort: 8080 }],
+          resources: { requests: { cpu: '10m', memory: '16Mi' }, limits: { cpu: '100m', memory: '64Mi' } },
+          securityContext: {
+            allowPrivilegeEscalation: false,
+            readOnlyRootFilesystem: true,
+            capabilities: { drop: ['ALL'] },
+          },
+        },
+      ],
+    },
+  };
+}
+
+/** The pod as admission and validation leave it, the warnings, or why it is rejected. @throws KubeFailure otherwise */
+async function tryPod(inquiry: Inquiry, namespace: string, pod: object) {
+  try {
+    return await inquiry.post(`/api/v1/namespaces/${namespace}/pods?dryRun=All`, pod);
+  } catch (thrown) {
+    const { reason, message } = asFailure(thrown);
+    // Quotas and Pod Security answer 403 as well. Source: k8s.io/apiserver endpoints/handlers/responsewriters
+    // (ForbiddenMessage).
+    const isAnswer = reason === 'Forbidden' && !/ cannot \w+ resource /.test(message);
+    if (!isAnswer && !ANSWERED.has(reason)) throw thrown;
+    return { rejected: oneLine(message) };
+  }
+}
+
+const ANSWERED: ReadonlySet<FailureReason> = new Set(['Refused', 'ServerError', 'Conflict']);
+
+/** Of deploy/deployment.yaml. */
+const OWN_RESOURCES = { requests: { cpu: '50m', memory: '128Mi' }, limits: { memory: '512Mi' } };
+
+/** Whether hooks survive admission: in Linger's namespace those of its own pods, in another those of applications. */
+export async function admission(inquiry: Inquiry): Promise<Seen> {
+  const { namespace, tryIn } = inquiry.options;
+  const own = await inquiry.find(`/api/v1/namespaces/${namespace}`);
+  const places = own === undefined ? [tryIn] : new Set([namespace, tryIn]);
+  const judged: Seen[] = [];
+  for (const where of places) judged.push(await admissionIn(where, own, inquiry));
+  return judged.flat();
+}
+
+async function admissionIn(where: string, own: Json | undefined, inquiry: Inquiry): Promise<Seen> {
+  const { namespace } = inquiry.options;
+  const isOwn = own === undefined || where === namespace;
+  const like = isOwn ? 'a pod like Linger’s own' : 'a pod with a hook of Linger’s';
+  const { spec, ...pod } = trialPod({}, OWN_LABELS);
+  const [container] = spec.containers;
+  // What other namespaces have of quotas and limits says nothing about Linger's.
+  const resources = where === namespace ? OWN_RESOURCES : container?.resources;
+  const hooked = { ...container, resources, lifecycle: { preStop: { sleep: { seconds: 5 } } } };
+  const place = `namespace ${where}${own === undefined ? ` (namespace ${namespace} does not exist yet)` : ''}`;
+  const tried = await tryPod(inquiry, where, { ...pod, spec: { ...spec, containers: [hooked] } });
+  if ('rejected' in tried) {
+    // Source: k8s.io/kubernetes pkg/apis/core/validation (validateHandler): the field was dropped, and nothing is left.
+    if (tried.rejected.includes('handler type'))
+      return warning(
+        'the API server drops the native sleep hook: it is older than 1.30, or its feature gate PodLifecycleSleepAction is off',
+        'Set hook: Exec in a ClusterTerminationPolicy, and make sure that every image has a `sleep`.',
+      );
+    const text = `${like} is rejected in ${place}: ${tried.rejected}`;
+    return isOwn
+      ? failure(
+          text,
+          'Replicas would be rejected too: exempt Linger’s namespace from that policy, quota or webhook, or give the replicas what it requires (resources of the Deployment, or of the chart).',
+        )
+      : warning(
+          text,
+          'Pods of applications there may be rejected too: linger audit --server-dry-run tries each workload.',
+        );
+  }
+  const [first] = recordsAt(tried.answer, 'spec', 'containers');
+  const seconds = memberAt(first, ['lifecycle', 'preStop', 'sleep', 'seconds']);
+  const grace = memberAt(tried.answer, ['spec', 'terminationGracePeriodSeconds']);
+  const enforced =
+    where === namespace && memberAt(own, ['metadata', 'labels', 'pod-security.kubernetes.io/enforce']);
+  const level = isString(enforced) ? `, which enforces Pod Security ${enforced}` : '';
+  const changes = [
+    seconds === 5 ? [] : 'without its hook',
+    grace === TRIAL_GRACE ? [] : `with a grace of ${String(grace)} s instead of ${TRIAL_GRACE} s`,
+  ].flat();
+  return problemsOr(
+    [
+      changes.length > 0 &&
+        warning(
+          `a pod in ${place} comes back from admission ${changes.join(' and ')}: another webhook or a policy changes it`,
+          'Find it among the lines OtherWebhooks and the MutatingAdmissionPolicies, and make it leave preStop hooks and graces alone.',
+        ),
+    ],
+    ok(`${like} is admitted in ${place}${level}, with hook and grace unchanged`),
+  );
+}
+
+/** This is no wait: whatever the mode, Linger warns about it, and only Linger does. */
+const NO_WAIT = { 'linger.dev/wait': 'check' };
+
+/** Whether the API server reaches Linger, and the pod gets its answer. */
+export async function answer(inquiry: Inquiry): Promise<Seen> {
+  const { tryIn } = inquiry.options;
+  const own = await ownWebhook(inquiry);
+  if (own === undefined) return [];
+  if (!isSelected(own, await namespaceLabels(inquiry, tryIn), NO_LABELS))
+    return unknown(
+      `the selectors of the webhook exclude namespace ${tryIn}, so Linger is not called there`,
+      ANOTHER_NAMESPACE,
+    );
+  const begun = performance.now();
+  const tried = await tryPod(inquiry, tryIn, trialPod(NO_WAIT, NO_LABELS));
+  const tookSeconds = (performance.now() - begun) / 1000;
+  if ('rejected' in tried) return judgeRejection(tried.rejected, own, inquiry);
+  const plan = memberAt(tried.answer, ['metadata', 'annotations', 'linger.dev/plan']);
+  if (!isString(plan) && !tried.warnings.includes('linger: '))
+    return failure(
+      `a pod in namespace ${tryIn} was admitted without an answer from Linger${await serviceReached(inquiry)}`,
+      'The other lines show what is wrong on the way; the API server’s log has the error (failed calling webhook).',
+    );
+  const took = `a pod in namespace ${tryIn} came back from Linger after ${span(tookSeconds)} (dry run)`;
+  if (!isString(plan)) return ok(`${took}, unchanged: skipped, or the mode is Audit or Off (see Policies)`);
+  const containers = recordsAt(tried.answer, 'spec', 'containers');
+  if (containers.some((each) => memberAt(each, ['lifecycle', 'preStop']) !== undefined))
+    return ok(`${took}, with its hook`);
+  return failure(
+    `a pod in namespace ${tryIn} has Linger’s plan but no hook: another webhook or a policy removes it`,
+    'Check the webhooks that are called after Linger, and make them leave lifecycle alone.',
+  );
+}
+
+const ANOTHER_NAMESPACE = 'Name another namespace with --namespace.';
+
+function judgeRejection(rejected: string, own: Json, { options }: Inquiry): Judgement {
+  const { tryIn, configuration } = options;
+  if (rejected.includes(`failed calling webhook "${String(own.name)}"`))
+    return failure(
+      `Linger cannot be reached, and pods are rejected: ${rejected}`,
+      `The other lines show what is wrong on the way. To let pods in until it is fixed: kubectl delete mutatingwebhookconfiguration ${configuration}.`,
+    );
+  return unknown(
+    `the dry run of a pod was rejected in namespace ${tryIn}: ${rejected}`,
+    /does not support dry run/.test(rejected)
+      ? 'Create a real pod, and look for the annotation linger.dev/plan.'
+      : ANOTHER_NAMESPACE,
+  );
+}
+
+/** How far the API server gets through its own proxy, which asks for no certificate. */
+async function serviceReached(inquiry: Inquiry): Promise<string> {
+  const { namespace } = inquiry.options;
+  try {
+    await inquiry.text(`/api/v1/namespaces/${namespace}/services/https:linger:webhook/proxy/mutate`);
+    return '';
+  } catch (thrown) {
+    const { reason, message } = asFailure(thrown);
+    if (reason === 'Forbidden') return '';
+    // Linger's own answer to anything but a POST.
+    if (message.startsWith('405'))
+      return '; its Service is reachable, so suspect the certificate or the caBundle';
+    return `; its Service is not reachable through the API server: ${oneLine(message)}`;
+  }
+}
