@@ -35,6 +35,7 @@ import {
   WEBHOOK_KIND,
 } from '../audit/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
+import type { AuditJson } from '../dashboard/index.ts';
 import {
   type ClusterSnapshot,
   NO_DOCUMENTS,
@@ -66,7 +67,7 @@ const ANY = 'any';
 const ANSWER_WITHIN_MS = 30_000;
 
 /** The workloads to audit, and what is known about them. */
-interface AuditInput {
+export interface AuditInput {
   readonly subjects: readonly AuditSubject[];
   readonly sources: Sources;
   readonly related: RelatedObjects;
@@ -104,7 +105,10 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
     return failed || incomplete ? 1 : 0;
   }
   const audited = subjects.map((subject) => auditWorkload(subject, snapshot, related));
-  const report = { findings: audited.flatMap(({ findings }) => findings), summary: summaryOfAudit(audited) };
+  const report: AuditReport & AuditJson = {
+    findings: audited.flatMap(({ findings }) => findings),
+    summary: summaryOfAudit(audited),
+  };
   print(printed(settings, report, surroundings.version));
   if (failed || incomplete) return 1;
   // `any` means findings that lose requests; merely informative ones do not fail.
@@ -340,7 +344,10 @@ function printed({ output }: Settings<'audit'>, report: AuditReport, version: st
 }
 
 /** The workloads of manifests, among the Services and routes that stand beside them. */
-async function manifestsOf(settings: Settings<'audit'>, surroundings: Surroundings): Promise<AuditInput> {
+export async function manifestsOf(
+  settings: Settings<'audit'>,
+  surroundings: Surroundings,
+): Promise<AuditInput> {
   const { kubeconfig, context, namespace = 'default' } = settings;
   const wanted = { ...settings, namespace };
   const asked = kubeconfig !== undefined || context !== undefined;
@@ -373,7 +380,10 @@ async function webhooksBeside(objects: readonly unknown[], connection: KubeConne
   return there && [...brought, ...there];
 }
 
-async function clusterInput(settings: Settings<'audit'>, surroundings: Surroundings): Promise<AuditInput> {
+export async function clusterInput(
+  settings: Settings<'audit'>,
+  surroundings: Surroundings,
+): Promise<AuditInput> {
   const { namespace } = settings;
   const { readWorkloads } = await import('./read-cluster.ts');
   const { connection, known } = await askCluster(settings, surroundings);

@@ -116,8 +116,15 @@ function optionOf(key: string, flag: Flag<unknown>, inEnvironment: boolean): Opt
   return option;
 }
 
-/** @param written commander's values: text, several for a variadic option, or true for a switch */
+/**
+ * @param written commander's values: text, several for a variadic option, or true for a switch; it takes `--no-open` for
+ * the end of an option `open`, which is true otherwise
+ */
 function asText(written: Readonly<Record<string, string | readonly string[] | boolean | undefined>>) {
-  const texts = Object.entries(written).map(([key, value]) => [key, value?.toString()] as const);
+  const texts = Object.entries(written).map(([key, value]) =>
+    value === false
+      ? ([`no${key[0]?.toUpperCase()}${key.slice(1)}`, 'true'] as const)
+      : ([key, value?.toString()] as const),
+  );
   return Object.fromEntries(texts);
 }

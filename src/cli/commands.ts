@@ -234,6 +234,21 @@ const AUDIT_FLAGS = {
   ),
 };
 
+const DASHBOARD_FLAGS = {
+  ...CLUSTER_FLAGS,
+  filename: MANIFEST_FLAGS.filename,
+  recursive: MANIFEST_FLAGS.recursive,
+  namespace: optional(
+    name,
+    'of a cluster, only this namespace; of manifests, the namespace of the objects that name none',
+    'n',
+  ),
+  policies,
+  lingerNamespace,
+  port: flag(port, '8089', 'port of the page on 127.0.0.1; 0 chooses a free one'),
+  noOpen: toggle('only print the address, and open no browser'),
+};
+
 const CHECK_FLAGS = {
   policies,
   ...CLUSTER_FLAGS,
@@ -385,6 +400,10 @@ export const VERBS = {
     'Find workloads that lose requests when their pods terminate, in a cluster or in manifests.',
     AUDIT_FLAGS,
     MANIFESTS,
+  ),
+  dashboard: verb(
+    'Show in a browser which workloads lose requests, and what is being removed and held now.',
+    DASHBOARD_FLAGS,
   ),
   check: verb(
     'Check whether Linger works in a cluster or can be installed there, or validate policies.',

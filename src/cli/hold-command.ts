@@ -48,10 +48,10 @@ async function list(settings: Settings<'hold'>, surroundings: Surroundings): Pro
 }
 
 /** Asks each replica; where none leads, again until the handover is over. */
-async function askLeader(
+export async function askLeader(
   connection: KubeConnection,
   namespace: string,
-  { warn }: Surroundings,
+  { warn }: Pick<Surroundings, 'warn'>,
 ): Promise<readonly HeldView[]> {
   const { signal } = new AbortController();
   let isAnnounced = false;

@@ -1,6 +1,7 @@
 import type { Server } from 'node:http';
 import { asError, isLingerObject, isRecord, printable, UserError } from '../api/index.ts';
 import {
+  type ExplanationReport,
   newToken,
   type PlaygroundReport,
   type PlaygroundRequest,
@@ -99,17 +100,18 @@ export function explainTexts({ manifest, policies }: PlaygroundRequest): Playgro
   }
 }
 
-/** Without a cluster there are no others. */
 const WHY: Readonly<Record<string, string>> = {
   fixed: 'A policy or an annotation fixes the wait.',
-  initial: 'Nothing is measured here: until a cluster is, the wait is the policy’s wait.initial.',
+  initial: 'Not enough is measured here: until then, the wait is the policy’s wait.initial.',
+  measured: 'The wait is measured.',
+  storm: 'The wait is measured; the tail lies beyond the policy’s wait.max.',
 };
 
-function sentenceOf({
-  reason,
-  why,
-  outcome,
-}: Pick<PlaygroundReport['plans'][number], 'reason' | 'why' | 'outcome'>): string {
+type Judged = Pick<ExplanationReport['plan'], 'reason' | 'why' | 'outcome'>;
+
+/** Why the pods wait, or do not. */
+
+export function sentenceOf({ reason, why, outcome }: Judged): string {
   if (outcome === 'unknown') return 'Its pod template was not found, or cannot be read.';
   if (reason !== null) return SKIP_REASONS[reason as keyof typeof SKIP_REASONS];
   return WHY[why ?? ''] ?? why ?? '';

@@ -25,6 +25,7 @@ const RUN: { readonly [C in CommandName]: () => Promise<Run<C>> } = {
   uninject: async () => (await import('./inject.ts')).uninject,
   explain: async () => (await import('./explain.ts')).explain,
   audit: async () => (await import('./audit.ts')).audit,
+  dashboard: async () => (await import('./dashboard.ts')).dashboard,
   check: async () => (await import('./check.ts')).check,
   simulate: async () => (await import('./simulate.ts')).simulate,
   certs: async () => (await import('./certs.ts')).certs,

@@ -4,9 +4,14 @@ import { fromThisPage, guarded, refuse, withToken } from './access.ts';
 import type { Assets } from './assets.ts';
 import {
   type ApiRoot,
+  type ConsumersReport,
+  type ExplanationReport,
+  type NowReport,
   type PlaygroundReport,
   type PlaygroundRequest,
   playgroundRequest,
+  type Topic,
+  type WorkloadsReport,
 } from './contract.ts';
 
 /** What the API answers with; a view without its source is not there. */
@@ -14,13 +19,32 @@ export interface Sources {
   readonly root: ApiRoot;
   /** What a pasted manifest and policy come to. */
   readonly explain?: (request: PlaygroundRequest) => PlaygroundReport;
+  readonly workloads?: () => Promise<WorkloadsReport>;
+  /** undefined: there is none of that name. */
+  readonly explanation?: (of: Subject) => Promise<ExplanationReport | undefined>;
+  readonly now?: () => Promise<NowReport>;
+  readonly consumers?: () => Promise<ConsumersReport>;
+  /** Calls back when the data of a view have changed. @returns what ends that */
+  readonly follow?: (changed: (topic: Topic) => void) => () => void;
+}
+
+/** The name of a workload; of two of one name in manifests, the place says which. */
+export interface Subject {
+  readonly kind: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly file?: string;
+  readonly line?: number;
 }
 
 /** Of both texts together: a few hundred workloads. */
 const LONGEST_BODY = 1024 * 1024;
 
 /** The paths of the views; the page itself reads which one. */
-const VIEWS = ['/', '/playground'];
+const VIEWS = ['/', '/playground', '/workloads', '/now', '/consumers'];
+
+/** So that a connection that is gone is noticed, and none is taken for idle. */
+const ALIVE_MS = 15_000;
 
 /**
  * The page and its API, for one user on this machine: read-only, and only for who has the token of this run.
@@ -40,6 +64,29 @@ export function pageApp(sources: Sources, token: string, page: Assets): Express 
       if (success) response.json(explain(data));
       else refuse(response, 400, 'bad-request', `expected a manifest and policies as text: ${error.message}`);
     });
+  for (const view of ['workloads', 'now', 'consumers'] as const) {
+    const read = sources[view];
+    if (read !== undefined)
+      api.get(`/${view}`, async (_request, response) => void response.json(await read()));
+  }
+  const { explanation, follow } = sources;
+  if (explanation !== undefined)
+    api.get('/explanation', async ({ query }, response) => {
+      const found = await explanation(subjectIn(query));
+      if (found === undefined)
+        refuse(response, 404, 'not-found', 'there is no workload of that name any more');
+      else response.json(found);
+    });
+  if (follow !== undefined)
+    api.get('/events', (_request, response) => {
+      response.type('text/event-stream').write(': \n\n');
+      const alive = setInterval(() => response.write(': \n\n'), ALIVE_MS);
+      const end = follow((topic) => response.write(`data: ${topic}\n\n`));
+      response.on('close', () => {
+        clearInterval(alive);
+        end();
+      });
+    });
   app.use('/api/v1', api);
 
   app.get([...VIEWS, '/:file'], ({ path }, response, next) => {
@@ -49,6 +96,12 @@ export function pageApp(sources: Sources, token: string, page: Assets): Express 
   });
   app.use((_request, response) => refuse(response, 404, 'not-found', 'there is nothing of that name here'));
   return app.use(failed);
+}
+
+function subjectIn(query: Readonly<Record<string, unknown>>): Subject {
+  const text = (name: string) => (typeof query[name] === 'string' ? query[name] : '');
+  const subject = { kind: text('kind'), namespace: text('namespace'), name: text('name') };
+  return text('file') === '' ? subject : { ...subject, file: text('file'), line: Number(text('line')) };
 }
 
 /** express itself refuses what it cannot read (`status`); anything else that is thrown is ours. */

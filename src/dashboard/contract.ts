@@ -83,13 +83,134 @@ export const playgroundReport = z.strictObject({
 /** The body of that request. */
 export const playgroundRequest = z.strictObject({ manifest: z.string(), policies: z.string().default('') });
 
+const named = { kind: z.string(), namespace: z.string(), name: z.string() };
+
+const auditFinding = z.strictObject({
+  ...named,
+  verdict: z.enum(['protected', 'unprotected', 'skipped', 'unknown']),
+  reason: z.string(),
+  waitSeconds: z.union([seconds, nothingKnown]),
+  graceSeconds: z.union([seconds, nothingKnown]),
+  /** 1e9 and more: for ever. */
+  exposureSeconds: z.union([seconds, nothingKnown]),
+  file: z.string().optional(),
+  line: z.number().optional(),
+  text: z.string(),
+});
+
+const counts = z.record(z.string(), z.number());
+
+/** `linger audit -o json`; the findings of a workload follow each other, the decisive one first. */
+export const auditReport = z.strictObject({
+  findings: z.array(auditFinding).readonly(),
+  summary: z.strictObject({
+    workloads: z.number(),
+    verdicts: z.record(z.enum(['protected', 'unprotected', 'skipped', 'unknown']), z.number()),
+    wouldBe: z.number(),
+    reasons: counts,
+    skipped: counts,
+    rolloutSeconds: seconds,
+    drainSeconds: seconds,
+  }),
+});
+
+/** The answer to `GET /api/v1/workloads`. */
+export const workloadsReport = auditReport.extend({
+  /** Seconds since the epoch. */
+  asOf: seconds,
+  headline: z.string(),
+  /** What could not be read, and what is assumed in its place; a right that is missing is named. */
+  unseen: z.array(z.string()).readonly(),
+});
+
+/** The answer to `GET /api/v1/explanation?kind=…&namespace=…&name=…`. */
+export const explanationReport = z.strictObject({ plan: z.strictObject(explanation), because: z.string() });
+
+const lagView = z.union([z.strictObject({ samples: z.number(), p50: seconds, p99: seconds }), nothingKnown]);
+
+const consumerView = z.strictObject({
+  name: z.string(),
+  measure: z.string(),
+  removals: lagView,
+  additions: lagView,
+  lastSample: z.union([seconds, nothingKnown]),
+  services: z.union([z.number(), nothingKnown]),
+  instances: z.union([z.number(), nothingKnown]),
+  condition: z.strictObject({
+    status: z.enum(['True', 'False', 'Unknown']),
+    reason: z.string(),
+    message: z.string(),
+    since: seconds,
+  }),
+  limits: z.array(z.string()).readonly(),
+});
+
+/** `linger consumers -o json`. */
+export const consumersReport = z.strictObject({
+  asOf: seconds,
+  consumers: z.array(consumerView).readonly(),
+});
+
+/** A pod that hook Hold keeps from SIGTERM, as `linger hold list -o json` has it. */
+const heldPod = z.strictObject({
+  namespace: z.string(),
+  pod: z.string(),
+  uid: z.string(),
+  cause: z.union([z.string(), z.undefined()]).optional(),
+  heldMs: z.number(),
+  deleted: z.boolean(),
+  hooks: z.number(),
+  maxSeconds: seconds,
+  leftMs: z.number(),
+  waitingFor: z
+    .array(
+      z.strictObject({
+        consumer: z.string(),
+        instances: z.array(z.string()).readonly().optional(),
+      }),
+    )
+    .readonly(),
+  open: z.union([z.number(), z.undefined()]).optional(),
+  from: z.array(z.string()).readonly(),
+});
+
+const place = { namespace: z.string(), service: z.string(), pod: z.string(), source: z.string() };
+
+/** The answer to `GET /api/v1/now`; null: not known, and `unseen` says why. */
+export const nowReport = z.strictObject({
+  asOf: seconds,
+  headline: z.string(),
+  held: z.union([z.array(heldPod).readonly(), nothingKnown]),
+  /** Consumers whose lag cannot be relied on. */
+  troubled: z.union([z.array(consumerView).readonly(), nothingKnown]),
+  /** What this command watches by itself, since it has begun. */
+  watched: z.strictObject({
+    /** null: the watches have not begun yet. */
+    since: z.union([seconds, nothingKnown]),
+    /** Withdrawals that are under way, the oldest first. */
+    open: z.array(z.strictObject({ ...place, since: seconds })).readonly(),
+    /** Those that are through, the latest first. */
+    done: z.array(z.strictObject({ ...place, at: seconds, lagSeconds: seconds })).readonly(),
+    lags: z
+      .array(
+        z.strictObject({ source: z.string(), samples: z.number(), p50: seconds, p99: seconds, max: seconds }),
+      )
+      .readonly(),
+  }),
+  unseen: z.array(z.string()).readonly(),
+});
+
+/** The views whose data may change while they are looked at: the events of `GET /api/v1/events`. */
+export const TOPICS = ['workloads', 'now', 'consumers'] as const;
+export type Topic = (typeof TOPICS)[number];
+
 /** Any answer with a status of 400 or more. */
 export const apiError = z.strictObject({ error: z.strictObject({ code: z.string(), message: z.string() }) });
 
 /** What this server has to show: the answer to `GET /api/v1`. */
 export const apiRoot = z.strictObject({
   version: z.string(),
-  views: z.array(z.enum(['playground'])).readonly(),
+  views: z.array(z.enum(['playground', ...TOPICS])).readonly(),
   /** The cluster or the folder that is shown; null: none. */
   source: z.union([z.string(), nothingKnown]),
 });
@@ -97,6 +218,11 @@ export const apiRoot = z.strictObject({
 export type ExplainReport = z.infer<typeof explainReport>;
 export type PlaygroundReport = z.infer<typeof playgroundReport>;
 export type PlaygroundRequest = z.infer<typeof playgroundRequest>;
+export type AuditJson = z.infer<typeof auditReport>;
+export type WorkloadsReport = z.infer<typeof workloadsReport>;
+export type ExplanationReport = z.infer<typeof explanationReport>;
+export type ConsumersReport = z.infer<typeof consumersReport>;
+export type NowReport = z.infer<typeof nowReport>;
 export type Problem = z.infer<typeof problem>;
 export type ApiRoot = z.infer<typeof apiRoot>;
 export type ApiError = z.infer<typeof apiError>;

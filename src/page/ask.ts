@@ -27,9 +27,35 @@ const AWAY = {
   error: { code: 'away', message: 'Linger does not answer: its command has ended, or is busy.' },
 };
 
+function credentials(): { readonly Authorization: string } {
+  return { Authorization: `Bearer ${sessionStorage.getItem(KEPT) ?? ''}` };
+}
+
+const AGAIN_MS = 2_000;
+
+/**
+ * Calls back with the name of each view whose data have changed, until the signal aborts. Not an EventSource, which sends no
+ * token but in its address.
+ */
+export async function followChanges(changed: (topic: string) => void, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      const { body } = await fetch('/api/v1/events', { headers: credentials(), signal });
+      const reader = body?.pipeThrough(new TextDecoderStream()).getReader();
+      for (let read = await reader?.read(); read?.done === false; read = await reader?.read())
+        for (const [, topic] of read.value.matchAll(/^data: (\w+)$/gm)) changed(topic ?? '');
+    } catch {
+      // The server has ended, or is not there yet: what is shown says so when it is asked for again.
+      if (signal.aborted) return;
+    }
+    await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+    if (!signal.aborted) changed('all');
+  }
+}
+
 /** @param body sent as JSON by POST; without one, GET @throws Refusal */
 export async function ask<T>(path: string, body?: object, signal?: AbortSignal): Promise<T> {
-  const headers = { Authorization: `Bearer ${sessionStorage.getItem(KEPT) ?? ''}` };
+  const headers = credentials();
   const request: RequestInit =
     body === undefined
       ? { headers }

@@ -1,7 +1,7 @@
-import type { PlaygroundReport } from '../dashboard/index.ts';
+import type { ExplanationReport } from '../dashboard/index.ts';
 import { Name, type Tone, Verdict } from './parts.tsx';
 
-type Plan = Omit<PlaygroundReport['plans'][number], 'because' | 'file' | 'line'>;
+type Plan = ExplanationReport['plan'];
 
 const BUILT_IN = 'built-in';
 

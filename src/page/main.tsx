@@ -9,6 +9,9 @@ type View = ApiRoot['views'][number];
 
 /** Each is loaded when it is opened. */
 const VIEWS: Readonly<Record<View, readonly [title: string, load: () => Promise<ComponentType>]>> = {
+  now: ['Now', async () => (await import('./now.tsx')).Now],
+  workloads: ['Workloads', async () => (await import('./workloads.tsx')).Workloads],
+  consumers: ['Consumers', async () => (await import('./consumers.tsx')).Consumers],
   playground: ['Playground', async () => (await import('./playground.tsx')).Playground],
 };
 

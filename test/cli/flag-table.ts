@@ -348,6 +348,18 @@ const DIAGNOSE: Rows<'diagnose'> = {
   },
 };
 
+const { selector: _, ...SHOWN_MANIFESTS } = MANIFESTS;
+const DASHBOARD: Rows<'dashboard'> = {
+  ...SHOWN_MANIFESTS,
+  namespace: { ...MANIFESTS.namespace, byDefault: undefined },
+  policies: TEXT(undefined),
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  lingerNamespace: TEXT(undefined),
+  port: { byDefault: 8089, ...PORTS },
+  noOpen: SWITCH,
+};
+
 const CONSUMERS: Rows<'consumers'> = {
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
@@ -420,6 +432,7 @@ export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> =
   uninject: UNINJECT,
   explain: EXPLAIN,
   audit: AUDIT,
+  dashboard: DASHBOARD,
   check: CHECK,
   status: STATUS,
   simulate: SIMULATE,

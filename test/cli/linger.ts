@@ -49,7 +49,7 @@ export function shipped(args: readonly string[], options: RunOptions = {}): Prom
 }
 
 /** Commands that live with their process: they follow its signals until it ends. */
-export const ALWAYS_A_PROCESS: ReadonlySet<string> = new Set(['serve', 'watch']);
+export const ALWAYS_A_PROCESS: ReadonlySet<string> = new Set(['serve', 'watch', 'dashboard']);
 
 /**
  * Runs a command to its end, in this process where it can: hundreds of starts of Node take longer than all that they

@@ -1,0 +1,82 @@
+import type { ComponentChildren, VNode } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { ask, followChanges, Refusal } from './ask.ts';
+import { Failure } from './parts.tsx';
+
+/** What the API answers at a path, kept up to date, and what went wrong when it was last asked. */
+function useLive<T>(topic: string) {
+  const [data, setData] = useState<T>();
+  const [failure, setFailure] = useState<Refusal>();
+  useEffect(() => {
+    const ending = new AbortController();
+    const read = async () => {
+      try {
+        setData(await ask<T>(`/${topic}`, undefined, ending.signal));
+        setFailure(undefined);
+      } catch (error) {
+        if (error instanceof Refusal) setFailure(error);
+      }
+    };
+    void read();
+    void followChanges((changed) => void ([topic, 'all'].includes(changed) && read()), ending.signal);
+    return () => ending.abort();
+  }, [topic]);
+  return { data, failure };
+}
+
+/** A view of what the API answers: the last answer stays while a newer one cannot be had. */
+export function LiveView<T>(props: { readonly topic: string; readonly children: (data: T) => VNode }) {
+  const { data, failure } = useLive<T>(props.topic);
+  return (
+    <>
+      {failure !== undefined && <Failure failure={failure} />}
+      {data === undefined && failure === undefined && <p class="quiet">Reading …</p>}
+      {data !== undefined && props.children(data)}
+    </>
+  );
+}
+
+/** What could not be read: an empty list would look like good news. */
+export function Unseen({ lines }: { readonly lines: readonly string[] }) {
+  if (lines.length === 0) return null;
+  return (
+    <section class="unseen" aria-label="What could not be read">
+      <h2>What could not be read</h2>
+      <ul>
+        {lines.map((line) => (
+          <li key={line}>{line}</li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** A list with its heading; a sentence in its place where it is empty. */
+export function Listed(props: {
+  readonly title: string;
+  readonly none: string;
+  readonly isEmpty: boolean;
+  readonly children: ComponentChildren;
+}) {
+  return (
+    <section class="listed">
+      <h2>{props.title}</h2>
+      {props.isEmpty ? <p class="quiet">{props.none}</p> : props.children}
+    </section>
+  );
+}
+
+/** The local time of an instant. @param at seconds since the epoch */
+export function Time({ at }: { readonly at: number }) {
+  const date = new Date(at * 1000);
+  return <time dateTime={date.toISOString()}>{date.toLocaleTimeString()}</time>;
+}
+
+/** A span as a person reads it: `38 ms`, `4.2 s`, `3 min`, `2 h`. */
+export function span(seconds: number): string {
+  if (seconds >= 1e9) return 'for ever';
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+}

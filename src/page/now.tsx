@@ -1,0 +1,150 @@
+import type { NowReport } from '../dashboard/index.ts';
+import { Troubled } from './consumers.tsx';
+import { Listed, LiveView, span, Time, Unseen } from './live.tsx';
+import { Name } from './parts.tsx';
+
+export function Now() {
+  return <LiveView<NowReport> topic="now">{(report) => <Report report={report} />}</LiveView>;
+}
+
+function Report({ report }: { readonly report: NowReport }) {
+  const { asOf, headline, held, troubled, watched, unseen } = report;
+  const [oldest] = watched.open;
+  return (
+    <>
+      <div role="status">
+        <h1 class="headline">{headline}</h1>
+      </div>
+      <p>
+        <a href="/workloads">All workloads</a>
+      </p>
+      <div class="columns">
+        <div>
+          <Listed
+            title="Being removed"
+            none={watched.since === null ? 'The watches have not begun yet.' : 'No removal is under way.'}
+            isEmpty={oldest === undefined}
+          >
+            {oldest !== undefined && (
+              <p class="oldest">
+                Oldest: <Name>{oldest.pod}</Name>, still in <Name>{oldest.service}</Name>, for{' '}
+                {span(asOf - oldest.since)}
+              </p>
+            )}
+            <ul class="rows">
+              {watched.open.map(({ namespace, service, pod, source, since }) => (
+                <li key={`${pod} ${service} ${source}`}>
+                  <Name>{`${namespace}/${pod}`}</Name>{' '}
+                  <small>
+                    {source} of <Name>{service}</Name>, since <Time at={since} />
+                  </small>
+                </li>
+              ))}
+            </ul>
+          </Listed>
+          <Listed
+            title="Removed"
+            none="None since this page’s command has begun to watch. Delete a pod to see one."
+            isEmpty={watched.done.length === 0}
+          >
+            <table>
+              <caption>The latest first</caption>
+              <thead>
+                <tr>
+                  <th scope="col">Time</th>
+                  <th scope="col">Pod</th>
+                  <th scope="col">Withdrawn from</th>
+                  <th scope="col" class="number">
+                    Lag
+                  </th>
+                </tr>
+              </thead>
+              <tbody>
+                {watched.done.slice(0, 20).map(({ namespace, service, pod, source, at, lagSeconds }) => (
+                  <tr key={`${pod} ${service} ${source} ${at}`}>
+                    <td>
+                      <Time at={at} />
+                    </td>
+                    <td>
+                      <Name>{`${namespace}/${pod}`}</Name>
+                    </td>
+                    <td>
+                      {source} of <Name>{service}</Name>
+                    </td>
+                    <td class="number">{span(lagSeconds)}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Listed>
+        </div>
+        <div>
+          <Listed title="Lag of removals" none="None has been seen yet." isEmpty={watched.lags.length === 0}>
+            <table>
+              <caption>
+                Watched by this command
+                {watched.since !== null && (
+                  <>
+                    {' '}
+                    since <Time at={watched.since} />
+                  </>
+                )}
+              </caption>
+              <thead>
+                <tr>
+                  <th scope="col">From</th>
+                  <th scope="col" class="number">
+                    Removals
+                  </th>
+                  <th scope="col" class="number">
+                    Half within
+                  </th>
+                  <th scope="col" class="number">
+                    99 % within
+                  </th>
+                  <th scope="col" class="number">
+                    Longest
+                  </th>
+                </tr>
+              </thead>
+              <tbody>
+                {watched.lags.map(({ source, samples, p50, p99, max }) => (
+                  <tr key={source}>
+                    <th scope="row">{source}</th>
+                    <td class="number">{samples}</td>
+                    <td class="number">{span(p50)}</td>
+                    <td class="number">{span(p99)}</td>
+                    <td class="number">{span(max)}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Listed>
+          {held !== null && (
+            <Listed title="Held" none="No pod is held." isEmpty={held.length === 0}>
+              <ul class="rows">
+                {held.map(({ namespace, pod, heldMs, leftMs, waitingFor }) => (
+                  <li key={`${namespace}/${pod}`}>
+                    <Name>{`${namespace}/${pod}`}</Name> for {span(heldMs / 1000)}, at most{' '}
+                    {span(leftMs / 1000)} more
+                    {waitingFor.length > 0 && (
+                      <small> waiting for {waitingFor.map(({ consumer }) => consumer).join(', ')}</small>
+                    )}
+                  </li>
+                ))}
+              </ul>
+            </Listed>
+          )}
+          {troubled !== null && (
+            <Listed title="Consumers in trouble" none="None." isEmpty={troubled.length === 0}>
+              {troubled.map((view) => (
+                <Troubled key={view.name} view={view} now={asOf} />
+              ))}
+            </Listed>
+          )}
+        </div>
+      </div>
+      <Unseen lines={unseen} />
+    </>
+  );
+}

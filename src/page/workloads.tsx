@@ -1,0 +1,220 @@
+import { useEffect, useState } from 'preact/hooks';
+import type { ExplanationReport, WorkloadsReport } from '../dashboard/index.ts';
+import { ask, Refusal } from './ask.ts';
+import { Explained } from './explained.tsx';
+import { LiveView, span, Time, Unseen } from './live.tsx';
+import { Failure, Name, type Tone, Verdict } from './parts.tsx';
+
+type Finding = WorkloadsReport['findings'][number];
+type Word = Finding['verdict'];
+
+/** The findings of one workload. */
+interface Row {
+  readonly key: string;
+  readonly own: Finding;
+  readonly all: readonly Finding[];
+  /** What is searched, in lower case. */
+  readonly text: string;
+}
+
+const TONES: Readonly<Record<Word, Tone>> = {
+  unprotected: 'bad',
+  unknown: 'open',
+  protected: 'good',
+  skipped: 'idle',
+};
+const WORDS = Object.keys(TONES) as readonly Word[];
+
+const ORDERS = {
+  verdict: ['Verdict', (a: Row, b: Row) => WORDS.indexOf(a.own.verdict) - WORDS.indexOf(b.own.verdict)],
+  name: ['Workload', (a: Row, b: Row) => (a.key < b.key ? -1 : 1)],
+  wait: ['Wait', (a: Row, b: Row) => (b.own.waitSeconds ?? -1) - (a.own.waitSeconds ?? -1)],
+  open: ['Open for', (a: Row, b: Row) => (b.own.exposureSeconds ?? -1) - (a.own.exposureSeconds ?? -1)],
+} as const;
+type Order = keyof typeof ORDERS;
+
+/** How many rows there are at first, and how many more at a time: thousands at once would make scrolling slow. */
+const ROWS = 100;
+
+export function Workloads() {
+  return <LiveView<WorkloadsReport> topic="workloads">{(report) => <Table report={report} />}</LiveView>;
+}
+
+function keyOf({ kind, namespace, name, file = '', line = 0 }: Finding): string {
+  return `${namespace}/${name} ${kind} ${file}:${line}`;
+}
+
+/** The findings of a workload follow each other. */
+function rowsOf(findings: readonly Finding[]): readonly Row[] {
+  const byKey = Map.groupBy(findings, keyOf);
+  return [...byKey].flatMap(([key, all]) => {
+    const [own] = all;
+    const text = `${key} ${all.map(({ reason }) => reason).join(' ')}`.toLowerCase();
+    return own === undefined ? [] : [{ key, own, all, text }];
+  });
+}
+
+/** What is looked at stands in the address. */
+function useAddress() {
+  const [query, setQuery] = useState(() => new URLSearchParams(location.search));
+  const set = (name: string, value: string) => {
+    const next = new URLSearchParams(query);
+    if (value === '') next.delete(name);
+    else next.set(name, value);
+    history.replaceState(null, '', `${location.pathname}${next.size > 0 ? `?${next}` : ''}`);
+    setQuery(next);
+  };
+  return { get: (name: string) => query.get(name) ?? '', set };
+}
+
+function Table({ report }: { readonly report: WorkloadsReport }) {
+  const { get, set } = useAddress();
+  const [most, setMost] = useState(ROWS);
+  const order: Order = get('sort') in ORDERS ? (get('sort') as Order) : 'verdict';
+  const [search, verdict, opened] = [get('search').toLowerCase(), get('verdict'), get('open')];
+  const rows = rowsOf(report.findings)
+    .filter(({ own, text }) => (verdict === '' || own.verdict === verdict) && text.includes(search))
+    .toSorted((a, b) => ORDERS[order][1](a, b) || ORDERS.open[1](a, b) || ORDERS.name[1](a, b));
+  const { verdicts, workloads } = report.summary;
+  return (
+    <>
+      <h1 class="headline">{report.headline}</h1>
+      <div class="filters">
+        <label class="search">
+          <span>Search</span>
+          <input
+            type="search"
+            value={get('search')}
+            placeholder="name, namespace, kind, reason"
+            onInput={({ currentTarget: { value } }) => set('search', value)}
+          />
+        </label>
+        <fieldset class="examples">
+          <legend>Verdict</legend>
+          <button type="button" aria-pressed={verdict === ''} onClick={() => set('verdict', '')}>
+            all {workloads}
+          </button>
+          {WORDS.map((word) => (
+            <button
+              key={word}
+              type="button"
+              aria-pressed={verdict === word}
+              onClick={() => set('verdict', word)}
+            >
+              {word} {verdicts[word] ?? 0}
+            </button>
+          ))}
+        </fieldset>
+      </div>
+      <table class="workloads">
+        <caption>
+          {rows.length} {rows.length === 1 ? 'workload' : 'workloads'}, as of <Time at={report.asOf} />
+        </caption>
+        <thead>
+          <tr>
+            {(Object.keys(ORDERS) as readonly Order[]).map((each) => (
+              <th
+                key={each}
+                scope="col"
+                class={['wait', 'open'].includes(each) ? 'number' : undefined}
+                aria-sort={each === order ? 'descending' : undefined}
+              >
+                <button type="button" class="plain" onClick={() => set('sort', each)}>
+                  {ORDERS[each][0]}
+                </button>
+              </th>
+            ))}
+            <th scope="col">Reasons</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.slice(0, most).map((row) => (
+            <Line
+              key={row.key}
+              row={row}
+              isOpen={row.key === opened}
+              onToggle={() => set('open', row.key === opened ? '' : row.key)}
+            />
+          ))}
+        </tbody>
+      </table>
+      {rows.length > most && (
+        <button type="button" onClick={() => setMost(most + ROWS)}>
+          Show {Math.min(ROWS, rows.length - most)} more of {rows.length - most}
+        </button>
+      )}
+      {rows.length === 0 && <p class="quiet">No workload is like that.</p>}
+      <Unseen lines={report.unseen} />
+    </>
+  );
+}
+
+function Line(props: { readonly row: Row; readonly isOpen: boolean; readonly onToggle: () => void }) {
+  const { row, isOpen, onToggle } = props;
+  const { own, all } = row;
+  return (
+    <>
+      <tr>
+        <td>
+          <Verdict tone={TONES[own.verdict]}>{own.verdict}</Verdict>
+        </td>
+        <th scope="row">
+          <button type="button" class="plain" aria-expanded={isOpen} onClick={onToggle}>
+            <Name>{`${own.namespace}/${own.name}`}</Name>
+          </button>
+          <small>{own.kind}</small>
+        </th>
+        <td class="number" data-label="waits">
+          {own.waitSeconds === null ? '–' : `${own.waitSeconds} s`}
+        </td>
+        <td class="number" data-label="open for">
+          {own.exposureSeconds === null ? '–' : span(own.exposureSeconds)}
+        </td>
+        <td class="reasons">{all.map(({ reason }) => reason).join(', ')}</td>
+      </tr>
+      {isOpen && (
+        <tr class="detail">
+          <td colSpan={5}>
+            <Detail row={row} />
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+function Detail({ row: { own, all } }: { readonly row: Row }) {
+  const [report, setReport] = useState<ExplanationReport>();
+  const [failure, setFailure] = useState<Refusal>();
+  const { kind, namespace, name, file, line } = own;
+  useEffect(() => {
+    const ending = new AbortController();
+    const where = file === undefined ? {} : { file, line: String(line) };
+    const query = new URLSearchParams({ kind, namespace, name, ...where });
+    ask<ExplanationReport>(`/explanation?${query}`, undefined, ending.signal).then(
+      setReport,
+      (error: unknown) => {
+        if (error instanceof Refusal) setFailure(error);
+      },
+    );
+    return () => ending.abort();
+  }, [kind, namespace, name, file, line]);
+  return (
+    <>
+      <ul class="notes">
+        {all.map(({ reason, text }) => (
+          <li key={reason}>
+            <b>{reason}</b> {text}
+          </li>
+        ))}
+      </ul>
+      {file !== undefined && (
+        <p class="quiet">
+          <Name>{`${file}:${line}`}</Name>
+        </p>
+      )}
+      {failure !== undefined && <Failure failure={failure} />}
+      {report !== undefined && <Explained plan={report.plan} because={report.because} />}
+    </>
+  );
+}
