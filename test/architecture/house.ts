@@ -29,7 +29,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   api: 2_350,
   audit: 3_200,
   certs: 1_900,
-  cli: 6_300,
+  cli: 6_700,
   cluster: 2_800,
   dashboard: 600,
   decision: 4_600,
