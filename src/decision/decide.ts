@@ -271,7 +271,7 @@ function planFor(
 
   if (all.length === 0) return left('NoContainer');
   if (isAllKept(all, choice.seconds)) return left('ExistingHook');
-  const { hook, setup, ...chosen } = chooseHook(policy, pod, changedBy(all, choice.seconds), hold);
+  const { hook, setup, ...chosen } = chooseHook(policy, pod, () => changedBy(all, choice.seconds), hold);
   said.push(...chosen.notes);
   if (hook === undefined) {
     const text = `hook ${policy.hook.value} (${policy.hook.origin}) does not work on every node that this pod can run on`;
@@ -337,6 +337,7 @@ function extendable(
   wait: number,
   room: Parameters<typeof fitExtended>[2],
 ): { readonly wait: number; readonly targets: readonly Target[] } {
+  if (!targets.some(({ sleeps: own }) => own > 0)) return { wait, targets };
   const changed = changedBy(targets, wait);
   const sleeps = changed.flatMap(({ sleeps: own }) => (own > 0 ? own : []));
   if (sleeps.length === 0) return { wait, targets };
@@ -588,23 +589,27 @@ interface ChosenHook {
   readonly isLater?: true;
 }
 
+const AUTO_HOOKS = HOOK_NAMES.filter((name) => HOOKS[name].auto);
+
 /** @param changed those that get a hook, or a longer sleep */
 function chooseHook(
   policy: EffectivePolicy,
   pod: Pod,
-  changed: readonly Target[],
+  changed: () => readonly Target[],
   terms: HookTerms,
 ): ChosenHook {
   const { value: choice, origin } = policy.hook;
-  const setup = choice === 'Hold' ? setupFor(pod, hookedOf(changed), terms) : undefined;
+  const setup = choice === 'Hold' ? setupFor(pod, hookedOf(changed()), terms) : undefined;
   const why = setup && 'why' in setup ? setup.why : undefined;
   const nodes = {
     nativeSleep: supportsNativeSleep(terms.snapshot.fleet),
-    windows: runsOnWindows(pod, terms.snapshot.fleet),
+    /** Asked for only where native sleep does not work. */
+    get windows() {
+      return runsOnWindows(pod, terms.snapshot.fleet);
+    },
     holdHelper: why === undefined,
   };
-  const isAuto = choice === 'Auto' || why !== undefined;
-  const candidates = isAuto ? HOOK_NAMES.filter((name) => HOOKS[name].auto) : [choice];
+  const candidates = choice === 'Auto' || why !== undefined ? AUTO_HOOKS : [choice];
   const hook = candidates.find((name) => HOOKS[name].supports(nodes));
   if (setup === undefined) return { hook, notes: [] };
   if (!('why' in setup)) return { hook, setup, notes: [] };

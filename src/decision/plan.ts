@@ -143,27 +143,15 @@ export function longestWait({ wait, hold }: Plan): number {
  * By how much the sleeps of authors rise, so that their order stays: the shortest to the wait; beside a container without a
  * hook, which had waited for nothing, all by the wait.
  */
-export function riseOf({
-  wait,
-  containers,
-  extended = {},
-}: {
-  readonly wait: number;
-  readonly containers: readonly string[];
-  readonly extended?: Plan['extended'] | undefined;
-}): number {
-  return (
-    wait - Math.min(...containers.map((name) => (Object.hasOwn(extended, name) ? Number(extended[name]) : 0)))
-  );
+export function riseOf({ wait, containers, extended }: Pick<Plan, 'wait' | 'containers' | 'extended'>): number {
+  if (extended === undefined) return wait;
+  return wait - Math.min(...containers.map((name) => (Object.hasOwn(extended, name) ? Number(extended[name]) : 0)));
 }
 
 /** By container of the plan: the seconds of its hook. With Hold, without the Hold Service. */
 export function secondsByContainer({ wait, containers, extended }: Plan): ReadonlyMap<string, number> {
-  const rise = riseOf({ wait, containers, extended });
-  return new Map(
-    containers.map((name) => {
-      const authors = extended && Object.hasOwn(extended, name) ? extended[name] : undefined;
-      return [name, authors === undefined ? wait : authors + rise];
-    }),
-  );
+  const rise = riseOf({ wait, containers, ...(extended && { extended }) });
+  const secondsOf = (name: string) =>
+    extended && Object.hasOwn(extended, name) ? Number(extended[name]) + rise : wait;
+  return new Map(containers.map((name) => [name, secondsOf(name)]));
 }

@@ -170,20 +170,18 @@ const WINDOWS_BUILD = 'node.kubernetes.io/windows-build';
  * KEP-2802, and kubernetes.io/docs/concepts/windows/user-guide.
  */
 export function isWindows({ spec }: Pod): boolean {
-  const { os, nodeSelector, securityContext, runtimeClassName, containers, initContainers } = spec;
+  const { os, nodeSelector, affinity, runtimeClassName, containers, initContainers } = spec;
   if (isString(os?.name)) return os.name === 'windows';
-  const selector = nodeSelector ?? NO_LABELS;
-  const selected = OS_LABELS.map((label) => labelOf(selector, label)).find((each) => each !== undefined);
-  if (selected !== undefined) return selected === 'windows';
-  if (labelOf(selector, WINDOWS_BUILD) !== undefined) return true;
-  if (entriesOf(nodeSelectorTerms(spec)).some(asksForWindows)) return true;
-  const contexts = [
-    securityContext,
-    ...[...containers, ...(initContainers ?? [])].map((each) => each.securityContext),
-  ];
-  if (contexts.some(hasWindowsOptions)) return true;
+  if (nodeSelector) {
+    const selected = OS_LABELS.map((label) => labelOf(nodeSelector, label)).find((each) => each !== undefined);
+    if (selected !== undefined) return selected === 'windows';
+    if (labelOf(nodeSelector, WINDOWS_BUILD) !== undefined) return true;
+  }
+  if (affinity && entriesOf(nodeSelectorTerms(spec)).some(asksForWindows)) return true;
+  if (hasWindowsOptions(spec) || containers.some(hasWindowsOptions) || initContainers?.some(hasWindowsOptions))
+    return true;
   // Admission has merged the class's own nodeSelector into a pod; in a manifest there is its name only.
-  return /windows|wcow/i.test(runtimeClassName ? shortTextIn(runtimeClassName) : '');
+  return Boolean(runtimeClassName) && /windows|wcow/i.test(shortTextIn(runtimeClassName));
 }
 
 /** A term that Windows nodes meet, and perhaps others: the image has to be one for Windows, too. */
@@ -197,9 +195,9 @@ function asksForWindows(term: unknown): boolean {
   });
 }
 
-function hasWindowsOptions(securityContext: unknown): boolean {
-  const options = memberAt(securityContext, ['windowsOptions']);
-  return isRecord(options) && Object.values(options).some((value) => value !== null && value !== false);
+function hasWindowsOptions({ securityContext }: Pick<PodSpec, 'securityContext'>): boolean {
+  if (!isRecord(securityContext) || !isRecord(securityContext.windowsOptions)) return false;
+  return Object.values(securityContext.windowsOptions).some((value) => value !== null && value !== false);
 }
 
 /** More volumes than any real pod has, or mounts than any container: longer lists are not read. */

@@ -38,38 +38,23 @@ export interface EndpointChange {
 interface Group extends EndpointGroup {
   overCapacity: boolean;
   readonly key: string;
-  objects: readonly ListingObject[];
+  readonly objects: Set<ListingObject>;
 }
 
 interface ListingObject {
-  readonly key: string;
   readonly group: Group;
   overCapacity: boolean;
   unread: boolean;
-  pods: ListedPod[];
-  /** For each pod, as {@link Entry.state}. */
-  states: number[];
-  /** For each pod, with an index that keeps addresses. */
-  addresses: readonly (EndpointAddress | undefined)[];
-}
-
-interface ListedPod extends PodKey {
-  /** The objects that list it, in any state. Replaced, never grown; see {@link without}. */
-  objects: readonly ListingObject[];
-}
-
-/** What an object says of an endpoint. */
-interface Entry {
-  /** The bits {@link READY} and {@link TERMINATING}. */
-  state: number;
-  readonly address: EndpointAddress | undefined;
+  /** By uid, the bits {@link READY} and {@link TERMINATING}. */
+  states: ReadonlyMap<string, number>;
+  /** By uid, with an index that keeps addresses. */
+  addresses: ReadonlyMap<string, EndpointAddress>;
 }
 
 const READY = 1;
 const TERMINATING = 2;
 
 const NO_CHANGES: readonly EndpointChange[] = [];
-const NO_OBJECTS: readonly ListingObject[] = [];
 
 /** Source: k8s.io/kubernetes pkg/controller/endpointslicemirroring (controllerName). */
 const MIRRORING_CONTROLLER = 'endpointslicemirroring-controller.k8s.io';
@@ -79,10 +64,9 @@ const MIRRORING_CONTROLLER = 'endpointslicemirroring-controller.k8s.io';
  * costs time in proportion to the changed object.
  */
 export class EndpointIndex {
-  readonly #addresses: boolean;
-  /** By namespace and uid. */
-  readonly #pods = new Map<string, Map<string, ListedPod>>();
-  #podCount = 0;
+  readonly #keepsAddresses: boolean;
+  /** By namespace and uid, the objects that list the pod, in any state. */
+  readonly #pods = new Map<string, Map<string, readonly ListingObject[]>>();
   readonly #objects = new Map<string, ListingObject>();
   readonly #groups = new Map<string, Group>();
   /** Objects without room. */
@@ -93,31 +77,38 @@ export class EndpointIndex {
    *   none of them: mirrored slices copy foreign targetRefs, and their writer follows Endpoints and not pods
    */
   constructor({ addresses = false }: { readonly addresses?: boolean } = {}) {
-    this.#addresses = addresses;
+    this.#keepsAddresses = addresses;
   }
 
   slice(slice: SliceState): readonly EndpointChange[] {
-    const { namespace, name, serviceName = '', managedBy } = slice;
+    const { namespace, name, serviceName = '', managedBy, endpoints } = slice;
     const key = listKeyOf('EndpointSlice', namespace, name);
     const mirrored = managedBy === MIRRORING_CONTROLLER;
-    if (mirrored && !this.#addresses) return this.#remove(key);
+    if (mirrored && !this.#keepsAddresses) return this.#remove(key);
     const groupKey = sliceGroupKey(slice);
     // A relabelled slice moves from one Service to another.
     const moved = this.#objects.get(key)?.group.key !== groupKey ? this.#remove(key) : NO_CHANGES;
     const group = { stage: 'EndpointSlice', namespace, service: serviceName, mirrored } as const;
-    const object = this.#object(key, groupKey, group);
-    this.#truncate(object, slice);
-    const changes = this.#put(object, this.#entriesOfSlice(slice));
+    const changes = this.#put(
+      this.#object(key, groupKey, group),
+      slice,
+      endpoints.map(({ targetUid, targetName, addresses, ready, terminating }) => {
+        const state = (ready ? READY : 0) | (terminating === true ? TERMINATING : 0);
+        // Further addresses mean the same endpoint (discovery/v1), and kube-proxy reads the first.
+        return [{ targetUid, targetName, ip: addresses?.[0] ?? '' }, state];
+      }),
+    );
     return moved.length === 0 ? changes : [...moved, ...changes];
   }
 
   endpoints(endpoints: EndpointsState): readonly EndpointChange[] {
-    const { namespace, name } = endpoints;
+    const { namespace, name, ready, notReady } = endpoints;
     const key = listKeyOf('Endpoints', namespace, name);
     const group = { stage: 'Endpoints', namespace, service: name, mirrored: false } as const;
-    const object = this.#object(key, key, group);
-    this.#truncate(object, endpoints);
-    return this.#put(object, this.#entriesOfEndpoints(endpoints));
+    return this.#put(this.#object(key, key, group), endpoints, [
+      ...ready.map((each) => [each, READY] as const),
+      ...notReady.map((each) => [each, 0] as const),
+    ]);
   }
 
   remove(stage: LagStage, namespace: string, name: string): readonly EndpointChange[] {
@@ -126,12 +117,9 @@ export class EndpointIndex {
 
   /** The distinct groups that list the pod as ready. */
   readyGroups({ namespace, uid }: PodKey): readonly EndpointGroup[] {
-    const pod = this.#pods.get(namespace)?.get(uid);
-    if (pod === undefined) return [];
-    const groups = pod.objects
-      .filter((object) => (stateIn(object, pod) & READY) !== 0)
-      .map(({ group }) => group);
-    return groups.length < 2 ? groups : [...new Set(groups)];
+    const objects = this.#pods.get(namespace)?.get(uid) ?? [];
+    const ready = objects.filter(({ states }) => ((states.get(uid) ?? 0) & READY) !== 0);
+    return [...new Set(ready.map(({ group }) => group))];
   }
 
   isListed({ namespace, uid }: PodKey): boolean {
@@ -151,7 +139,7 @@ export class EndpointIndex {
   }
 
   get pods(): number {
-    return this.#podCount;
+    return [...this.#pods.values()].reduce((sum, { size }) => sum + size, 0);
   }
 
   get objects(): number {
@@ -165,17 +153,15 @@ export class EndpointIndex {
   ): ListingObject {
     const present = this.#objects.get(key);
     if (present !== undefined) return present;
-    const group = this.#groups.get(groupKey) ?? {
+    const group: Group = this.#groups.get(groupKey) ?? {
       ...newGroup,
       overCapacity: false,
       key: groupKey,
-      objects: NO_OBJECTS,
+      objects: new Set(),
     };
     this.#groups.set(groupKey, group);
-    const object: ListingObject = {
-      ...{ key, group, overCapacity: false, unread: false, pods: [], states: [], addresses: [] },
-    };
-    group.objects = group.objects.concat(object);
+    const object = { group, overCapacity: false, unread: false, states: new Map(), addresses: new Map() };
+    group.objects.add(object);
     this.#objects.set(key, object);
     return object;
   }
@@ -183,99 +169,67 @@ export class EndpointIndex {
   #remove(key: string): readonly EndpointChange[] {
     const object = this.#objects.get(key);
     if (object === undefined) return NO_CHANGES;
-    const changes = this.#put(object, new Map());
+    const changes = this.#put(object, {}, []);
     const { group } = object;
-    this.#truncate(object, {});
     this.#objects.delete(key);
-    group.objects = without(group.objects, object);
-    if (group.objects.length === 0) this.#groups.delete(group.key);
+    group.objects.delete(object);
+    if (group.objects.size === 0) this.#groups.delete(group.key);
     return changes;
   }
 
-  #truncate(
+  /** Puts the new state of an object in the place of its earlier one. */
+  #put(
     object: ListingObject,
     { overCapacity = false, unread: isUnread }: Partial<EndpointsState>,
-  ): void {
+    listed: readonly (readonly [EndpointsAddress, number])[],
+  ): readonly EndpointChange[] {
     const { group } = object;
     const unread = isUnread === true;
     this.#unread.add(group.namespace, Number(unread) - Number(object.unread));
-    object.unread = unread;
-    object.overCapacity = overCapacity || unread;
-    group.overCapacity = group.objects.some((each) => each.overCapacity);
-  }
+    Object.assign(object, { unread, overCapacity: overCapacity || unread });
+    group.overCapacity = [...group.objects].some((each) => each.overCapacity);
 
-  /** @param next by uid */
-  #put(object: ListingObject, next: ReadonlyMap<string, Entry>): readonly EndpointChange[] {
-    const changes: EndpointChange[] = [];
-    const before = new Map<string, number>();
-    object.pods.forEach((pod, index) => {
-      const state = object.states[index] ?? 0;
-      before.set(pod.uid, state);
-      if (next.has(pod.uid)) return;
-      pod.objects = without(pod.objects, object);
-      noteChange(changes, object, pod, state, undefined, object.addresses[index]);
-      if (pod.objects.length === 0) this.#forget(pod);
-    });
-    const pods: ListedPod[] = [];
-    for (const [uid, { state, address }] of next) {
-      const pod = this.#pod({ namespace: object.group.namespace, uid });
-      pods.push(pod);
-      if (!before.has(uid)) pod.objects = pod.objects.concat(object);
-      noteChange(changes, object, pod, before.get(uid), state, address);
+    const before = { states: object.states, addresses: object.addresses };
+    const states = new Map<string, number>();
+    const addresses = new Map<string, EndpointAddress>();
+    for (const [{ targetUid, targetName, ip = '' }, state] of listed) {
+      if (targetUid === undefined && !this.#keepsAddresses) continue;
+      const uid = targetUid ?? `/${ip}`;
+      // Listed several times, in different subsets or with different addresses: usable if one of them is.
+      states.set(uid, (states.get(uid) ?? 0) | state);
+      if (this.#keepsAddresses && !addresses.has(uid)) addresses.set(uid, { pod: targetName, ip });
     }
-    const entries = [...next.values()];
-    object.pods = pods.slice();
-    object.states = entries.map(({ state }) => state);
-    object.addresses = this.#addresses ? entries.map(({ address }) => address) : [];
+    Object.assign(object, { states, addresses });
+
+    const changes: EndpointChange[] = [];
+    const gone = [...before.states.keys()].filter((uid) => !states.has(uid));
+    for (const uid of [...gone, ...states.keys()]) {
+      const [was, is] = [before.states.get(uid), states.get(uid)];
+      if (was === is) continue;
+      if (was === undefined) this.#list(uid, object);
+      if (is === undefined) this.#unlist(uid, object);
+      // Consumers read the union of a group's objects, so a move from one slice to another is not a change.
+      const others = [...group.objects].filter((each) => each !== object).map((each) => each.states.get(uid));
+      const [then, now] = [was, is].map((own) => endpointStateOf([own, ...others]));
+      const address = (is === undefined ? before : { addresses }).addresses.get(uid);
+      if (then !== now) changes.push({ uid, group, before: then, after: now, address });
+    }
     return changes;
   }
 
-  #pod({ namespace, uid }: PodKey): ListedPod {
-    const pods = this.#pods.get(namespace) ?? new Map<string, ListedPod>();
-    this.#pods.set(namespace, pods);
-    let pod = pods.get(uid);
-    if (pod === undefined) {
-      pod = { namespace, uid, objects: NO_OBJECTS };
-      pods.set(uid, pod);
-      this.#podCount += 1;
-    }
-    return pod;
+  #list(uid: string, object: ListingObject): void {
+    const { namespace } = object.group;
+    const pods = this.#pods.get(namespace) ?? new Map<string, readonly ListingObject[]>();
+    this.#pods.set(namespace, pods.set(uid, (pods.get(uid) ?? []).concat(object)));
   }
 
-  #forget({ namespace, uid }: ListedPod): void {
+  #unlist(uid: string, object: ListingObject): void {
+    const { namespace } = object.group;
     const pods = this.#pods.get(namespace);
-    if (pods?.delete(uid)) this.#podCount -= 1;
+    const others = pods?.get(uid)?.filter((each) => each !== object) ?? [];
+    if (others.length > 0) pods?.set(uid, others);
+    else pods?.delete(uid);
     if (pods?.size === 0) this.#pods.delete(namespace);
-  }
-
-  #entriesOfSlice({ endpoints }: SliceState): ReadonlyMap<string, Entry> {
-    const entries = new Map<string, Entry>();
-    for (const { targetUid, targetName, addresses, ready, terminating } of endpoints) {
-      const state = (ready ? READY : 0) | (terminating === true ? TERMINATING : 0);
-      // Further addresses mean the same endpoint (discovery/v1), and kube-proxy reads the first.
-      this.#add(entries, { targetUid, targetName, ip: addresses?.[0] ?? '' }, state);
-    }
-    return entries;
-  }
-
-  #entriesOfEndpoints({ ready, notReady }: EndpointsState): ReadonlyMap<string, Entry> {
-    const entries = new Map<string, Entry>();
-    for (const address of ready) this.#add(entries, address, READY);
-    for (const address of notReady) this.#add(entries, address, 0);
-    return entries;
-  }
-
-  #add(
-    entries: Map<string, Entry>,
-    { targetUid, targetName, ip = '' }: EndpointsAddress,
-    state: number,
-  ): void {
-    if (targetUid === undefined && !this.#addresses) return;
-    const uid = targetUid ?? `/${ip}`;
-    const same = entries.get(uid);
-    // Listed several times, in different subsets or with different addresses: usable if one of them is.
-    if (same !== undefined) same.state |= state;
-    else entries.set(uid, { state, address: this.#addresses ? { pod: targetName, ip } : undefined });
   }
 }
 
@@ -290,46 +244,11 @@ function listKeyOf(stage: LagStage, namespace: string, name: string): string {
   return `${stage}/${namespace}/${name}`;
 }
 
-/** Long-lived arrays have exactly the length they need: those that push or filter made reserve room for 17 or more elements. */
-function without<T>(all: readonly T[], one: T): readonly T[] {
-  return all.filter((each) => each !== one).slice();
-}
-
-function stateIn(object: ListingObject, pod: ListedPod): number {
-  return object.states[object.pods.indexOf(pod)] ?? 0;
-}
-
-function endpointStateOf(bits: number | undefined): EndpointState | undefined {
-  if (bits === undefined) return undefined;
-  if ((bits & READY) !== 0) return 'ready';
-  return (bits & TERMINATING) !== 0 ? 'terminating' : 'notReady';
-}
-
-/** Consumers read the union of a group's objects, so a move from one slice to another is not a change. */
-function noteChange(
-  changes: EndpointChange[],
-  object: ListingObject,
-  pod: ListedPod,
-  before: number | undefined,
-  after: number | undefined,
-  address: EndpointAddress | undefined,
-): void {
-  if (before === after) return;
-  const { group } = object;
-  const elsewhere = group.objects.length > 1 ? stateElsewhere(object, pod) : undefined;
-  const was = endpointStateOf(union(before, elsewhere));
-  const is = endpointStateOf(union(after, elsewhere));
-  if (was !== is) changes.push({ uid: pod.uid, group, before: was, after: is, address });
-}
-
-function stateElsewhere(object: ListingObject, pod: ListedPod): number | undefined {
-  let state: number | undefined;
-  for (const other of pod.objects) {
-    if (other !== object && other.group === object.group) state = union(state, stateIn(other, pod));
-  }
-  return state;
-}
-
-function union(a: number | undefined, b: number | undefined): number | undefined {
-  return a === undefined || b === undefined ? (a ?? b) : a | b;
+/** @param bits of each object of a group; undefined: it does not list the endpoint */
+function endpointStateOf(bits: readonly (number | undefined)[]): EndpointState | undefined {
+  const listed = bits.filter((each) => each !== undefined);
+  if (listed.length === 0) return undefined;
+  const all = listed.reduce((union, each) => union | each, 0);
+  if ((all & READY) !== 0) return 'ready';
+  return (all & TERMINATING) !== 0 ? 'terminating' : 'notReady';
 }
