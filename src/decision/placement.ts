@@ -15,35 +15,19 @@ interface Reach {
   readonly budget: number | undefined;
 }
 
-/** Results about the nodes of one Fleet. A Fleet is replaced as a whole, and its results with it. */
-interface NodeIndex {
-  readonly byName: ReadonlyMap<string, NodeFacts>;
-  /** Which nodes a pod can run on, by the text of its node constraints. */
-  readonly answers: Map<string, Reach>;
-}
-
-const INDEXES = new WeakMap<readonly NodeFacts[], NodeIndex>();
+/** For the nodes of a Fleet, which is replaced as a whole: where a pod can run, by the text of its node constraints. */
+const ANSWERS = new WeakMap<readonly NodeFacts[], Map<string, Reach>>();
 /** Bounded, because the pods of a DaemonSet each have different constraints. */
 const MOST_ANSWERS = 1_000;
-
-function indexOf(nodes: readonly NodeFacts[]): NodeIndex {
-  const known = INDEXES.get(nodes);
-  if (known !== undefined) return known;
-  const index = {
-    byName: new Map(nodes.map((node) => [node.name, node])),
-    answers: new Map<string, Reach>(),
-  };
-  INDEXES.set(nodes, index);
-  return index;
-}
 
 /** @param pod absent: one that can run anywhere */
 export function reachOf({ nodes }: Fleet, pod?: Pod): Reach {
   const key = pod === undefined ? '' : constraintsOf(pod);
-  const { byName, answers } = indexOf(nodes);
+  const answers = ANSWERS.get(nodes) ?? new Map<string, Reach>();
+  ANSWERS.set(nodes, answers);
   const known = answers.get(key);
   if (known !== undefined) return known;
-  const reachable = pod === undefined || key === '' ? nodes : nodesFor(constraintsIn(pod), nodes, byName);
+  const reachable = pod === undefined || key === '' ? nodes : nodesFor(constraintsIn(pod), nodes);
   const budgets = reachable.map(({ labels }) => nodeBudgetOf(labels) ?? Number.NaN);
   const least = Math.min(...budgets);
   const reach = {
@@ -93,8 +77,8 @@ interface Requirement {
 }
 
 interface Constraints {
-  /** The node's name must be one of these. undefined: any name. */
-  readonly names: readonly unknown[] | undefined;
+  /** The node's name; empty: any. */
+  readonly nodeName: string;
   readonly linux: boolean;
   readonly selector: readonly (readonly [key: string, value: string])[];
   /** At least one term must match, with all its requirements. undefined: no constraint. */
@@ -108,14 +92,8 @@ function constraintsIn({ spec }: Pod): Constraints {
   const { nodeName, nodeSelector, os } = spec;
   const all = nodeSelectorTerms(spec);
   const terms = Array.isArray(all) ? all.map(requirementsOf) : undefined;
-  const named = terms?.map((term) =>
-    term.find(({ key, operator }) => key === NAME_FIELD && operator === 'In'),
-  );
-  const ofTerms = named?.every((each) => each !== undefined)
-    ? named.flatMap(({ values }) => values)
-    : undefined;
   return {
-    names: isString(nodeName) && nodeName !== '' ? [nodeName] : ofTerms,
+    nodeName: isString(nodeName) ? nodeName : '',
     linux: os?.name === 'linux',
     selector: Object.entries(nodeSelector ?? NO_LABELS),
     terms,
@@ -136,14 +114,9 @@ function requirementsOf(term: unknown): readonly Requirement[] {
 const MOST_COMPARISONS = 50_000;
 
 /** The nodes where the scheduler may put the pod. Taints are not looked at: the answer may be too wide, never too narrow. */
-function nodesFor(
-  constraints: Constraints,
-  nodes: readonly NodeFacts[],
-  byName: NodeIndex['byName'],
-): readonly NodeFacts[] {
-  const { names, linux, selector, terms = [] } = constraints;
-  const named = names?.flatMap((name) => byName.get(String(name)) ?? []);
-  const candidates = named === undefined ? nodes : [...new Set(named)];
+function nodesFor(constraints: Constraints, nodes: readonly NodeFacts[]): readonly NodeFacts[] {
+  const { nodeName, linux, selector, terms = [] } = constraints;
+  const candidates = nodeName === '' ? nodes : nodes.filter(({ name }) => name === nodeName);
   const requirements = terms.flat();
   const each = selector.length + requirements.length + requirements.flatMap(({ values }) => values).length;
   if (each * candidates.length > MOST_COMPARISONS) return nodes;

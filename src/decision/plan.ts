@@ -143,9 +143,15 @@ export function longestWait({ wait, hold }: Plan): number {
  * By how much the sleeps of authors rise, so that their order stays: the shortest to the wait; beside a container without a
  * hook, which had waited for nothing, all by the wait.
  */
-export function riseOf({ wait, containers, extended }: Pick<Plan, 'wait' | 'containers' | 'extended'>): number {
+export function riseOf({
+  wait,
+  containers,
+  extended,
+}: Pick<Plan, 'wait' | 'containers' | 'extended'>): number {
   if (extended === undefined) return wait;
-  return wait - Math.min(...containers.map((name) => (Object.hasOwn(extended, name) ? Number(extended[name]) : 0)));
+  return (
+    wait - Math.min(...containers.map((name) => (Object.hasOwn(extended, name) ? Number(extended[name]) : 0)))
+  );
 }
 
 /** By container of the plan: the seconds of its hook. With Hold, without the Hold Service. */

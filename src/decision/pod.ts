@@ -173,12 +173,18 @@ export function isWindows({ spec }: Pod): boolean {
   const { os, nodeSelector, affinity, runtimeClassName, containers, initContainers } = spec;
   if (isString(os?.name)) return os.name === 'windows';
   if (nodeSelector) {
-    const selected = OS_LABELS.map((label) => labelOf(nodeSelector, label)).find((each) => each !== undefined);
+    const selected = OS_LABELS.map((label) => labelOf(nodeSelector, label)).find(
+      (each) => each !== undefined,
+    );
     if (selected !== undefined) return selected === 'windows';
     if (labelOf(nodeSelector, WINDOWS_BUILD) !== undefined) return true;
   }
   if (affinity && entriesOf(nodeSelectorTerms(spec)).some(asksForWindows)) return true;
-  if (hasWindowsOptions(spec) || containers.some(hasWindowsOptions) || initContainers?.some(hasWindowsOptions))
+  if (
+    hasWindowsOptions(spec) ||
+    containers.some(hasWindowsOptions) ||
+    initContainers?.some(hasWindowsOptions)
+  )
     return true;
   // Admission has merged the class's own nodeSelector into a pod; in a manifest there is its name only.
   return Boolean(runtimeClassName) && /windows|wcow/i.test(shortTextIn(runtimeClassName));

@@ -57,20 +57,15 @@ function patienceFor(longest: number | undefined): number {
 /** Milliseconds. */
 const APART = 1_000;
 
+/** Multiples of it, without their whole part, spread evenly over [0, 1). */
+const GOLDEN_RATIO = (Math.sqrt(5) - 1) / 2;
+
 /**
- * One instant in each second (in milliseconds), at a fraction hashed from the second's number: a regular sequence could
- * run in step with a consumer's interval, and see only one of its phases.
+ * One instant in each second (in milliseconds), each at another fraction of its second: a regular sequence could run in
+ * step with a consumer's interval, and see only one of its phases.
  */
 export function instantOf(index: number): number {
-  return (index + hashed(index)) * APART;
-}
-
-/** In [0, 1). The finaliser of MurmurHash3, by Austin Appleby, in the public domain. */
-function hashed(index: number): number {
-  let bits = index | 0;
-  bits = Math.imul(bits ^ (bits >>> 16), 0x85ebca6b);
-  bits = Math.imul(bits ^ (bits >>> 13), 0xc2b2ae35);
-  return ((bits ^ (bits >>> 16)) >>> 0) / 2 ** 32;
+  return (index + ((index * GOLDEN_RATIO) % 1)) * APART;
 }
 
 /** The index of the first such instant after this one. */

@@ -12,27 +12,18 @@ import type { ConsumerMeasurement } from './measurement.ts';
 
 type Known = Readonly<Record<'removals' | 'additions', ConsumerLag | undefined>>;
 
-/** A week's percentiles take some milliseconds each: at most this many are computed per update. */
-const MOST_MEASURED_A_LOOK = 8;
-
-/** Without new samples a lag only changes as slices of 15 minutes leave the week. */
-const REFRESH_SECONDS = 900;
+/** A week's percentiles take up to some milliseconds, so each look renews those of a few consumers, in turn. */
+const MEASURED_A_LOOK = 2;
 
 /** The views of the consumers that the leader measures, recomputed periodically. */
 export class ConsumerViews {
   readonly #measurement: ConsumerMeasurement;
   readonly #known = new Map<string, Known>();
-  /** The consumers with samples that their view does not include yet. */
-  readonly #outdated = new Set<string>();
   #views = new Map<string, ConsumerView>();
-  #refreshAt = Number.NEGATIVE_INFINITY;
+  #turn = 0;
 
   constructor(measurement: ConsumerMeasurement) {
     this.#measurement = measurement;
-    measurement.onSample(({ consumer }) => void this.#outdated.add(consumer));
-    measurement.onRestored(() => {
-      this.#refreshAt = Number.NEGATIVE_INFINITY;
-    });
   }
 
   /** The views as of the last update, in the order of the consumers; empty where this replica does not measure. */
@@ -52,10 +43,6 @@ export class ConsumerViews {
     services: ReadonlyMap<string, number>,
     now: number,
   ): void {
-    if (now >= this.#refreshAt) {
-      for (const { name } of consumers) this.#outdated.add(name);
-      this.#refreshAt = now + REFRESH_SECONDS;
-    }
     this.#measure(consumers);
     const before = this.#views;
     this.#views = new Map();
@@ -87,24 +74,22 @@ export class ConsumerViews {
   forget(): void {
     this.#views.clear();
     this.#known.clear();
-    this.#outdated.clear();
-    this.#refreshAt = Number.NEGATIVE_INFINITY;
   }
 
   #measure(consumers: readonly Consumer[]): void {
-    const present = new Map(consumers.map((consumer) => [consumer.name, consumer]));
-    let left = MOST_MEASURED_A_LOOK;
-    for (const name of this.#outdated) {
-      if (left === 0) return;
-      this.#outdated.delete(name);
-      const consumer = present.get(name);
-      if (consumer === undefined || consumer.declared !== undefined) continue;
-      this.#known.set(name, {
-        removals: this.#measurement.measured(name, 'removal'),
-        additions: this.#measurement.measured(name, 'addition'),
-      });
-      left -= 1;
+    const measured = consumers.filter(({ declared }) => declared === undefined);
+    for (const { name } of measured.filter((each) => !this.#known.has(each.name))) this.#renew(name);
+    for (const _ of measured.slice(0, MEASURED_A_LOOK)) {
+      this.#turn = (this.#turn + 1) % measured.length;
+      this.#renew(measured[this.#turn]?.name ?? '');
     }
+  }
+
+  #renew(name: string): void {
+    this.#known.set(name, {
+      removals: this.#measurement.measured(name, 'removal'),
+      additions: this.#measurement.measured(name, 'addition'),
+    });
   }
 }
 

@@ -58,7 +58,7 @@ const MOST_SLICES = 200_000;
 /** Asks the instances of inspected consumers while this replica leads; the inspection is to be told of each removal. */
 export function startInspecting(context: InspectingContext) {
   const { snapshot, measurement, clock } = context;
-  const present = inspectedIn(context);
+  const present = () => inspectedIn(snapshot.current());
   const sendersTo: InspectionOptions['sendersTo'] = (services) => {
     const consumers = present();
     if (consumers.length === 0) return [];
@@ -100,20 +100,11 @@ interface InspectedConsumer extends Inspected {
   readonly consumer: Consumer;
 }
 
-/** The inspected consumers, recomputed when the consumers change. */
-function inspectedIn({ snapshot }: Pick<InspectingContext, 'snapshot'>): () => readonly InspectedConsumer[] {
-  let of: readonly Consumer[] = [];
-  let found: readonly InspectedConsumer[] = [];
-  return () => {
-    const { consumers } = snapshot.current();
-    if (consumers === of) return found;
-    of = consumers;
-    found = consumers.flatMap((consumer) => {
-      const { name, measure } = consumer;
-      return measure.kind === 'inspect' ? [{ name, inspect: measure.inspect, consumer }] : [];
-    });
-    return found;
-  };
+function inspectedIn({ consumers }: ClusterSnapshot): readonly InspectedConsumer[] {
+  return consumers.flatMap((consumer) => {
+    const { name, measure } = consumer;
+    return measure.kind === 'inspect' ? [{ name, inspect: measure.inspect, consumer }] : [];
+  });
 }
 
 function recordOf(

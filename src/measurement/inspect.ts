@@ -162,11 +162,6 @@ class Instance {
   }
 }
 
-interface Unlisted {
-  readonly pages: number;
-  readonly pods: number;
-}
-
 class Asked {
   readonly consumer: Inspected;
   readonly instances = new Map<string, Instance>();
@@ -177,10 +172,8 @@ class Asked {
   /** When its instances were listed; infinity while they are being listed. */
   listedAt = Number.NEGATIVE_INFINITY;
   trouble: Problem | undefined;
-  /** Pages that were read for open questions, and the pods of these, as long as none has been listed; then undefined. */
-  unlisted: Unlisted | undefined = { pages: 0, pods: 0 };
-  /** The same at a round number of pages: a condition that changed with each page would be written each time. */
-  unlistedRound: Unlisted = { pages: 0, pods: 0 };
+  /** How many pages were read for open questions, as long as none has listed a pod; then undefined. */
+  unlisted: number | undefined = 0;
 
   constructor(consumer: Inspected) {
     this.consumer = consumer;
@@ -192,14 +185,6 @@ class Asked {
     const [oldest = uid] = this.settled;
     if (this.settled.size >= MOST_QUESTIONS) this.settled.delete(oldest);
     this.settled.add(uid);
-  }
-
-  /** A page has listed none of the pods in question. @param pods how many were asked about for the first time */
-  listsNothing(pods: number): void {
-    if (this.unlisted === undefined) return;
-    this.unlisted = { pages: this.unlisted.pages + 1, pods: this.unlisted.pods + pods };
-    const isRound = this.unlisted.pages % 10 ** Math.floor(Math.log10(this.unlisted.pages)) === 0;
-    if (isRound) this.unlistedRound = this.unlisted;
   }
 
   /** How long the clients of a discovery service may keep an address. */
@@ -493,10 +478,9 @@ export class Inspection {
       if (whole && questions.length > 0) instance.learn(outcome.clusters);
       const listed = listedOf(fellows, outcome);
       const read = { findings: outcome, listed, askedAt, readAt, whole };
-      const fresh = questions.filter(({ verdicts }) => verdicts.size === 0).length;
       for (const question of questions) this.#judge(asked, instance, question, read);
       if (outcome.endpoints.size > 0) asked.unlisted = undefined;
-      else if (questions.length > 0) asked.listsNothing(fresh);
+      else if (questions.length > 0 && asked.unlisted !== undefined) asked.unlisted += 1;
     } else {
       count.page(asked.consumer.name, outcome.reason, bytes);
       const { since = readAt, times = 0 } = instance.failing ?? {};
@@ -726,12 +710,7 @@ const LIMITS = [
 const PAGES_UNLISTED = 10;
 
 /** The state of inspection, in the condition's words. */
-function inspectionStateOf({
-  instances,
-  trouble: listing,
-  unlisted,
-  unlistedRound,
-}: Asked): MeasurementState {
+function inspectionStateOf({ instances, trouble: listing, unlisted = 0 }: Asked): MeasurementState {
   const state = { instances: instances.size, limits: LIMITS };
   const failing = [...instances.values()].flatMap(({ page: { name }, failing: { trouble } = {} }) =>
     trouble === undefined ? [] : [{ name, ...trouble }],
@@ -742,11 +721,10 @@ function inspectionStateOf({
     const names = fewOf(failing.filter((each) => each.message === message).map(({ name }) => name));
     return { ...state, trouble: { reason, message: `The page of ${names} ${message}.` } };
   }
-  if (unlisted !== undefined && unlisted.pages >= PAGES_UNLISTED) {
-    const { pages, pods } = unlistedRound;
-    const counted = `It was asked ${pages} times, and listed none of ${pods} terminating pods`;
+  if (unlisted >= PAGES_UNLISTED) {
+    const found = 'None of its pages has listed any of the terminating pods that it was asked about';
     const wayOut = 'check format, port and path, and that it sends traffic to the Services of appliesTo';
-    return { ...state, trouble: { reason: 'ListsNothing', message: `${counted}: ${wayOut}.` } };
+    return { ...state, trouble: { reason: 'ListsNothing', message: `${found}: ${wayOut}.` } };
   }
   if (instances.size > 0) return { ...state, trouble: undefined };
   const message = 'No running pod is selected, or none has been looked for yet.';

@@ -103,21 +103,14 @@ export class ConsumerMeasurement {
   readonly estimator = new ConsumerEstimator();
   readonly #states = new Map<string, MeasurementState>();
   readonly #samples: Listeners<[ConsumerSample]>;
-  readonly #restored: Listeners<[]>;
 
   constructor(epochSeconds: () => number, onListenerError?: OnListenerError) {
     this.#epochSeconds = epochSeconds;
     this.#samples = new Listeners(onListenerError);
-    this.#restored = new Listeners(onListenerError);
   }
 
   get onSample() {
     return this.#samples.add;
-  }
-
-  /** Called whenever a stored history of a consumer has been merged. */
-  get onRestored() {
-    return this.#restored.add;
   }
 
   /**
@@ -138,13 +131,6 @@ export class ConsumerMeasurement {
     const { consumer, direction, lag } = sample;
     this.estimator.record(consumer, direction, lag, this.#epochSeconds());
     this.#samples.call(sample);
-  }
-
-  /** Merges a stored part; idempotent. @returns false for anything else */
-  restorePart(json: unknown, now: number): boolean {
-    const isRestored = this.estimator.restorePart(json, now);
-    if (isRestored) this.#restored.call();
-    return isRestored;
   }
 
   /** Sets the state of a consumer's measurement. */
@@ -367,7 +353,7 @@ export class Measurement {
 
   /** Merges a stored part; idempotent. @returns false for anything else */
   restorePart(json: unknown, now: number): boolean {
-    return this.#estimator.restorePart(json, now) || this.consumers.restorePart(json, now);
+    return this.#estimator.restorePart(json, now) || this.consumers.estimator.restorePart(json, now);
   }
 
   /** Takes a span out of the history of a consumer, of a namespace, or of cluster and namespaces. @returns how many lags */
