@@ -173,11 +173,6 @@ export class LagHistory {
   #since = Number.POSITIVE_INFINITY;
   #latest = Number.NEGATIVE_INFINITY;
   #reached: Reached = { samples: 0, seconds: 0 };
-  /** The past windows that have been asked for, by their instants, the latest first. */
-  #hours: { readonly minSamples: number; readonly windows: Map<number, WindowLags> } = {
-    minSamples: 0,
-    windows: new Map(),
-  };
 
   /** When the newest lag ended; −Infinity if there is none. */
   get latest(): number {
@@ -206,10 +201,6 @@ export class LagHistory {
     this.#open ??= new Histogram();
     this.#openSlice = slice;
     this.#open.record(lagSeconds);
-    for (const hour of this.#hours.windows.keys()) {
-      if (at >= hour) break;
-      this.#hours.windows.delete(hour);
-    }
     this.#since = Math.min(this.#since, at);
     this.#latest = Math.max(this.#latest, at);
   }
@@ -225,27 +216,19 @@ export class LagHistory {
    * full hour of the last 24 hours, the latest first. An hour with hardly any lags is left out.
    * @returns none if there is no lag
    */
-  windows(now: number, minSamples: number): readonly WindowLags[] {
+  *windows(now: number, minSamples: number): Generator<WindowLags, void> {
     const current = this.window(now, minSamples);
-    if (current === undefined) return [];
-    const least = Math.min(minSamples, current.samples / 2);
-    return [current, ...this.#hourly(now, minSamples).filter(({ samples }) => samples >= least)];
-  }
-
-  #hourly(now: number, minSamples: number): readonly WindowLags[] {
-    const hour = Math.floor(now / HOUR_SECONDS) * HOUR_SECONDS;
+    if (current === undefined) return;
+    yield current;
     const slots = this.#slots();
-    const until = (at: number) => slots.slice(0, slots.findLastIndex((slot) => endOf(slot) <= at) + 1);
-    // A past window stays the same object, so that what is derived from it can be kept as well.
-    const known = this.#hours.minSamples === minSamples ? this.#hours.windows : undefined;
-    const windows = new Map<number, WindowLags>();
+    const least = Math.min(minSamples, current.samples / 2);
+    const hour = Math.floor(now / HOUR_SECONDS) * HOUR_SECONDS;
     for (let at = hour; at > hour - DAY_SECONDS; at -= HOUR_SECONDS) {
-      const past = known?.get(at) ?? this.#windowOf(until(at), at, minSamples);
-      if (past === undefined) break;
-      windows.set(at, past);
+      const until = slots.slice(0, slots.findLastIndex((slot) => endOf(slot) <= at) + 1);
+      const past = this.#windowOf(until, at, minSamples);
+      if (past === undefined) return;
+      if (past.samples >= least) yield past;
     }
-    this.#hours = { minSamples, windows };
-    return [...windows.values()];
   }
 
   /** The first of {@link windows}. */
@@ -301,7 +284,7 @@ export class LagHistory {
   forget(from: number, to: number): number {
     const before = this.samples;
     const kept = this.#slots().filter((slot) => endOf(slot) <= from || slot.first * SLICE_SECONDS >= to);
-    this.#replace(kept);
+    this.#close(kept);
     return before - this.samples;
   }
 
@@ -324,7 +307,7 @@ export class LagHistory {
       const [ours, theirs] = [slots.filter((slot) => own.has(slot)), slots.filter((slot) => !own.has(slot))];
       return samplesOf(theirs) > samplesOf(ours) ? theirs : ours;
     });
-    this.#replace(merged.sort(byEnd));
+    this.#close(merged.sort(byEnd));
     this.#since = Math.min(this.#since, other.#since);
     this.#latest = Math.max(this.#latest, other.#latest);
     this.#reached = furthest(this.#reached, other.#reached);
@@ -402,12 +385,6 @@ export class LagHistory {
     this.#closed = slots;
     this.#closedSamples = samplesOf(slots);
     this.#open = undefined;
-  }
-
-  /** As {@link #close}, with other lags than before. */
-  #replace(slots: readonly Slot[]): void {
-    this.#close(slots);
-    this.#hours.windows.clear();
   }
 
   #trim(): void {

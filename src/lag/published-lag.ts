@@ -91,7 +91,7 @@ const WAITS: readonly number[] = Array.from({ length: 60 }, (_, index) => 5 * (i
 /**
  * The next published table, or the same one where nothing is due. A row is renewed when a percentile or the coverage of a
  * wait has moved, the table at most every {@link PUBLISH_SECONDS}; a scope's first row, and the first with enough
- * history, are published at once. Each scope is a step of a few milliseconds at most.
+ * history, are published at once. Each hour of a scope is a step of a millisecond or two at most.
  *
  * The hourly curves of the last 24 hours are computed from the history and not stored, so nothing of an old curve
  * survives a restart, a new leader or a forgotten span.
@@ -116,29 +116,31 @@ export function* nextPlanned(
 
   const minSamples = Math.max(...asked.map((each) => each.minSamples));
   const look = { now, minSamples, asked };
-  const ofCluster = curvesOf(cluster, look);
+  const ofCluster = yield* curvesOf(cluster, look);
   const rows = new Map<string, PlannedRow>();
   const next = {
-    cluster: nextRow(table.cluster, cluster, look),
+    cluster: yield* nextRow(table.cluster, cluster, look, { curves: ofCluster }),
     namespaces: new Map<string, PlannedRow>(),
     consumers: consumers === undefined ? table.consumers : rows,
   };
   for (const [name, history] of namespaces) {
     if (history.samples < OWN_SAMPLES) continue;
-    yield;
-    const own = curvesOf(history, look);
+    const own = yield* curvesOf(history, look);
     if (!own.some(({ samples }) => samples >= OWN_SAMPLES)) continue;
     // While the namespace's own lag did not count, its pods had the cluster's waits.
     const curves = own.map((curve) =>
       curve.samples >= OWN_SAMPLES ? curve : (ofCluster.find(({ at }) => at === curve.at) ?? curve),
     );
     const reached = furthest(history.reached(now), cluster.reached(now));
-    const row = nextRow(table.namespaces.get(name), history, look, { scope: 'namespace', curves, reached });
+    const row = yield* nextRow(table.namespaces.get(name), history, look, {
+      scope: 'namespace',
+      curves,
+      reached,
+    });
     if (row !== undefined) next.namespaces.set(name, row);
   }
   for (const [name, history] of consumers ?? []) {
-    yield;
-    const row = nextRow(table.consumers.get(name), history, { ...look, asked: ofConsumers });
+    const row = yield* nextRow(table.consumers.get(name), history, { ...look, asked: ofConsumers });
     if (row !== undefined) rows.set(name, row);
   }
   const same =
@@ -158,25 +160,18 @@ interface HourlyCurve extends Omit<WindowLags, 'counts'> {
   readonly longer: Uint32Array;
 }
 
-/** Cached, because those of past hours are needed again and again. */
-const CURVES = new WeakMap<WindowLags, HourlyCurve>();
-
-function curveOf(lags: WindowLags): HourlyCurve {
-  const known = CURVES.get(lags);
-  if (known !== undefined) return known;
-  const { counts, ...rest } = lags;
-  const curve = { ...rest, longer: new Uint32Array(BUCKETS) };
+function curveOf({ counts, ...lags }: WindowLags): HourlyCurve {
+  const longer = new Uint32Array(BUCKETS);
   let [beyond, units] = [0, 0];
   for (let bucket = BUCKETS - 1; bucket >= 0; bucket -= 1) {
-    curve.longer[bucket] = units;
+    longer[bucket] = units;
     const count = counts[bucket] as number;
     if (count === 0) continue;
     beyond += count;
     // Rounded up, so that no rare lag is lost and no coverage is overstated.
     units = Math.ceil((beyond / lags.samples) * UNITS - 1e-6);
   }
-  CURVES.set(lags, curve);
-  return curve;
+  return { ...lags, longer };
 }
 
 /** When and by which thresholds a table is made. */
@@ -186,16 +181,24 @@ interface Look {
   readonly asked: readonly Enough[];
 }
 
-/** The current curve comes first. */
-function curvesOf(history: LagHistory, { now, minSamples }: Look): readonly HourlyCurve[] {
-  return history.windows(now, minSamples).map(curveOf);
+/** The current curve comes first. Each hour is a step. */
+function* curvesOf(
+  history: LagHistory,
+  { now, minSamples }: Look,
+): Generator<undefined, readonly HourlyCurve[]> {
+  const curves: HourlyCurve[] = [];
+  for (const lags of history.windows(now, minSamples)) {
+    curves.push(curveOf(lags));
+    yield;
+  }
+  return curves;
 }
 
 /**
  * The row to publish: the previous one where a new one would make no difference, or nothing is measured any more.
  * @param of what differs from the history's own
  */
-function nextRow(
+function* nextRow(
   before: PlannedRow | undefined,
   history: LagHistory,
   look: Look,
@@ -204,8 +207,9 @@ function nextRow(
     readonly curves?: readonly HourlyCurve[];
     readonly reached?: Reached;
   } = {},
-): PlannedRow | undefined {
-  const { scope = 'cluster', curves = curvesOf(history, look), reached = history.reached(look.now) } = of;
+): Generator<undefined, PlannedRow | undefined> {
+  const { scope = 'cluster', reached = history.reached(look.now) } = of;
+  const curves = of.curves ?? (yield* curvesOf(history, look));
   const [current] = curves;
   if (current === undefined) return before;
   // Whole seconds, as written: the leader decides by exactly the numbers that the other replicas read.
@@ -231,7 +235,7 @@ function nextRow(
   if (!differs) return before;
   if (episode === undefined) return row;
   const { from, to, share } = episode;
-  const without = largestOf(curvesOf(history.without(from, to), look));
+  const without = largestOf(yield* curvesOf(history.without(from, to), look));
   return { ...row, episode: { from, to, share, without } };
 }
 
