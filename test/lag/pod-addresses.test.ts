@@ -1,0 +1,141 @@
+import { describe, expect, it } from 'vitest';
+import { PodAddresses } from '../../src/lag/pod-addresses.ts';
+
+const web = { namespace: 'shop', name: 'web' };
+
+/** A slice of Service `web`, or of another, that lists pod `p1` at these addresses. */
+function slice(
+  { name = 'web-1', service = 'web', version = '5', uid = 'p1', ready = true, addressType = 'IPv4' } = {},
+  addresses: readonly string[] = ['10.0.0.1'],
+) {
+  return {
+    ...{ namespace: 'shop', name, version, serviceName: service, addressType, ports: [8080] },
+    endpoints: [{ targetUid: uid, targetName: `pod-${uid}`, addresses, ready }],
+  };
+}
+
+function keeping(isWanted = ({ name }: { readonly name: string }) => name !== 'unwanted') {
+  const addresses = new PodAddresses(isWanted);
+  const put = (of: ReturnType<typeof slice>, at = 0) => addresses.observe({ type: 'Slice', at, slice: of });
+  const remove = (name: string, at = 0) =>
+    addresses.observe({ type: 'SliceDeleted', at, namespace: 'shop', name });
+  const of = (uid = 'p1', namespace = 'shop') =>
+    addresses.of({ namespace, uid }).map(({ address }) => address);
+  return { addresses, put, remove, of };
+}
+
+describe('an event', () => {
+  it('is about a wanted Service when it puts a slice of one, or takes one away', () => {
+    const { put, remove, addresses } = keeping();
+    expect(put(slice())).toBe(true);
+    expect(put(slice({ name: 'other', service: 'unwanted' }))).toBe(false);
+    expect(put({ ...slice(), addressType: 'FQDN' })).toBe(true);
+    expect(put({ ...slice(), addressType: 'FQDN' })).toBe(false);
+    expect(put(slice())).toBe(true);
+    expect(remove('web-1')).toBe(true);
+    expect(remove('web-1')).toBe(false);
+    expect(addresses.observe({ type: 'EndpointsDeleted', at: 0, namespace: 'shop', name: 'web' })).toBe(
+      false,
+    );
+  });
+
+  it('tells how the Service lists the pod', () => {
+    const { put, addresses } = keeping();
+    put(slice({ ready: false }, ['10.0.0.1', 'fd00::1']));
+    const listed = { uid: 'p1', pod: 'pod-p1', service: web, ports: [8080], ready: false };
+    const expected = ['10.0.0.1', 'fd00::1'].map((address) => ({ ...listed, address }));
+    expect(addresses.of({ namespace: 'shop', uid: 'p1' })).toEqual(expected);
+    expect([...addresses.in(web)]).toEqual(expected);
+    expect([...addresses.in({ ...web, name: 'other' })]).toEqual([]);
+    expect(addresses.isReady({ namespace: 'shop', uid: 'p1' })).toBe(false);
+    put(slice({ name: 'web-2' }));
+    expect(addresses.isReady({ namespace: 'shop', uid: 'p1' })).toBe(true);
+    expect(addresses.size).toBe(1);
+  });
+
+  it('of another namespace with the same uid is about another pod', () => {
+    const { put, of } = keeping();
+    put(slice());
+    expect(of('p1', 'evil')).toEqual([]);
+  });
+
+  it('moves a slice from one Service to another', () => {
+    const { put, addresses } = keeping();
+    put(slice());
+    put(slice({ service: 'api' }));
+    expect([...addresses.in(web)]).toEqual([]);
+    expect([...addresses.in({ namespace: 'shop', name: 'api' })]).toHaveLength(1);
+  });
+});
+
+it('keeps at most 32 addresses of a pod', () => {
+  const { put, of } = keeping();
+  const some = (from: number) => Array.from({ length: 20 }, (_, each) => `10.0.0.${from + each}`);
+  put(slice({}, some(0)));
+  put(slice({ name: 'web-2' }, some(20)));
+  expect(of()).toHaveLength(32);
+});
+
+describe('a pod that no slice lists any more', () => {
+  it('is remembered for 10 s, by what listed it last', () => {
+    const { put, remove, of, addresses } = keeping();
+    put(slice());
+    remove('web-1', 1_000);
+    expect(of()).toEqual(['10.0.0.1']);
+    expect(addresses.isReady({ namespace: 'shop', uid: 'p1' })).toBe(false);
+    put(slice({ name: 'web-2', uid: 'p2' }), 10_999);
+    remove('web-2', 10_999);
+    expect(of()).toEqual(['10.0.0.1']);
+    put(slice({ name: 'web-2', uid: 'p3' }), 11_000);
+    remove('web-2', 11_000);
+    expect(of()).toEqual([]);
+    expect(of('p2')).toEqual(['10.0.0.1']);
+  });
+
+  it('is not remembered with 10,000 more recent ones', () => {
+    const { put, remove, of } = keeping();
+    for (let each = 0; each <= 10_000; each += 1) {
+      put(slice({ uid: `p${each}` }));
+      remove('web-1');
+    }
+    expect([of('p0'), of('p1')]).toEqual([[], ['10.0.0.1']]);
+  });
+});
+
+it('forgets Services that are no longer wanted', () => {
+  let wanted = new Set(['web', 'api']);
+  const { put, addresses } = keeping(({ name }) => wanted.has(name));
+  put(slice());
+  put(slice({ name: 'api-1', service: 'api', uid: 'p2' }));
+  wanted = new Set(['api']);
+  addresses.prune(0);
+  expect(addresses.size).toBe(1);
+  expect([...addresses.in(web)]).toEqual([]);
+});
+
+describe('a list', () => {
+  it.each([
+    ['an older version', '4', ['10.0.0.1']],
+    ['the same version', '5', ['10.0.0.2']],
+    ['a newer version', '10', ['10.0.0.2']],
+  ])('with %s of a slice that the watch has brought meanwhile', (_, version, expected) => {
+    const { put, of, addresses } = keeping();
+    const { take, end } = addresses.listing();
+    put(slice());
+    take(slice({ version }, ['10.0.0.2']), 0);
+    end();
+    expect(of()).toEqual(expected);
+  });
+
+  it('does not bring back what was deleted meanwhile, and a later one does', () => {
+    const { put, remove, addresses } = keeping();
+    put(slice());
+    const { take, end } = addresses.listing();
+    remove('web-1');
+    take(slice({ version: '9' }), 0);
+    expect([...addresses.in(web)]).toEqual([]);
+    end();
+    addresses.listing().take(slice({ version: '9' }), 0);
+    expect([...addresses.in(web)]).toHaveLength(1);
+  });
+});
