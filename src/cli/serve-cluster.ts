@@ -37,6 +37,8 @@ import {
   TERMINATION_POLICIES,
 } from '../informers/index.ts';
 import {
+  BUILT_IN_POLICY,
+  createBuiltInPolicy,
   effectOf,
   followPublished,
   type Place,
@@ -453,6 +455,7 @@ export function startCluster(context: ClusterContext) {
     ...reports.runnables,
     ...(delivery?.runnables ?? []),
     { name: 'audit', lead: (leadership) => audit.lead(leadership) },
+    place && builtInPolicy(place, context, declared.clusterPolicies),
     place && heartbeats(place, context, measurement),
     sharing.runnable,
   );
@@ -491,6 +494,22 @@ export function startCluster(context: ClusterContext) {
     /** Gives the lead away, if this replica has it; resolves once nothing is left of it, or cannot be: within 15 s. */
     leave: () => Promise.all([sharing.leave(), manager.idle()]),
   };
+}
+
+function builtInPolicy(
+  place: Place,
+  { connection, snapshot, logger }: ClusterContext,
+  declared: CustomObjects<unknown>,
+): Runnable {
+  // An object would take the place of a file's policy of its name; an unserved kind has no objects, and takes none.
+  const wanted = () =>
+    declared.served() &&
+    declared.objects().length === 0 &&
+    !snapshot.current().policies.cluster.some(({ name }) => name === BUILT_IN_POLICY);
+  const time = { clock, random: Math.random, pause: tick };
+  const lead = (leadership: Leadership) =>
+    createBuiltInPolicy(leadership, { connection, place, wanted, logger, ...time });
+  return { name: 'built-in policy', lead };
 }
 
 function heartbeats(

@@ -1,3 +1,4 @@
+export { BUILT_IN_POLICY, createBuiltInPolicy } from './built-in-policy.ts';
 export {
   type Forgotten,
   HISTORY_NAMES,

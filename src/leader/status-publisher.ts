@@ -4,7 +4,7 @@ import { Schedule } from '../timing/index.ts';
 import { type PublishContext, STATUS_KINDS, type StatusObject } from './publish-status.ts';
 
 /** Owns the fields of statuses that Linger applies; conditions of other types, and their owners, are left alone. */
-const FIELD_MANAGER = 'linger';
+export const FIELD_MANAGER = 'linger';
 
 /** metav1.Time has whole seconds. */
 export function instant(epochSeconds: number): string {

@@ -187,6 +187,25 @@ describe('an installation by hand', async () => {
     await waitUntil('a pod to be counted as audited', audited, { intervalMs: 1000 });
   });
 
+  onOurOwn(
+    'kubectl get ctp shows what applies from the first minute, and a deleted policy stays deleted',
+    { timeout: 120_000 },
+    async () => {
+      const shown = await waitUntil(
+        'the policy with its status',
+        async () => {
+          const { stdout } = await cluster.kubectl(['get', 'ctp', '--no-headers']);
+          return stdout.includes('initial') ? stdout : undefined;
+        },
+        { intervalMs: 1000, timeoutMs: 90_000 },
+      );
+      console.log(shown);
+      // As the policies of the ConfigMap, which are in no list of kubectl, and the built-in values make it.
+      expect(shown).toMatch(/^built-in +Audit +Auto +30s +initial: .* True +-1000000/);
+      await kubectl('delete', 'ctp', 'built-in');
+    },
+  );
+
   onOurOwn('each replica reads the cluster', { timeout: 90_000 }, async () => {
     for (const metrics of [
       'linger_cluster_synced',
@@ -210,6 +229,8 @@ describe('an installation by hand', async () => {
     ['list', 'discoveryconsumers.linger.dev', 'yes'],
     ['watch', 'discoveryconsumers.linger.dev', 'yes'],
     ['patch', 'discoveryconsumers.linger.dev', 'no'],
+    ['create', 'clusterterminationpolicies.linger.dev/built-in', 'yes'],
+    ['patch', 'clusterterminationpolicies.linger.dev/base', 'no'],
     ['delete', 'discoveryconsumers.linger.dev', 'no'],
     ['patch', 'discoveryconsumers.linger.dev --subresource=status', 'yes'],
     ['update', 'discoveryconsumers.linger.dev --subresource=status', 'no'],
@@ -247,6 +268,7 @@ describe('an installation by hand', async () => {
     );
     expect(created.spec.containers.map(hookOf)).toEqual(['sleep 30']);
     expect(created.spec.terminationGracePeriodSeconds).toBe(60);
+    expect((await cluster.kubectl(['get', 'ctp', '--no-headers'])).stdout).toBe('');
   });
 
   onOurOwn(

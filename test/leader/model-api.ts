@@ -106,6 +106,8 @@ export class ModelApi {
     const version = present?.metadata.resourceVersion;
     if (method === 'POST' && present !== undefined) answer(response, 409, 'AlreadyExists');
     else if (method === 'POST' && object !== undefined) send(response, 201, this.put(itsPath, object));
+    else if (method === 'PATCH' && present === undefined && object?.kind !== undefined && itsPath === path)
+      send(response, 201, this.put(itsPath, object));
     else if (present === undefined) answer(response, 404, 'NotFound');
     else if (object === undefined) send(response, 200, present);
     else if (Array.isArray(object)) send(response, 200, this.put(itsPath, jsonPatched(present, object)));

@@ -1,0 +1,106 @@
+import { API_VERSION } from '../api/index.ts';
+import { asFailure, callApi, type KubeConnection } from '../cluster/index.ts';
+import { CLUSTER_TERMINATION_POLICIES } from '../informers/index.ts';
+import type { Leadership } from '../manager/index.ts';
+import { type Logger, LogOnce } from '../telemetry/index.ts';
+import { Schedule } from '../timing/index.ts';
+import type { ElectionClock } from './election.ts';
+import type { Place } from './lease.ts';
+import { FIELD_MANAGER } from './status-publisher.ts';
+import { readConfigMap } from './store.ts';
+
+/** The policy that shows the built-in values. */
+export const BUILT_IN_POLICY = 'built-in';
+
+/** The record that the policy has been created once: whoever deletes it does not get it again. */
+export const BUILT_IN_RECORD = 'linger-built-in-policy';
+
+interface BuiltInPolicyOptions extends Pick<ElectionClock, 'clock' | 'random' | 'pause'> {
+  readonly connection: KubeConnection;
+  readonly place: Place;
+  readonly logger: Logger;
+  /** Whether the cluster's policies have been listed, and there is none, and no file has one of this name. */
+  readonly wanted: () => boolean;
+}
+
+const PACE = { everyMs: 60_000, firstPauseMs: 2_000, longestPauseMs: 300_000 };
+const TICK_MS = 1_000;
+const REQUEST_MS = 10_000;
+
+/**
+ * Creates the policy where there has never been one, so that `kubectl get ctp` shows what applies from the first day. Its
+ * spec is empty: it changes no decision, and a new version's built-in values show in its status. It cannot be a manifest
+ * beside its CRD: the first `kubectl apply` would fail.
+ * @returns resolves once it is there, or is not wanted any more; never rejects
+ */
+export async function createBuiltInPolicy(lead: Leadership, options: BuiltInPolicyOptions): Promise<void> {
+  const { wanted, logger, clock, random, pause } = options;
+  const schedule = new Schedule(PACE, clock(), random);
+  const once = new LogOnce(logger);
+  do {
+    if (!lead.holds() || !schedule.due(clock()) || !wanted()) continue;
+    try {
+      if (await create(options, lead.signal)) logger.info({ policy: BUILT_IN_POLICY }, 'policy created');
+      return;
+    } catch (thrown) {
+      if (lead.signal.aborted) return;
+      const { reason, message: problem, retryAfterMs } = asFailure(thrown);
+      const pauseMs = Math.round(schedule.failed(clock(), retryAfterMs));
+      const members = { policy: BUILT_IN_POLICY, reason, problem, pauseMs };
+      once.warn(
+        BUILT_IN_POLICY,
+        members,
+        'creating the policy failed; retrying, decisions do not depend on it',
+      );
+    }
+  } while (await pause(TICK_MS, lead.signal));
+}
+
+/** @returns whether it has been created now */
+async function create({ connection, place }: BuiltInPolicyOptions, signal: AbortSignal): Promise<boolean> {
+  const { namespace } = place;
+  const call = { signal, withinMs: REQUEST_MS };
+  if ((await readConfigMap(connection, namespace, BUILT_IN_RECORD, call)) !== undefined) return false;
+  // By server-side apply, which RBAC can limit to a name. Not forced: what a person has written stays.
+  const created = await unlessThere(
+    callApi(connection, 'CustomObjectsApi', { ...call, patch: 'apply-patch' }, (api) =>
+      api.patchClusterCustomObject({ ...RESOURCE, body: POLICY, fieldManager: FIELD_MANAGER }),
+    ),
+  );
+  // Only now: a leader that stops in between leaves the next one to find the policy there.
+  const body = { metadata: { name: BUILT_IN_RECORD, labels: LABELS } };
+  await unlessThere(
+    callApi(connection, 'CoreV1Api', call, (api) => api.createNamespacedConfigMap({ namespace, body })),
+  );
+  return created;
+}
+
+const LABELS = { 'app.kubernetes.io/name': 'linger', 'app.kubernetes.io/managed-by': 'linger' };
+const [, , group = '', version = '', plural = ''] = CLUSTER_TERMINATION_POLICIES.path.split('/');
+const RESOURCE = { group, version, plural, name: BUILT_IN_POLICY };
+const POLICY = {
+  apiVersion: API_VERSION,
+  kind: CLUSTER_TERMINATION_POLICIES.kind,
+  metadata: {
+    name: BUILT_IN_POLICY,
+    labels: LABELS,
+    annotations: {
+      'kubernetes.io/description':
+        'Created once by Linger. It sets nothing; its status shows what pods get that no other policy selects.',
+    },
+  },
+  // Below all others: a field that somebody sets here is a default.
+  spec: { priority: -1_000_000 },
+};
+
+/** @returns whether the object was written; false: another is there */
+async function unlessThere(written: Promise<unknown>): Promise<boolean> {
+  try {
+    await written;
+    return true;
+  } catch (thrown) {
+    const { reason } = asFailure(thrown);
+    if (reason === 'AlreadyExists' || reason === 'Conflict') return false;
+    throw thrown;
+  }
+}
