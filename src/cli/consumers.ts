@@ -1,4 +1,5 @@
 import { formatDuration } from '../api/index.ts';
+import { span } from '../diagnose/index.ts';
 import { CONDITIONS, type ConsumerTable, type ConsumerView } from '../lag/index.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger } from './connect.ts';
@@ -63,7 +64,7 @@ const COLUMNS: readonly Column[] = [
   { title: 'ADDED P99', cell: ({ additions }) => additions && showSeconds(additions.p99), wideOnly: true },
   {
     title: 'LAST SAMPLE',
-    cell: ({ lastSample }, now) => (lastSample === null ? null : `${showSpan(now - lastSample)} ago`),
+    cell: ({ lastSample }, now) => (lastSample === null ? null : `${span(now - lastSample)} ago`),
   },
   { title: 'SERVICES', cell: ({ services }) => services },
   { title: 'INSTANCES', cell: ({ instances }) => instances },
@@ -83,7 +84,7 @@ export function renderConsumers({ consumers }: ConsumerTable, now: number, wide 
   const rows = consumers.map((view) => shown.map(({ cell }) => String(cell(view, now) ?? '-')));
   const alignment = shown.map(({ left }) => (left === true ? 'left' : 'right'));
   const troubles = consumers.flatMap(({ name, condition: { status, reason, message, since } }) =>
-    status === 'True' ? [] : [`  ${name}: ${reason}, for ${showSpan(now - since)}: ${message}`],
+    status === 'True' ? [] : [`  ${name}: ${reason}, for ${span(now - since)}: ${message}`],
   );
   const limits = consumers.flatMap(({ name, limits }) =>
     limits.length === 0 ? [] : [`  ${name}`, ...limits.map((limit) => `    ${limit}`)],
@@ -93,17 +94,4 @@ export function renderConsumers({ consumers }: ConsumerTable, now: number, wide 
     troubles.length === 0 ? [] : ['Trouble', ...troubles],
     limits.length === 0 ? [] : ['What these numbers cannot show', ...limits],
   );
-}
-
-const UNITS = [
-  ['d', 86_400],
-  ['h', 3_600],
-  ['min', 60],
-] as const;
-
-/** An age in the largest unit of which it has at least two: the clocks of other machines are not more precise. */
-export function showSpan(seconds: number): string {
-  const span = Math.max(0, seconds);
-  const [unit, length] = UNITS.find(([, each]) => span >= 2 * each) ?? ['s', 1];
-  return `${Math.floor(span / length)} ${unit}`;
 }

@@ -1,14 +1,7 @@
 import { stringify } from 'yaml';
-import { jsonIn, LingerError } from '../api/index.ts';
-import {
-  asFailure,
-  ask,
-  callApi,
-  type KubeConnection,
-  KubeFailure,
-  newAgent,
-  readText,
-} from '../cluster/index.ts';
+import { jsonIn, LingerError, recordsAt } from '../api/index.ts';
+import { asFailure, type KubeConnection, KubeFailure, type RawObject } from '../cluster/index.ts';
+import { ApiReader } from '../diagnose/index.ts';
 import { type HeldView, readHelperObject } from '../hold/index.ts';
 import { pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
@@ -23,7 +16,6 @@ export async function hold(settings: Settings<'hold'>, surroundings: Surrounding
     : list(settings, surroundings);
 }
 
-const REQUEST_MS = 10_000;
 /** The name of the port in deploy/, and its number where a Deployment of one's own names none. */
 const ADMIN = { name: 'admin', port: 8080 };
 
@@ -53,56 +45,47 @@ export async function askLeader(
   namespace: string,
   { warn }: Pick<Surroundings, 'warn'>,
 ): Promise<readonly HeldView[]> {
-  const { signal } = new AbortController();
-  let isAnnounced = false;
-  for (const begun = performance.now(); ; ) {
-    const call = { signal, withinMs: REQUEST_MS };
-    const listing = callApi(connection, 'CoreV1Api', call, (core) =>
-      core.listNamespacedPod({ namespace, labelSelector: 'app.kubernetes.io/name=linger' }),
-    );
-    const { items } = await asked(connection, listing);
-    let failure: KubeFailure | undefined;
-    let isHandover = false;
-    for (const { metadata, spec } of items) {
-      const ports = spec?.containers.flatMap((each) => each.ports ?? []) ?? [];
-      const port = ports.find((each) => each.name === ADMIN.name)?.containerPort ?? ADMIN.port;
-      try {
-        return await heldBy(connection, `${namespace}/pods/${metadata?.name}:${port}`, signal);
-      } catch (thrown) {
-        failure = asFailure(thrown);
-        // Replicas that do not lead say so with a 503.
-        isHandover ||= failure.message.startsWith('503');
-        if (failure.reason === 'Forbidden') break;
-      }
-    }
-    if (failure === undefined)
-      throw notPublished(connection, `no pod of Linger runs in namespace ${namespace}`);
-    if (failure.reason === 'Forbidden')
-      throw new LingerError(
-        'cluster-denied',
-        `${nameOf(connection)}: ${failure.message}; it takes the right to get pods/proxy in namespace ${namespace}: Role linger-view-replicas`,
-      );
-    if (!isHandover || performance.now() - begun > HANDOVER_MS) throw explained(failure, connection);
-    if (!isAnnounced) warn('no leader; held pods stay held; waiting for the handover');
-    isAnnounced = true;
-    await pause(1_000, signal);
-  }
-}
-
-async function heldBy(
-  connection: KubeConnection,
-  pod: string,
-  signal: AbortSignal,
-): Promise<readonly HeldView[]> {
-  const agent = newAgent(connection);
+  const pods = `/api/v1/namespaces/${namespace}/pods`;
+  const replicas = {
+    path: pods,
+    query: { labelSelector: 'app.kubernetes.io/name=linger' },
+    project: ({ metadata: { name }, spec }: RawObject) => {
+      const ports = recordsAt(spec, 'containers').flatMap((each) => recordsAt(each, 'ports'));
+      return `${name}:${ports.find((each) => each.name === ADMIN.name)?.containerPort ?? ADMIN.port}`;
+    },
+  };
+  const reader = new ApiReader(connection);
   try {
-    const path = `/api/v1/namespaces/${pod}/proxy/holds`;
-    const response = await ask(connection, { path, agent, signal, answerMs: REQUEST_MS });
-    const json = jsonIn(await readText(response, 64 * 1024 * 1024, REQUEST_MS));
-    if (Array.isArray(json)) return json as readonly HeldView[];
-    throw new KubeFailure('Malformed', `${pod} answered with no list of holds`);
+    let isAnnounced = false;
+    for (const begun = performance.now(); ; ) {
+      let failure: KubeFailure | undefined;
+      let isHandover = false;
+      for (const replica of await asked(connection, reader.list(replicas))) {
+        try {
+          const json = jsonIn(await reader.text(`${pods}/${replica}/proxy/holds`));
+          if (Array.isArray(json)) return json as readonly HeldView[];
+          throw new KubeFailure('Malformed', `${replica} answered with no list of holds`);
+        } catch (thrown) {
+          failure = asFailure(thrown);
+          // Replicas that do not lead say so with a 503.
+          isHandover ||= failure.message.startsWith('503');
+          if (failure.reason === 'Forbidden') break;
+        }
+      }
+      if (failure === undefined)
+        throw notPublished(connection, `no pod of Linger runs in namespace ${namespace}`);
+      if (failure.reason === 'Forbidden')
+        throw new LingerError(
+          'cluster-denied',
+          `${nameOf(connection)}: ${failure.message}; this needs the right to get pods/proxy in namespace ${namespace}: Role linger-view-replicas`,
+        );
+      if (!isHandover || performance.now() - begun > HANDOVER_MS) throw explained(failure, connection);
+      if (!isAnnounced) warn('no leader; held pods stay held; waiting for the handover');
+      isAnnounced = true;
+      await pause(1_000, new AbortController().signal);
+    }
   } finally {
-    agent.destroy();
+    reader.close();
   }
 }
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ANNOTATION, isString, jsonIn, listOf, memberAt, printable } from '../api/index.ts';
+import { ANNOTATION, isString, listOf, memberAt, printable } from '../api/index.ts';
 import {
   type AuditSubject,
   type GraceCut,
@@ -10,16 +10,7 @@ import {
   WEBHOOK,
   WEBHOOK_KIND,
 } from '../audit/index.ts';
-import {
-  asFailure,
-  ask,
-  type FailureReason,
-  type KubeConnection,
-  type KubeFailure,
-  listSome,
-  newAgent,
-  readText,
-} from '../cluster/index.ts';
+import { asFailure, type FailureReason, type KubeConnection, type KubeFailure } from '../cluster/index.ts';
 import {
   type ClusterSnapshot,
   decide,
@@ -29,6 +20,7 @@ import {
   patchFor,
   requestOf,
 } from '../decision/index.ts';
+import { ApiReader } from '../diagnose/index.ts';
 import { patched } from './manifests.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -42,9 +34,6 @@ const LIMITS = {
   withinMs: 300_000,
 };
 export type TryLimits = typeof LIMITS;
-const ANSWER_MS = 30_000;
-/** Bytes: enough for a pod as it would be stored. */
-const LONGEST_ANSWER = 3 * 1024 * 1024;
 const LONGEST_SENTENCE = 400;
 /** Attempts for one pod while the API server is busy, and the longest Retry-After that is followed. */
 const MOST_ATTEMPTS = 3;
@@ -79,19 +68,17 @@ export async function tryPods(
   limits: TryLimits = LIMITS,
 ): Promise<Tried> {
   const signal = AbortSignal.timeout(limits.withinMs);
-  const agent = newAgent(connection);
+  const reader = new ApiReader(connection, signal);
   /** The pod as it would be stored, or why it would not. */
   const create = async (
     namespace: string,
-    pod: unknown,
+    pod: object,
   ): Promise<{ readonly created: unknown } | { readonly failure: KubeFailure }> => {
-    const path = `${pathOf(POD, namespace)}?dryRun=All`;
-    const body = { contentType: 'application/json', text: JSON.stringify(pod) };
     for (let attempt = 1; ; attempt += 1) {
       await sleep(limits.everyMs);
       try {
-        const request = { method: 'POST', path, body, agent, signal, answerMs: ANSWER_MS };
-        return { created: jsonIn(await readText(await ask(connection, request), LONGEST_ANSWER, ANSWER_MS)) };
+        const { answer } = await reader.post(`${pathOf(POD, namespace)}?dryRun=All`, pod);
+        return { created: answer };
       } catch (thrown) {
         signal.throwIfAborted();
         const failure = asFailure(thrown);
@@ -128,7 +115,7 @@ export async function tryPods(
         if (!('failure' in answer)) {
           const cut = graceCutOf(sent, answer.created);
           if (cut !== undefined) {
-            const by = await cuttersOf(answer.created, connection, signal);
+            const by = await cuttersOf(answer.created, reader);
             judged.set(subject, { ...subject, cut: { ...cut, by } });
           }
         } else if (without !== undefined && !('failure' in without) && REFUSALS.has(answer.failure.reason))
@@ -149,7 +136,7 @@ export async function tryPods(
     if (!signal.aborted) throw thrown;
     incomplete = true;
   } finally {
-    agent.destroy();
+    reader.close();
   }
   if (tried < waiting.length) {
     const why = incomplete && signal.aborted ? `${limits.withinMs / 1000}s were not enough` : 'too many';
@@ -196,23 +183,18 @@ const MOST_MUTATING = 500;
  * Who may have cut the grace of a pod: whose mark it carries, or else the policies that name the field, or else the
  * webhooks that change anything. What may not be listed is left out.
  */
-async function cuttersOf(
-  pod: unknown,
-  connection: KubeConnection,
-  signal: AbortSignal,
-): Promise<readonly string[]> {
+async function cuttersOf(pod: unknown, reader: ApiReader): Promise<readonly string[]> {
   const patches = memberAt(pod, ['metadata', 'annotations', KYVERNO_PATCHES]);
   const rules = isString(patches) ? patches.split('\n').filter((line) => line.includes(FIELD)) : [];
   if (rules.length > 0) return rules.map((line) => `Kyverno ${line.split(': ')[0]}`);
-  const options = { signal, answerMs: ANSWER_MS, most: MOST_MUTATING };
   const named = new Set<string>();
   for (const kind of MUTATING_KINDS) {
-    const found = await listSome(objectsIn(undefined, kind), connection, options).catch(() => []);
+    const found = await reader.list(objectsIn(undefined, kind), MOST_MUTATING).catch(() => []);
     for (const { metadata, spec } of found)
       if (JSON.stringify(spec ?? {}).includes(FIELD)) named.add(`${kind.kind} ${metadata.name}`);
   }
   if (named.size > 0) return [...named];
-  const webhooks = await listSome(objectsIn(undefined, WEBHOOK_KIND), connection, options).catch(() => []);
+  const webhooks = await reader.list(objectsIn(undefined, WEBHOOK_KIND), MOST_MUTATING).catch(() => []);
   return webhooks
     .filter((each) => !JSON.stringify(each.webhooks ?? []).includes(WEBHOOK))
     .map(({ metadata }) => `${WEBHOOK_KIND.kind} ${metadata.name}`);

@@ -1,10 +1,9 @@
 import { headlineOf } from '../audit/index.ts';
 import { NO_DOCUMENTS, namespaceView, snapshotOf } from '../decision/index.ts';
-import { inquire, type Overview, overviewOf } from '../diagnose/index.ts';
+import { inquire, type Overview, overviewOf, span } from '../diagnose/index.ts';
 import type { ConsumerView } from '../lag/index.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger } from './connect.ts';
-import { showSpan } from './consumers.ts';
 import { sourcesFor } from './manifests.ts';
 import { readCluster, readConsumerTable } from './read-cluster.ts';
 import { columns, paragraphs, rendered, type Surroundings } from './terminal.ts';
@@ -90,7 +89,7 @@ function renderStatus(
   };
   const facts = [
     ['replicas', replicas && `${replicas.ready} of ${replicas.all} ready`],
-    ['leader', leader && `${leader.name}, renewed ${showSpan(leader.renewedSeconds)} ago`],
+    ['leader', leader && `${leader.name}, renewed ${span(leader.renewedSeconds)} ago`],
     ['decisions', decisions && `${inOrder(decisions.outcomes)} in the last hour${skipsOf(decisions.skips)}`],
     ['held', held === undefined ? undefined : `${held} pods now${held > 0 ? ': linger hold list' : ''}`],
   ] as const;
@@ -103,7 +102,7 @@ function renderStatus(
   ]);
   const troubles = (consumers ?? []).map(
     ({ name, condition: { reason, message, since } }) =>
-      `  ${name}: ${reason}, for ${showSpan(now - since)}: ${message}`,
+      `  ${name}: ${reason}, for ${span(now - since)}: ${message}`,
   );
   const findings = (audit?.findings ?? [])
     .slice(0, wide ? undefined : MOST_FINDINGS)

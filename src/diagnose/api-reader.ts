@@ -23,10 +23,13 @@ export class ApiReader {
   readonly connection: KubeConnection;
   readonly #agent: ReturnType<typeof newAgent>;
   readonly #closing = new AbortController();
+  readonly #signal: AbortSignal;
 
-  constructor(connection: KubeConnection) {
+  /** @param signal ends all requests, as {@link close} does */
+  constructor(connection: KubeConnection, signal?: AbortSignal) {
     this.connection = connection;
     this.#agent = newAgent(connection);
+    this.#signal = AbortSignal.any([this.#closing.signal, signal ?? []].flat());
   }
 
   async text(path: string): Promise<string> {
@@ -39,8 +42,7 @@ export class ApiReader {
 
   /** The objects of a collection, `most` of them at the most. */
   list<T>(resource: Resource<T>, most = Number.POSITIVE_INFINITY): Promise<readonly T[]> {
-    const { signal } = this.#closing;
-    return listSome(resource, this.connection, { signal, answerMs: ANSWER_MS, most });
+    return listSome(resource, this.connection, { signal: this.#signal, answerMs: ANSWER_MS, most });
   }
 
   /**
@@ -59,7 +61,7 @@ export class ApiReader {
       // As `kubectl get --raw` asks for objects and for metrics.
       accept: 'application/json, */*',
       agent: this.#agent,
-      signal: this.#closing.signal,
+      signal: this.#signal,
       answerMs: ANSWER_MS,
     });
     const { warning = '' } = response.headers;

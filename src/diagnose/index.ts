@@ -1,3 +1,4 @@
+export { span } from './amounts.ts';
 export { ApiReader, messageOf } from './api-reader.ts';
 export { CHECKS, type Check, type CheckState, inquire } from './checks.ts';
 export { isAddress } from './controller-observation.ts';

@@ -55,10 +55,10 @@ describe('the table', () => {
     expect(renderConsumers({ asOf: NOW, consumers: views(NOW) }, NOW + 90)).toBe(
       [
         'NAME        MEASURE    SAMPLES     P50     P99  ADDED P50  LAST SAMPLE  SERVICES  INSTANCES  MEASURED',
-        'cluster-ip  clusterIp      812  2.000s  3.960s     2.000s    102 s ago         -          -  Measured',
+        'cluster-ip  clusterIp      812  2.000s  3.960s     2.000s  1.7 min ago         -          -  Measured',
         'edge        reports        812  2.000s  3.960s          -     93 s ago         -          3  Measured',
         'eureka      declared         -   40.3s   40.3s          -            -         -          -  Declared',
-        'ingress     probe            9  2.000s  3.960s          -   48 min ago         -          -  False: Unreachable',
+        'ingress     probe            9  2.000s  3.960s          -   49 min ago         -          -  False: Unreachable',
         '',
         'Trouble',
         '  ingress: Unreachable, for 90 s: connection refused',

@@ -75,7 +75,7 @@ describe.concurrent('linger status', () => {
     expect(code).toBe(0);
     expect(stdout).toMatch(/^40 workloads: 30 protected, 4 unprotected, 5 skipped, 1 unknown\n/);
     expect(stdout).toMatch(/^replicas +2 of 2 ready$/m);
-    expect(stdout).toMatch(/^leader +a_1f, renewed \d+ s ago$/m);
+    expect(stdout).toMatch(/^leader +a_1f, renewed \d+ m?s ago$/m);
     // Summed over both replicas.
     expect(stdout).toMatch(
       /^decisions +120 injected, 0 only audited, 7 skipped in the last hour \(NotServing 7\)$/m,
