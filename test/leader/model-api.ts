@@ -28,7 +28,7 @@ export interface Refusal {
   readonly retryAfter?: number;
 }
 
-/** As much of an API server as reading and writing single objects takes, with its rules about resourceVersions. */
+/** As much of an API server as reading, watching and writing single objects takes, with its rules about resourceVersions. */
 export class ModelApi {
   /** By path. */
   readonly objects = new Map<string, ApiObject>();
@@ -39,6 +39,8 @@ export class ModelApi {
   onChange: (path: string) => void = () => undefined;
   before: (request: ModelRequest) => void = () => undefined;
   #revision = 0;
+  /** Open watches of one object each. */
+  readonly #watches = new Set<{ readonly path: string; readonly response: http.ServerResponse }>();
   readonly #server = http.createServer((request, response) => void this.#serve(request, response));
 
   static async start(): Promise<ModelApi> {
@@ -56,14 +58,23 @@ export class ModelApi {
     this.#revision += 1;
     const metadata = { ...object.metadata, resourceVersion: String(this.#revision) };
     const stored = { ...object, metadata } as unknown as ApiObject;
+    this.#show(this.objects.has(path) ? 'MODIFIED' : 'ADDED', path, stored);
     this.objects.set(path, stored);
     this.onChange(path);
     return stored;
   }
 
   delete(path: string): void {
+    const gone = this.objects.get(path);
+    this.#revision += 1;
+    if (gone !== undefined) this.#show('DELETED', path, gone);
     this.objects.delete(path);
     this.onChange(path);
+  }
+
+  #show(type: string, path: string, object: ApiObject): void {
+    for (const watch of this.#watches)
+      if (watch.path === path) watch.response.write(`${JSON.stringify({ type, object: withUid(object) })}\n`);
   }
 
   /** Writes to this path so far. */
@@ -88,7 +99,9 @@ export class ModelApi {
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const text = Buffer.concat(chunks).toString();
     const { method = '', url = '' } = request;
-    const [path = ''] = url.split('?', 1);
+    const { pathname, searchParams } = new URL(url, 'http://model');
+    const [, name] = searchParams.get('fieldSelector')?.split('=') ?? [];
+    const path = name === undefined ? pathname : `${pathname}/${name}`;
     const asked = { method, path, object: text === '' ? undefined : (JSON.parse(text) as ApiObject) };
     this.requests.push(asked);
     const refusal = this.refuse(asked);
@@ -97,7 +110,23 @@ export class ModelApi {
       return;
     }
     this.before(asked);
-    this.#carryOut(asked, response);
+    if (name === undefined) this.#carryOut(asked, response);
+    else if (searchParams.has('watch'))
+      this.#watch(path, searchParams.get('resourceVersion') ?? '', response);
+    else {
+      const items = [this.objects.get(path) ?? []].flat().map(withUid);
+      send(response, 200, { kind: 'List', metadata: { resourceVersion: String(this.#revision) }, items });
+    }
+  }
+
+  #watch(path: string, since: string, response: http.ServerResponse): void {
+    response.writeHead(200, { 'content-type': 'application/json' }).flushHeaders();
+    const watch = { path, response };
+    this.#watches.add(watch);
+    response.once('close', () => this.#watches.delete(watch));
+    const present = this.objects.get(path);
+    if (present !== undefined && Number(present.metadata.resourceVersion) > Number(since))
+      this.#show('MODIFIED', path, present);
   }
 
   #carryOut({ method, path, object }: ModelRequest, response: http.ServerResponse): void {
@@ -115,6 +144,10 @@ export class ModelApi {
     else if (method === 'PATCH') send(response, 200, this.put(itsPath, patched(present, object)));
     else send(response, 200, this.put(path, object));
   }
+}
+
+function withUid(object: ApiObject): ApiObject {
+  return { ...object, metadata: { uid: object.metadata.name, ...object.metadata } };
 }
 
 function jsonPatched(present: ApiObject, patch: readonly Operation[]): ApiObject {
