@@ -25,7 +25,7 @@ const IPV6 = [
   `:(:${HEX}){1,7}`,
   '::',
 ].join('|');
-/** As short as DNS allows, and with the underscore that it is often used with. */
+/** A DNS label of at most 63 characters. Underscores are not in the standard but are common. */
 const LABEL = '[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?';
 /** The last label begins with a letter: otherwise it would be read as an address. */
 const NAME = `(${LABEL}\\.)*[A-Za-z]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?\\.?`;
@@ -81,9 +81,9 @@ const pagePath = z
   .refine((text) => text.length <= LONGEST_PATH && PATH.test(text), { error: PATH_ERROR })
   .meta({ ...apiRule(`self.matches(${celPattern(PATH)})`, PATH_ERROR), maxLength: LONGEST_PATH });
 
-/** What is asked for a page: pods by their labels. */
+/** The pods that serve a page, by their labels. */
 const instances = z.strictObject({
-  // Required: with a label on a pod of any namespace, anybody could join in and stall all removals.
+  // Required: otherwise a label on a pod of any namespace would make it an instance, which could stall all removals.
   namespaceSelector: labelSelector.describe(
     'The namespaces of its pods; kubernetes.io/metadata.name is the name of one.',
   ),

@@ -78,35 +78,20 @@ export function cautiousPolicy(
 ): ClusterTerminationPolicy | TerminationPolicy {
   const { podSelector, namespaceSelector, ceiling, overrides } = isRecord(spec) ? spec : {};
   // Read one by one: a selector that cannot be read selects everything.
-  const read = (member: object) => {
-    const { success } = clusterTerminationPolicySpec.safeParse(member);
-    return success ? member : {};
-  };
-  const ofPods = podSelector === undefined ? {} : read({ podSelector });
-  if (kind === 'TerminationPolicy') {
-    const document = { ...ofPods, mode: 'Audit', priority: HIGHEST_PRIORITY };
-    const metadata = { name, namespace };
-    return DOCUMENT_SCHEMAS.TerminationPolicy.parse({
-      apiVersion: API_VERSION,
-      kind,
-      metadata,
-      spec: document,
-    });
-  }
-  const wait =
-    isRecord(ceiling) && ceiling.wait !== undefined ? read({ ceiling: { wait: ceiling.wait } }) : {};
-  const document = {
-    ...ofPods,
-    ...(namespaceSelector === undefined ? {} : read({ namespaceSelector })),
-    ...(overrides === undefined ? {} : read({ overrides })),
-    ceiling: { ...('ceiling' in wait ? (wait.ceiling as object) : {}), mode: 'Audit' },
-  };
-  const metadata = { name };
-  return DOCUMENT_SCHEMAS.ClusterTerminationPolicy.parse({
+  const read = (member: object) => (clusterTerminationPolicySpec.safeParse(member).success ? member : {});
+  const { ceiling: ofWait = {} }: { ceiling?: object } =
+    isRecord(ceiling) && 'wait' in ceiling ? read({ ceiling: { wait: ceiling.wait } }) : {};
+  const isNamespaced = kind === 'TerminationPolicy';
+  return DOCUMENT_SCHEMAS[kind].parse({
     apiVersion: API_VERSION,
     kind,
-    metadata,
-    spec: document,
+    metadata: isNamespaced ? { name, namespace } : { name },
+    spec: {
+      ...read({ podSelector }),
+      ...(isNamespaced
+        ? { mode: 'Audit', priority: HIGHEST_PRIORITY }
+        : { ...read({ namespaceSelector }), ...read({ overrides }), ceiling: { ...ofWait, mode: 'Audit' } }),
+    },
   });
 }
 

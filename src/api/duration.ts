@@ -9,7 +9,7 @@ const UNIT_SECONDS: Readonly<Record<string, number>> = {
   h: 3600,
 };
 const TERM = /(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)/gu;
-/** What a duration looks like, also to the API server: see durationFrom. */
+/** The syntax of a duration. The API server checks the same expression: see durationFrom. */
 export const DURATION = /^(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/u;
 
 /** No pod needs a longer one, and it keeps every sum of durations far from losing whole seconds. */

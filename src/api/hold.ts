@@ -30,7 +30,7 @@ export type HoldVolume =
     }
   | { readonly name: typeof HOLD_VOLUME; readonly image: { readonly reference: string } };
 
-/** 0555: everybody may read and run it. */
+/** Mode 0555: readable and executable for any user of the pod. */
 const EXECUTABLE = 0o555;
 
 export function holdVolume(digest: string, architecture: string): HoldVolume {

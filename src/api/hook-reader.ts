@@ -20,7 +20,7 @@ export type HookReading =
   | {
       readonly kind: 'exact';
       readonly seconds: number;
-      /** Of a hook that was meant to wait and waits 0 s. */
+      /** Why a hook that was meant to wait waits 0 s. */
       readonly why?: string;
     }
   /** It also does something that takes an unknown time. */
@@ -40,7 +40,7 @@ function isHandlerKind(member: string): boolean {
 const LONGEST_COMMAND = 4 * 1024;
 const MOST_WORDS = 64;
 
-/** Of a path that a note quotes. */
+/** The most characters of an httpGet path, which a note quotes. */
 const LONGEST_PATH = 63;
 
 /** `sleep infinity`, and the greatest sum: a number that fits everywhere a time is computed or printed. */
@@ -165,13 +165,13 @@ interface Word {
   readonly fixed: boolean;
 }
 
-/** What is known of the run of a command. */
+/** The result of reading a command. */
 interface Run {
   /** It takes this long; not exact: or longer. */
   readonly seconds: number;
   readonly exact: boolean;
   readonly success: boolean | 'unknown';
-  /** What follows in the same script may not run any more, or no longer matters. */
+  /** The rest of the script may not run, or no longer matters. */
   readonly ends?: true;
   /** Why a sleep in it takes no time. */
   readonly why?: string;
@@ -281,11 +281,11 @@ interface Command {
   readonly operator: string;
 }
 
-/** What stands between these may run any number of times. */
+/** Commands between an opener and its closer may run any number of times. */
 const OPENERS: ReadonlySet<string> = new Set(['if', 'for', 'while', 'until', '{']);
 const CLOSERS: ReadonlySet<string> = new Set(['fi', 'done', '}']);
 const INNER: ReadonlySet<string> = new Set(['then', 'else', 'elif', 'do']);
-/** What may end or redefine all that follows: reading stops there. */
+/** Words that may end the script or redefine its commands: reading stops at them. */
 const UNREADABLE: ReadonlySet<string> = new Set([
   ...['case', 'select', 'function', '[[', '!', 'time', 'coproc', 'eval', 'source', '.', 'alias', 'shopt'],
   ...['return', 'break', 'continue', 'unset'],
@@ -350,7 +350,7 @@ function commandRun(words: readonly Word[], redirected: boolean): Run {
   return redirected ? { ...ANYTHING, ...(run.ends && { ends: true }) } : run;
 }
 
-/** What the shell itself does, and programs. */
+/** Reads a builtin of the shell, or a program. */
 function namedRun(words: readonly Word[]): Run {
   const { text = '', fixed = true } = words[0] ?? {};
   if (fixed && /^(?::|true|exit|set)$/.test(text)) return SUCCEEDS;

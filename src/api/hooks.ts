@@ -2,7 +2,7 @@ import { HOLD_HELPER, type HoldCall, isHoldToken } from './hold.ts';
 import { type LifecycleHandler, onlyMember, plainSleep } from './hook-reader.ts';
 import { isRecord } from './json.ts';
 
-/** What the nodes that a pod can run on are capable of. */
+/** The capabilities of the nodes that a pod can run on. */
 export interface HookSupport {
   /** The API server and every kubelet know `sleep` as a handler. */
   readonly nativeSleep: boolean;
@@ -11,11 +11,11 @@ export interface HookSupport {
   readonly holdHelper: boolean;
 }
 
-/** What a hook is made of. */
+/** The parameters of a hook. */
 export interface HookContents {
   /** Whole seconds; of Hold: those without a word from the Hold Service. */
   readonly wait: number;
-  /** What only Hold has. */
+  /** With Hold only: the arguments of its helper. */
   readonly call?: HoldCall;
 }
 
@@ -26,7 +26,7 @@ export interface HookKind {
   /** Whether it works on every node that the pod can run on. */
   supports(nodes: HookSupport): boolean;
   render(contents: HookContents): LifecycleHandler;
-  /** What Linger's own hook of this kind is made of; undefined for what `render` would not have written. */
+  /** The parameters of Linger's own hook of this kind; undefined for a handler that `render` would not have written. */
   recognise(handler: LifecycleHandler): HookContents | undefined;
 }
 
@@ -64,7 +64,7 @@ export function isHookName(value: unknown): value is HookName {
   return typeof value === 'string' && Object.hasOwn(HOOKS, value);
 }
 
-/** What a policy may ask for. */
+/** The values of a policy's `hook`. */
 export type HookChoice = 'Auto' | HookName;
 export const HOOK_CHOICES: readonly HookChoice[] = ['Auto', ...HOOK_NAMES];
 

@@ -26,8 +26,8 @@ export function listOf(value: unknown): readonly unknown[] {
 }
 
 /**
- * Reads the entries of a stored list, or of a record's members. An entry that cannot be read costs itself only; whoever
- * stores a list leaves out what this would not read back.
+ * Reads the entries of a stored list, or of a record's members. An entry that cannot be read is left out; writers of lists
+ * leave out what would not be read back.
  * @param read returns undefined for what it cannot read
  */
 export function readEntries<T>(list: unknown, read: (entry: unknown) => T | undefined): readonly T[] {

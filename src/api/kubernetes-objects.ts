@@ -1,7 +1,7 @@
 import { NAMESPACE_NAME_LABEL } from './names.ts';
 import { EVERYTHING, type LabelSelector, type Labels, labelOf, NO_LABELS, selects } from './selector.ts';
 
-/** What the decision needs of a Namespace. */
+/** The fields of a Namespace that decisions read. */
 export interface NamespaceRecord {
   readonly name: string;
   readonly labels: Labels;
@@ -36,19 +36,22 @@ export function namespaceRecord(name: string, labels: Labels, annotations: Label
   return { name, labels: { ...labels, [NAMESPACE_NAME_LABEL]: name }, annotations };
 }
 
-/** What the decision needs of a Service. Without a `selector` its endpoints are written by another controller or by hand. */
+/**
+ * The fields of a Service that decisions read. Without a `selector`, its endpoints are written by another controller or
+ * by hand.
+ */
 export interface ServiceRecord {
   readonly namespace: string;
   readonly name: string;
   readonly labels: Labels;
   readonly selector: Labels | undefined;
-  /** Of a manifest: its selector cannot be read, so it may select any pod of its namespace. */
+  /** It comes from a manifest and its selector cannot be read, so it may select any pod of its namespace. */
   readonly unreadable?: true;
   /** Without a ClusterIP: DNS answers with its pods' addresses. */
   readonly headless: boolean;
   /** spec.type is ExternalName: a DNS alias that sends nothing to pods. */
   readonly externalName: boolean;
-  /** Of a Service of the cluster. Undefined: headless, ExternalName, or not given yet. */
+  /** Known for Services of the cluster only. Undefined: headless, ExternalName, or not assigned yet. */
   readonly clusterIp?: string | undefined;
 }
 

@@ -2,7 +2,7 @@
 export const GROUP = 'linger.dev';
 export const API_VERSION = `${GROUP}/v1alpha1`;
 
-/** Consumers that are there without anybody declaring them. */
+/** Consumers that need no DiscoveryConsumer. */
 export const BUILT_IN_CONSUMERS = {
   clusterIp: 'cluster-ip',
   clusterDns: 'cluster-dns',

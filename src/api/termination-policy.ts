@@ -162,7 +162,7 @@ export const terminationPolicySpec = z
   .strictObject(sharedFields)
   .describe('What the owners of a namespace refine.');
 
-/** What a namespace's owner may not decide comes on top. */
+/** The shared fields, and those that a namespace's owner may not set. */
 export const clusterTerminationPolicySpec = z
   .strictObject({
     ...sharedFields,

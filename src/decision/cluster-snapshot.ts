@@ -13,11 +13,11 @@ import { type Consumer, consumerOf, type LagSource, NONE_YET, STANDARD_CONSUMERS
 import type { Fleet } from './fleet.ts';
 import { originOf, type PolicySet, policySet } from './policy-set.ts';
 
-/** What `hook: Hold` needs of the cluster. */
+/** The facts about the cluster that `hook: Hold` depends on. */
 export interface HoldSupply {
-  /** Where helpers call, never a name: `10.201.0.7:8445` or `[fd00::7]:8445`. */
+  /** The literal address that helpers connect to: `10.201.0.7:8445` or `[fd00::7]:8445`. */
   readonly address: string;
-  /** Of the ConfigMap with the helpers. */
+  /** The digest in the name of the ConfigMap with the helpers. */
   readonly digest: string;
   /** The namespaces in which that ConfigMap has been seen. */
   readonly namespaces: ReadonlySet<string>;
@@ -73,7 +73,7 @@ export const NO_DOCUMENTS: Documents = {
   services: [],
 };
 
-/** What has been read from the API server; a member is undefined until then. */
+/** The objects read from the API server; a member is undefined until its kind has been listed. */
 export interface ClusterView {
   readonly namespaces?: ReadonlyMap<string, NamespaceRecord>;
   readonly services?: ServiceIndex;
@@ -84,7 +84,7 @@ export interface ClusterView {
   readonly hold?: ClusterSnapshot['hold'];
 }
 
-/** What a snapshot is made of. */
+/** The sources of a snapshot. */
 export interface Sources {
   readonly modeLimit: Mode;
   /** Policy files. */
@@ -115,7 +115,7 @@ export type SnapshotChange =
   | { readonly kind: 'hold'; readonly hold: ClusterSnapshot['hold'] }
   | { readonly kind: 'lags'; readonly lags: LagSource };
 
-function changedBy(sources: Sources, { kind, ...change }: SnapshotChange): Sources {
+function sourcesAfter(sources: Sources, { kind, ...change }: SnapshotChange): Sources {
   if ('documents' in change) return { ...sources, files: change.documents };
   if ('lags' in change) return { ...sources, lags: change.lags };
   return { ...sources, cluster: { ...sources.cluster, ...change } };
@@ -197,7 +197,7 @@ function hiddenBy<T extends ClusterTerminationPolicy | TerminationPolicy>(
   return files.filter((each) => keys.has(objectKey(each.metadata)));
 }
 
-/** Of one name, the last. */
+/** The last object of each name. */
 function byName<T extends { readonly name: string }>(all: readonly T[]): ReadonlyMap<string, T> {
   return new Map(all.map((each) => [each.name, each]));
 }
@@ -242,8 +242,8 @@ export function newSnapshotHolder(modeLimit: Mode): SnapshotHolder {
   let sources: Sources = { ...NO_SOURCES, modeLimit };
   let snapshot = snapshotOf(sources);
   const applying = function* (event: SnapshotChange): Generator<undefined, void> {
-    const policies = yield* policiesOf(changedBy(sources, event), { sources, snapshot });
-    const next = changedBy(sources, event);
+    const policies = yield* policiesOf(sourcesAfter(sources, event), { sources, snapshot });
+    const next = sourcesAfter(sources, event);
     snapshot = snapshotWith(policies, next, { sources, snapshot });
     sources = next;
   };

@@ -117,7 +117,10 @@ export function targetNotes(pod: Pod, policy: EffectivePolicy): readonly Note[] 
  */
 export interface ContainerWait {
   readonly container: Container;
-  /** A native sidecar: its hook runs at second 0 like all others, its SIGTERM comes when the ordinary containers have ended. */
+  /**
+   * A native sidecar: its hook runs at second 0 like all others, its SIGTERM comes when the ordinary containers have
+   * ended.
+   */
   readonly sidecar: boolean;
   /** It exits by itself, so no traffic is its own. */
   readonly ends: boolean;
@@ -164,7 +167,10 @@ function ownHookOf(container: Container, authors: Carriers): HookReading | undef
   return handler === undefined || runsHelper(handler) ? undefined : readHook(handler);
 }
 
-/** What the kubelet grants after the hook at least. Source: pkg/kubelet/kuberuntime (minimumGracePeriodInSeconds). */
+/**
+ * The kubelet grants at least this many seconds after the hook. Source: pkg/kubelet/kuberuntime
+ * (minimumGracePeriodInSeconds).
+ */
 const LEAST_GRACE = 2;
 
 /** Whether the hook takes so much of the grace that the application is killed as soon as it has SIGTERM. */
@@ -244,7 +250,7 @@ export function quoted(name: string): string {
 /** A kind of workload that drains by itself when its termination begins, so that a wait would undo or delay that. */
 interface OwnDrain {
   readonly workload: string;
-  /** As the end of "a wait would …". */
+  /** The effect of a wait, as the end of the sentence "a wait would …". */
   readonly harm: string;
   isKnownBy(pod: Pod): boolean;
 }

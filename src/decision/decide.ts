@@ -88,7 +88,7 @@ export interface PodRequest {
   readonly isManifest?: boolean;
 }
 
-/** What an admission would be asked when the workload's controller creates a pod. */
+/** The request that admission receives when the workload's controller creates a pod. */
 export function requestOf({
   workload: { pod: object, ownerKind },
   namespace,
@@ -120,7 +120,7 @@ export function decide(request: PodRequest, snapshot: ClusterSnapshot): Decision
   return notes.length === 0 ? decision : { ...decision, notes: [...notes, ...decision.notes] };
 }
 
-/** What selectors see of a pod. */
+/** The properties of a pod that selectors match. */
 interface PlacedPod {
   readonly namespace: string;
   readonly labels: Labels;
@@ -331,7 +331,10 @@ function planFor(
   return { ...decision, ...(setup && { setup }), ...(released.size > 0 && { released }) };
 }
 
-/** The wait, and the targets that it can change: without the sleeps of authors where the grace has no room for longer ones. */
+/**
+ * The wait, and the targets that it can change: without the sleeps of authors where the grace has no room for longer
+ * ones.
+ */
 function extendable(
   targets: readonly Target[],
   wait: number,
@@ -576,7 +579,7 @@ function extendedIn(carriers: Carriers, changed: readonly Target[]): Pick<Plan, 
 const HOST_NETWORK =
   'the pod uses its node’s network, so its connections cannot be distinguished from others, and Hold works without them';
 
-/** What decides the choice of a hook, beside the pod. */
+/** The conditions, apart from the pod, on which the choice of a hook depends. */
 type HookTerms = DeliveryTerms & { readonly isManifest: boolean };
 
 /** The hook that the policy's choice leads to on this fleet; none where no allowed hook works. */

@@ -46,7 +46,10 @@ export function explain({ workload: { kind, name }, namespace, decision }: Expla
     hook: plan?.hook ?? null,
     /** The terms of the hold; null with any other hook. */
     hold: plan?.hold ? holdOf(plan.hold) : null,
-    /** What pods of a manifest get in place of that when they are admitted: `Hold 5s..120s, fallback Sleep 30s, grace 150s`. */
+    /**
+     * What pods of a manifest get in place of that when they are admitted: `Hold 5s..120s, fallback Sleep 30s, grace
+     * 150s`.
+     */
     admitted: outcome === 'inject' && decision.hold ? promiseOf(decision) : null,
     containers: plan?.containers ?? [],
     why: plan?.why ?? null,

@@ -23,7 +23,7 @@ export interface NodeVersion {
   readonly virtual: boolean;
 }
 
-/** What matters of a node for where a pod may run. Texts are the Node's own; empty where it has none. */
+/** The properties of a node that decide whether a pod may run on it. Texts are the Node's own; empty where it has none. */
 export interface NodeFacts extends NodeVersion {
   readonly name: string;
   readonly labels: Labels;

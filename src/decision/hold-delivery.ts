@@ -32,7 +32,7 @@ import {
   shortTextIn,
 } from './pod.ts';
 
-/** What the Hold hooks of one pod call, and the volume that they need in it. */
+/** The address and token that one pod's Hold hooks use, and the volume that they need. */
 export interface HoldSetup {
   readonly address: string;
   readonly token: string;
@@ -47,7 +47,7 @@ export interface NoHold {
   readonly ofPod?: true;
 }
 
-/** What decides how the helper is delivered, beside the pod. */
+/** The conditions, apart from the pod, on which the delivery of the helper depends. */
 export interface DeliveryTerms {
   readonly namespace: string;
   readonly delivery: HoldDelivery;
@@ -133,7 +133,7 @@ export function hasHelper(pod: Pod, container: Container): boolean {
   return ownVolume(pod) !== undefined && ownMount(container) !== undefined;
 }
 
-/** Where Linger's volume stands among the pod's. */
+/** Linger's volume, and its index among the pod's. */
 export function ownVolume({
   spec,
 }: Pod): { readonly index: number; readonly volume: HoldVolume } | undefined {
@@ -167,7 +167,7 @@ function isOwnMount(mount: unknown): boolean {
   return mount.name === HOLD_VOLUME && mount.mountPath === HOLD_MOUNT && mount.readOnly === true;
 }
 
-/** What in the pod itself keeps the helper from running, or would let the API server refuse the pod. */
+/** The property of the pod that keeps the helper from running, or would make the API server refuse the pod. */
 function obstacleIn(pod: Pod, containers: readonly Container[]): string | undefined {
   const { spec } = pod;
   if (isWindows(pod)) return 'the helper does not run on Windows';

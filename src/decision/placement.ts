@@ -6,7 +6,7 @@ import { constraintsOf, entriesOf, isWindows, nodeSelectorTerms, type Pod } from
 /** The kinds of node among those that a pod can run on, each with an example. */
 export type Kinds = ReadonlyMap<string, NodeFacts>;
 
-/** What the nodes that a pod can run on have in common. */
+/** The common properties of the nodes that a pod can run on. */
 interface Reach {
   readonly kinds: Kinds;
   /** There are some, and all of them run Windows. */
@@ -55,7 +55,7 @@ export function nodeBudget(pod: Pod, fleet: Fleet | undefined): number | undefin
   return seen ?? (constraintsOf(pod) === '' ? undefined : askedBudget(constraintsIn(pod)));
 }
 
-/** Of the node labels that every place where the pod may run must have. */
+/** The budget by the node labels that the pod requires. */
 function askedBudget({ selector, terms = [] }: Constraints): number | undefined {
   const selected = nodeBudgetOf(Object.fromEntries(selector));
   if (selected !== undefined) return selected;

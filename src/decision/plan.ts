@@ -5,7 +5,7 @@ import type { EffectivePolicy, Origin } from './policy-values.ts';
 import type { Note, SkipReason } from './reasons.ts';
 import type { WaitEstimate, WaitReason } from './wait.ts';
 
-/** What is to be done to one pod. All times are whole seconds. */
+/** The changes to one pod. All times are whole seconds. */
 export interface Plan {
   readonly wait: number;
   readonly grace: number;
@@ -24,7 +24,7 @@ export interface Plan {
   readonly extended?: Readonly<Record<string, number>>;
   /** With hook Hold and a wait above 0: what the Hold Service needs to know of the pod's policy. */
   readonly hold?: HoldPlan;
-  /** Of the effective policy that was in force: {@link digestOf}. Absent in plans of older versions. */
+  /** The digest of the effective policy that was in force: {@link digestOf}. Absent in plans of older versions. */
   readonly digest?: string;
 }
 

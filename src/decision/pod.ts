@@ -58,7 +58,7 @@ interface PodSpec {
 
 export interface Container {
   readonly name: string;
-  /** Of an init container, `Always` makes a native sidecar; of an ordinary one, it wins over the pod's. Source: KEP-5307. */
+  /** `Always` makes an init container a native sidecar; an ordinary container's wins over the pod's. Source: KEP-5307. */
   readonly restartPolicy?: unknown;
   readonly ports?: readonly unknown[] | null | undefined;
   readonly readinessProbe?: Probe | null | undefined;
@@ -352,7 +352,7 @@ export function shortTextIn(value: unknown): string {
   return isString(value) ? value.slice(0, LONGEST_TEXT) : String(Boolean(value));
 }
 
-/** Of a security context, only the types of its profiles. */
+/** Keeps only the types of a security context's profiles. */
 function profilesIn(securityContext: unknown): unknown {
   const typeOf = (member: string) => memberAt(securityContext, [member, 'type']) === 'Localhost';
   return Object.fromEntries(NODE_PROFILES.filter(typeOf).map((member) => [member, { type: 'Localhost' }]));
@@ -407,7 +407,7 @@ function essentialsOfProbe({ periodSeconds, exec }: Probe): Probe {
   };
 }
 
-/** Of mounts and devices, only those with the name of Linger's volume or at its mount path matter. */
+/** Only mounts and devices with the name of Linger's volume or at its mount path matter. */
 function essentialsOfMount(mount: unknown): unknown {
   if (!isRecord(mount)) return {};
   const { name, mountPath, devicePath, readOnly, subPath, subPathExpr } = mount;

@@ -71,7 +71,7 @@ function readContainers(text: string): Partial<PolicyValues> | string {
 /** Annotations that Linger writes itself; they set no policy. */
 const WRITTEN: ReadonlySet<string> = new Set([ANNOTATION.plan, ANNOTATION.holdToken]);
 
-/** What the annotations of one object say, and what is wrong with them. */
+/** The layers that the annotations of one object make, and the problems with them. */
 interface AnnotationLayers {
   readonly layers: readonly Layer[];
   /** The first annotation that restrains and cannot be read. */

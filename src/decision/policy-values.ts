@@ -72,7 +72,7 @@ export const BUILT_IN: Origin = 'built-in';
 export interface IgnoredValue {
   readonly value: unknown;
   readonly origin: Origin;
-  /** What forbade it: the field `ceiling.mode` or `overrides.pods`, an annotation, or the flag. */
+  /** The cause of the refusal: the field `ceiling.mode` or `overrides.pods`, an annotation, or the flag. */
   readonly because: string;
 }
 
@@ -85,7 +85,7 @@ export interface Leaf<T> {
 /** All layers merged; each leaf knows where it came from. */
 export type EffectivePolicy = { readonly [F in Field]: Leaf<PolicyValues[F]> };
 
-/** What one document or one annotation says. */
+/** The values that one document or one annotation sets. */
 export interface Layer {
   readonly values: Partial<PolicyValues>;
   readonly origin: Origin;

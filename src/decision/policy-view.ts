@@ -31,7 +31,7 @@ export interface PolicyView {
   readonly hold: { readonly min: number; readonly max: number } | undefined;
   /** Why pods that it selects get no hook Hold although it asks for it, as ends of sentences; empty: they do. */
   readonly noHold: readonly string[];
-  /** Of the lag that the wait is taken from; undefined where nothing is known, or the wait is fixed. */
+  /** The p99 of the lag that the wait is taken from, in seconds; undefined where nothing is known, or the wait is fixed. */
   readonly p99: number | undefined;
   readonly samples: number | undefined;
   /** Fields of the policy that have no effect, each with the reason. */
@@ -90,7 +90,7 @@ function holdObstacles(
   return [...new Set(selected.flatMap(({ name }) => holdObstacle(name, delivery, snapshot) ?? []))];
 }
 
-/** What pods without labels and annotations get in a namespace behind an ordinary Service, and why so long a wait. */
+/** Mode, hook and wait of a pod without labels and annotations behind an ordinary Service of a namespace, and the reason. */
 export function namespaceView(namespace: NamespaceRecord, snapshot: ClusterSnapshot) {
   const subject = { namespace, labels: NO_LABELS, annotations: NO_LABELS };
   const { policy } = effectivePolicy(snapshot.policies, subject, snapshot.modeLimit);

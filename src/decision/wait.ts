@@ -169,7 +169,10 @@ function bounded(seconds: number, policy: EffectivePolicy): number {
   );
 }
 
-/** Rounds fractions up, except for the rounding errors of sums: those are below a nanosecond, the finest a duration can be. */
+/**
+ * Rounds fractions up, except for the rounding errors of sums: those are below a nanosecond, the finest a duration can
+ * be.
+ */
 export function wholeSeconds(seconds: number): number {
   return Math.ceil(Math.round(seconds * 1e9) / 1e9);
 }
@@ -234,7 +237,7 @@ export function holdBounds(policy: EffectivePolicy, wait: number) {
   return { min: Math.min(wholeSeconds(policy['hold.min'].value), max), max };
 }
 
-/** What has been measured and what a policy makes of it, for one wait. In seconds; coverage is a share, 0 to 1. */
+/** The measurement behind one wait, and the policy's part in it. In seconds; coverage is a share, 0 to 1. */
 export type WaitEstimate = NonNullable<ReturnType<typeof estimateOfWait>>;
 
 /**
@@ -266,7 +269,7 @@ export function estimateOfWait(policy: EffectivePolicy, lag: PlannedLag, wait: n
     enough: lag.coverage !== undefined,
     /** The share of the removals that the planned wait covers; null while not enough is known. */
     coverage: lag.coverage?.(wait) ?? null,
-    /** What the lag is made of, where consumers apply. */
+    /** The parts of the lag, where consumers apply. */
     ...(parts.length > 1 && { parts }),
   };
 }

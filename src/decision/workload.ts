@@ -55,7 +55,7 @@ export function workloadKey(kind: string, namespace: string, name: string): stri
   return `${kind}/${namespace}/${name}`;
 }
 
-/** Where the template of an object's pods stands, if not in itself: `spec.workloadRef` of an Argo Rollout. */
+/** A reference to another object that holds the template of the pods: `spec.workloadRef` of an Argo Rollout. */
 export interface TemplateReference {
   readonly kind: string;
   readonly name: string;

@@ -67,7 +67,7 @@ export interface CustomObject<T> {
   readonly uid: string;
   readonly resourceVersion: string;
   readonly generation: number | undefined;
-  /** What is in force; undefined: the spec is invalid for this version of Linger, and no earlier valid spec is known. */
+  /** The value in force; undefined: the spec is invalid for this version of Linger, and no earlier valid spec is known. */
   readonly value: T | undefined;
   /** The spec that {@link value} was parsed from, as text; undefined: none. */
   readonly good: string | undefined;

@@ -84,7 +84,7 @@ function endpointOf(endpoint: Record<string, unknown>, namespace: string) {
   };
 }
 
-/** Of one endpoint: discovery/v1 allows 100, and reads the first. */
+/** The most addresses of one endpoint that are kept: discovery/v1 allows 100, and consumers read the first. */
 const MOST_ADDRESSES = 8;
 
 /** An address, a uid, or the name of a pod. */
@@ -125,7 +125,7 @@ const WEIGHT_OF_ENDPOINT = 150;
 
 type Projection = SliceProjection | EndpointsProjection;
 
-/** What slices and Endpoints take, by namespace. Those of a namespace that has taken all it may lose their endpoints. */
+/** The room that slices and Endpoints take, by namespace. Without room, an object is kept without its endpoints. */
 export class EndpointRoom {
   readonly #most: number;
   readonly #shares = new Shares();

@@ -35,7 +35,7 @@ import { PodCounts, type PodGroup, type PodMetadata, podsResource } from './pods
 import { ProcessPauseGuard } from './process-pause.ts';
 import { ServiceTable, servicesResource } from './services.ts';
 
-/** What is followed, by the plural names of the API. */
+/** The followed resources, by the plural names of the API. */
 type ClusterResource = 'namespaces' | 'services' | 'nodes' | 'pods' | 'endpointslices' | 'endpoints';
 
 /** Calls are synchronous. */
@@ -50,7 +50,10 @@ export interface ClusterHandlers {
   onFailure(what: ClusterResource | 'version', failure: KubeFailure, pauseMs: number): void;
   /** Events arrive without delay, or the version is known: for the first time, or again. */
   onCurrent(what: ClusterResource | 'version'): void;
-  /** Part of an object is not kept: it is too large or its namespace has no room left, or its targets are in other namespaces. */
+  /**
+   * Part of an object is not kept: it is too large or its namespace has no room left, or its targets are in other
+   * namespaces.
+   */
   onLeftOut?(resource: ClusterResource, identity: ObjectIdentity, cause: 'NoRoom' | 'ForeignTargets'): void;
   /** An error thrown by a handler or a projection, which has missed the event. */
   onHandlerError(resource: ClusterResource, error: Error): void;

@@ -22,7 +22,7 @@ export interface PodMetadata extends TerminatingPod {
   readonly deletionGracePeriodSeconds: number | undefined;
   /** Annotation linger.dev/heartbeat. */
   readonly heartbeat: string | undefined;
-  /** What the Hold Service needs to know about a pod with a token; absent from all others. */
+  /** The token's hash and the creation time, for the Hold Service; absent without a token. */
   readonly hold?: PodHold | undefined;
   /** Annotation linger.dev/plan. */
   readonly plan?: string | undefined;
@@ -90,14 +90,14 @@ export function ownersOf({
 }
 
 const KIND = /^[A-Za-z][A-Za-z0-9]{0,62}$/;
-/** DNS-1123 subdomains, and what some kinds allow besides. */
+/** DNS-1123 subdomains, and the further characters that some kinds allow. */
 const OBJECT_NAME = /^[A-Za-z0-9][-.:\w]{0,252}$/;
 
 function makerOf(kind: string, name: string, labels: Labels): string {
   for (const [maker, key] of Object.entries(MAKERS)) {
-    const hash = labelOf(labels, key);
-    if (kind === 'ReplicaSet' && hash !== undefined && name.endsWith(`-${hash}`))
-      return `${maker}/${name.slice(0, -hash.length - 1)}`;
+    const suffix = labelOf(labels, key);
+    if (kind === 'ReplicaSet' && suffix !== undefined && name.endsWith(`-${suffix}`))
+      return `${maker}/${name.slice(0, -suffix.length - 1)}`;
   }
   return `${kind}/${name}`;
 }
@@ -153,7 +153,7 @@ type BarePod = Pick<PodMetadata, 'namespace' | 'name'>;
  * some 50 bytes. What entries hold is bounded by namespace, and what is too much of a namespace is not known.
  */
 export class PodCounts {
-  /** By digest: a key may be as long as all labels. */
+  /** Keyed by digest, because the text itself may be as long as all labels. */
   readonly #groups = new Map<string, Counted>();
   readonly #groupOf = new Map<string, Counted>();
   readonly #shares = new Shares();
@@ -200,7 +200,7 @@ export class PodCounts {
     else this.#bare.delete(uid);
   }
 
-  /** As many as there is room for. */
+  /** Pods without a controller, as many as there is room for. */
   bare(): Iterable<BarePod> {
     return this.#bare.values();
   }
@@ -209,7 +209,7 @@ export class PodCounts {
     const { namespace, deletionTimestamp, unread = false } = pod;
     const owner = deletionTimestamp === undefined ? pod.owner : undefined;
     const text = unread ? '' : `${pod.plan ?? ''} ${JSON.stringify(pod.labels)}`;
-    const key = digestOf(`${namespace} ${owner ?? ''} ${unread} ${text}`);
+    const key = hash('sha256', `${namespace} ${owner ?? ''} ${unread} ${text}`, 'base64url');
     if (key === before?.key) return before;
     const known = this.#groups.get(key);
     if (known !== undefined) return known;
@@ -261,10 +261,6 @@ export class PodCounts {
       if (unread) counts.set(namespace, (counts.get(namespace) ?? 0) + count);
     return counts;
   }
-}
-
-function digestOf(text: string): string {
-  return hash('sha256', text, 'base64url');
 }
 
 interface Counted extends PodGroup {

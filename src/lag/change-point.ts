@@ -85,7 +85,7 @@ export class Departure {
     return this.#seen;
   }
 
-  /** Whether it certainly will not be seen again. */
+  /** Whether the consumer has certainly stopped sending to the canary. */
   get gone(): boolean {
     const last = this.#sightings.at(-1);
     if (last === undefined) return false;

@@ -40,7 +40,7 @@ export const CONDITIONS = {
     status: 'False',
     summary: 'Its pages can be read, and have never listed a pod that they were asked about.',
   },
-  SomebodyElse: { status: 'False', summary: 'Something answers with success, and it is not Linger.' },
+  NotLinger: { status: 'False', summary: 'Something answers with success, and it is not Linger.' },
   Unauthorized: {
     status: 'False',
     summary: 'Reports are refused: no token, a wrong audience, or no right to report.',
@@ -113,7 +113,7 @@ export interface ConsumerView {
   readonly limits: readonly string[];
 }
 
-/** What a view is made from. */
+/** The input of {@link consumerView}. */
 export interface ConsumerFacts {
   readonly consumer: Consumer;
   readonly removals: ConsumerLag | undefined;
@@ -231,7 +231,7 @@ function hasMoved(now: LagView | null, before: LagView | null): boolean {
 
 const VERSION = 2;
 
-/** What the leader publishes of all consumers, at one moment. */
+/** The views of all consumers that the leader publishes at one moment. */
 export interface ConsumerTable {
   /** Seconds since the epoch. */
   readonly asOf: number;

@@ -39,11 +39,11 @@ export type Measure =
   | { readonly kind: 'reports' }
   /** Seconds. */
   | { readonly kind: 'probe'; readonly url: string; readonly every: number | undefined }
-  /** As it is declared; durations in seconds. */
+  /** The spec as declared; durations in seconds. */
   | { readonly kind: 'inspect'; readonly inspect: InspectSpec }
   /** The canary's own. */
   | { readonly kind: 'clusterIp' | 'clusterDns' }
-  /** By the pods themselves, while they are held. */
+  /** Pods measure it themselves while they are held. */
   | { readonly kind: 'witness' };
 
 export type MeasureKind = Measure['kind'];

@@ -13,7 +13,7 @@ export function totalOf(density: Density): number {
   return total;
 }
 
-/** In place. */
+/** Adds to `sum` in place. */
 export function addTo(sum: Density, addend: Density): void {
   for (let bucket = 0; bucket < BUCKETS; bucket += 1)
     sum[bucket] = (sum[bucket] ?? 0) + (addend[bucket] ?? 0);

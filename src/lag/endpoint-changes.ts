@@ -20,7 +20,7 @@ function changesBetween(
   return after === 'notReady' ? ['added'] : ['added', after];
 }
 
-/** As many as removals can be under way. */
+/** The recorder follows as many removals at once. */
 const MOST_GONE = 50_000;
 
 /**

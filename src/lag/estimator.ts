@@ -89,7 +89,7 @@ export interface Now {
   readonly epochSeconds: number;
 }
 
-/** What is measured of one namespace, or of the cluster. */
+/** The lags of one namespace, or of the cluster. */
 class Scope {
   readonly history = new LagHistory();
   /** Lags of whole pods: from the deletion until the last slice or Endpoints object has withdrawn the pod. */
@@ -215,7 +215,10 @@ export class LagEstimator {
     return true;
   }
 
-  /** Removes a span from a namespace's history, or (undefined) from all. @returns how many removals of the scope were in it */
+  /**
+   * Removes a span from a namespace's history, or (undefined) from all. @returns how many removals of the scope were in
+   * it
+   */
   forget(namespace: string | undefined, { from, to }: Span): number {
     if (namespace !== undefined) return this.#namespaces.kept.get(namespace)?.history.forget(from, to) ?? 0;
     for (const { history } of this.#namespaces.kept.values()) history.forget(from, to);

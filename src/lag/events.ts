@@ -68,7 +68,7 @@ export interface SliceState {
     readonly ready: boolean;
     readonly terminating?: boolean | undefined;
   }[];
-  /** Of every endpoint. */
+  /** The port numbers of every endpoint. */
   readonly ports?: readonly number[];
   /** There is no room for its endpoints: they are unknown. */
   readonly unread?: true | undefined;

@@ -155,7 +155,7 @@ const LONG_SHARE = 0.5;
 /** A run of slices is an episode from this share of all long lags on. */
 const EPISODE_SHARE = 0.1;
 
-/** With fewer other lags there is nothing for an episode to stand out from. */
+/** An episode stands out only from at least this many other lags. */
 const LEAST_REST = 100;
 
 const VERSION = 2;

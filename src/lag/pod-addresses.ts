@@ -32,7 +32,7 @@ const MOST_REMEMBERED = 10_000;
 
 /** Some 400 bytes each. A slice for which there is no room is not kept: its pods are asked about nowhere. */
 const MOST_ADDRESSES = 150_000;
-/** Of one pod: a few Services list it, by one address of each family. What goes beyond is left out. */
+/** The most addresses of one pod; further ones are left out. A few Services list a pod, by one address of each family. */
 const MOST_OF_POD = 32;
 
 export class PodAddresses {
@@ -58,7 +58,7 @@ export class PodAddresses {
     return event.type === 'SliceDeleted' && this.#delete(`${event.namespace}/${event.name}`, event.at);
   }
 
-  /** To be called before listing slices whose watch events were not wanted at the time. */
+  /** Call this before listing slices whose watch events were not wanted when they came. */
   listing(): { readonly take: (slice: SliceState, at: number) => void; readonly end: () => void } {
     const deleted = new Set<string>();
     this.#deleted = deleted;

@@ -44,9 +44,9 @@ export interface PlannedEpisode {
   /** Seconds since the epoch. */
   readonly from: number;
   readonly to: number;
-  /** Of the removals, 0 to 1. */
+  /** The share of the removals that ended in it, 0 to 1. */
   readonly share: number;
-  /** As {@link PlannedRow.slow}, without the episode. */
+  /** The curve {@link PlannedRow.slow} as it would be without the episode. */
   readonly without: Density;
 }
 

@@ -36,7 +36,7 @@ export const DISCARDS = {
 export type DiscardReason = keyof typeof DISCARDS;
 export type DiscardCounts = Readonly<Record<DiscardReason, number>>;
 
-/** With these reasons only the group is left out of the pod's lag; with any other the pod's lag is unknown. */
+/** These reasons exclude one group from the pod's lag; any other makes the pod's lag unknown. */
 const EXCLUSIONS: ReadonlySet<DiscardReason> = new Set([
   'NeverWithdrawn',
   'OverCapacity',
@@ -74,13 +74,19 @@ const LATE_SHARE = 0.02;
 /** The leader writes heartbeats once a removal has been open for this long. */
 const HEARTBEATS_AFTER_MS = 1_000;
 
-/** By then even a replica that alone has open removals has written two; without heartbeats, samples are accepted as they are. */
+/**
+ * Within this time even a replica that alone has open removals has written two heartbeats; a sample without heartbeats is
+ * then accepted as it is.
+ */
 const HEARTBEATS_WITHIN_MS = 10_000;
 
 /** How long a sample waits for heartbeats that have been written but not delivered; then it is discarded. */
 const LATE_HEARTBEATS_WITHIN_MS = 120_000;
 
-/** In a storm, thousands of samples wait while thousands of events a second come: not each event looks at each sample. */
+/**
+ * In a storm, thousands of samples wait while thousands of events a second arrive, so not every event checks every
+ * sample.
+ */
 const VERIFY_EVERY_MS = 1_000;
 
 /** How long an early withdrawal is remembered, so that those beyond {@link INVERSION_MS} can be counted. */

@@ -198,7 +198,7 @@ const KNOWN = { after: 100, timesAsRare: 5 };
 
 /**
  * @param clusterEveryMs how often a built-in consumer is flipped for at first
- * @param timed how many flips have timed this one in the last 7 days, whoever led
+ * @param timed how many flips have timed this one in the last 7 days, on any leader
  */
 export function everyMsOf({ measure }: Timed, clusterEveryMs: number, timed: number): number {
   if (measure.kind !== 'probe') return clusterEveryMs * (timed < KNOWN.after ? 1 : KNOWN.timesAsRare);

@@ -51,7 +51,7 @@ export async function askDns({ servers }: ClusterDns, question: DnsQuestion): Pr
     const addresses = new Set(records.map(({ address }) => address));
     const fellow = fellows.find(({ address }) => addresses.has(address));
     if (fellow !== undefined) return { identity: fellow.identity };
-    return problem('SomebodyElse', `brings other addresses than those of Linger's replicas`);
+    return problem('NotLinger', `brings other addresses than those of Linger's replicas`);
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? 'unknown';
     // A headless Service without a ready pod has no records.

@@ -125,7 +125,7 @@ const WITHIN_SHARE = 0.1;
 const MOST_AT_ONCE = 32;
 
 const STRANGE = problem(
-  'SomebodyElse',
+  'NotLinger',
   'is answered by a Linger that is not one of these replicas: another installation, or a cache',
 );
 
@@ -140,7 +140,7 @@ class FollowedConsumer {
   /** How many attempts were made. */
   attempts = 0;
   #underWay = 0;
-  /** What has kept attempts from meeting a replica. */
+  /** The reasons why attempts met no replica. */
   #problems: Problem[] = [];
   #onAttempt: ((attempt: Attempt) => void) | undefined;
   readonly #departure: Departure;
@@ -288,7 +288,7 @@ class FollowedConsumer {
     this.outcome = { trouble };
   }
 
-  /** What went wrong with its attempts, or else this text. */
+  /** The most frequent problem of its attempts; without any, this text. */
   #trouble(otherwise: string): Trouble {
     const { reason, message } = this.#takeProblem() ?? problem('BadAnswer', otherwise);
     return { reason, message: `${this.#consumer.subject} ${message}.` };
@@ -334,7 +334,7 @@ export interface FlipOutcome {
   readonly consumers: ReadonlyMap<string, ConsumerOutcome>;
   /** How many new connections were made. */
   readonly attempts: number;
-  /** What went wrong with the API. */
+  /** The failure of the API, if any. */
   readonly problem?: string | undefined;
 }
 
@@ -377,7 +377,7 @@ class Flip {
     const end = () => this.#end('Ended');
     signal.addEventListener('abort', end, { once: true });
     if (signal.aborted) end();
-    const besides = [this.#pace(), this.#guard()];
+    const background = [this.#pace(), this.#guard()];
     try {
       this.#end(await this.#measure());
     } catch (error) {
@@ -385,7 +385,7 @@ class Flip {
       this.#end('Interrupted');
     }
     signal.removeEventListener('abort', end);
-    await Promise.all([...besides, this.#putBack()]);
+    await Promise.all([...background, this.#putBack()]);
     return this.#outcome(this.#result ?? 'Interrupted');
   }
 
@@ -514,10 +514,10 @@ class Flip {
 
   #outcome(result: FlipResult): FlipOutcome {
     // What was found without the replica says nothing about a consumer.
-    const told = result === 'ReplicaLost' ? [] : this.#consumers;
+    const valid = result === 'ReplicaLost' ? [] : this.#consumers;
     return {
       result,
-      consumers: new Map(told.map(({ name, outcome }) => [name, outcome])),
+      consumers: new Map(valid.map(({ name, outcome }) => [name, outcome])),
       attempts: this.#consumers.reduce((sum, { attempts }) => sum + attempts, 0),
       problem: this.#problem,
     };

@@ -11,7 +11,7 @@ export interface PageRequest extends Omit<Question, 'headers'> {
 }
 
 export interface PageAnswer {
-  /** What the page shows, or why it could not be read whole. */
+  /** The findings, or the reason why the page could not be read completely. */
   readonly outcome: PageFindings | Problem;
   readonly bytes: number;
 }

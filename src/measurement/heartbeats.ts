@@ -38,7 +38,10 @@ const WRITTEN_WITHIN_MS = 5_000;
 /** Two more heartbeats, for replicas whose streams are later. */
 const LONGER_MS = 2_000;
 
-/** A follower writes heartbeats after the leader's silence: removals open here alone mean that one of the two has late streams. */
+/**
+ * A follower writes heartbeats after the leader's silence: removals open here alone mean that one of the two has late
+ * streams.
+ */
 const SILENT_MS = 2_500;
 
 /**

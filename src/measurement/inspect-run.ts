@@ -49,13 +49,13 @@ const LOOK_EVERY_MS = 1_000;
 const PAGE_MS = 5_000;
 const LIST_MS = 10_000;
 const MOST_INSTANCES = 200;
-/** With more, all namespaces are listed at once. */
+/** Up to this many namespaces are listed one by one; more are listed with a single request. */
 const MOST_NAMESPACES = 4;
-/** With more, all slices are listed at once. */
+/** Up to this many Services are selected by name; for more, all slices are listed. */
 const MOST_SERVICES = 50;
 const MOST_SLICES = 200_000;
 
-/** Asks the instances of inspected consumers while this replica leads; the inspection is to be told of each removal. */
+/** Asks the instances of inspected consumers while this replica leads; the caller passes each removal to the inspection. */
 export function startInspecting(context: InspectingContext) {
   const { snapshot, measurement, clock } = context;
   const present = () => inspectedIn(snapshot.current());

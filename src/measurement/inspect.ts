@@ -622,7 +622,7 @@ export class Inspection {
   }
 }
 
-/** Of some endpoints of each Service, the addresses on the page; once for all pods of the Service. */
+/** The addresses on the page, by Service. Computed once for all pods of a Service. */
 function listedOf(
   endpoints: ReadonlyMap<string, readonly PageEndpoint[]>,
   findings: PageFindings,
@@ -651,7 +651,7 @@ function endpointsOf(pods: readonly PodAddress[]): readonly PageEndpoint[] {
   }));
 }
 
-/** Of a witness: those that have waited longest, as many as it can be asked about at a time. */
+/** The questions that have waited longest, as many as fit into one request to `linger witness`. */
 function whatFits(questions: readonly Question[], instance: string): readonly Question[] {
   const askedAt = ({ verdicts }: Question) => verdicts.get(instance)?.askedAt ?? 0;
   const fitting: Question[] = [];

@@ -192,7 +192,7 @@ export class Measurement {
   #servicesInDoubt = true;
   #inDoubt = 0;
 
-  /** What is measured of consumers, by the replica that leads. */
+  /** The measurement of consumers, on the replica that leads. */
   readonly consumers: ConsumerMeasurement;
   /** One sample for each withdrawal. */
   readonly onSample: Listeners<[StageSample]>['add'];

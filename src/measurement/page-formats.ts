@@ -15,7 +15,7 @@ export interface PageEndpoint {
   readonly ports: readonly number[];
 }
 
-/** Where the ports of a wanted endpoint are not known. */
+/** Stands for the ports of a wanted endpoint where they are not known. */
 const ANY_PORT = 0;
 
 /** A pod is in few of Envoy's clusters; with more than this the page is read unfiltered. */
@@ -96,7 +96,7 @@ export abstract class PageReader {
     return this.problem() ?? new PageFindings(this.#found, this.#clusters);
   }
 
-  /** At the end, what is wrong. */
+  /** Called after the last chunk. @returns the problem with the page, as a phrase after `the page` */
   protected abstract problem(): string | undefined;
 
   /** Adds a listing; an endpoint is in use if any of its listings is. @returns whether its address is wanted */
@@ -142,7 +142,7 @@ abstract class TokenReader extends PageReader {
     return super.end();
   }
 
-  /** What is kept of a long token, or of its beginning: here just enough to show that it is too long and is skipped. */
+  /** Shortens a long token, or the beginning of one: here to just enough to show that it is too long, so it is skipped. */
   protected abridged(token: string): string {
     return token.slice(0, this.longest + 1);
   }
@@ -213,7 +213,7 @@ interface EnvoyHost {
 class EnvoyReader extends LineReader {
   #cluster = '';
   #host: EnvoyHost | undefined;
-  /** Of this cluster, how many hosts each priority has. */
+  /** The number of hosts of each priority of this cluster. */
   readonly #priorities = new Map<string, { all: number; healthy: number }>();
   /** The wanted hosts of this cluster that its discovery has marked as not healthy. */
   #withdrawn: EnvoyHost[] = [];
@@ -267,7 +267,10 @@ class EnvoyReader extends LineReader {
   }
 }
 
-/** Of srv_admin_state: in maintenance by an operator, by the configuration, by another server, or without an address. */
+/**
+ * The bits of srv_admin_state for maintenance by an operator, by the configuration, by another server, or for want of an
+ * address.
+ */
 const MAINTENANCE = 0x01 | 0x02 | 0x04 | 0x20 | 0x40;
 
 /**
@@ -333,7 +336,7 @@ class HaproxyReader extends LineReader {
 /** HAProxy 3.2 has some 100. */
 const MOST_COLUMNS = FOREIGN_LIMITS.page.parts.most;
 
-/** Of a line of CSV; a cell with a comma in it is quoted, and a quote in that is doubled. */
+/** Splits a line of CSV. A cell with a comma is quoted, and a quote within it is doubled. */
 function cellsOf(line: string): readonly string[] {
   if (!line.includes('"')) return line.split(',', MOST_COLUMNS + 1);
   const cells: string[] = [];

@@ -39,8 +39,8 @@ export type Answer =
 
 export interface Problem {
   readonly identity?: undefined;
-  readonly reason: Extract<ConditionReason, 'Unreachable' | 'BadAnswer' | 'SomebodyElse'>;
-  /** What happened, as a phrase after `the probe`; contains nothing of the answer. */
+  readonly reason: Extract<ConditionReason, 'Unreachable' | 'BadAnswer' | 'NotLinger'>;
+  /** The problem, as a phrase after `the probe`; contains nothing of the answer. */
   readonly message: string;
   /** It was refused at once, as when the Service has no endpoint. */
   readonly turnedAway: boolean;
@@ -132,7 +132,7 @@ function read(response: IncomingMessage, settle: (answer: Answer) => void): void
   else {
     const stranger = `is answered with ${statusCode} by something that is not Linger`;
     const wayOut = 'the URL must lead to the Service linger-canary';
-    const other = problem('SomebodyElse', `${stranger}: ${wayOut}`);
+    const other = problem('NotLinger', `${stranger}: ${wayOut}`);
     let body = '';
     response.setEncoding('latin1');
     response.on('data', (chunk: string) => {
@@ -168,7 +168,7 @@ const TURNED_AWAY: Readonly<Record<string, string>> = {
   ENETUNREACH: 'finds no way to the address',
 };
 
-/** Of node:tls, and of OpenSSL's verification: `ERR_TLS_CERT_ALTNAME_INVALID`, `DEPTH_ZERO_SELF_SIGNED_CERT`. */
+/** Error codes of node:tls and of OpenSSL's verification: `ERR_TLS_CERT_ALTNAME_INVALID`, `DEPTH_ZERO_SELF_SIGNED_CERT`. */
 const CERTIFICATE = /CERT|SELF_SIGNED|UNABLE_TO|HOSTNAME_MISMATCH/;
 
 /** @returns the problem, as a phrase after `the probe` or `the page` */
@@ -193,7 +193,7 @@ function hostOf(url: URL): string {
   return url.hostname.replace(/^\[|\]$/g, '');
 }
 
-/** Of a replica's canary server, or of what leads to one. */
+/** The URL of a replica's canary server, or of a Service in front of it. */
 export function canaryUrl(address: string, port: number): URL {
   return new URL(`http://${address.includes(':') ? `[${address}]` : address}:${port}/canary`);
 }
@@ -201,7 +201,7 @@ export function canaryUrl(address: string, port: number): URL {
 /** DNS clients retry after 5 s; a server that does not answer the second query is down. */
 const WITHIN_MS = 8_000;
 
-/** Where clouds serve credentials to every process of a node; no gateway that serves pods has such an address. */
+/** Addresses where clouds serve credentials to every process of a node. No gateway that serves pods has such an address. */
 const METADATA = {
   // Link-local (RFC 3927), Alibaba, Azure's wire server, Oracle.
   ipv4: ['169.254.0.0/16', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32'],

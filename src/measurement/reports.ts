@@ -64,7 +64,7 @@ export function versionsOf(slices: string | undefined, endpoints: string | undef
   };
 }
 
-/** What one consumer's instances have reported. Instants: milliseconds of the clock of the lead. */
+/** The reports of one consumer's instances. Instants: milliseconds of the clock of the lead. */
 interface Reported {
   readonly syncs: ReportedSyncs;
   /** The latest report that was refused for its content or its sender. */
@@ -115,7 +115,7 @@ function troubleOf(
   return { reason: 'Stale', message };
 }
 
-/** What an instance of a consumer reports before or after a sync. */
+/** A report of an instance before or after a sync. */
 export interface Report {
   readonly instance: InstanceName;
   /** The cursor as issued; undefined: one is requested. */

@@ -24,7 +24,7 @@ export function throttle(
   };
 }
 
-/** So many may be taken at once, and so many a second for good. */
+/** A burst, and a sustained rate. */
 export interface Allowance {
   readonly perSecond: number;
   readonly atOnce: number;
@@ -78,7 +78,7 @@ export class Schedule {
     return now >= Math.max(this.#at, this.#notBefore);
   }
 
-  /** As soon as failures allow. */
+  /** Makes it due as soon as failures allow. */
   hasten(): void {
     this.#at = Number.NEGATIVE_INFINITY;
   }

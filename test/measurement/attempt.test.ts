@@ -117,11 +117,11 @@ describe('a consumer that does something else', () => {
     {
       what: 'succeeds',
       status: 200,
-      reason: 'SomebodyElse',
+      reason: 'NotLinger',
       says: /with 200 by something that is not Linger/,
       away: false,
     },
-    { what: 'has nothing to say', status: 204, reason: 'SomebodyElse', says: /with 204/, away: false },
+    { what: 'has nothing to say', status: 204, reason: 'NotLinger', says: /with 204/, away: false },
   ])('$what: $reason', async ({ status, reason, says, away }) => {
     let asked = 0;
     const port = await answering((request, response) => {
@@ -143,7 +143,7 @@ describe('a consumer that does something else', () => {
       response.on('drain', more).on('error', () => undefined);
       more();
     });
-    expect(await probe(port)).toMatchObject({ reason: 'SomebodyElse' });
+    expect(await probe(port)).toMatchObject({ reason: 'NotLinger' });
     // What fits into the buffers of two sockets, and no more: 8 MB at the very most.
     expect(written).toBeLessThan(16 * 1024 * 1024);
   });

@@ -50,7 +50,7 @@ describe('an answer of DNS', () => {
       () => ({ addresses: [], ttl: 5 }),
       { message: 'brings no address', turnedAway: true },
     ],
-    ['that names strangers', listing(['10.9.9.9']), { reason: 'SomebodyElse', turnedAway: false }],
+    ['that names strangers', listing(['10.9.9.9']), { reason: 'NotLinger', turnedAway: false }],
     ['that does not come', () => 'silent', { reason: 'Unreachable', message: 'fails (ETIMEOUT)' }],
   ])('%s meets nobody', async (_, zone, problem) => {
     expect((await ask(zone)).answer).toMatchObject(problem);

@@ -3,7 +3,7 @@ import type { Answer } from '../../src/measurement/probe.ts';
 import { FlipModel, HUNG, type ModelConsumer, type ModelOptions, REFUSED } from './model-flip.ts';
 
 const STRANGER: Answer = {
-  reason: 'SomebodyElse',
+  reason: 'NotLinger',
   message: 'is answered by a stranger',
   turnedAway: false,
 };
@@ -81,13 +81,13 @@ describe('a consumer that cannot be timed', () => {
     {
       what: 'is somebody else',
       answer: STRANGER,
-      reason: 'SomebodyElse',
+      reason: 'NotLinger',
       says: 'is answered by a stranger',
     },
     {
       what: 'leads to another Linger',
       answer: ANOTHER_LINGER,
-      reason: 'SomebodyElse',
+      reason: 'NotLinger',
       says: 'is answered by a Linger that is not one of these replicas: another installation, or a cache',
     },
   ])('one that $what: $reason, and nothing is changed in the cluster', async ({ answer, reason, says }) => {
