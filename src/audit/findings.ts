@@ -236,7 +236,7 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
   const { decision } = subject;
   if (subject.unknown !== undefined) return standingUnknown(subject.unknown, decision);
   if (replicasOf(subject, related) === 0 && autoscalerOf(subject, related) === undefined) {
-    const text = 'it has 0 replicas: there is no pod to lose a request';
+    const text = 'it has 0 replicas, so no pod can lose a request';
     return { verdict: 'skipped', reason: 'NoReplicas', wait: null, grace: null, text };
   }
   if (decision.outcome === 'inject') {
@@ -247,7 +247,7 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
         ? `a wait of ${wait}s (${hook}, ${why}) and a grace of ${grace}s`
         : promiseOf(decision);
     if (!related.configured && subject.running === undefined) {
-      const text = `its pods have no wait, and nothing says that Linger’s webhook is there: SIGTERM comes while requests are still sent to them. Linger would give them ${gets}: run linger inject, or audit with --webhook where the webhook is installed`;
+      const text = `its pods have no wait, and no webhook of Linger’s is known to be there: SIGTERM arrives while requests are still sent to them. Linger would give them ${gets}: run linger inject, or pass --webhook if the webhook is installed`;
       return {
         verdict: 'unprotected',
         reason: 'NotInjected',
@@ -257,12 +257,12 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
       };
     }
     if (isAudit(decision)) {
-      const text = `pods would get ${gets}, but the mode is Audit (${decision.policy.mode.origin}): they are left as they are`;
+      const text = `pods would get ${gets}, but the mode is Audit (${decision.policy.mode.origin}): they are left unchanged`;
       return { verdict: 'unprotected', reason: 'AuditOnly', wait: 0, grace, text };
     }
     const unknown = unknownHook(subject);
     if (unknown !== undefined) {
-      const text = `container "${unknown}" keeps a hook of its own, of which is not known how long it waits; the others get a wait of ${wait}s`;
+      const text = `container "${unknown}" keeps its own hook, whose duration is unknown; the others get a wait of ${wait}s`;
       return { verdict: 'unknown', reason: 'ExistingHook', wait, grace, text };
     }
     const text = `pods get ${gets} when they are created`;
@@ -274,7 +274,7 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
   if (reason === 'ExistingHook' && exposure !== undefined) return standingHook(subject, exposure);
   const verdict = SKIP_VERDICTS[reason] ?? 'skipped';
   const [note] = reason === 'InvalidPod' ? decision.notes : [];
-  const text = note === undefined ? SKIP_REASONS[reason] : `${note.text}; the API server refuses it`;
+  const text = note === undefined ? SKIP_REASONS[reason] : `${note.text}; the API server rejects it`;
   return { verdict, reason, wait: null, grace: null, text };
 }
 
@@ -306,7 +306,7 @@ function unknownHook({ request, decision }: Decided): string | undefined {
 function unasked(standing: Standing): Standing {
   if (standing.verdict === 'skipped' || standing.reason === 'AlreadyInjected') return standing;
   const text =
-    'Linger’s webhook is not asked about the pods of this namespace (its namespaceSelector): they are left as they are';
+    'Linger’s webhook is not called for pods of this namespace (its namespaceSelector excludes it): they are left unchanged';
   return { verdict: 'skipped', reason: 'NotAsked', wait: null, grace: null, text };
 }
 
@@ -325,7 +325,7 @@ function isTooShort(plan: Plan, exposure: Exposure, { decision, cut }: Decided):
 function standingPlan(plan: Plan, exposure: Exposure | undefined, subject: Decided): Standing {
   const { wait, grace } = plan;
   if (exposure !== undefined && isTooShort(plan, exposure, subject)) {
-    const text = `the pods carry a wait of ${wait}s, and the lag asks for ${exposure.choice.seconds}s today: roll them, or inject --refresh`;
+    const text = `the pods carry a wait of ${wait}s, but the lag requires ${exposure.choice.seconds}s today: restart them, or run linger inject --refresh`;
     return { verdict: 'unprotected', reason: 'StampedTooShort', wait, grace, text };
   }
   const text = `the pods carry a wait of ${wait}s already`;
@@ -352,15 +352,15 @@ function standingHook(subject: Decided, exposure: Exposure): Standing {
   }
   // However short the lag, it is longer than nothing.
   if (choice.why !== 'fixed' && lag.known === undefined && least > 0) {
-    const text = `${enough}; whether that is enough is not known: nothing has been measured, and Linger would wait ${choice.seconds}s`;
+    const text = `${enough}; whether that suffices is unknown: nothing has been measured yet, and Linger would wait ${choice.seconds}s`;
     return { ...base, verdict: 'unknown', reason: 'ExistingHook', text };
   }
   const cure =
     least === 0
-      ? 'remove such a hook, and Linger’s wait takes its place'
+      ? 'remove the hook so that Linger’s wait replaces it'
       : 'remove the hooks, or set linger.dev/existing-hook: Extend on the pod template';
-  const asks = choice.why !== 'fixed' && lag.known === undefined ? 'Linger would wait' : 'the lag asks for';
-  const text = `${enough}, and ${asks} ${needed}s: ${cure}`;
+  const asks = choice.why !== 'fixed' && lag.known === undefined ? 'Linger would wait' : 'the lag requires';
+  const text = `${enough}, but ${asks} ${needed}s: ${cure}`;
   return { ...base, verdict: 'unprotected', reason: 'HookTooShort', text };
 }
 
@@ -418,7 +418,7 @@ function furtherFindings(
 
 function patchRefused({ refusal }: AuditSubject): readonly Said[] {
   if (refusal === undefined) return [];
-  const text = `pods with this wait would be refused, and without it they are taken: ${refusal}; change what refuses them before the mode is Enforce`;
+  const text = `pods with this wait would be rejected, pods without it are accepted: ${refusal}; fix what rejects them before you set mode Enforce`;
   return [{ reason: 'PatchRefused', text, wait: 0 }];
 }
 
@@ -443,7 +443,7 @@ function graceEaten(subject: Decided, { configured }: RelatedObjects): readonly 
   const eater = rows.find((row) => row.grace > 0 && row.wait === undefined && eatsGrace(row));
   if (eater === undefined) return [];
   const { container, held, grace } = eater;
-  const text = `container "${container.name}": its own hook ${readingInWords(held)}, and the grace is ${grace}s, so the application is killed 2s after SIGTERM; raise terminationGracePeriodSeconds by the hook`;
+  const text = `container "${container.name}": its own hook ${readingInWords(held)}, and the grace is ${grace}s, so the application is killed 2s after SIGTERM; raise terminationGracePeriodSeconds by the length of the hook`;
   return [{ reason: 'GraceEaten', text }];
 }
 
@@ -463,11 +463,11 @@ function neverWithdrawn({ services }: Exposure, related: RelatedObjects): readon
     (each) => traitsOf(each)?.headless === true && !related.routes.has(serviceKey(each.namespace, each.name)),
   );
   if (clients.length === 0 || !isForPeers) return [{ reason: 'NeverWithdrawn', text: all }];
-  const text = `${all}. That is as it should be for the pods’ peers; clients use Service ${fewOf(clients.map(({ name }) => name))}`;
+  const text = `${all}. That is right for the pods’ peers; clients use Service ${fewOf(clients.map(({ name }) => name))}`;
   return [{ reason: 'NeverWithdrawn', text, verdict: null }];
 }
 
-const GAP = 'a wait only lengthens the time without an endpoint that serves';
+const GAP = 'a wait only lengthens the time without a serving endpoint';
 
 /** Without another ready endpoint, kube-proxy keeps sending to the terminating one. Source: KEP-1669. */
 function noOtherEndpoint(subject: Decided, exposure: Exposure, related: RelatedObjects): readonly Said[] {
@@ -482,7 +482,7 @@ function noOtherEndpoint(subject: Decided, exposure: Exposure, related: RelatedO
   }
   const scaler = autoscalerOf(subject, related);
   if (replicas === 0 && scaler !== undefined) {
-    const text = `${scaler.by} scales it down to 0: when its last pod stops, no other endpoint serves; keep two replicas where requests may come at any time`;
+    const text = `${scaler.by} scales it down to 0: when its last pod stops, no other endpoint serves; keep two replicas if requests may arrive at any time`;
     return [{ reason: 'NoOtherEndpoint', text }];
   }
   if (replicas !== 1) return [];
@@ -508,7 +508,7 @@ function drainRefused(subject: Decided, related: RelatedObjects): readonly Said[
   const { refusing } = budgetsOf(related, subject.namespace, podLabelsOf(subject), replicas);
   if (refusing === undefined) return [];
   const pods = replicas === 1 ? 'its one pod' : `any of ${replicas} pods`;
-  const text = `PodDisruptionBudget ${refusing.name} refuses the eviction of ${pods}: no request is lost, but a drain of the node does not end until the pod is deleted by hand; use more replicas than it asks for`;
+  const text = `PodDisruptionBudget ${refusing.name} refuses the eviction of ${pods}: no request is lost, but draining the node blocks until the pod is deleted by hand; run more replicas than the budget requires`;
   return [{ reason: 'DrainRefused', text }];
 }
 
@@ -520,9 +520,9 @@ function localTraffic({ services }: Exposure, related: RelatedObjects): readonly
     if (field === undefined) return [];
     const sender =
       field === 'externalTrafficPolicy'
-        ? 'the load balancer follows by its health check of the node, whose interval the wait must cover'
-        : 'clients on that node have no other';
-    const text = `Service ${name} has ${field}: Local: the last endpoint is that of each node. While a node’s only pod terminates it gets all that comes to the node, and when it has stopped, that is dropped: ${sender}`;
+        ? 'the load balancer notices through its health check of the node, whose interval the wait must cover'
+        : 'clients on that node have no other endpoint';
+    const text = `Service ${name} has ${field}: Local, so each node serves only its own pods. While a node’s only pod terminates, it still gets the node’s traffic; after it stops, that traffic is dropped: ${sender}`;
     return [{ reason: 'LocalTrafficPolicy' as const, text }];
   });
 }
@@ -575,12 +575,12 @@ function runningFindings(
   const said: Said[] = [];
   const lacking = `${ofPods(without, running.length)} ${without === 1 ? 'has' : 'have'} no wait`;
   const noWait = configured
-    ? `${lacking}: created before the policy, or while the webhook was away; ${cure}`
-    : `${without > 0 ? `${lacking}, and new ones get none` : 'new pods get no wait'}: the cluster has no MutatingWebhookConfiguration of Linger's; bring it back, or install Linger; until then a restart changes nothing`;
+    ? `${lacking}: created before the policy, or while the webhook was down; ${cure}`
+    : `${without > 0 ? `${lacking}, and new ones get none` : 'new pods get no wait'}: the cluster has no MutatingWebhookConfiguration of Linger's; restore it or install Linger first, as a restart alone changes nothing`;
   if (expected && (without > 0 || !configured)) said.push({ reason: 'NotInjected', text: noWait, wait: 0 });
   if (short.length > 0) {
     const lag = Math.ceil(neededOf(exposure));
-    const text = `${ofPods(short.length, running.length)} ${short.length === 1 ? 'carries' : 'carry'} a wait that is shorter than the lag of today, ${lag}s; ${cure}${workload.kind === 'Pod' || subject.cut ? '' : '. If new ones are as short, something cuts their grace: linger audit --server-dry-run names it'}`;
+    const text = `${ofPods(short.length, running.length)} ${short.length === 1 ? 'carries' : 'carry'} a wait shorter than today’s lag of ${lag}s; ${cure}${workload.kind === 'Pod' || subject.cut ? '' : '. If new pods get no more, something cuts their grace: linger audit --server-dry-run names it'}`;
     said.push({ reason: 'StampedTooShort', text, wait: Math.min(...short.map(longestWait)) });
   }
   return said;
@@ -597,7 +597,7 @@ function lagNotCovered({ decision }: Decided, exposure: Exposure, standing: Stan
   const wait = longestWait(plan);
   if ((exposure.lag.coverage?.(wait) ?? 1) >= 0.5) return [];
   const lag = Math.ceil(neededOf(exposure));
-  const text = `most removals take longer than its wait of ${wait}s (the lag is ${lag}s), and wait.max, ceiling.wait or grace.max allows no longer one: make the controllers faster, or raise it`;
+  const text = `most removals take longer than its wait of ${wait}s (the lag is ${lag}s), and wait.max, ceiling.wait or grace.max prevents a longer one: make the controllers faster, or raise that limit`;
   return [{ reason: 'LagNotCovered', text, wait }];
 }
 
@@ -612,7 +612,7 @@ function undeclaredConsumer({ services, consumers }: Exposure, { routes }: Relat
   const [first] = leading;
   if (first === undefined) return [];
   const named = fewOf([...new Set(leading)]);
-  const text = `${named} leads here, and no DiscoveryConsumer says how late what is behind it follows: its lag is in no wait. Declare it, for example: ${declarationOf(first)}`;
+  const text = `${named} routes traffic here, but no DiscoveryConsumer declares the lag of what is behind it, so no wait covers that. Declare it, for example: ${declarationOf(first)}`;
   return [{ reason: 'UndeclaredConsumer', text }];
 }
 

@@ -53,22 +53,22 @@ export function sentenceOf(finding: TerminationFinding): string {
   const subject = `Pod ${pod}`;
   if (isShortfall(finding)) {
     const { wait, lag, services, consumer } = finding;
-    const when = wait === 0 ? 'at once' : `after ${tenths(wait)}s`;
+    const when = wait === 0 ? 'immediately' : `after ${tenths(wait)}s`;
     const until =
       consumer === undefined
         ? `${services.join(', ')} listed it for ${tenths(lag)}s`
         : `${consumer} follows its removal from ${services.join(', ')} within ${tenths(lag)}s (p99)`;
-    return `${subject} got SIGTERM ${when}, and ${until}: for ${seconds}s requests may have been lost.`;
+    return `${subject} got SIGTERM ${when}, but ${until}: requests may have been lost for ${seconds}s.`;
   }
   switch (reason) {
     case 'UndeclaredConsumer':
-      return `${subject} got ${counted(connections)} within ${seconds}s after every consumer that is known had let go of it, from ${from.join(', ') || 'addresses not known'}: declare that consumer (DiscoveryConsumer).`;
+      return `${subject} got ${counted(connections)} within ${seconds}s after every known consumer had stopped using it, from ${from.join(', ') || 'unknown addresses'}: declare that consumer (DiscoveryConsumer).`;
     case 'OpenAtStop':
-      return `${subject} got SIGTERM with ${counted(connections)} open: their clients lose what they send unless the application drains them.`;
+      return `${subject} got SIGTERM with ${counted(connections)} open: requests on them are lost unless the application drains them.`;
     case 'SlowStop':
       return `${subject} took ${seconds}s after SIGTERM, longer than its own part of the grace: it ignores SIGTERM, or needs a longer terminationGracePeriodSeconds.`;
     default:
-      return `${subject} was to be held, and was gone ${seconds}s after its deletion without a call: the Hold Service cannot be reached from it (egress denied?), the helper is missing, or none of its containers was running.`;
+      return `${subject} should have been held, but was gone ${seconds}s after its deletion without calling Linger: its egress to the Hold Service is denied, the helper is missing, or no container was running.`;
   }
 }
 

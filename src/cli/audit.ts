@@ -43,7 +43,6 @@ import {
   type Sources,
   snapshotOf,
 } from '../decision/index.ts';
-import { span } from '../diagnose/index.ts';
 import { ManifestError, readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
@@ -180,8 +179,8 @@ function renderSuggestion({ policies, before, after }: Suggestion): string {
   if (policies.length === 0)
     return `# ${counts(before)}; no policy would change that: what is left needs changes of the workloads (linger audit)\n`;
   const cost = [
-    `rollouts that replace pods one after the other: ${span(before.rolloutSeconds)} → ${span(after.rolloutSeconds)} of waits, all together`,
-    `the drain of a node: ${span(before.drainSeconds)} → ${span(after.drainSeconds)} of waits, at most`,
+    `rollouts that replace pods one after the other: ${formatDuration(before.rolloutSeconds)} → ${formatDuration(after.rolloutSeconds)} of waits, all together`,
+    `the drain of a node: ${formatDuration(before.drainSeconds)} → ${formatDuration(after.drainSeconds)} of waits, at most`,
   ];
   const head = [`${counts(before)}; with these policies ${after.verdicts.protected}`, ...cost];
   return `${head.map((line) => `# ${line}\n`).join('')}${policies.map(yamlText).join('---\n')}`;
@@ -447,6 +446,6 @@ function summaryLines(summary: AuditSummary): readonly string[] {
     ...(wouldBe === 0
       ? []
       : [`${wouldBe} of them would be protected by Linger (its webhook, or inject) in mode Enforce`]),
-    `the waits add ${span(rolloutSeconds)} to all rollouts together, and at most ${span(drainSeconds)} to the drain of a node`,
+    `the waits add ${formatDuration(rolloutSeconds)} to all rollouts together, and at most ${formatDuration(drainSeconds)} to the drain of a node`,
   ];
 }

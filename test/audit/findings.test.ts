@@ -302,7 +302,7 @@ test('without a webhook configuration, a restart is not the cure', () => {
   const none = relatedObjectsIn([], 'default', []);
   const [old] = auditOf({ running: [undefined, 20] }, slow(12), none);
   expect(old?.text).toMatch(/^1 of 2 pods has no wait, and new ones get none: the cluster has no Mutating/);
-  expect(old?.text).toMatch(/until then a restart changes nothing$/);
+  expect(old?.text).toMatch(/a restart alone changes nothing$/);
   const fresh = auditOf({ running: [20, 20] }, slow(12), none);
   expect(inWords(fresh)).toBe('unprotected NotInjected, waits 20, open for 13');
   expect(fresh[0]?.text).toMatch(/^new pods get no wait: /);
@@ -324,7 +324,7 @@ describe('an audit of very much', () => {
     const found = auditOf({}, slow(1, web), relatedObjectsIn(ingresses, 'default'));
     const { text = '' } = found.find(({ reason }) => reason === 'UndeclaredConsumer') ?? {};
     expect(text).toMatch(
-      /^Ingress shop\/edge-0, Ingress shop\/edge-1, Ingress shop\/edge-2 and 4997 more leads here/,
+      /^Ingress shop\/edge-0, Ingress shop\/edge-1, Ingress shop\/edge-2 and 4997 more routes traffic here/,
     );
     expect(text.length).toBeLessThan(500);
   });

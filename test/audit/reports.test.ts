@@ -52,7 +52,7 @@ afterAll(async () => {
 const audit = (...args: readonly string[]) => linger(['audit', '-f', 'app.yaml', '--webhook', ...args]);
 
 const EATEN =
-  'container "50%|<a>": its own hook waits 10s, and the grace is 10s, so the application is killed 2s after SIGTERM; raise terminationGracePeriodSeconds by the hook';
+  'container "50%|<a>": its own hook waits 10s, and the grace is 10s, so the application is killed 2s after SIGTERM; raise terminationGracePeriodSeconds by the length of the hook';
 
 describe.concurrent('linger audit of manifests', () => {
   test('table: one screen first, then what is wrong', async () => {

@@ -188,12 +188,12 @@ test('each finding is a sentence about its pod', () => {
   const { wait: _, lag: __, services: ___, ...of } = shortfall(10, '1');
   const found = (finding: Partial<TerminationFinding>) => sentenceOf({ ...of, ...finding });
   expect(sentenceOf(shortfall(10, '1'))).toBe(
-    'Pod web-1 got SIGTERM after 1s, and web listed it for 3s: for 2s requests may have been lost.',
+    'Pod web-1 got SIGTERM after 1s, but web listed it for 3s: requests may have been lost for 2s.',
   );
   expect(
     found({ reason: 'UndeclaredConsumer', connections: 40, seconds: 4, from: ['10.0.0.7 (infra/gw-0)'] }),
   ).toContain(
-    '40 connections within 4s after every consumer that is known had let go of it, from 10.0.0.7 (infra/gw-0)',
+    '40 connections within 4s after every known consumer had stopped using it, from 10.0.0.7 (infra/gw-0)',
   );
   expect(found({ reason: 'OpenAtStop', connections: 1 })).toContain('1 connection open');
   expect(found({ reason: 'SlowStop', seconds: 44.96 })).toContain('took 45s after SIGTERM');

@@ -152,7 +152,7 @@ it('names every pod that was stopped before it was withdrawn, by how much, and n
     'plan-3',
   ]);
   expect(events.find(({ involvedObject }) => involvedObject.name === 'plan-3')?.message).toMatch(
-    /^Pod plan-3 got SIGTERM after 3s, and web listed it for \d+(\.\d)?s: for \d+(\.\d)?s requests may have been lost\.$/,
+    /^Pod plan-3 got SIGTERM after 3s, but web listed it for \d+(\.\d)?s: requests may have been lost for \d+(\.\d)?s\.$/,
   );
   // Nothing is measured of the cluster's DNS here, so no wait is called enough.
   const outcome = (name: string) => linger.metric(`linger_terminations_total{outcome="${name}"}`);
