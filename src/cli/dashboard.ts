@@ -12,7 +12,9 @@ import { close } from '../webhook/index.ts';
 import { type AuditInput, clusterInput, manifestsOf } from './audit.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger, explained, isDenied, nameOf } from './connect.ts';
+import { readHistory } from './history.ts';
 import { askLeader } from './hold-command.ts';
+import { lagReportOf } from './lag-report.ts';
 import { patched, planOf } from './manifests.ts';
 import { openPage, sentenceOf } from './playground.ts';
 import { readConsumerTable } from './read-cluster.ts';
@@ -24,6 +26,8 @@ const AUDIT_EVERY_MS = 60_000;
 const FILES_EVERY_MS = 5_000;
 /** A few small objects. */
 const ASK_EVERY_MS = 5_000;
+/** The leader writes it every few minutes. */
+const HISTORY_EVERY_MS = 120_000;
 const ANSWER_WITHIN_MS = 30_000;
 /** Soon enough for a person who has just deleted a pod. */
 const LOOK_MS = 250;
@@ -156,10 +160,13 @@ function auditSources(
   everyMs: number,
   topics: readonly Topic[],
   read: () => Promise<Audit>,
-): Required<Pick<Sources, 'workloads' | 'explanation'>> {
+): Required<Pick<Sources, 'workloads' | 'explanation'>> & {
+  readonly snapshot: () => Promise<ClusterSnapshot>;
+} {
   const latest = live.keep(topics, everyMs, read);
   return {
     workloads: async () => (await latest()).report,
+    snapshot: async () => (await latest()).snapshot,
     explanation: async (of) => {
       const { subjects, snapshot } = await latest();
       const subject = subjects.get(keyOf(of));
@@ -192,7 +199,8 @@ function sourcesOfFiles(settings: Settings<'dashboard'>, surroundings: Surroundi
     return audited(input, unseen, now());
   };
   const root = { version, views: ['workloads'], source: settings.filename?.join(', ') ?? null } as const;
-  return { root, ...auditSources(live, FILES_EVERY_MS, ['workloads'], read) };
+  const { workloads, explanation } = auditSources(live, FILES_EVERY_MS, ['workloads'], read);
+  return { root, workloads, explanation };
 }
 
 async function sourcesOfCluster(
@@ -224,6 +232,24 @@ async function sourcesOfCluster(
   const held = live.keep(['now'], ASK_EVERY_MS, () =>
     askLeader(connection, lingerNamespace, { warn: () => undefined }),
   );
+  const history = live.keep(['lag'], HISTORY_EVERY_MS, async () => {
+    const unseen: string[] = [];
+    const { scopes } = await readHistory(
+      connection,
+      lingerNamespace,
+      now(),
+      (line) => void unseen.push(line),
+    );
+    return { scopes, unseen };
+  });
+  const lag = async (scope: string) => {
+    const { scopes, unseen } = await history();
+    // Where the audit cannot be had, there is a history all the same.
+    const snapshot = await audit.snapshot().catch(() => undefined);
+    const report = lagReportOf(scopes, scope, snapshot, now());
+    const more = snapshot === undefined ? ['waits: the policies of the cluster cannot be read'] : [];
+    return report && { ...report, unseen: [...unseen, ...more] };
+  };
   const watched = new Watched(connection, settings.namespace, () => live.changed('now'), signal);
   const reportNow = async (): Promise<NowReport> => {
     const unseen: string[] = [];
@@ -247,8 +273,10 @@ async function sourcesOfCluster(
     if (problem !== undefined) unseen.push(`removals: ${problem}`);
     return { asOf: now(), headline, held: pods, troubled, watched: watched.report(now()), unseen };
   };
-  const root = { version, views: ['now', 'workloads', 'consumers'], source: nameOf(connection) } as const;
-  return { root, ...audit, now: reportNow, consumers };
+  const views = ['now', 'workloads', 'lag', 'consumers'] as const;
+  const { workloads, explanation } = audit;
+  const root = { version, views, source: nameOf(connection) };
+  return { root, workloads, explanation, now: reportNow, consumers, lag };
 }
 
 /** More is for `linger watch`. */

@@ -1,4 +1,5 @@
 import { formatDuration } from '../api/index.ts';
+import type { KubeConnection } from '../cluster/index.ts';
 import { type Episode, LagHistory } from '../lag/index.ts';
 import {
   type Forgotten,
@@ -24,8 +25,8 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
   const { now, print, warn } = surroundings;
   const span = operands[0] === 'forget' ? forgottenOf(settings, now()) : undefined;
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
-  const call = { signal: AbortSignal.timeout(ANSWER_WITHIN_MS), withinMs: REQUEST_MS };
   if (span !== undefined) {
+    const call = { signal: AbortSignal.timeout(ANSWER_WITHIN_MS), withinMs: REQUEST_MS };
     await asked(connection, recordForgotten(connection, lingerNamespace, span, now(), call));
     const times = `from ${timeText(span.from)} to ${timeText(span.to)}`;
     print(
@@ -33,6 +34,26 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
     );
     return 0;
   }
+  const at = now();
+  const { scopes, forgotten } = await readHistory(connection, lingerNamespace, at, warn);
+  const episodes = [...scopes].flatMap(([scope, lags]) =>
+    [...lags.episodes(at, 0)].map((episode) => ({ scope, ...episode })),
+  );
+  print(rendered(output, { episodes, forgotten }, () => renderEpisodes(episodes, forgotten)));
+  return 0;
+}
+
+/**
+ * What the leader has stored of the lags, by scope, without what has been forgotten.
+ * @throws LingerError `not-published`, `cluster-denied`, `cluster-unreachable`
+ */
+export async function readHistory(
+  connection: KubeConnection,
+  namespace: string,
+  now: number,
+  warn: Surroundings['warn'],
+): Promise<{ readonly scopes: ReadonlyMap<string, LagHistory>; readonly forgotten: readonly Forgotten[] }> {
+  const call = { signal: AbortSignal.timeout(ANSWER_WITHIN_MS), withinMs: REQUEST_MS };
   const scopes = new Map<string, LagHistory>();
   const restorePart = (json: unknown) => {
     const part = LagHistory.readPart(json);
@@ -44,21 +65,15 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
     else scope.merge(history);
     return true;
   };
-  const at = now();
-  const read = (name: string) => readConfigMap(connection, lingerNamespace, name, call);
-  const reading = restoreHistory(read, { restorePart }, at);
-  const { refused, stamp } = await asked(connection, reading);
+  const read = (name: string) => readConfigMap(connection, namespace, name, call);
+  const { refused, stamp } = await asked(connection, restoreHistory(read, { restorePart }, now));
   if (refused !== undefined) warn(refused.problem);
-  if (stamp === undefined)
-    throw notPublished(connection, `there is no history in namespace ${lingerNamespace}`);
+  if (stamp === undefined) throw notPublished(connection, `there is no history in namespace ${namespace}`);
   const forgotten = readForgotten(await asked(connection, read(SHARED_NAMES.planned)));
-  const episodes = [...scopes].flatMap(([scope, lags]) => {
-    // The leader may not have written the history since.
+  // The leader may not have written the history since.
+  for (const [scope, lags] of scopes)
     for (const each of forgotten) if (isOf(scope, each)) lags.forget(each.from, each.to);
-    return [...lags.episodes(at, 0)].map((episode) => ({ scope, ...episode }));
-  });
-  print(rendered(output, { episodes, forgotten }, () => renderEpisodes(episodes, forgotten)));
-  return 0;
+  return { scopes, forgotten };
 }
 
 /** @throws LingerError `settings-invalid` */

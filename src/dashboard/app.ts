@@ -6,6 +6,7 @@ import {
   type ApiRoot,
   type ConsumersReport,
   type ExplanationReport,
+  type LagReport,
   type NowReport,
   type PlaygroundReport,
   type PlaygroundRequest,
@@ -24,6 +25,8 @@ export interface Sources {
   readonly explanation?: (of: Subject) => Promise<ExplanationReport | undefined>;
   readonly now?: () => Promise<NowReport>;
   readonly consumers?: () => Promise<ConsumersReport>;
+  /** undefined: there is no history of that scope. */
+  readonly lag?: (scope: string) => Promise<LagReport | undefined>;
   /** Calls back when the data of a view have changed. @returns what ends that */
   readonly follow?: (changed: (topic: Topic) => void) => () => void;
 }
@@ -41,7 +44,7 @@ export interface Subject {
 const LONGEST_BODY = 1024 * 1024;
 
 /** The paths of the views; the page itself reads which one. */
-const VIEWS = ['/', '/playground', '/workloads', '/now', '/consumers'];
+const VIEWS = ['/', '/playground', '/workloads', '/now', '/consumers', '/lag'];
 
 /** So that a connection that is gone is noticed, and none is taken for idle. */
 const ALIVE_MS = 15_000;
@@ -69,7 +72,14 @@ export function pageApp(sources: Sources, token: string, page: Assets): Express 
     if (read !== undefined)
       api.get(`/${view}`, async (_request, response) => void response.json(await read()));
   }
-  const { explanation, follow } = sources;
+  const { explanation, follow, lag } = sources;
+  if (lag !== undefined)
+    api.get('/lag', async ({ query: { scope } }, response) => {
+      const found = await lag(typeof scope === 'string' ? scope : 'cluster');
+      if (found === undefined)
+        refuse(response, 404, 'not-found', 'there is no history of that name any more');
+      else response.json(found);
+    });
   if (explanation !== undefined)
     api.get('/explanation', async ({ query }, response) => {
       const found = await explanation(subjectIn(query));

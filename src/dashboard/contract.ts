@@ -200,8 +200,33 @@ export const nowReport = z.strictObject({
   unseen: z.array(z.string()).readonly(),
 });
 
+/** The answer to `GET /api/v1/lag?scope=…`. */
+export const lagReport = z.strictObject({
+  asOf: seconds,
+  /** What has a history: `cluster`, `namespace/NAME`, `consumer/NAME/removal` … */
+  scopes: z.array(z.string()).readonly(),
+  scope: z.string(),
+  samples: z.number(),
+  p50: seconds,
+  p90: seconds,
+  p99: seconds,
+  max: seconds,
+  /** The upper edges of the bands of lags, ascending; the last band has none. */
+  edges: z.array(seconds).readonly(),
+  /** Of each span of time with removals, how many there were in each band. */
+  spans: z
+    .array(z.strictObject({ from: seconds, to: seconds, counts: z.array(z.number()).readonly() }))
+    .readonly(),
+  /** Lags in ascending order, each with the share of removals that took no longer. */
+  distribution: z.array(z.tuple([seconds, z.number()]).readonly()).readonly(),
+  /** The waits that pods get now, without policies and annotations of their own, and in how many namespaces. */
+  waits: z.array(z.strictObject({ seconds, namespaces: z.number(), covered: z.number() })).readonly(),
+  episodes: z.array(z.strictObject({ from: seconds, to: seconds, removals: z.number() })).readonly(),
+  unseen: z.array(z.string()).readonly(),
+});
+
 /** The views whose data may change while they are looked at: the events of `GET /api/v1/events`. */
-export const TOPICS = ['workloads', 'now', 'consumers'] as const;
+export const TOPICS = ['workloads', 'now', 'consumers', 'lag'] as const;
 export type Topic = (typeof TOPICS)[number];
 
 /** Any answer with a status of 400 or more. */
@@ -222,6 +247,7 @@ export type AuditJson = z.infer<typeof auditReport>;
 export type WorkloadsReport = z.infer<typeof workloadsReport>;
 export type ExplanationReport = z.infer<typeof explanationReport>;
 export type ConsumersReport = z.infer<typeof consumersReport>;
+export type LagReport = z.infer<typeof lagReport>;
 export type NowReport = z.infer<typeof nowReport>;
 export type Problem = z.infer<typeof problem>;
 export type ApiRoot = z.infer<typeof apiRoot>;

@@ -14,6 +14,8 @@ export {
   type ExplanationReport,
   explainReport,
   explanationReport,
+  type LagReport,
+  lagReport,
   type NowReport,
   nowReport,
   type PlaygroundReport,

@@ -1,5 +1,5 @@
 import { isRecord, isString, readEntries } from '../api/index.ts';
-import { BUCKETS, bucketOf } from './buckets.ts';
+import { BUCKETS, bucketOf, secondsOf } from './buckets.ts';
 import { type Density, quantileOf } from './distribution.ts';
 import { type BucketValue, bucketsToText, Histogram, isCount, isInstant, readBuckets } from './histogram.ts';
 
@@ -243,6 +243,14 @@ export class LagHistory {
     const since = Math.max(this.#since, first.first * SLICE_SECONDS);
     const [samples, counts] = [samplesOf(inWindow), countsOf(inWindow)];
     return { at, samples, historySeconds: Math.max(0, at - since), counts };
+  }
+
+  /** The lags, in seconds with their number, of each span in which some ended: of 15 minutes, or a longer one of long ago. */
+  *spans(): Generator<Span & { readonly lags: readonly (readonly [seconds: number, count: number])[] }> {
+    for (const slot of this.#slots()) {
+      const lags = [...bucketsIn(slot)].map(([bucket, count]) => [secondsOf(bucket), count] as const);
+      yield { from: slot.first * SLICE_SECONDS, to: endOf(slot), lags };
+    }
   }
 
   /** The episodes of the window at this instant: those with the most long lags first. */

@@ -4,14 +4,14 @@ import { ask, followChanges, Refusal } from './ask.ts';
 import { Failure } from './parts.tsx';
 
 /** What the API answers at a path, kept up to date, and what went wrong when it was last asked. */
-function useLive<T>(topic: string) {
+function useLive<T>(topic: string, query: string) {
   const [data, setData] = useState<T>();
   const [failure, setFailure] = useState<Refusal>();
   useEffect(() => {
     const ending = new AbortController();
     const read = async () => {
       try {
-        setData(await ask<T>(`/${topic}`, undefined, ending.signal));
+        setData(await ask<T>(`/${topic}${query}`, undefined, ending.signal));
         setFailure(undefined);
       } catch (error) {
         if (error instanceof Refusal) setFailure(error);
@@ -20,13 +20,18 @@ function useLive<T>(topic: string) {
     void read();
     void followChanges((changed) => void ([topic, 'all'].includes(changed) && read()), ending.signal);
     return () => ending.abort();
-  }, [topic]);
+  }, [topic, query]);
   return { data, failure };
 }
 
 /** A view of what the API answers: the last answer stays while a newer one cannot be had. */
-export function LiveView<T>(props: { readonly topic: string; readonly children: (data: T) => VNode }) {
-  const { data, failure } = useLive<T>(props.topic);
+export function LiveView<T>(props: {
+  readonly topic: string;
+  /** With its question mark. */
+  readonly query?: string;
+  readonly children: (data: T) => VNode;
+}) {
+  const { data, failure } = useLive<T>(props.topic, props.query ?? '');
   return (
     <>
       {failure !== undefined && <Failure failure={failure} />}
@@ -51,6 +56,19 @@ export function Unseen({ lines }: { readonly lines: readonly string[] }) {
   );
 }
 
+/** What is looked at stands in the address. */
+export function useAddress() {
+  const [query, setQuery] = useState(() => new URLSearchParams(location.search));
+  const set = (name: string, value: string) => {
+    const next = new URLSearchParams(query);
+    if (value === '') next.delete(name);
+    else next.set(name, value);
+    history.replaceState(null, '', `${location.pathname}${next.size > 0 ? `?${next}` : ''}`);
+    setQuery(next);
+  };
+  return { get: (name: string) => query.get(name) ?? '', set };
+}
+
 /** A list with its heading; a sentence in its place where it is empty. */
 export function Listed(props: {
   readonly title: string;
@@ -66,17 +84,17 @@ export function Listed(props: {
   );
 }
 
-/** The local time of an instant. @param at seconds since the epoch */
-export function Time({ at }: { readonly at: number }) {
+/** The local time of an instant. @param at seconds since the epoch; `day`: with its date */
+export function Time({ at, day = false }: { readonly at: number; readonly day?: boolean }) {
   const date = new Date(at * 1000);
-  return <time dateTime={date.toISOString()}>{date.toLocaleTimeString()}</time>;
+  return <time dateTime={date.toISOString()}>{day ? date.toLocaleString() : date.toLocaleTimeString()}</time>;
 }
 
 /** A span as a person reads it: `38 ms`, `4.2 s`, `3 min`, `2 h`. */
 export function span(seconds: number): string {
   if (seconds >= 1e9) return 'for ever';
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 10) return `${Number(seconds.toFixed(1))} s`;
   if (seconds < 120) return `${Math.round(seconds)} s`;
   return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }

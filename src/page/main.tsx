@@ -11,6 +11,7 @@ type View = ApiRoot['views'][number];
 const VIEWS: Readonly<Record<View, readonly [title: string, load: () => Promise<ComponentType>]>> = {
   now: ['Now', async () => (await import('./now.tsx')).Now],
   workloads: ['Workloads', async () => (await import('./workloads.tsx')).Workloads],
+  lag: ['Lag', async () => (await import('./lag.tsx')).Lag],
   consumers: ['Consumers', async () => (await import('./consumers.tsx')).Consumers],
   playground: ['Playground', async () => (await import('./playground.tsx')).Playground],
 };

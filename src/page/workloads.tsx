@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import type { ExplanationReport, WorkloadsReport } from '../dashboard/index.ts';
 import { ask, Refusal } from './ask.ts';
 import { Explained } from './explained.tsx';
-import { LiveView, span, Time, Unseen } from './live.tsx';
+import { LiveView, span, Time, Unseen, useAddress } from './live.tsx';
 import { Failure, Name, type Tone, Verdict } from './parts.tsx';
 
 type Finding = WorkloadsReport['findings'][number];
@@ -52,19 +52,6 @@ function rowsOf(findings: readonly Finding[]): readonly Row[] {
     const text = `${key} ${all.map(({ reason }) => reason).join(' ')}`.toLowerCase();
     return own === undefined ? [] : [{ key, own, all, text }];
   });
-}
-
-/** What is looked at stands in the address. */
-function useAddress() {
-  const [query, setQuery] = useState(() => new URLSearchParams(location.search));
-  const set = (name: string, value: string) => {
-    const next = new URLSearchParams(query);
-    if (value === '') next.delete(name);
-    else next.set(name, value);
-    history.replaceState(null, '', `${location.pathname}${next.size > 0 ? `?${next}` : ''}`);
-    setQuery(next);
-  };
-  return { get: (name: string) => query.get(name) ?? '', set };
 }
 
 function Table({ report }: { readonly report: WorkloadsReport }) {

@@ -41,7 +41,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   manager: 300,
   manifest: 1_500,
   measurement: 4_380,
-  page: 1_200,
+  page: 1_500,
   telemetry: 400,
   timing: 400,
   webhook: 1_900,

@@ -3,7 +3,17 @@ import { cp, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { apiRoot, auditReport, explanationReport, workloadsReport } from '../../src/dashboard/index.ts';
+import { lagReportOf } from '../../src/cli/lag-report.ts';
+import { openPage } from '../../src/cli/playground.ts';
+import {
+  apiRoot,
+  auditReport,
+  explanationReport,
+  lagReport,
+  workloadsReport,
+} from '../../src/dashboard/index.ts';
+import { LagHistory } from '../../src/lag/index.ts';
+import { close } from '../../src/webhook/index.ts';
 import { ROOT } from '../docs/markdown.ts';
 import { CHROMIUM, expectAccessible, startBrowser, windowOf } from '../page/browser.ts';
 import type { AtEnd } from '../webhook/connection.ts';
@@ -121,5 +131,90 @@ describe.runIf(CHROMIUM !== undefined)('the page of workloads', () => {
     await page.getByText(HOSTILE).first().waitFor({ timeout: 20_000 });
     expect(await page.locator('main img').count()).toBe(0);
     expect(await page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
+  });
+});
+
+describe('the view of lags', () => {
+  const NOW = Math.floor(Date.now() / 1000);
+  const WEEK = 7 * 86_400;
+  /** 1,000 removals of 200 ms in a week, and 100 of 40 s in one quarter of an hour. */
+  const stormy = () => {
+    const history = new LagHistory();
+    for (let each = 0; each < 1_000; each += 1) history.record(0.2, NOW - WEEK + 60 + each * 600);
+    const storm = Math.floor((NOW - 2 * 86_400) / 900) * 900;
+    for (let each = 0; each < 100; each += 1) history.record(40, storm + each);
+    return { history, storm };
+  };
+
+  it('counts each removal once, in its span and its band, and states shares that an independent count has', () => {
+    const { history, storm } = stormy();
+    const report = lagReportOf(new Map([['cluster', history]]), 'cluster', undefined, NOW);
+    expect(lagReport.parse({ ...report, unseen: [] })).toMatchObject({ samples: 1_100, waits: [] });
+    const counts = (report?.spans ?? []).flatMap(({ counts }) => counts);
+    expect(counts.reduce((sum, count) => sum + count, 0)).toBe(1_100);
+    const ofStorm = report?.spans.find(({ from }) => from === storm)?.counts ?? [];
+    // The band of more than 30 s and at most 100 s.
+    expect(ofStorm[report?.edges.indexOf(100) ?? 0]).toBe(100);
+    const shareWithin = (seconds: number) => report?.distribution.findLast(([lag]) => lag <= seconds)?.[1];
+    expect(shareWithin(1)).toBeCloseTo(1_000 / 1_100, 10);
+    expect(shareWithin(60)).toBe(1);
+    expect(report?.p50).toBeCloseTo(0.2, 2);
+    expect(report?.max).toBeGreaterThan(39);
+    expect(lagReportOf(new Map(), 'cluster', undefined, NOW)).toBeUndefined();
+  });
+
+  describe.runIf(CHROMIUM !== undefined)('in a browser', () => {
+    let browser: Browser;
+    beforeAll(async () => {
+      browser = await startBrowser();
+    }, 60_000);
+    afterAll(() => browser?.close());
+
+    it.each([
+      ['light', 1280],
+      ['dark', 360],
+    ] as const)('%s, %i px: a storm stands out in its row; axe finds nothing', async (colorScheme, width) => {
+      const { history } = stormy();
+      const scopes = new Map([['cluster', history]]);
+      const root = { version: '0.0.0', views: ['lag'], source: null } as const;
+      const lag = async (scope: string) => {
+        const report = lagReportOf(scopes, scope, undefined, NOW);
+        const waits = [{ seconds: 45, namespaces: 3, covered: 1 }];
+        return report && { ...report, waits, unseen: [] };
+      };
+      const { server, address } = await openPage(
+        { root, lag, follow: () => () => undefined },
+        0,
+        '--port',
+        () => undefined,
+      );
+      atEnd(() => close(server));
+      const { page, wrong } = await windowOf(browser, { colorScheme, width });
+      await page.goto(address);
+      await page.locator('.headline').waitFor();
+      expect(await page.locator('.headline').textContent()).toMatch(
+        /^Half of 1,100 removals .* 99 % within 40 s$/,
+      );
+      await page.getByText(/Storm: 10\d removals/).waitFor();
+      // Something is drawn in the row of 30 s to 100 s, which is the third from above, and nothing in the one above it.
+      const drawn = await page.locator('canvas').evaluate((canvas) => {
+        const { width, getContext } = canvas as unknown as {
+          width: number;
+          getContext: (kind: string) => {
+            getImageData: (x: number, y: number, w: number, h: number) => { data: Uint8Array };
+          };
+        };
+        const context = getContext.call(canvas, '2d');
+        return [2, 1].map((row) =>
+          context.getImageData(70, row * 22 + 2, width - 70, 16).data.some((value) => value > 0),
+        );
+      });
+      expect(drawn).toEqual([true, false]);
+      await expectAccessible(page);
+      expect(await page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
+      expect(wrong).toEqual([]);
+      if (process.env.SHOTS !== undefined)
+        await page.screenshot({ path: `${process.env.SHOTS}/lag-${colorScheme}.png`, fullPage: true });
+    });
   });
 });

@@ -1,0 +1,66 @@
+import type { LagReport } from '../dashboard/index.ts';
+import { type ClusterSnapshot, namespaceView } from '../decision/index.ts';
+import type { LagHistory } from '../lag/index.ts';
+
+/** Seconds. A factor of about three: what differs by less is no other kind of lag. */
+const EDGES = [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300] as const;
+
+/** A curve needs no more. */
+const MOST_POINTS = 200;
+
+/** What is drawn of the history of one scope. @param now seconds since the epoch */
+export function lagReportOf(
+  scopes: ReadonlyMap<string, LagHistory>,
+  scope: string,
+  snapshot: ClusterSnapshot | undefined,
+  now: number,
+): Omit<LagReport, 'unseen'> | undefined {
+  const history = scopes.get(scope);
+  if (history === undefined) return undefined;
+  const spans = [...history.spans()];
+  const all = new Map<number, number>();
+  for (const { lags } of spans) for (const [lag, count] of lags) all.set(lag, (all.get(lag) ?? 0) + count);
+  const lags = [...all].toSorted(([a], [b]) => a - b);
+  const samples = lags.reduce((sum, [, count]) => sum + count, 0);
+  let reached = 0;
+  const curve = lags.map(([lag, count]) => {
+    reached += count;
+    return [lag, reached / samples] as const;
+  });
+  const within = (share: number) => curve.find(([, covered]) => covered >= share)?.[0] ?? 0;
+  const covered = (seconds: number) => curve.findLast(([lag]) => lag <= seconds)?.[1] ?? 0;
+  const every = Math.ceil(curve.length / MOST_POINTS);
+  return {
+    asOf: now,
+    scopes: [...scopes.keys()].toSorted(),
+    ...{ scope, samples, p50: within(0.5), p90: within(0.9), p99: within(0.99) },
+    max: lags.at(-1)?.[0] ?? 0,
+    edges: [...EDGES],
+    spans: spans.map(({ from, to, lags: ended }) => ({ from, to, counts: bandsOf(ended) })),
+    // The last point is the longest lag.
+    distribution: curve.filter((_, index) => (curve.length - 1 - index) % every === 0),
+    waits: waitsOf(scope, snapshot).map((each) => ({ ...each, covered: covered(each.seconds) })),
+    episodes: [...history.episodes(now, 0)].map(({ from, to, removals }) => ({ from, to, removals })),
+  };
+}
+
+function bandsOf(lags: readonly (readonly [seconds: number, count: number])[]): readonly number[] {
+  const counts: number[] = Array(EDGES.length + 1).fill(0);
+  for (const [lag, count] of lags) {
+    const band = EDGES.findIndex((edge) => lag <= edge);
+    const at = band < 0 ? EDGES.length : band;
+    counts[at] = (counts[at] ?? 0) + count;
+  }
+  return counts;
+}
+
+/** The waits of the namespaces that the scope is about. */
+function waitsOf(scope: string, snapshot: ClusterSnapshot | undefined) {
+  if (snapshot === undefined) return [];
+  const [, own] = /^namespace\/(.+)$/.exec(scope) ?? [];
+  const about = [...snapshot.namespaces.values()].filter(({ name }) => own === undefined || name === own);
+  const views = about.map((each) => namespaceView(each, snapshot)).filter(({ mode }) => mode !== 'Off');
+  return [...Map.groupBy(views, ({ seconds }) => seconds)]
+    .map(([seconds, these]) => ({ seconds, namespaces: these.length }))
+    .toSorted((a, b) => a.seconds - b.seconds);
+}

@@ -1,0 +1,230 @@
+import { useEffect, useRef } from 'preact/hooks';
+import type { LagReport } from '../dashboard/index.ts';
+import { Listed, LiveView, span, Time, Unseen, useAddress } from './live.tsx';
+
+const DAY = 86_400;
+const SLICE = 900;
+const SPANS = { day: ['Day', DAY], week: ['Week', 7 * DAY], month: ['28 days', 28 * DAY] } as const;
+type SpanName = keyof typeof SPANS;
+
+export function Lag() {
+  const { get, set } = useAddress();
+  const scope = get('scope') || 'cluster';
+  return (
+    <LiveView<LagReport> topic="lag" query={`?${new URLSearchParams({ scope })}`}>
+      {(report) => <Report report={report} get={get} set={set} />}
+    </LiveView>
+  );
+}
+
+type Address = ReturnType<typeof useAddress>;
+
+function Report({ report, get, set }: { readonly report: LagReport } & Address) {
+  const { scope, scopes, samples, p50, p90, p99, max, waits, episodes, unseen, asOf } = report;
+  const name: SpanName = get('span') in SPANS ? (get('span') as SpanName) : 'week';
+  return (
+    <>
+      <h1 class="headline">
+        Half of {samples.toLocaleString()} removals were through within {span(p50)}, 99 % within {span(p99)}
+      </h1>
+      <div class="filters">
+        <label class="search">
+          <span>Of</span>
+          <select value={scope} onChange={({ currentTarget: { value } }) => set('scope', value)}>
+            {scopes.map((each) => (
+              <option key={each} value={each}>
+                {wordsOf(each)}
+              </option>
+            ))}
+          </select>
+        </label>
+        <fieldset class="examples">
+          <legend>Time</legend>
+          {(Object.keys(SPANS) as readonly SpanName[]).map((each) => (
+            <button key={each} type="button" aria-pressed={each === name} onClick={() => set('span', each)}>
+              {SPANS[each][0]}
+            </button>
+          ))}
+        </fieldset>
+      </div>
+      <Listed title="When, and how long" none="Nothing has been measured yet." isEmpty={samples === 0}>
+        <Heatmap report={report} seconds={SPANS[name][1]} />
+        {episodes.length > 0 && (
+          <ul class="rows">
+            {episodes.map(({ from, to, removals }) => (
+              <li key={from}>
+                Storm: {removals.toLocaleString()} removals from <Time at={from} day /> to{' '}
+                <Time at={to} day />
+              </li>
+            ))}
+          </ul>
+        )}
+      </Listed>
+      <Listed title="Share of removals that were through" none="Nothing yet." isEmpty={samples === 0}>
+        <Curve report={report} />
+        <table>
+          <caption>As of {<Time at={asOf} />}</caption>
+          <thead>
+            <tr>
+              <th scope="col">Within</th>
+              <th scope="col">of removals</th>
+              <th scope="col">What</th>
+            </tr>
+          </thead>
+          <tbody>
+            {(
+              [
+                ['50 %', p50],
+                ['90 %', p90],
+                ['99 %', p99],
+                ['all', max],
+              ] as const
+            ).map(([share, seconds]) => (
+              <tr key={share}>
+                <td>{span(seconds)}</td>
+                <td>{share}</td>
+                <td class="quiet">measured</td>
+              </tr>
+            ))}
+            {waits.map(({ seconds, covered, namespaces }) => (
+              <tr key={seconds}>
+                <td>{seconds} s</td>
+                <td>{shareInWords(covered)}</td>
+                <td>
+                  the wait in {namespaces} {namespaces === 1 ? 'namespace' : 'namespaces'}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Listed>
+      <Unseen lines={unseen} />
+    </>
+  );
+}
+
+/** `consumer/edge/removal` → `consumer edge, removals` */
+function wordsOf(scope: string): string {
+  const [kind, name, change] = scope.split('/');
+  if (kind === 'cluster') return 'the whole cluster';
+  return change === undefined ? `${kind} ${name}` : `${kind} ${name}, ${change}s`;
+}
+
+/** Never rounded up to all. */
+function shareInWords(share: number): string {
+  return share >= 1 ? 'all' : `${(Math.floor(share * 10_000) / 100).toFixed(2)} %`;
+}
+
+const BAND_PX = 22;
+const LEFT_PX = 64;
+const BELOW_PX = 22;
+
+/** A column for each quarter of an hour, a row for each band of lags: the darker, the more removals ended there. */
+function Heatmap({ report, seconds }: { readonly report: LagReport; readonly seconds: number }) {
+  const { edges, spans, asOf, p99 } = report;
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const end = Math.ceil(asOf / SLICE) * SLICE;
+  const shown = spans.filter(({ to }) => to > end - seconds);
+  useEffect(() => {
+    const draw = () => canvas.current !== null && paint(canvas.current, edges, shown, end - seconds, end);
+    draw();
+    const dark = matchMedia('(prefers-color-scheme: dark)');
+    dark.addEventListener('change', draw);
+    addEventListener('resize', draw);
+    return () => {
+      dark.removeEventListener('change', draw);
+      removeEventListener('resize', draw);
+    };
+  });
+  const removals = shown.reduce((sum, { counts }) => sum + counts.reduce((a, b) => a + b, 0), 0);
+  const label = `${removals} removals by the time at which they were through and by their lag; 99 % of all within ${span(p99)}`;
+  return <canvas class="heatmap" ref={canvas} role="img" aria-label={label} />;
+}
+
+function paint(
+  canvas: HTMLCanvasElement,
+  edges: LagReport['edges'],
+  spans: LagReport['spans'],
+  from: number,
+  to: number,
+): void {
+  const bands = edges.length + 1;
+  const [width, height] = [canvas.clientWidth, bands * BAND_PX + BELOW_PX];
+  const scale = devicePixelRatio;
+  canvas.width = width * scale;
+  canvas.height = height * scale;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext('2d');
+  if (context === null) return;
+  context.scale(scale, scale);
+  const style = getComputedStyle(canvas);
+  const x = (at: number) => LEFT_PX + ((at - from) / (to - from)) * (width - LEFT_PX);
+  const most = Math.max(1, ...spans.flatMap(({ counts }) => counts));
+  context.fillStyle = style.color;
+  for (const { from: begins, to: ends, counts } of spans) {
+    const left = Math.max(LEFT_PX, x(begins));
+    for (const [band, count] of counts.entries()) {
+      if (count === 0) continue;
+      // One removal can be seen beside thousands.
+      context.globalAlpha = 0.15 + 0.85 * (Math.log1p(count) / Math.log1p(most));
+      context.fillRect(left, (bands - 1 - band) * BAND_PX, Math.max(1.5, x(ends) - left), BAND_PX - 1);
+    }
+  }
+  context.globalAlpha = 1;
+  // A canvas resolves no custom property: the colour stands in one that the style has resolved.
+  context.fillStyle = style.borderTopColor;
+  context.font = '12px system-ui, sans-serif';
+  context.textBaseline = 'middle';
+  for (const [band, edge] of edges.entries())
+    context.fillText(`≤ ${span(edge)}`, 0, (bands - 1 - band) * BAND_PX + BAND_PX / 2);
+  context.fillText(`> ${span(edges.at(-1) ?? 0)}`, 0, BAND_PX / 2);
+  const isDay = to - from <= DAY;
+  const ticks = Math.max(2, Math.min(7, Math.floor(width / 140)));
+  for (let tick = 0; tick < ticks; tick += 1) {
+    const at = new Date((from + ((to - from) * tick) / ticks) * 1000);
+    const text = isDay
+      ? at.toLocaleTimeString(undefined, { hour: 'numeric', minute: '2-digit' })
+      : at.toLocaleDateString(undefined, { weekday: 'short', day: 'numeric', month: 'short' });
+    context.fillText(text, x(at.getTime() / 1000), height - BELOW_PX / 2);
+  }
+}
+
+const [WIDE, HIGH] = [800, 220];
+/** The shortest lag that is drawn by itself. */
+const SHORTEST = 0.001;
+
+/** The distribution, on a logarithmic scale; the waits in force are drawn in. */
+function Curve({ report: { distribution, waits, max, p99 } }: { readonly report: LagReport }) {
+  const longest = Math.max(max, ...waits.map(({ seconds }) => seconds), 1) * 1.5;
+  const x = (seconds: number) =>
+    (WIDE * Math.log(Math.max(seconds, SHORTEST) / SHORTEST)) / Math.log(longest / SHORTEST);
+  const y = (share: number) => HIGH - share * (HIGH - 10);
+  const steps = distribution.map(([seconds, share]) => `H${x(seconds).toFixed(1)}V${y(share).toFixed(1)}`);
+  const marks = [0.01, 0.1, 1, 10, 100, 1000].filter((seconds) => seconds < longest);
+  return (
+    <svg
+      class="curve"
+      viewBox={`0 -4 ${WIDE} ${HIGH + 28}`}
+      role="img"
+      aria-label={`Distribution of lags: 99 % within ${span(p99)}, the longest ${span(max)}`}
+    >
+      {marks.map((seconds) => (
+        <g key={seconds} class="mark-line">
+          <line x1={x(seconds)} x2={x(seconds)} y1={0} y2={HIGH} />
+          <text x={x(seconds)} y={HIGH + 18} text-anchor="middle">
+            {span(seconds)}
+          </text>
+        </g>
+      ))}
+      <path d={`M0 ${HIGH}${steps.join('')}H${WIDE}`} />
+      {waits.map(({ seconds }) => (
+        <g key={seconds} class="wait">
+          <line x1={x(seconds)} x2={x(seconds)} y1={0} y2={HIGH} />
+          <text x={x(seconds) - 6} y={HIGH - 8} text-anchor="end">
+            wait {seconds} s
+          </text>
+        </g>
+      ))}
+    </svg>
+  );
+}
