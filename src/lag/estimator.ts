@@ -36,10 +36,6 @@ class RecentLags {
     return all;
   }
 
-  get bytes(): number {
-    return this.#minutes.size * BUCKETS * Float64Array.BYTES_PER_ELEMENT;
-  }
-
   /** Minutes in the future come from a clock that was set back, and would stay; the next minute may be a small correction. */
   #forget(current: number): void {
     for (const minute of this.#minutes.keys())
@@ -98,11 +94,6 @@ class Scope {
     EndpointSlice: new RecentLags(),
     Endpoints: new RecentLags(),
   };
-
-  get bytes(): number {
-    const recent = [this.recent, ...LAG_STAGES.map((stage) => this.stages[stage])];
-    return recent.reduce((sum, { bytes }) => sum + bytes, this.history.bytes);
-  }
 }
 
 /**
@@ -188,11 +179,6 @@ export class LagEstimator {
     });
     const historySeconds = Math.max(MINUTES * MINUTE_SECONDS, ...pods.values());
     return { scope: namespace === undefined ? 'cluster' : 'namespace', historySeconds, stages, ...whole };
-  }
-
-  /** Bytes of lag data held. */
-  get bytes(): number {
-    return [...this.#namespaces.kept.values()].reduce((sum, { bytes }) => sum + bytes, this.#cluster.bytes);
   }
 
   /** The histories to store, most important first: the cluster's, then the busiest namespaces'. */

@@ -184,12 +184,6 @@ export class LagHistory {
     return this.#closedSamples + (this.#open?.total ?? 0);
   }
 
-  /** Bytes of lag data held. */
-  get bytes(): number {
-    const open = this.#open?.counts.byteLength ?? 0;
-    return this.#closed.reduce((sum, { entries }) => sum + entries.byteLength, open);
-  }
-
   /** @throws RangeError for a negative lag or NaN */
   record(lagSeconds: number, at: number): void {
     const slice = Math.floor(at / SLICE_SECONDS);

@@ -5,10 +5,7 @@ import { counterAtScrape, gaugeAtScrape, numberAtScrape, samplesBy } from '../te
 import type { Measurement } from './measurement.ts';
 
 /** The sources of the measurement's metrics, read at each scrape. */
-export type LagReadings = Pick<
-  Measurement,
-  'unresolved' | 'now' | 'table' | 'discarded' | 'size' | 'estimatorBytes'
->;
+export type LagReadings = Pick<Measurement, 'unresolved' | 'now' | 'table' | 'discarded' | 'size'>;
 
 /**
  * A calm cluster's removals take 10 to 100 ms, those of S3's gateways 10 s and more, those behind S1's storm 650 s:
@@ -100,11 +97,6 @@ export function registerLagMetrics(
     help: 'What the recorder holds: pods that are listed or terminating, slices and Endpoints, open removals.',
     labelNames: ['kind'],
     read: () => samplesBy('kind', readings.size, (count) => count),
-  });
-  numberAtScrape(registry, {
-    name: 'linger_estimator_bytes',
-    help: 'Memory of the estimate’s histograms.',
-    read: () => readings.estimatorBytes,
   });
   return ({ stage, lag }) => lags.observe({ stage }, lag);
 }

@@ -382,10 +382,6 @@ export class Measurement {
     return this.#recorder.size;
   }
 
-  get estimatorBytes(): number {
-    return this.#estimator.bytes;
-  }
-
   #trustServices(change: ClusterEvent['type']): void {
     if (change === 'StreamBroken' || change === 'ListBegins') this.#servicesInDoubt = true;
     if (change === 'StreamCurrent') this.#servicesInDoubt = false;

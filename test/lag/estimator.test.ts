@@ -144,10 +144,8 @@ describe('the busiest namespaces', () => {
   it('memory is bounded by places, not by namespaces', () => {
     const estimator = new LagEstimator(4);
     for (let n = 0; n < 500; n += 1) estimator.record(removal(`ns-${n}`, 1), NOW);
-    const bytes = estimator.bytes;
     for (let n = 0; n < 5_000; n += 1) estimator.record(removal(`ns-${n}`, 1), NOW);
-    expect(estimator.bytes).toBe(bytes);
-    expect(bytes).toBeLessThan(5 * 2 * 6_400 * 3);
+    expect(estimator.namespaces.size).toBe(4);
   });
 });
 

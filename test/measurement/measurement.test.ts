@@ -219,5 +219,4 @@ describe('the parts of a history', () => {
 it('says how much it holds', async () => {
   const { measurement } = measuring(...READY, slice(0, { a: 'ready' }), terminating(1, 'a'));
   expect(measurement.size).toEqual({ pods: 1, objects: 1, open: 1 });
-  expect(measurement.estimatorBytes).toBe(0);
 });

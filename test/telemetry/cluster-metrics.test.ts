@@ -23,7 +23,6 @@ function readings(more: Partial<LagReadings> = {}): LagReadings {
     table: NOTHING_PLANNED,
     discarded: NO_DISCARDS,
     size: { pods: 1, objects: 2, open: 3 },
-    estimatorBytes: 4,
     ...more,
   };
 }
@@ -102,7 +101,6 @@ describe('the lag', () => {
       'linger_recorder_entries',
       ['{kind="pods"} 1', '{kind="objects"} 2', '{kind="open"} 3'],
     ],
-    ['what the estimate holds', {}, 'linger_estimator_bytes', [' 4']],
   ])('%s', async (_what, more, name, expected, wait) => {
     const registry = new Registry();
     register(registry, more, wait);
