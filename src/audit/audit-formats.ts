@@ -121,7 +121,7 @@ const MARKDOWN = /[\\`*_{}[\]<>&#|~!$]/g;
 /** What GitHub and GitLab turn into a mention or a link by themselves. */
 const ADDRESSED = /@|:(?=\/\/)|(?<=www)\./gi;
 
-/** For a comment on a merge request. Text from manifests is escaped: it can neither link anywhere nor mention anybody. */
+/** For a comment on a merge request. Text from manifests is escaped: it can neither link nor mention. */
 export function markdown({ findings, summary }: AuditReport): string {
   const cell = (text: string) =>
     printable(text)

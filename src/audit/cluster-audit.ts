@@ -57,7 +57,7 @@ interface ClusterAuditOptions {
   readonly mostObjects?: number;
 }
 
-/** More than anybody reads, and 400 KB. Metrics count all findings. */
+/** More than a person reads, and 400 KB. Metrics count all findings. */
 const MOST_FINDINGS = 1_000;
 /** The most series of namespaces × reasons; further namespaces are counted together. */
 const MOST_SERIES = 1_000;

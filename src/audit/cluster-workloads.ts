@@ -38,7 +38,7 @@ export interface Gathering {
   readonly mostObjects?: number | undefined;
 }
 
-/** What could not be gathered, or not all of it. */
+/** The objects around workloads, and what is missing or incomplete. */
 export interface Gathered {
   readonly related: RelatedObjects;
   /** Whether there is Linger's webhook; undefined: configurations may not be listed. */

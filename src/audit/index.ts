@@ -16,7 +16,6 @@ export {
   type AuditSubject,
   type AuditSummary,
   auditWorkload,
-  type FindingCode,
   GOOD_REASONS,
   type GraceCut,
   headlineOf,
@@ -39,7 +38,6 @@ export { misplacedIn } from './misplaced.ts';
 export { REPORT_ANNOTATION } from './policy-reports.ts';
 export {
   isAsked,
-  RELATED_KINDS,
   type RelatedObjects,
   relatedObjectsIn,
   WEBHOOK,

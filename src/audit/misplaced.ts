@@ -26,14 +26,14 @@ const FIELDS: readonly {
   { name: 'preStop', fits: (parent) => parent.endsWith('.lifecycle'), belongs: 'lifecycle of a container' },
 ];
 
-/** What is somebody's data, or says nothing of how pods end. */
+/** Free-form data, or fields without effect on termination. */
 const NOT_ENTERED: ReadonlySet<string> = new Set([
   ...['metadata', 'status', 'env', 'args', 'command', 'nodeSelector', 'volumes', 'volumeClaimTemplates'],
   ...['selector', 'affinity', 'tolerations'],
 ]);
 const DEEPEST = 12;
 
-/** What the API server drops, or nobody reads, because it stands in the wrong place. */
+/** Fields and annotations in the wrong place, where the API server drops them or no component reads them. */
 export function misplacedIn({ kind, pointer }: Workload, object: unknown): readonly Misplaced[] {
   return [...annotations(kind, pointer, object), ...fields(pointer, object)];
 }

@@ -161,9 +161,9 @@ interface Report {
 /** @returns the reports by namespace; none for namespaces without findings */
 export function reportsOf({ kept, namespaces }: ClusterFindings): ReadonlyMap<string, Report> {
   const byNamespace = Map.groupBy(kept, ({ namespace }) => namespace);
-  const told = [...namespaces].filter(([, { fail, warn }]) => fail + warn > 0);
+  const reported = [...namespaces].filter(([, { fail, warn }]) => fail + warn > 0);
   return new Map(
-    told.slice(0, MOST_REPORTS).map(([namespace, counts]) => {
+    reported.slice(0, MOST_REPORTS).map(([namespace, counts]) => {
       const { pass, fail, warn, skip } = counts;
       const results = (byNamespace.get(namespace) ?? []).slice(0, MOST_RESULTS).map(resultOf);
       const summary = { pass, fail, warn, error: 0, skip };

@@ -66,7 +66,7 @@ interface Stopping extends Pick<PodMetadata, 'namespace' | 'plan' | 'controller'
 }
 
 /**
- * Characters of what is remembered of terminating pods, half of it for one namespace at the most: 50,000 pods with the usual plan fit.
+ * Characters that terminating pods may take, at most half for one namespace: 50,000 pods with the usual plan fit.
  */
 const MOST_STOPPING = 32 * 1024 * 1024;
 const WEIGHT_OF_POD = 384;
@@ -210,20 +210,20 @@ export class TerminationReview {
   async released({ pod, reason, heldMs, open = 0, undeclared }: Release): Promise<void> {
     if (pod.deletion === undefined) return;
     const { owner, senders } = this.#stopping.get(pod.uid) ?? {};
-    const told = aboutEnd({ ...pod, owner }, this.#options.epochSeconds());
+    const end = aboutEnd({ ...pod, owner }, this.#options.epochSeconds());
     const outcome = HELD_OUTCOMES[reason] ?? 'Unknown';
     const cutBy = reason === 'Max' ? 'Max' : '';
-    this.#record(heldEnd(told, senders, { outcome, waited: heldMs / 1000, cutBy }));
-    if (open > 0) this.#tell({ ...told, reason: 'OpenAtStop', seconds: 0, connections: open });
+    this.#record(heldEnd(end, senders, { outcome, waited: heldMs / 1000, cutBy }));
+    if (open > 0) this.#tell({ ...end, reason: 'OpenAtStop', seconds: 0, connections: open });
     if (undeclared === undefined) return;
     const { connections, seconds } = undeclared;
     const remotes = undeclared.remotes.slice(0, MOST_PEERS);
     const seen = remotes.filter((address) => this.#isWitnessed(address, pod.uid));
     // A pod may name any address as its sender, so one pod's word is no finding about others.
-    if (seen.length === 0 && (remotes.length > 0 || !this.#isWitnessed(`of ${told.owner}`, pod.uid))) return;
+    if (seen.length === 0 && (remotes.length > 0 || !this.#isWitnessed(`of ${end.owner}`, pod.uid))) return;
     const from = await Promise.all(seen.map((address) => this.#named(address)));
     if (this.#options.signal.aborted) return;
-    this.#tell({ ...told, reason: 'UndeclaredConsumer', seconds, connections, from });
+    this.#tell({ ...end, reason: 'UndeclaredConsumer', seconds, connections, from });
   }
 
   /** Whether another pod has reported this sender, too. */

@@ -211,9 +211,9 @@ async function terminationReview(
       `termination log overflowed; counts before ${showInstant(record.incompleteBefore)} are too low`,
     );
   const isWanted = (each: { readonly namespace: string }) => (namespace ?? each.namespace) === each.namespace;
-  const told = record.findings.filter((each) => each.at >= from && isWanted(each));
-  const shortfalls = told.filter(isShortfall);
-  const findings = told.flatMap((each) => (isShortfall(each) ? [] : [{ ...each, text: sentenceOf(each) }]));
+  const recent = record.findings.filter((each) => each.at >= from && isWanted(each));
+  const shortfalls = recent.filter(isShortfall);
+  const findings = recent.flatMap((each) => (isShortfall(each) ? [] : [{ ...each, text: sentenceOf(each) }]));
   const rows = record.ended.filter((each) => each.from + ROW_SECONDS > from && isWanted(each));
   const workloads = endedByWorkload(rows);
   surroundings.print(
@@ -225,7 +225,7 @@ async function terminationReview(
   const { tooEarly, unknown } = summaryOfEnded(workloads);
   const lost = tooEarly > 0 || shortfalls.length > 0;
   return exitCodeFor(failOn, [
-    ...told.map(({ reason }) => reason),
+    ...recent.map(({ reason }) => reason),
     ...(lost ? [ANY, 'unprotected' as const] : []),
     ...(unknown > 0 || isIncomplete ? ['unknown' as const] : []),
     ...(lost || workloads.length === 0 ? [] : ['protected' as const]),

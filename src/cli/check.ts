@@ -61,7 +61,7 @@ async function checkPolicies(
 async function checkCluster(settings: Settings<'check'>, surroundings: Surroundings): Promise<number> {
   const { pre, namespace: tryIn, webhookConfiguration, output, failOn } = settings;
   const { print, warn, now } = surroundings;
-  // What is to be installed goes where it is told, or where deploy/ has it.
+  // An installation goes to the namespace given, or to that of deploy/.
   const asked = pre ? { ...settings, lingerNamespace: settings.lingerNamespace ?? 'linger' } : settings;
   const { connection, lingerNamespace } = await connectToLinger(asked, surroundings, webhookConfiguration);
   const options = {

@@ -191,7 +191,7 @@ export interface KubeEnvironment {
   readonly homeKubeconfig: string | undefined;
   /** KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT: set in every pod. */
   readonly service: { readonly host: string | undefined; readonly port: string | undefined };
-  /** All of it, for the programs that a kubeconfig runs to get credentials. */
+  /** The whole environment, for the programs that a kubeconfig runs to get credentials. */
   readonly variables: Readonly<Record<string, string | undefined>>;
 }
 

@@ -491,7 +491,7 @@ export function startCluster(context: ClusterContext) {
     /** Answers what comes to `/v1`: reports of consumers. */
     reports: reports.listener,
     hold,
-    /** Gives the lead away, if this replica has it; resolves once nothing is left of it, or cannot be: within 15 s. */
+    /** Hands over the lead, if this replica has it; resolves within 15 s. */
     leave: () => Promise.all([sharing.leave(), manager.idle()]),
   };
 }

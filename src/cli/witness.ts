@@ -55,7 +55,7 @@ export async function witness(settings: Settings<'witness'>, { warn }: Terminal)
   return 0;
 }
 
-/** Leaves room for others, whoever connects how often. */
+/** No client takes all connections, however often it connects. */
 export function limitConnections(server: Server): void {
   server.maxConnections = MOST_CONNECTIONS;
   const open = new Map<string, number>();

@@ -13,7 +13,7 @@ export {
   type Sources,
   snapshotOf,
 } from './cluster-snapshot.ts';
-export { type ContainerWait, eatsGrace, preStopOf, waitsLess } from './containers.ts';
+export { type ContainerWait, eatsGrace } from './containers.ts';
 export {
   containerWaits,
   decide,
@@ -53,7 +53,7 @@ export {
   type Skip,
 } from './plan.ts';
 export { parsePlan, renderPlan } from './plan-codec.ts';
-export { type Container, essentialsOf, graceOf, type Pod } from './pod.ts';
+export { essentialsOf, graceOf, type Pod } from './pod.ts';
 export { annotationLayers } from './policy-annotations.ts';
 export { effectivePolicy } from './policy-merge.ts';
 export { wantsHold } from './policy-set.ts';

@@ -288,7 +288,7 @@ function isAnotherLife(before: Exposition, after: Exposition): boolean {
 /** From here on, a request of over a second may be the limiter's as well as the API server's. */
 const LIMITER_MATTERS_SECONDS = 0.01;
 
-/** The API server's part of writes. Where they waited for the limiter, those of over a second cannot be told apart: 0. */
+/** The API server's part of writes. Where they waited for the limiter, the cause of waits over a second is unknown: 0. */
 function withoutLimiter(requests: Tally | undefined, limiter: Tally | undefined): Tally | undefined {
   if (requests === undefined) return undefined;
   const matters = (meanOf(limiter) ?? 0) >= LIMITER_MATTERS_SECONDS;
@@ -336,7 +336,7 @@ function queueActivity(
     meanWaitSeconds: meanOf(tallyOf(growth, WAIT, named(name))),
     /** Of the items finished. */
     meanWorkSeconds: meanOf(work),
-    // How many were busy on average. Work that was finished counts in full when it ends, so what of it lies before the beginning is taken off again.
+    // On average. Work counts in full when it finishes, so the part before the interval is subtracted.
     busyWorkers: seconds === undefined ? undefined : Math.max(0, (work?.sum ?? 0) + unfinished) / seconds,
     /** Since the controller-manager's start: items taken up, and how many of them had waited for more than a second. */
     life: { taken: life?.count ?? 0, overSecond: life?.overSecond ?? 0 },

@@ -1,5 +1,5 @@
 export { span } from './amounts.ts';
-export { ApiReader, messageOf } from './api-reader.ts';
+export { ApiReader } from './api-reader.ts';
 export { CHECKS, type Check, type CheckState, inquire } from './checks.ts';
 export { isAddress } from './controller-observation.ts';
 export type { Facts, Look } from './facts.ts';

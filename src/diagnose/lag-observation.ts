@@ -172,7 +172,7 @@ const OLDEST = 'linger_removals_oldest_unresolved_seconds';
 
 /**
  * Reads what /metrics of a Linger says of lags.
- * @returns undefined when there is nothing of it: another program's, or a Linger that measures nothing
+ * @returns undefined for the metrics of another program, or of a Linger that measures nothing
  * @throws MalformedExposition
  */
 export function readLagScrape(text: string): Exposition | undefined {

@@ -17,7 +17,7 @@ export {
   tryScope,
 } from './endpoint-watch.ts';
 export { endpointSlicesResource, endpointsResource } from './endpoints.ts';
-export { type ClusterHandlers, type ClusterSource, followCluster } from './follow.ts';
+export { type ClusterSource, followCluster } from './follow.ts';
 export { namespacesResource } from './namespaces.ts';
 export { nodesResource } from './nodes.ts';
 export {

@@ -49,7 +49,6 @@ export {
   compareVersions,
   type EndpointsState,
   HEARTBEAT_STREAMS,
-  type Heartbeat,
   type HeartbeatStream,
   LAG_STAGES,
   type LagStage,

@@ -1,7 +1,6 @@
 export { BUILT_IN_POLICY, createBuiltInPolicy } from './built-in-policy.ts';
 export {
   type Forgotten,
-  HISTORY_NAMES,
   REFUSALS,
   readConsumers,
   readForgotten,

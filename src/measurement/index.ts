@@ -9,7 +9,6 @@ export { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
 export {
   ConsumerMeasurement,
   Measurement,
-  type Waiting,
   type WaitingByStage,
   waitingByStage,
 } from './measurement.ts';
@@ -23,7 +22,6 @@ export {
 export { problem } from './probe.ts';
 export {
   ConsumerReports,
-  type Report,
   type ReportAnswer,
   versionsOf,
 } from './reports.ts';

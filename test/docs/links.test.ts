@@ -36,6 +36,17 @@ test('every page and picture is linked to from another page', () => {
   expect(orphans).toEqual([]);
 });
 
+test('every file that the architecture names is there', () => {
+  const named = [...read('docs/architecture.md').matchAll(/`([a-z]+\/[a-z-]+(?:\.ts)?)`/g)].map(
+    ([, file = '']) => file,
+  );
+  const files = new Set(filesUnder('src').map((path) => path.replace(/^src\//, '')));
+  const rooms = new Set([...files].map((path) => path.split('/')[0]));
+  const ofRooms = named.filter((file) => rooms.has(file.split('/')[0]));
+  expect(ofRooms.length).toBeGreaterThan(20);
+  expect(ofRooms.filter((file) => !files.has(file) && !files.has(`${file}.ts`))).toEqual([]);
+});
+
 describe('decisions', () => {
   const decisions = filesUnder('docs/decisions');
 
