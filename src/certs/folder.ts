@@ -143,18 +143,7 @@ async function makePair(names: readonly string[], now: Date): Promise<Required<F
   return { 'ca.crt': authority.certificate, 'tls.crt': cert, 'tls.key': key };
 }
 
-/** Reads until two readings agree: the `..data` link of a Secret volume may be swapped in between. */
 async function readFolder(directory: string): Promise<Files> {
-  let files = await readOnce(directory);
-  for (let again = 0; again < 3; again++) {
-    const before = files;
-    files = await readOnce(directory);
-    if (isDeepStrictEqual(files, before)) break;
-  }
-  return files;
-}
-
-async function readOnce(directory: string): Promise<Files> {
   const texts = await Promise.all(FILES.map((name) => readText(join(directory, name))));
   return Object.fromEntries(FILES.flatMap((name, i) => (texts[i] === undefined ? [] : [[name, texts[i]]])));
 }

@@ -180,11 +180,7 @@ export class SecretSource implements CertificateSource {
   async follow(use: Use, { signal, metrics, logger }: FollowOptions): Promise<void> {
     showCertificate(this.get(), metrics);
     while (!signal.aborted) {
-      const configured = this.configured();
-      if (configured !== undefined) {
-        metrics.certificateTrusted.set(this.#distrusted(new Date()) ? 0 : 1);
-        tellConfigured(this.#once, this.#options.configuration, configured);
-      }
+      this.#showTrust();
       const waitMs = await this.#look((certificate) => {
         use(certificate);
         showCertificate(certificate, metrics);
@@ -194,6 +190,14 @@ export class SecretSource implements CertificateSource {
       });
       await pause(waitMs, this.#woken.signal);
     }
+  }
+
+  #showTrust(): void {
+    const configured = this.configured();
+    if (configured === undefined || this.#serving === undefined) return;
+    const { metrics, configuration } = this.#options;
+    metrics.certificateTrusted.set(this.#distrusted(new Date()) ? 0 : 1);
+    tellConfigured(this.#once, configuration, configured);
   }
 
   /** Does what is due. Never rejects. @returns when to look again, in milliseconds, unless woken */
@@ -291,6 +295,7 @@ export class SecretSource implements CertificateSource {
     const [bundle] = bundles.size > 1 ? [''] : bundles;
     if (bundle !== this.#bundle) this.#trustSince = performance.now();
     this.#bundle = bundle;
+    this.#showTrust();
   }
 
   #tookSecret(secret: StoredSecret | undefined): void {

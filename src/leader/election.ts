@@ -243,7 +243,6 @@ class Campaign {
   #acquiredAt: number | undefined;
   #following: string | undefined;
   readonly #backoff: Backoff;
-  #writing = false;
 
   constructor(options: ElectionOptions) {
     this.#options = options;
@@ -252,27 +251,9 @@ class Campaign {
 
   async run(): Promise<void> {
     const { signal, time } = this.#options;
-    while (!signal.aborted) {
-      const round = this.#round();
-      await this.#settledOrStopped(round);
-      // A read may stay unanswered; a write could still make us the leader.
-      if (signal.aborted && !this.#writing && !this.#leads) break;
-      await time.pause(await round, signal);
-    }
+    // A round that the signal interrupts ends within two requests: a write could still make us the leader.
+    while (!signal.aborted) await time.pause(await this.#round(), signal);
     await this.#leave();
-  }
-
-  /** Not Promise.race: against a promise that lives for months it would leak memory in every round. */
-  #settledOrStopped(round: Promise<unknown>): Promise<void> {
-    const { signal } = this.#options;
-    return new Promise((resolve) => {
-      const settle = () => {
-        signal.removeEventListener('abort', settle);
-        resolve();
-      };
-      signal.addEventListener('abort', settle, { once: true });
-      void round.then(settle);
-    });
   }
 
   /** @returns the milliseconds until the next; never rejects */
@@ -330,10 +311,7 @@ class Campaign {
       address,
     });
     const sentAt = time.clock();
-    this.#writing = true;
-    this.#stored = await store.write(record, this.#stored).finally(() => {
-      this.#writing = false;
-    });
+    this.#stored = await store.write(record, this.#stored);
     const { record: written } = this.#stored;
     const now = time.clock();
     events.onRequest(now - sentAt);
