@@ -202,8 +202,8 @@ export function tlsRejection(cert: string, key: string): string | undefined {
 
 /**
  * Whether an API server that trusts the bundle accepts what is served: a certificate, then its intermediates in any order.
- * A certificate that stands in the bundle is accepted whoever issued it. Source: Go, crypto/x509, Certificate.Verify, which also
- * looks at the length of the path and at what keys are for.
+ * A certificate that stands in the bundle is accepted by itself. Source: Go, crypto/x509, Certificate.Verify, which also checks
+ * the length of the path and the usages of keys.
  */
 export function isTrusted(chain: string, bundle: string, now: Date): boolean {
   const [leaf, ...intermediates] = parseCertificates(chain);

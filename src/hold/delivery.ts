@@ -243,22 +243,22 @@ export class Delivery {
   }
 
   /** Applies the ConfigMap in every namespace that wants Hold and lacks it. */
-  async #deliver(lead: Leadership): Promise<void> {
+  async #deliver(leadership: Leadership): Promise<void> {
     const { clock, random, pause } = this.#options;
-    await Promise.race([this.read, pause(SEEN_WITHIN_MS, lead.signal)]);
+    await Promise.race([this.read, pause(SEEN_WITHIN_MS, leadership.signal)]);
     const schedule = new Schedule(PACE, clock(), random);
     const notBefore = new Map<string, number>();
     do {
       if (!schedule.due(clock())) continue;
       const namespace = this.#lacking().find((each) => (notBefore.get(each) ?? 0) <= clock());
-      if (namespace === undefined || !lead.holds()) continue;
-      const failure = await this.#apply(namespace, lead.signal);
-      if (lead.signal.aborted) return;
+      if (namespace === undefined || !leadership.holds()) continue;
+      const failure = await this.#apply(namespace, leadership.signal);
+      if (leadership.signal.aborted) return;
       if (failure === undefined || CONCERNS_ONE_NAMESPACE.has(failure.reason)) {
         schedule.done(clock());
         notBefore.set(namespace, clock() + (failure === undefined ? SEEN_WITHIN_MS : REFUSED_PAUSE_MS));
       } else schedule.failed(clock(), failure.retryAfterMs);
-    } while (await pause(APPLY_EVERY_MS, lead.signal));
+    } while (await pause(APPLY_EVERY_MS, leadership.signal));
   }
 
   /** The namespaces that want Hold and lack the ConfigMap. Linger's own comes first: tests run there. */
@@ -324,16 +324,16 @@ export class Delivery {
   }
 
   /** Tests the helper on nodes of each kind, one after the other, until it has worked once. */
-  async #try(lead: Leadership): Promise<void> {
+  async #try(leadership: Leadership): Promise<void> {
     const { clock, random, pause, place, logger } = this.#options;
     const schedules = new Map<string, Schedule>();
     const idle = new Set<string>();
-    while (await pause(TICK_MS, lead.signal)) {
+    while (await pause(TICK_MS, leadership.signal)) {
       // The ConfigMap in Linger's own namespace stores the results.
       if (!this.#seen.has(place.namespace) || !this.#needed()) continue;
       const kinds = [...this.#kinds()].filter(([kind]) => this.#trials.get(kind) !== '');
       const due = kinds.find(([kind]) => schedules.get(kind)?.due(clock()) ?? true);
-      if (due === undefined || !lead.holds()) continue;
+      if (due === undefined || !leadership.holds()) continue;
       const [kind, nodes] = due;
       const schedule = schedules.get(kind) ?? new Schedule(TRIAL_PACE, clock(), random);
       schedules.set(kind, schedule);
@@ -341,8 +341,8 @@ export class Delivery {
       // None if the other nodes have been removed since.
       const left = untried.length > 0 ? untried : nodes;
       const node = left[Math.floor(random() * left.length)] as NodeFacts;
-      const problem = await this.#tryOn(node, lead.signal);
-      if (!lead.holds()) return;
+      const problem = await this.#tryOn(node, leadership.signal);
+      if (!leadership.holds()) return;
       if (problem === NOT_TAKEN) idle.add(node.name);
       if (problem === NOT_TAKEN && left.length > 1) continue;
       for (const { name } of nodes) idle.delete(name);
@@ -360,7 +360,7 @@ export class Delivery {
       const others = [...this.#trials].filter(([each]) => each !== kind);
       this.#trials = new Map([...others, [kind, problem.slice(0, LONGEST_REASON)]]);
       this.#show();
-      await this.#apply(place.namespace, lead.signal);
+      await this.#apply(place.namespace, leadership.signal);
     }
   }
 

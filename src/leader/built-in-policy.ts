@@ -12,7 +12,7 @@ import { readConfigMap } from './store.ts';
 /** The policy that shows the built-in values. */
 export const BUILT_IN_POLICY = 'built-in';
 
-/** The record that the policy has been created once: whoever deletes it does not get it again. */
+/** The record that the policy has been created once: a policy that is deleted is not created again. */
 export const BUILT_IN_RECORD = 'linger-built-in-policy';
 
 interface BuiltInPolicyOptions extends Pick<ElectionClock, 'clock' | 'random' | 'pause'> {
@@ -89,7 +89,7 @@ const POLICY = {
         'Created once by Linger. It sets nothing; its status shows what pods get that no other policy selects.',
     },
   },
-  // Below all others: a field that somebody sets here is a default.
+  // Below all others: a field that is set here is a default.
   spec: { priority: -1_000_000 },
 };
 

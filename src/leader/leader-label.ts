@@ -28,14 +28,14 @@ const TAKE_OFF_WITHIN_MS = 3_000;
  * the next leader takes it off; until then this replica answers reports with the news that it does not lead.
  * @returns resolves once the term is over and the label is off; never rejects
  */
-export async function labelLeader(lead: Leadership, options: LeaderLabelOptions): Promise<void> {
+export async function labelLeader(leadership: Leadership, options: LeaderLabelOptions): Promise<void> {
   const { identity, logger, clock, random, pause } = options;
   const schedule = new Schedule(PACE, clock(), random);
   const once = new LogOnce(logger);
   do {
-    if (!lead.holds() || !schedule.due(clock())) continue;
+    if (!leadership.holds() || !schedule.due(clock())) continue;
     try {
-      const found = await settle(options, lead.signal);
+      const found = await settle(options, leadership.signal);
       schedule.done(clock());
       if (found) once.over(LEADER_LABEL, { label: LEADER_LABEL }, 'leader label set again');
       else
@@ -45,7 +45,7 @@ export async function labelLeader(lead: Leadership, options: LeaderLabelOptions)
           'own pod not found; the Service linger-reports has no endpoint',
         );
     } catch (thrown) {
-      if (lead.signal.aborted) break;
+      if (leadership.signal.aborted) break;
       const pauseMs = Math.round(schedule.failed(clock(), (thrown as KubeFailure).retryAfterMs));
       once.warn(
         LEADER_LABEL,
@@ -53,7 +53,7 @@ export async function labelLeader(lead: Leadership, options: LeaderLabelOptions)
         'labelling the leader’s pod failed; retrying, reports may not reach it',
       );
     }
-  } while (await pause(TICK_MS, lead.signal));
+  } while (await pause(TICK_MS, leadership.signal));
   await takeOff(options);
 }
 

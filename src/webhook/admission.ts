@@ -7,7 +7,8 @@ import { type Logger, onLoop } from '../telemetry/index.ts';
 import { OffLoop, workerUrl } from '../timing/index.ts';
 import type { AdmissionMetrics } from './admission-metrics.ts';
 import { type AdmissionResponse, answer, internalErrorAnswer, outcomeOf } from './answer.ts';
-import { answerJson, BodyError, LargeBodies, readBody, SMALL_BODY_BYTES } from './body.ts';
+import { BodyError, LargeBodies, readBody, SMALL_BODY_BYTES } from './body.ts';
+import { answerJson } from './json-response.ts';
 import { type Review, type ReviewRequest, readReview, type Screened, tooLargeAtStart } from './review.ts';
 
 /**

@@ -16,7 +16,8 @@ import type { InstanceName } from '../lag/index.ts';
 import { type ConsumerReports, type ReportAnswer, versionsOf } from '../measurement/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
-import { answerJson, BodyError, readBody } from './body.ts';
+import { BodyError, readBody } from './body.ts';
+import { answerJson } from './json-response.ts';
 import type { Judge } from './report-access.ts';
 
 /** The results that are answered with another status than 200. */

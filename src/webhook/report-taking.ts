@@ -91,11 +91,11 @@ export function takeReports(context: ReportTakingContext): ReportTaking {
   const { connection, place, consumers, measurement, keys, newest, logger, metrics, clock, onSynced } =
     context;
   let taken:
-    | { readonly reports: ConsumerReports; readonly lead: Leadership; readonly since: number }
+    | { readonly reports: ConsumerReports; readonly leadership: Leadership; readonly since: number }
     | undefined;
   const count = registerReportMetrics(metrics.registry, () => [...(taken?.reports.instances() ?? [])]);
   const listener = lazily({
-    taker: () => (taken?.lead.holds() ? taken.reports : undefined),
+    taker: () => (taken?.leadership.holds() ? taken.reports : undefined),
     measureOf: (wanted) => consumers().find(({ name }) => name === wanted)?.measure.kind,
     judge: judge(context),
     count,
@@ -103,24 +103,24 @@ export function takeReports(context: ReportTakingContext): ReportTaking {
     logger,
   });
 
-  const take = async (lead: Leadership) => {
+  const take = async (leadership: Leadership) => {
     const onLag = (consumer: string, lag: number) =>
       measurement.record({ consumer, direction: 'removal', lag });
     const reports = new ConsumerReports({ keys, newest, clock, onLag, onSynced });
-    taken = { reports, lead, since: clock() };
+    taken = { reports, leadership, since: clock() };
     do {
       const reported = consumers().filter(({ measure }) => measure.kind === 'reports');
       reports.keep(new Set(reported.map(({ name }) => name)));
       for (const [name, state] of reports.states()) measurement.report(name, state);
-    } while (await tick(TICK_MS, lead.signal));
+    } while (await tick(TICK_MS, leadership.signal));
     if (taken.reports === reports) taken = undefined;
   };
 
-  const label = async (lead: Leadership) => {
+  const label = async (leadership: Leadership) => {
     if (place === undefined) return;
     const { namespace, identity } = place;
     const pods = new PodLabels({ connection, namespace, requestMs: LABEL_REQUEST_MS });
-    await labelLeader(lead, { pods, identity, logger, clock, random: Math.random, pause: tick });
+    await labelLeader(leadership, { pods, identity, logger, clock, random: Math.random, pause: tick });
   };
   const onPod = (event: PodEvent) => {
     if (event.type === 'deleted') taken?.reports.gone(event.identity.uid);
@@ -130,7 +130,7 @@ export function takeReports(context: ReportTakingContext): ReportTaking {
       { name: 'reports', onPod, lead: take },
       { name: 'leader label', lead: label },
     ],
-    taken: () => (taken?.lead.holds() ? { taken: taken.reports, since: taken.since } : undefined),
+    taken: () => (taken?.leadership.holds() ? { taken: taken.reports, since: taken.since } : undefined),
     listener,
   };
 }
