@@ -5,9 +5,19 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME } from '../../src/api/index.ts';
 import { readHelperObject } from '../../src/hold/index.ts';
+import { MAIN } from '../cli/linger.ts';
 import { type Cluster, images, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
+import { run } from '../testbed/command.ts';
 import { Installation } from './support/installation.ts';
-import { appContainer, type Json, type PodObject, pod, RESTRICTED } from './support/manifests.ts';
+import {
+  appContainer,
+  type Json,
+  type PodObject,
+  pod,
+  RESTRICTED,
+  service,
+  workload,
+} from './support/manifests.ts';
 import { planOf } from './support/outcome.ts';
 import { clusterPolicy, policyFile } from './support/policies.ts';
 import { startPod } from './support/termination.ts';
@@ -18,6 +28,11 @@ const TOKEN = 'AAAAAAAAAAAAAAAAAAAAAA';
 const UNUSED = 'linger.dev/unused=true';
 const TRIED = 'linger.dev/hold-tried';
 
+type EventObject = KubernetesObject & {
+  readonly reason: string;
+  readonly message: string;
+  readonly involvedObject: { readonly kind: string; readonly name: string };
+};
 type ConfigMap = KubernetesObject & { readonly binaryData: Readonly<Record<string, string>> };
 
 const cluster: Cluster = await openCluster();
@@ -187,7 +202,99 @@ describe('the helper under a pod that mounts it', () => {
   );
 });
 
+describe('a namespace with the helper, a held pod and the policy that keeps the helper', () => {
+  it.runIf(cluster.own)('is deleted like any other', { timeout: 180_000 }, async () => {
+    const namespace = await restricted('leaving');
+    await bringHelper(namespace);
+    const policy = ['--filename', join(ROOT, 'deploy', 'hold-policy.yaml')];
+    await kubectl(['apply', ...policy]);
+    try {
+      await waitUntil('the policy to be in force', async () => {
+        const remove = ['--namespace', namespace, 'delete', 'configmap', HELPER.name, '--dry-run=server'];
+        return (await kubectl(remove).catch(String)).includes('would lose their preStop hook');
+      });
+      await startPod(cluster, heldPod(namespace, 'web', ['192.0.2.1:8445', TOKEN, '3', '20']));
+      const begun = Date.now();
+      await kubectl(['delete', 'namespace', namespace, '--timeout=60s']);
+      console.log(`gone after ${Date.now() - begun} ms`);
+      expect(
+        await cluster.get({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace } }),
+      ).toBeUndefined();
+    } finally {
+      await kubectl(['delete', ...policy]);
+    }
+  });
+});
+
 describe('an installed Linger', () => {
+  it.runIf(cluster.own)(
+    'says wherever one looks that Hold cannot be had, and why',
+    { timeout: 300_000 },
+    async () => {
+      const namespace = await cluster.namespace('refused');
+      // As where a team has used up its quota: the helper cannot be delivered. kube-root-ca.crt is one.
+      const hard = { 'count/configmaps': '1' };
+      const quota = { apiVersion: 'v1', kind: 'ResourceQuota', metadata: { namespace, name: 'few' } };
+      await cluster.create({ ...quota, ...{ spec: { hard } } });
+      const installation = await Installation.create(cluster, {
+        policies: policyFile(clusterPolicy('base', { mode: 'Enforce' })),
+        flags: [`--hold-address=${cluster.nodeAddress}:8445`, '--audit-every=5s'],
+      });
+      const linger = async (...args: string[]) => {
+        const said = await run([process.execPath, MAIN, ...args, '--kubeconfig', cluster.kubeconfig]);
+        return said.stdout + said.stderr;
+      };
+      try {
+        const own = { metadata: { namespace, name: 'held' }, spec: { hook: 'Hold' } };
+        await cluster.create({ apiVersion: 'linger.dev/v1alpha1', kind: 'TerminationPolicy', ...own });
+        await waitUntil('the policy to be in force', async () => {
+          const { spec } = await cluster.create<PodObject>(pod(namespace, 'asked', {}), { dryRun: true });
+          return JSON.stringify(spec).includes('"sleep"');
+        });
+        await cluster.create(service(namespace, 'web'));
+        await cluster.create(workload('Deployment', namespace, 'web', { replicas: 2 }));
+        const why = `namespace ${namespace} has no ConfigMap ${HELPER.name}`;
+        const [web] = await waitUntil('two pods', async () => {
+          const pods = await cluster.list<PodObject>({ apiVersion: 'v1', kind: 'Pod', namespace });
+          return pods.length === 2 ? pods : undefined;
+        });
+        for (const name of [`pod/${web?.metadata.name}`, 'deployment/web'])
+          expect(await linger('explain', name, '--namespace', namespace)).toContain(why);
+        const audit = await linger('audit', '--namespace', namespace);
+        expect(audit).toContain('HoldUnavailable');
+        expect(audit).toContain(why);
+        expect(await linger('check', '--namespace', 'linger')).toContain(namespace);
+        const condition = '--output=jsonpath={.status.conditions[?(@.type=="HoldUsable")]}';
+        const usable = await waitUntil('the condition', async () => {
+          const text = await kubectl(['--namespace', namespace, 'get', 'tp', 'held', condition]);
+          return text === '' ? undefined : (JSON.parse(text) as Json);
+        });
+        expect(usable).toMatchObject({
+          status: 'False',
+          reason: 'HoldUnavailable',
+          message: expect.stringContaining(why),
+        });
+        const events = async () =>
+          (await cluster.list<EventObject>({ apiVersion: 'v1', kind: 'Event', namespace })).filter(
+            ({ reason }) => reason === 'HoldUnavailable',
+          );
+        await waitUntil('an Event', async () => (await events()).length > 0, { timeoutMs: 60_000 });
+        // Two audits later there is still one, of the workload.
+        await new Promise((resolve) => setTimeout(resolve, 12_000));
+        const told = await events();
+        expect(told.map(({ involvedObject: { kind, name } }) => `${kind}/${name}`)).toEqual([
+          'Deployment/web',
+        ]);
+        expect(told[0]?.message).toContain(why);
+        expect(
+          await installation.replicas.sum('linger_notes_total', 'code="HoldUnavailable"'),
+        ).toBeGreaterThan(1);
+      } finally {
+        await installation.remove();
+      }
+    },
+  );
+
   it.runIf(cluster.own)(
     'tries the helper on the node, and brings it to the namespaces that ask for Hold',
     { timeout: 300_000 },
