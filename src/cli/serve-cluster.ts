@@ -424,7 +424,7 @@ export function startCluster(context: ClusterContext) {
     pods: source.pods,
     barePods: source.barePods,
   });
-  const canary = canaryOf(context, measurement, declared.read);
+  const canary = canaryOf(context, measurement, inspecting.inspection, declared.read);
   const consumerMeasuring = measureConsumers({
     ...{ snapshot, measurement, views, logger, epochSeconds },
     declared: declared.consumers,
@@ -529,6 +529,7 @@ function heartbeats(
 function canaryOf(
   { connection, place, canary, snapshot, metrics, logger }: ClusterContext,
   measurement: Measurement,
+  inspection: ReturnType<typeof startInspecting>['inspection'],
   declared: Promise<unknown>,
 ): Runnable | undefined {
   if (place === undefined || canary === undefined) return undefined;
@@ -541,6 +542,8 @@ function canaryOf(
     namespace,
     present,
     measurement,
+    // A gateway that is probed may itself be held: these connections are no traffic.
+    onProbe: (address) => inspection.connected(address),
     logger,
     count,
     clock,

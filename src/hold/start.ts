@@ -54,13 +54,16 @@ export function startHold(context: HoldContext) {
   const metrics = registerHoldMetrics(registry, () => holds.size);
   const pods = new HeldPods({ clock, wall, onChange: ({ uid }) => holds.touch(uid) });
   let leads: Leadership | undefined;
+  /** The latest leader that this replica has relayed to. */
+  let led = '';
   const isLeading = () => leads?.holds() === true;
   const holds: Holds = new Holds({
     ...context,
     pods,
     leads: isLeading,
-    // Only the replica that holds asks inspected instances.
-    isReplica: (source) => source === canonicalAddress(hostAndPort(address)?.host ?? ''),
+    // Only the replica that holds asks inspected instances, and before it the one that held then.
+    isReplica: (source) =>
+      [address, led].some((each) => source === canonicalAddress(hostAndPort(each)?.host ?? '')),
     lookUp: (pod) => lookup.ask(pod),
     onRelease: (release) => {
       reportRelease(release, metrics, context);
@@ -87,6 +90,7 @@ export function startHold(context: HoldContext) {
   const route = (): Route => {
     if (isLeading()) return 'here';
     const other = leader();
+    led = other ?? led;
     // A Lease with this replica's own address stems from an earlier process.
     return other === undefined || other === address ? undefined : hostAndPort(other);
   };

@@ -45,7 +45,9 @@ export function registerCanaryMetrics(registry: Registry): (flip: FlipReading) =
   };
 }
 
-interface CanaryRunContext extends CanarySettings, Pick<CanaryContext, 'connection' | 'namespace' | 'clock'> {
+interface CanaryRunContext
+  extends CanarySettings,
+    Pick<CanaryContext, 'connection' | 'namespace' | 'clock' | 'onProbe'> {
   readonly present: () => readonly Consumer[];
   readonly measurement: Pick<Measurement, 'isReady' | 'listing' | 'onChange' | 'onRemoval' | 'consumers'>;
   readonly logger: Logger;

@@ -210,13 +210,14 @@ function asking(
   url: URL,
   resolved: { readonly addresses: readonly string[] } | Problem,
   timeoutMs: number,
+  onProbe: CanaryContext['onProbe'],
 ): () => Promise<Answer> {
   if (!('addresses' in resolved)) return () => Promise.resolve(resolved);
   const { addresses } = resolved;
   let turn = 0;
   return () => {
     const address = addresses[turn++ % addresses.length] as string;
-    return attempt({ url, address, timeoutMs });
+    return attempt({ url, address, timeoutMs, onConnect: () => onProbe(address) });
   };
 }
 
@@ -252,6 +253,8 @@ export interface CanaryContext extends Omit<CanarySettings, 'every'> {
   /** How many flips have timed a consumer in the last 7 days. */
   readonly timed: (consumer: string) => number;
   readonly onFlip: (flipped: Flipped) => void;
+  /** A probe has connected to this address. */
+  readonly onProbe: (address: string) => void;
   /** Emits each removal of a pod in the whole cluster. */
   readonly removals: EventEmitter<{ removal: [] }>;
   /** Monotonic milliseconds: the clock of the watches. */
@@ -479,13 +482,13 @@ class Canary {
 
   /** How attempts through a consumer are made. */
   async #timed({ name, measure }: Timed, { service, canary, fellows }: Met): Promise<TimedConsumer> {
-    const { namespace, dns, allowLinkLocal } = this.#context;
+    const { namespace, dns, allowLinkLocal, onProbe } = this.#context;
     const { attemptMs: timeoutMs } = this.#limits;
     const consumer = { name, service: CANARY_SERVICE, leastMisses: SHARED_MISSES };
     if (measure.kind === 'probe') {
       const url = new URL(measure.url);
       const resolved = await resolve(url, { signal: this.#lead.signal, allowLinkLocal });
-      return { ...consumer, subject: 'The probe', ask: asking(url, resolved, timeoutMs) };
+      return { ...consumer, subject: 'The probe', ask: asking(url, resolved, timeoutMs, onProbe) };
     }
     if (measure.kind === 'clusterIp') {
       const { address, port } = service;

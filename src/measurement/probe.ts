@@ -114,7 +114,7 @@ export function askOnce<T>(
 
 /** Which replica answers at a URL. @param address the one that the URL's host was resolved to */
 export function attempt(
-  asked: Pick<Question, 'url' | 'timeoutMs'> & { readonly address: string },
+  asked: Pick<Question, 'url' | 'timeoutMs' | 'onConnect'> & { readonly address: string },
 ): Promise<Answer> {
   const headers = {
     'user-agent': 'linger-canary',

@@ -103,6 +103,7 @@ async function flips(
     removals = new EventEmitter<{ removal: [] }>(),
     at = [] as number[],
     onFlip = (): void => undefined,
+    onProbe = (_address: string): void => undefined,
   } = {},
 ): Promise<Flipped[]> {
   const { own, endpoints, port, identities } = opened;
@@ -127,6 +128,7 @@ async function flips(
         onFlip();
         if (flipped.length === most) ending.abort();
       },
+      onProbe,
       clock,
       random: Math.random,
       // A busy machine is no standstill here: what is asked for is not how long things take.
@@ -142,7 +144,13 @@ describe('with two replicas', { timeout: 60_000 }, () => {
   it('takes the other one out and back, measures, and puts everything back', async () => {
     const opened = await open(['web-1', 'web-2']);
     opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
-    const [one, two] = await flips(opened, [CLUSTER_IP, probe(await consumerOfAll(opened))], 2);
+    const probed: string[] = [];
+    const consumers = [CLUSTER_IP, probe(await consumerOfAll(opened))];
+    const onProbe = (address: string) => void probed.push(address);
+    const [one, two] = await flips(opened, consumers, 2, FIXED.dns, {}, { onProbe });
+    // Not those through the ClusterIP, which reach nothing but replicas.
+    expect(new Set(probed)).toEqual(new Set(['127.0.0.1']));
+    expect(probed.length).toBeLessThan(one!.attempts + two!.attempts);
     for (const flipped of [one!, two!]) {
       expect(flipped).toMatchObject({ result: 'Measured', pod: 'web-2' });
       for (const name of ['cluster-ip', 'edge']) {
@@ -197,6 +205,7 @@ describe('with two replicas', { timeout: 60_000 }, () => {
         timed: () => 0,
         onFlip: () => undefined,
         clock,
+        onProbe: () => undefined,
         random: Math.random,
       },
       { signal: ending.signal, holds: () => true },
@@ -258,6 +267,7 @@ describe('with two replicas', { timeout: 60_000 }, () => {
         everyMs: 3_600_000,
         timed: () => 0,
         onFlip: () => undefined,
+        onProbe: () => undefined,
         random: Math.random,
       },
       { signal: ending.signal, holds: () => true },
@@ -382,6 +392,7 @@ describe('where nothing can be flipped', () => {
         timed: () => 0,
         onFlip: (each) => told.push(each),
         clock,
+        onProbe: () => undefined,
         random: Math.random,
       },
       { signal: ending.signal, holds: () => true },
