@@ -138,9 +138,28 @@ export async function readCluster(
   if ('none' in planned) warn(`no published lags (${planned.none}); assuming wait.initial`);
   const call = { signal, withinMs: ANSWER_MS };
   const shared = await readConfigMap(connection, lingerNamespace, SHARED_NAMES.consumers, call).catch(
-    (thrown) => void warn(`${asFailure(thrown).message}; assuming that hook Hold is available`),
+    (thrown) => {
+      warn(`${asFailure(thrown).message}; ${HOLD_ASSUMED}`);
+      return null;
+    },
   );
   const files = policies === undefined && (await readPolicyMap(connection, lingerNamespace, signal, warn));
+  const hold = readHold(
+    shared ?? undefined,
+    namespaces.map((each) => each.name),
+  );
+  const { files: ofFiles } = files || NO_FILES;
+  const policiesInForce = [
+    ...declared[1].values,
+    ...declared[2].values,
+    ...ofFiles.clusterPolicies,
+    ...ofFiles.policies,
+  ];
+  const asking = policiesInForce.some(({ spec }) => spec.hook === 'Hold');
+  if (hold === undefined && shared !== null && asking)
+    warn(
+      `nothing is published of hook Hold (in ${lingerNamespace}/${SHARED_NAMES.consumers}); ${HOLD_ASSUMED}`,
+    );
   return {
     namespaces: new Map(namespaces.map((each) => [each.name, each])),
     services: servicesSeen(services, namespace),
@@ -148,14 +167,13 @@ export async function readCluster(
     consumers: declared[0].values,
     clusterPolicies: declared[1].values,
     policies: declared[2].values,
-    hold: readHold(
-      shared,
-      namespaces.map((each) => each.name),
-    ),
+    hold,
     lags: 'none' in planned ? NONE_YET : plannedLags(planned.value),
     ...(files || NO_FILES),
   };
 }
+
+const HOLD_ASSUMED = 'assuming that hook Hold is available';
 
 interface Reading {
   readonly connection: KubeConnection;

@@ -101,6 +101,20 @@ describe.concurrent('linger explain with a cluster', () => {
     expect(plan?.notes.find(({ code }) => code === 'HoldUnavailable')?.text).toContain(`: ${why}`);
   });
 
+  it.each([
+    ['asks', 'spec:\n  hook: Hold', true],
+    ['does not ask', 'spec:', false],
+  ])(
+    'says that Hold is assumed where nothing is published yet, and a policy %s for it',
+    async (_, spec, says) => {
+      const model = await cluster();
+      publish(model);
+      putPolicies(model, 'linger', { 'base.yaml': POLICY.replace('spec:', spec) });
+      const { code, stderr } = await explain(model, DEPLOYMENT);
+      expect([code, stderr.includes('nothing is published of hook Hold')]).toEqual([0, says]);
+    },
+  );
+
   it('says that Hold is assumed where the leader’s word cannot be read', async () => {
     const model = await cluster();
     publish(model);

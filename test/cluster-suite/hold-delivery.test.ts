@@ -251,6 +251,13 @@ describe('an installed Linger', () => {
           const { spec } = await cluster.create<PodObject>(pod(namespace, 'asked', {}), { dryRun: true });
           return JSON.stringify(spec).includes('"sleep"');
         });
+        // Commands ask what the leader knows.
+        const published = {
+          apiVersion: 'v1',
+          kind: 'ConfigMap',
+          metadata: { namespace: 'linger', name: 'linger-consumers' },
+        };
+        await waitUntil('the leader to publish it', () => cluster.get(published), { timeoutMs: 90_000 });
         await cluster.create(service(namespace, 'web'));
         await cluster.create(workload('Deployment', namespace, 'web', { replicas: 2 }));
         const why = `namespace ${namespace} has no ConfigMap ${HELPER.name}`;
