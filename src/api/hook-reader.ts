@@ -209,6 +209,7 @@ function runProgram(words: readonly Word[]): Run {
     return first < 0 || args[first]?.text.startsWith('-') ? ANYTHING : runProgram(args.slice(first));
   }
   if (name === 'sleep') return runSleep(args);
+  if (name === 'timeout') return runTimeout(args);
   if (SHELL_NAMES.test(name)) return runShell(args);
   // One word with spaces (["sleep 5"]) is the name of a program that does not exist.
   if (/^sleep\s/.test(name)) return { ...FAILS, why: `it fails at once: there is no program "${name}"` };
@@ -237,6 +238,16 @@ function runSleep(args: readonly Word[]): Run {
     } else seconds += Number(number) * (UNITS[unit] ?? 1);
   }
   return { seconds: Math.min(seconds, MOST_SECONDS), exact: true, success: true };
+}
+
+/** `timeout 20 sleep 30` takes 20 s and fails; a limit of 0 is none. Options make it anything. */
+function runTimeout([limit, ...command]: readonly Word[]): Run {
+  const [, number, unit = ''] = NUMBER.exec(limit?.fixed ? limit.text : '') ?? [];
+  if (number === undefined) return ANYTHING;
+  const most = Number(number) * (UNITS[unit] ?? 1) || MOST_SECONDS;
+  const run = runProgram(command);
+  if (run.seconds < most) return run;
+  return { seconds: most, exact: true, success: run.seconds > most ? false : 'unknown' };
 }
 
 /** Options of bash that take an argument. */

@@ -534,7 +534,9 @@ describe('an installation by hand', async () => {
       await kubectl('--namespace', 'linger', 'delete', kind, name);
     const rights = async () => (await check()).said.filter((line) => line.includes(' Rights: '));
     expect(await rights()).toEqual([
-      expect.stringMatching(/^warning .* may not list deployments\.apps, .* and \d+ more: the leader’s audit/),
+      expect.stringMatching(
+        /^warning .* may not list deployments\.apps, .* and \d+ more: the leader’s audit/,
+      ),
       expect.stringMatching(
         /^failure .* may not get mutatingwebhookconfigurations\.\S+ linger, .*: the cert/,
       ),
