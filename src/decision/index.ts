@@ -41,7 +41,6 @@ export {
 export { holdObstacle } from './hold-delivery.ts';
 export { NODE_BUDGET_LABEL, NODE_BUDGET_SHARE, nodeBudgetOf } from './node-budget.ts';
 export { type Operation, patchFor, undoFor } from './patch.ts';
-export { nodeBudget } from './placement.ts';
 export {
   type Decision,
   fitGrace,

@@ -33,19 +33,19 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   cluster: 2_710,
   dashboard: 600,
   decision: 4_520,
-  diagnose: 3_850,
+  diagnose: 3_840,
   hold: 2_900,
   informers: 1_780,
   lag: 4_630,
   leader: 2_700,
   manager: 250,
-  manifest: 1_500,
+  manifest: 1_280,
   measurement: 4_380,
   page: 1_500,
   telemetry: 320,
   timing: 400,
   webhook: 1_790,
-  yaml: 1_250,
+  yaml: 1_245,
 };
 
 const DOOR = /\/index\.ts$/;
