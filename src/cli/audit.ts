@@ -167,7 +167,7 @@ async function tried(
   return tryPods(subjects, snapshot, asked, connection, warn);
 }
 
-function withPolicies(sources: Sources, policies: readonly ClusterTerminationPolicy[]): Sources {
+export function withPolicies(sources: Sources, policies: readonly ClusterTerminationPolicy[]): Sources {
   const { files } = sources;
   return { ...sources, files: { ...files, clusterPolicies: [...files.clusterPolicies, ...policies] } };
 }

@@ -1,24 +1,41 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { asError, LingerError, UserError } from '../api/index.ts';
+import {
+  API_VERSION,
+  asError,
+  type ClusterTerminationPolicy,
+  LingerError,
+  NAMESPACE_NAME_LABEL,
+  NO_LABELS,
+  namespaceRecord,
+  parseDocument,
+  UserError,
+} from '../api/index.ts';
 import { type AuditSubject, auditWorkload, headlineOf, subjectOf, summaryOfAudit } from '../audit/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
-import type { NowReport, Sources, Subject, Topic, WorkloadsReport } from '../dashboard/index.ts';
+import type {
+  NowReport,
+  Sources,
+  Subject,
+  Topic,
+  WhatIfReport,
+  WorkloadsReport,
+} from '../dashboard/index.ts';
 import { type ClusterSnapshot, explain, snapshotOf, undoFor } from '../decision/index.ts';
 import { EndpointWatch } from '../informers/index.ts';
-import { ChangeSummary, LAG_STAGES, type ObservedChange } from '../lag/index.ts';
+import { ChangeSummary, LAG_STAGES, type LagHistory, type ObservedChange } from '../lag/index.ts';
 import { tick } from '../timing/index.ts';
 import { close } from '../webhook/index.ts';
-import { type AuditInput, clusterInput, manifestsOf } from './audit.ts';
+import { type AuditInput, clusterInput, manifestsOf, withPolicies } from './audit.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger, explained, isDenied, nameOf } from './connect.ts';
 import { readHistory } from './history.ts';
 import { askLeader } from './hold-command.ts';
-import { lagReportOf } from './lag-report.ts';
+import { curveOf, lagReportOf, waitsOf } from './lag-report.ts';
 import { patched, planOf } from './manifests.ts';
 import { openPage, sentenceOf } from './playground.ts';
 import { readConsumerTable } from './read-cluster.ts';
-import type { Surroundings } from './terminal.ts';
+import { type Surroundings, yamlText } from './terminal.ts';
 
 /** Lists of all workloads: a large cluster takes seconds for each. */
 const AUDIT_EVERY_MS = 60_000;
@@ -115,6 +132,7 @@ class Live {
 /** An audit, and what the explanation of one of its workloads takes. */
 interface Audit {
   readonly report: WorkloadsReport;
+  readonly input: AuditInput;
   readonly snapshot: ClusterSnapshot;
   readonly subjects: ReadonlyMap<string, AuditSubject>;
 }
@@ -123,7 +141,8 @@ function keyOf({ kind, namespace, name, file = '', line = 0 }: Subject): string 
   return `${kind} ${namespace}/${name} ${file}:${line}`;
 }
 
-function audited({ sources, subjects, related }: AuditInput, unseen: readonly string[], asOf: number): Audit {
+function audited(input: AuditInput, unseen: readonly string[], asOf: number): Audit {
+  const { sources, subjects, related } = input;
   const snapshot = snapshotOf(sources);
   const all = subjects.map((subject) => auditWorkload(subject, snapshot, related));
   const summary = summaryOfAudit(all);
@@ -135,7 +154,7 @@ function audited({ sources, subjects, related }: AuditInput, unseen: readonly st
     return [keyOf({ ...of, ...where }), subject] as const;
   });
   const report = { findings, summary, asOf, headline: worstOf(findings, summary), unseen };
-  return { report, snapshot, subjects: new Map(keyed) };
+  return { report, input, snapshot, subjects: new Map(keyed) };
 }
 
 /** `3 of 41 workloads lose requests when they roll; worst: Deployment shop/web, for 10 s` */
@@ -161,12 +180,12 @@ function auditSources(
   topics: readonly Topic[],
   read: () => Promise<Audit>,
 ): Required<Pick<Sources, 'workloads' | 'explanation'>> & {
-  readonly snapshot: () => Promise<ClusterSnapshot>;
+  readonly latest: () => Promise<Audit>;
 } {
   const latest = live.keep(topics, everyMs, read);
   return {
     workloads: async () => (await latest()).report,
-    snapshot: async () => (await latest()).snapshot,
+    latest,
     explanation: async (of) => {
       const { subjects, snapshot } = await latest();
       const subject = subjects.get(keyOf(of));
@@ -178,6 +197,41 @@ function auditSources(
       return { plan, because: sentenceOf(plan) };
     },
   };
+}
+
+/** After every policy that an operator is likely to have. */
+const PRIORITY = 1_000;
+
+/**
+ * What a wait would do: the decisions and the audit themselves, with one policy more.
+ * @param history the lags of the cluster; undefined: there are none
+ * @throws LingerError `policy-invalid`
+ */
+export function whatIfOf(
+  { report, input }: Pick<Audit, 'report' | 'input'>,
+  wait: Readonly<Record<string, unknown>>,
+  history: LagHistory | undefined,
+): WhatIfReport {
+  const document = {
+    apiVersion: API_VERSION,
+    kind: 'ClusterTerminationPolicy',
+    metadata: { name: 'what-if' },
+    spec: { priority: PRIORITY, mode: 'Enforce', wait },
+  };
+  const policy = parseDocument(document, 'what if') as ClusterTerminationPolicy;
+  const snapshot = snapshotOf(withPolicies(input.sources, [policy]));
+  const related = { ...input.related, configured: true };
+  const after = summaryOfAudit(input.subjects.map((subject) => auditWorkload(subject, snapshot, related)));
+  const curve = history && curveOf(history);
+  const names = [...new Set(input.subjects.map(({ namespace }) => namespace))];
+  const bare = (name: string) => namespaceRecord(name, { [NAMESPACE_NAME_LABEL]: name }, NO_LABELS);
+  const namespaces = names.map((name) => snapshot.namespaces.get(name) ?? bare(name));
+  const waits = waitsOf(namespaces, snapshot).map((each) => ({
+    ...each,
+    covered: curve?.covered(each.seconds) ?? null,
+  }));
+  const { summary: before } = report;
+  return { policy: yamlText(document), waits, removals: curve?.samples ?? null, before, after };
 }
 
 /** What an audit takes of the settings of this command, and of its own otherwise. */
@@ -198,9 +252,14 @@ function sourcesOfFiles(settings: Settings<'dashboard'>, surroundings: Surroundi
     const input = await manifestsOf(auditSettings(settings), { ...surroundings, warn });
     return audited(input, unseen, now());
   };
-  const root = { version, views: ['workloads'], source: settings.filename?.join(', ') ?? null } as const;
-  const { workloads, explanation } = auditSources(live, FILES_EVERY_MS, ['workloads'], read);
-  return { root, workloads, explanation };
+  const root = {
+    version,
+    views: ['workloads', 'what-if'],
+    source: settings.filename?.join(', ') ?? null,
+  } as const;
+  const { workloads, explanation, latest } = auditSources(live, FILES_EVERY_MS, ['workloads'], read);
+  const whatIf: Sources['whatIf'] = async (wait) => whatIfOf(await latest(), wait, undefined);
+  return { root, workloads, explanation, whatIf };
 }
 
 async function sourcesOfCluster(
@@ -245,7 +304,10 @@ async function sourcesOfCluster(
   const lag = async (scope: string) => {
     const { scopes, unseen } = await history();
     // Where the audit cannot be had, there is a history all the same.
-    const snapshot = await audit.snapshot().catch(() => undefined);
+    const snapshot = await audit.latest().then(
+      ({ snapshot: known }) => known,
+      () => undefined,
+    );
     const report = lagReportOf(scopes, scope, snapshot, now());
     const more = snapshot === undefined ? ['waits: the policies of the cluster cannot be read'] : [];
     return report && { ...report, unseen: [...unseen, ...more] };
@@ -273,10 +335,14 @@ async function sourcesOfCluster(
     if (problem !== undefined) unseen.push(`removals: ${problem}`);
     return { asOf: now(), headline, held: pods, troubled, watched: watched.report(now()), unseen };
   };
-  const views = ['now', 'workloads', 'lag', 'consumers'] as const;
+  const whatIf: Sources['whatIf'] = async (wait) => {
+    const known = await history().catch(() => undefined);
+    return whatIfOf(await audit.latest(), wait, known?.scopes.get('cluster'));
+  };
+  const views = ['now', 'workloads', 'lag', 'what-if', 'consumers'] as const;
   const { workloads, explanation } = audit;
   const root = { version, views, source: nameOf(connection) };
-  return { root, workloads, explanation, now: reportNow, consumers, lag };
+  return { root, workloads, explanation, now: reportNow, consumers, lag, whatIf };
 }
 
 /** More is for `linger watch`. */

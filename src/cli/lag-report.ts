@@ -1,3 +1,4 @@
+import type { NamespaceRecord } from '../api/index.ts';
 import type { LagReport } from '../dashboard/index.ts';
 import { type ClusterSnapshot, namespaceView } from '../decision/index.ts';
 import type { LagHistory } from '../lag/index.ts';
@@ -18,28 +19,21 @@ export function lagReportOf(
   const history = scopes.get(scope);
   if (history === undefined) return undefined;
   const spans = [...history.spans()];
-  const all = new Map<number, number>();
-  for (const { lags } of spans) for (const [lag, count] of lags) all.set(lag, (all.get(lag) ?? 0) + count);
-  const lags = [...all].toSorted(([a], [b]) => a - b);
-  const samples = lags.reduce((sum, [, count]) => sum + count, 0);
-  let reached = 0;
-  const curve = lags.map(([lag, count]) => {
-    reached += count;
-    return [lag, reached / samples] as const;
-  });
-  const within = (share: number) => curve.find(([, covered]) => covered >= share)?.[0] ?? 0;
-  const covered = (seconds: number) => curve.findLast(([lag]) => lag <= seconds)?.[1] ?? 0;
+  const { samples, curve, covered, longest } = curveOf(history);
+  const within = (share: number) => curve.find(([, reached]) => reached >= share)?.[0] ?? 0;
+  const [, own] = /^namespace\/(.+)$/.exec(scope) ?? [];
+  const about = [...(snapshot?.namespaces.values() ?? [])].filter(({ name }) => (own ?? name) === name);
   const every = Math.ceil(curve.length / MOST_POINTS);
   return {
     asOf: now,
     scopes: [...scopes.keys()].toSorted(),
     ...{ scope, samples, p50: within(0.5), p90: within(0.9), p99: within(0.99) },
-    max: lags.at(-1)?.[0] ?? 0,
+    max: longest,
     edges: [...EDGES],
     spans: spans.map(({ from, to, lags: ended }) => ({ from, to, counts: bandsOf(ended) })),
     // The last point is the longest lag.
     distribution: curve.filter((_, index) => (curve.length - 1 - index) % every === 0),
-    waits: waitsOf(scope, snapshot).map((each) => ({ ...each, covered: covered(each.seconds) })),
+    waits: waitsOf(about, snapshot).map((each) => ({ ...each, covered: covered(each.seconds) })),
     episodes: [...history.episodes(now, 0)].map(({ from, to, removals }) => ({ from, to, removals })),
   };
 }
@@ -54,12 +48,27 @@ function bandsOf(lags: readonly (readonly [seconds: number, count: number])[]): 
   return counts;
 }
 
-/** The waits of the namespaces that the scope is about. */
-function waitsOf(scope: string, snapshot: ClusterSnapshot | undefined) {
+/** The distribution of all lags of a history. */
+export function curveOf(history: LagHistory) {
+  const all = new Map<number, number>();
+  for (const { lags } of history.spans())
+    for (const [lag, count] of lags) all.set(lag, (all.get(lag) ?? 0) + count);
+  const lags = [...all].toSorted(([a], [b]) => a - b);
+  const samples = lags.reduce((sum, [, count]) => sum + count, 0);
+  let reached = 0;
+  const curve = lags.map(([lag, count]) => {
+    reached += count;
+    return [lag, reached / samples] as const;
+  });
+  /** The share of removals that were through within so many seconds. */
+  const covered = (seconds: number) => curve.findLast(([lag]) => lag <= seconds)?.[1] ?? 0;
+  return { samples, curve, covered, longest: lags.at(-1)?.[0] ?? 0 };
+}
+
+/** The waits that pods of these namespaces get, without policies and annotations of their own. */
+export function waitsOf(namespaces: readonly NamespaceRecord[], snapshot: ClusterSnapshot | undefined) {
   if (snapshot === undefined) return [];
-  const [, own] = /^namespace\/(.+)$/.exec(scope) ?? [];
-  const about = [...snapshot.namespaces.values()].filter(({ name }) => own === undefined || name === own);
-  const views = about.map((each) => namespaceView(each, snapshot)).filter(({ mode }) => mode !== 'Off');
+  const views = namespaces.map((each) => namespaceView(each, snapshot)).filter(({ mode }) => mode !== 'Off');
   return [...Map.groupBy(views, ({ seconds }) => seconds)]
     .map(([seconds, these]) => ({ seconds, namespaces: these.length }))
     .toSorted((a, b) => a.seconds - b.seconds);

@@ -12,6 +12,7 @@ import {
   type PlaygroundRequest,
   playgroundRequest,
   type Topic,
+  type WhatIfReport,
   type WorkloadsReport,
 } from './contract.ts';
 
@@ -27,6 +28,8 @@ export interface Sources {
   readonly consumers?: () => Promise<ConsumersReport>;
   /** undefined: there is no history of that scope. */
   readonly lag?: (scope: string) => Promise<LagReport | undefined>;
+  /** @param wait the member `wait` of a policy @throws LingerError `policy-invalid` */
+  readonly whatIf?: (wait: Readonly<Record<string, unknown>>) => Promise<WhatIfReport>;
   /** Calls back when the data of a view have changed. @returns what ends that */
   readonly follow?: (changed: (topic: Topic) => void) => () => void;
 }
@@ -44,7 +47,7 @@ export interface Subject {
 const LONGEST_BODY = 1024 * 1024;
 
 /** The paths of the views; the page itself reads which one. */
-const VIEWS = ['/', '/playground', '/workloads', '/now', '/consumers', '/lag'];
+const VIEWS = ['/', '/playground', '/workloads', '/now', '/consumers', '/lag', '/what-if'];
 
 /** So that a connection that is gone is noticed, and none is taken for idle. */
 const ALIVE_MS = 15_000;
@@ -72,7 +75,9 @@ export function pageApp(sources: Sources, token: string, page: Assets): Express 
     if (read !== undefined)
       api.get(`/${view}`, async (_request, response) => void response.json(await read()));
   }
-  const { explanation, follow, lag } = sources;
+  const { explanation, follow, lag, whatIf } = sources;
+  if (whatIf !== undefined)
+    api.get('/what-if', async ({ query }, response) => void response.json(await whatIf(waitIn(query))));
   if (lag !== undefined)
     api.get('/lag', async ({ query: { scope } }, response) => {
       const found = await lag(typeof scope === 'string' ? scope : 'cluster');
@@ -108,6 +113,13 @@ export function pageApp(sources: Sources, token: string, page: Assets): Express 
   return app.use(failed);
 }
 
+/** What is no number stays a text, and the policy's schema says what it expects. */
+function waitIn(query: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const numeric = (name: string, text: unknown) =>
+    ['percentile', 'safetyFactor'].includes(name) ? Number(text) : text;
+  return Object.fromEntries(Object.entries(query).map(([name, text]) => [name, numeric(name, text)]));
+}
+
 function subjectIn(query: Readonly<Record<string, unknown>>): Subject {
   const text = (name: string) => (typeof query[name] === 'string' ? query[name] : '');
   const subject = { kind: text('kind'), namespace: text('namespace'), name: text('name') };
@@ -119,6 +131,7 @@ const failed: ErrorRequestHandler = (thrown, _request, response, _next) => {
   const { status } = thrown as { readonly status?: unknown };
   const { message } = asError(thrown);
   if (typeof status === 'number' && status < 500) refuse(response, status, 'bad-request', message);
-  else if (thrown instanceof UserError) refuse(response, 502, thrown.code, message);
+  else if (thrown instanceof UserError)
+    refuse(response, thrown.code === 'policy-invalid' ? 400 : 502, thrown.code, message);
   else refuse(response, 500, 'internal', 'a bug of Linger’s; its terminal has more');
 };

@@ -100,18 +100,20 @@ const auditFinding = z.strictObject({
 
 const counts = z.record(z.string(), z.number());
 
+const auditSummary = z.strictObject({
+  workloads: z.number(),
+  verdicts: z.record(z.enum(['protected', 'unprotected', 'skipped', 'unknown']), z.number()),
+  wouldBe: z.number(),
+  reasons: counts,
+  skipped: counts,
+  rolloutSeconds: seconds,
+  drainSeconds: seconds,
+});
+
 /** `linger audit -o json`; the findings of a workload follow each other, the decisive one first. */
 export const auditReport = z.strictObject({
   findings: z.array(auditFinding).readonly(),
-  summary: z.strictObject({
-    workloads: z.number(),
-    verdicts: z.record(z.enum(['protected', 'unprotected', 'skipped', 'unknown']), z.number()),
-    wouldBe: z.number(),
-    reasons: counts,
-    skipped: counts,
-    rolloutSeconds: seconds,
-    drainSeconds: seconds,
-  }),
+  summary: auditSummary,
 });
 
 /** The answer to `GET /api/v1/workloads`. */
@@ -225,6 +227,25 @@ export const lagReport = z.strictObject({
   unseen: z.array(z.string()).readonly(),
 });
 
+const wait = z.strictObject({
+  seconds,
+  /** How many namespaces have it. */
+  namespaces: z.number(),
+  /** The share of past removals that were through within it; null: there is no history. */
+  covered: z.union([z.number(), nothingKnown]),
+});
+
+/** The answer to `GET /api/v1/what-if?from=…`: what a policy would do, with Linger's webhook in place. */
+export const whatIfReport = z.strictObject({
+  /** For `kubectl apply`. */
+  policy: z.string(),
+  waits: z.array(wait).readonly(),
+  removals: z.union([z.number(), nothingKnown]),
+  /** The audit as it is, and with the policy in force. */
+  before: auditSummary,
+  after: auditSummary,
+});
+
 /** The views whose data may change while they are looked at: the events of `GET /api/v1/events`. */
 export const TOPICS = ['workloads', 'now', 'consumers', 'lag'] as const;
 export type Topic = (typeof TOPICS)[number];
@@ -235,7 +256,7 @@ export const apiError = z.strictObject({ error: z.strictObject({ code: z.string(
 /** What this server has to show: the answer to `GET /api/v1`. */
 export const apiRoot = z.strictObject({
   version: z.string(),
-  views: z.array(z.enum(['playground', ...TOPICS])).readonly(),
+  views: z.array(z.enum(['playground', 'what-if', ...TOPICS])).readonly(),
   /** The cluster or the folder that is shown; null: none. */
   source: z.union([z.string(), nothingKnown]),
 });
@@ -248,6 +269,7 @@ export type WorkloadsReport = z.infer<typeof workloadsReport>;
 export type ExplanationReport = z.infer<typeof explanationReport>;
 export type ConsumersReport = z.infer<typeof consumersReport>;
 export type LagReport = z.infer<typeof lagReport>;
+export type WhatIfReport = z.infer<typeof whatIfReport>;
 export type NowReport = z.infer<typeof nowReport>;
 export type Problem = z.infer<typeof problem>;
 export type ApiRoot = z.infer<typeof apiRoot>;

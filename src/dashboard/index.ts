@@ -23,6 +23,8 @@ export {
   type Problem,
   playgroundReport,
   type Topic,
+  type WhatIfReport,
   type WorkloadsReport,
+  whatIfReport,
   workloadsReport,
 } from './contract.ts';

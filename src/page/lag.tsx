@@ -1,6 +1,6 @@
 import { useEffect, useRef } from 'preact/hooks';
 import type { LagReport } from '../dashboard/index.ts';
-import { Listed, LiveView, span, Time, Unseen, useAddress } from './live.tsx';
+import { Listed, LiveView, shareInWords, span, Time, Unseen, useAddress } from './live.tsx';
 
 const DAY = 86_400;
 const SLICE = 900;
@@ -108,11 +108,6 @@ function wordsOf(scope: string): string {
   const [kind, name, change] = scope.split('/');
   if (kind === 'cluster') return 'the whole cluster';
   return change === undefined ? `${kind} ${name}` : `${kind} ${name}, ${change}s`;
-}
-
-/** Never rounded up to all. */
-function shareInWords(share: number): string {
-  return share >= 1 ? 'all' : `${(Math.floor(share * 10_000) / 100).toFixed(2)} %`;
 }
 
 const BAND_PX = 22;

@@ -12,6 +12,7 @@ const VIEWS: Readonly<Record<View, readonly [title: string, load: () => Promise<
   now: ['Now', async () => (await import('./now.tsx')).Now],
   workloads: ['Workloads', async () => (await import('./workloads.tsx')).Workloads],
   lag: ['Lag', async () => (await import('./lag.tsx')).Lag],
+  'what-if': ['What if', async () => (await import('./what-if.tsx')).WhatIf],
   consumers: ['Consumers', async () => (await import('./consumers.tsx')).Consumers],
   playground: ['Playground', async () => (await import('./playground.tsx')).Playground],
 };

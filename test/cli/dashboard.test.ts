@@ -3,13 +3,14 @@ import { cp, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { lagReportOf } from '../../src/cli/lag-report.ts';
+import { curveOf, lagReportOf } from '../../src/cli/lag-report.ts';
 import { openPage } from '../../src/cli/playground.ts';
 import {
   apiRoot,
   auditReport,
   explanationReport,
   lagReport,
+  whatIfReport,
   workloadsReport,
 } from '../../src/dashboard/index.ts';
 import { LagHistory } from '../../src/lag/index.ts';
@@ -27,7 +28,10 @@ const HOSTILE = '<img src=x onerror=alert(1)>';
 describe('linger dashboard -f DIR', () => {
   it('answers with what linger audit says, word for word', async () => {
     const { get } = await startDashboard(['-f', FOLDER], atEnd);
-    expect(apiRoot.parse((await get('')).body)).toMatchObject({ views: ['workloads'], source: FOLDER });
+    expect(apiRoot.parse((await get('')).body)).toMatchObject({
+      views: ['workloads', 'what-if'],
+      source: FOLDER,
+    });
     const { findings, summary } = workloadsReport.parse((await get('/workloads')).body);
     const { stdout } = await linger(['audit', '-f', FOLDER, '-o', 'json']);
     expect({ findings, summary }).toEqual(auditReport.parse(JSON.parse(stdout)));
@@ -120,6 +124,22 @@ describe.runIf(CHROMIUM !== undefined)('the page of workloads', () => {
     },
   );
 
+  it('what if: a slider changes the numbers and the address, with the policy to apply', async () => {
+    const { page, wrong } = await opened(['-f', FOLDER]);
+    await page.getByRole('link', { name: 'What if' }).click();
+    await page.getByRole('button', { name: 'Fixed' }).click();
+    await page.getByText('fixed: 30s').waitFor();
+    await page.getByRole('slider').focus();
+    await page.keyboard.press('ArrowRight');
+    await page.getByText('fixed: 31s').waitFor();
+    expect(new URL(page.url()).search).toBe('?from=Fixed&fixed=31');
+    expect(await page.locator('.headline').textContent()).toMatch(/would be protected; now \d+$/);
+    await expectAccessible(page);
+    expect(wrong).toEqual([]);
+    if (process.env.SHOTS !== undefined)
+      await page.screenshot({ path: `${process.env.SHOTS}/what-if.png`, fullPage: true });
+  });
+
   it('hostile names are text, and a change of a file is seen by itself', async () => {
     const folder = await emptyDirectory(atEnd);
     const file = join(folder, 'web.yaml');
@@ -131,6 +151,51 @@ describe.runIf(CHROMIUM !== undefined)('the page of workloads', () => {
     await page.getByText(HOSTILE).first().waitFor({ timeout: 20_000 });
     expect(await page.locator('main img').count()).toBe(0);
     expect(await page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
+  });
+});
+
+describe('what if', () => {
+  it('an audit with that policy gives the same numbers', async () => {
+    const { get } = await startDashboard(['-f', FOLDER], atEnd);
+    const { body } = await get('/what-if?from=Fixed&fixed=45s');
+    const { policy, before, after, waits, removals } = whatIfReport.parse(body);
+    expect(waits).toEqual([{ seconds: 45, namespaces: expect.any(Number) as number, covered: null }]);
+    expect(removals).toBeNull();
+    const file = join(await emptyDirectory(atEnd), 'policy.yaml');
+    await writeFile(file, policy);
+    const summaryOf = async (...args: readonly string[]) => {
+      const { stdout } = await linger(['audit', '-f', FOLDER, '-o', 'json', ...args]);
+      return auditReport.parse(JSON.parse(stdout)).summary;
+    };
+    expect(before).toEqual(await summaryOf());
+    expect(after).toEqual(await summaryOf('--webhook', '--policies', file));
+    expect(after.verdicts.protected).toBeGreaterThan(before.verdicts.protected ?? 0);
+  });
+
+  it.each([
+    ['from=Fixed&fixed=soon', 'fixed'],
+    ['from=Measured&percentile=101', 'percentile'],
+    ['from=Measured&safetyFactor=much', 'safetyFactor'],
+    ['from=Measured&maximum=3s', 'maximum'],
+  ])('%s is refused, and the field is named', async (query, field) => {
+    const { get } = await startDashboard(['-f', 'docs/examples/web.yaml'], atEnd);
+    const { status, body } = await get(`/what-if?${query}`);
+    expect([status, body]).toMatchObject([400, { error: { code: 'policy-invalid' } }]);
+    expect(JSON.stringify(body)).toContain(field);
+  });
+
+  it('the share that a wait covers is that of an independent count', () => {
+    const lags = Array.from({ length: 2_000 }, (_, each) => 0.01 * 1.005 ** each);
+    const history = new LagHistory();
+    for (const [each, lag] of lags.entries()) history.record(lag, 1_790_000_000 + each);
+    const { covered, samples } = curveOf(history);
+    expect(samples).toBe(2_000);
+    for (const wait of [0.02, 1, 7, 30, 120]) {
+      // A bucket stands for one value, and no lag is further than 1 % from it.
+      const within = (seconds: number) => lags.filter((lag) => lag <= seconds).length / lags.length;
+      expect(covered(wait)).toBeGreaterThanOrEqual(within(wait / 1.02));
+      expect(covered(wait)).toBeLessThanOrEqual(within(wait * 1.02));
+    }
   });
 });
 
