@@ -29,7 +29,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   api: 2_350,
   audit: 3_200,
   certs: 1_590,
-  cli: 6_700,
+  cli: 6_800,
   cluster: 2_710,
   dashboard: 600,
   decision: 4_520,
