@@ -78,7 +78,7 @@ describe('a program', () => {
     ['1000000000+', ['sleep', 'infinity']],
     ['?', ['usleep', '5000000']],
     ['?', ['/drain']],
-    ['?', ['timeout', '5', 'sleep', '10']],
+    ['5', ['timeout', '5', 'sleep', '10']],
     ['?', ['python', '-c', 'import time; time.sleep(5)']],
   ])('%s: %j', (expected, command) => {
     expect(readExec(...command)).toBe(expected);
