@@ -117,6 +117,22 @@ function putConfiguration(api: ModelApi, caBundle: string): void {
   api.put(CONFIGURATION, { metadata: { name: 'linger' }, webhooks });
 }
 
+it('shows that it is trusted once the watch has brought what it has written', async () => {
+  const api = await withUselessSecret();
+  putConfiguration(api, '');
+  const { source, surroundings } = await openSource(api);
+  void source.follow(() => undefined, surroundings);
+  const { registry } = surroundings.metrics;
+  await vi.waitFor(async () => expect(await registry.metrics()).toMatch(/^linger_certificate_trusted 1$/m), {
+    timeout: 10_000,
+  });
+  putConfiguration(api, source.get().caBundle.slice(0, 100));
+  await vi.waitFor(async () => expect(await registry.metrics()).toMatch(/^linger_certificate_trusted 0$/m));
+  await vi.waitFor(async () => expect(await registry.metrics()).toMatch(/^linger_certificate_trusted 1$/m), {
+    timeout: 10_000,
+  });
+});
+
 it('says that it is not trusted where it may not change that', async () => {
   const api = await withUselessSecret();
   putConfiguration(api, '');
