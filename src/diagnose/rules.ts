@@ -405,7 +405,7 @@ function metricsMissing({ controller }: Facts): Found | undefined {
   const missing = controller?.missing ?? [];
   if (missing.length === 0) return undefined;
   return finding(
-    `Unknown: ${missing.map(({ shows }) => shows).join('; ')}. The scrape lacks the metrics that show it.`,
+    `Not seen: ${missing.map(({ shows }) => shows).join('; ')}. The scrape lacks these metrics, so it is unknown.`,
     missing.map(({ shows, metrics }) => `${shows}: no ${metrics.join(', ')}`),
     'Provide the complete scrape, not filtered by grep or by the drop rules of a Prometheus or a provider (metric_relabel_configs).',
   );

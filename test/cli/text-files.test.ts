@@ -70,7 +70,7 @@ it('case 26: what a filtered scrape lacks is not seen, and nothing is called wel
   };
   expect(findings.map(({ code }) => code)).toEqual(['MetricsMissing']);
   expect(findings[0]?.text).toMatch(
-    /^Unknown: whether the client is throttled; whether the API server is slow;/,
+    /^Not seen: whether the client is throttled; whether the API server is slow;/,
   );
   expect(findings[0]?.evidence).toContain(
     'whether the client is throttled: no rest_client_rate_limiter_duration_seconds',
