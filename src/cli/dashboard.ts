@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   API_VERSION,
   asError,
@@ -46,6 +47,8 @@ const ASK_EVERY_MS = 5_000;
 /** The leader writes it every few minutes. */
 const HISTORY_EVERY_MS = 120_000;
 const ANSWER_WITHIN_MS = 30_000;
+/** Removals are shown without waiting for an audit of a large cluster. */
+const SOON_MS = 500;
 /** Soon enough for a person who has just deleted a pod. */
 const LOOK_MS = 250;
 
@@ -122,6 +125,10 @@ class Live {
     return () => {
       if (latest === undefined) {
         latest = read();
+        const told = () => {
+          for (const topic of topics) this.changed(topic);
+        };
+        latest.then(told, told);
         void again();
       }
       return latest;
@@ -315,9 +322,10 @@ async function sourcesOfCluster(
   const watched = new Watched(connection, settings.namespace, () => live.changed('now'), signal);
   const reportNow = async (): Promise<NowReport> => {
     const unseen: string[] = [];
+    /** null: not yet, or not at all; what comes later is shown when it comes. */
     const unless = async <T>(what: string, read: () => Promise<T>): Promise<T | null> => {
       try {
-        return await read();
+        return await Promise.race([read(), sleep(SOON_MS, null, { ref: false })]);
       } catch (thrown) {
         if (!(thrown instanceof UserError)) throw thrown;
         unseen.push(`${what}: ${asError(thrown).message}`);
@@ -330,7 +338,9 @@ async function sourcesOfCluster(
       unless('held pods', held),
     ]);
     const troubled = table?.consumers.filter(({ condition }) => condition.status === 'False') ?? null;
-    const headline = report?.headline ?? 'Not known which workloads lose requests: they cannot be read';
+    const isUnread = unseen.some((line) => line.startsWith('workloads: '));
+    const nothing = isUnread ? 'Not known which workloads lose requests' : 'Reading the workloads …';
+    const headline = report?.headline ?? nothing;
     const problem = watched.problem;
     if (problem !== undefined) unseen.push(`removals: ${problem}`);
     return { asOf: now(), headline, held: pods, troubled, watched: watched.report(now()), unseen };
@@ -356,7 +366,7 @@ const clock = () => performance.now();
 class Watched {
   readonly #watch: EndpointWatch;
   readonly #summary = new ChangeSummary();
-  #done: readonly (ObservedChange & { readonly lag: number })[] = [];
+  #done: readonly ObservedChange[] = [];
   #begunAt: number | undefined;
   #seen = '';
   /** Why the watches cannot begin. */
@@ -387,7 +397,11 @@ class Watched {
       }
       const changes = this.#watch.observer.take(clock());
       for (const each of changes) this.#summary.add(each);
-      const through = changes.flatMap((each) => (each.lag === undefined ? [] : [{ ...each, lag: each.lag }]));
+      // Where the process stood still, or a watch was interrupted, a removal has no lag: it is one all the same.
+      const through = changes.filter(({ lag, withdrawn, change, seen }) => {
+        const ends = withdrawn && (change === 'terminating' || change === 'removed');
+        return lag !== undefined || (ends && seen !== 'initial');
+      });
       this.#done = [...through.toReversed(), ...this.#done].slice(0, MOST_DONE);
       const open = [...this.#watch.observer.unresolved()].map(
         ({ uid, name, stage }) => `${uid} ${name} ${stage}`,
@@ -409,7 +423,7 @@ class Watched {
         since: at(since),
       })),
       done: this.#done.map(({ namespace, service, pod = '', source, lag, at: seen }) => ({
-        ...{ namespace, service, pod, source, lagSeconds: lag },
+        ...{ namespace, service, pod, source, lagSeconds: lag ?? null },
         at: at(seen),
       })),
       lags: this.#summary

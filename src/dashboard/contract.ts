@@ -191,8 +191,10 @@ export const nowReport = z.strictObject({
     since: z.union([seconds, nothingKnown]),
     /** Withdrawals that are under way, the oldest first. */
     open: z.array(z.strictObject({ ...place, since: seconds })).readonly(),
-    /** Those that are through, the latest first. */
-    done: z.array(z.strictObject({ ...place, at: seconds, lagSeconds: seconds })).readonly(),
+    /** Those that are through, the latest first; a lag of null: the watches were not current then. */
+    done: z
+      .array(z.strictObject({ ...place, at: seconds, lagSeconds: z.union([seconds, nothingKnown]) }))
+      .readonly(),
     lags: z
       .array(
         z.strictObject({ source: z.string(), samples: z.number(), p50: seconds, p99: seconds, max: seconds }),

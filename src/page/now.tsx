@@ -71,7 +71,7 @@ function Report({ report }: { readonly report: NowReport }) {
                     <td>
                       {source} of <Name>{service}</Name>
                     </td>
-                    <td class="number">{span(lagSeconds)}</td>
+                    <td class="number">{lagSeconds === null ? 'not known' : span(lagSeconds)}</td>
                   </tr>
                 ))}
               </tbody>
