@@ -42,6 +42,7 @@ export const DISCOVERY_CONSUMER: ResourceKind = {
   status: discoveryConsumerStatus,
   columns: [
     { name: 'Measure', type: 'string', jsonPath: '.status.measure', description: 'How its lag is known.' },
+    { name: 'Mode', type: 'string', jsonPath: '.spec.mode', description: 'Whether waits consider it.' },
     {
       name: 'Samples',
       type: 'integer',

@@ -14,6 +14,9 @@ export type ExistingHookRule = (typeof EXISTING_HOOK_RULES)[number];
 export const HOLD_DELIVERIES = ['Auto', 'ConfigMap', 'Image'] as const;
 export type HoldDelivery = (typeof HOLD_DELIVERIES)[number];
 
+/** Enforce: waits and Hold count on a consumer's lag. Observe: it is measured and reported, and changes no wait. */
+export const CONSUMER_MODES = ['Enforce', 'Observe'] as const;
+
 /** How a page says which addresses are in use. Witness: the answer of `linger witness`. */
 export const PAGE_FORMATS = ['Envoy', 'HAProxy', 'Traefik', 'Text', 'Witness'] as const;
 export type PageFormat = (typeof PAGE_FORMATS)[number];

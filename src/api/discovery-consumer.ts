@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { PAGE_FORMATS } from './choices.ts';
+import { CONSUMER_MODES, PAGE_FORMATS } from './choices.ts';
 import {
   apiRule,
   apiRules,
@@ -212,6 +212,10 @@ export const discoveryConsumerSpec = z
       'The pods that it sends traffic to; absent: those of every Service.',
     ),
     measure,
+    mode: optional(
+      z.enum(CONSUMER_MODES),
+      'Enforce: waits and Hold count on its lag. Observe: it is measured and reported, and changes no wait. Absent: Enforce.',
+    ),
   })
   .describe('Something that finds endpoints and sends traffic to them, and how its lag is known.');
 export type DiscoveryConsumerSpec = z.output<typeof discoveryConsumerSpec>;

@@ -53,7 +53,11 @@ interface Column {
 /** A cell of null is printed as `-`. */
 const COLUMNS: readonly Column[] = [
   { title: 'NAME', cell: ({ name }) => name, left: true },
-  { title: 'MEASURE', cell: ({ measure }) => measure, left: true },
+  {
+    title: 'MEASURE',
+    cell: ({ measure, mode }) => (mode === undefined ? measure : `${measure} (${mode})`),
+    left: true,
+  },
   {
     title: 'SAMPLES',
     cell: ({ measure, removals }) => (measure === 'declared' ? null : (removals?.samples ?? 0)),

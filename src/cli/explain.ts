@@ -1,15 +1,17 @@
 import { existsSync } from 'node:fs';
-import { ANNOTATION } from '../api/index.ts';
+import { ANNOTATION, isStringMap, memberAt } from '../api/index.ts';
 import { misplacedIn } from '../audit/index.ts';
 import type { ExplainReport } from '../dashboard/index.ts';
 import {
   BUILT_IN,
   type ClusterSnapshot,
+  type Explained,
   type ExplainedField,
   type Explanation,
   explain as explanationOf,
   NO_DOCUMENTS,
   NOTES,
+  observersOf,
   parsePlan,
   SKIP_REASONS,
   shareInWords,
@@ -94,7 +96,7 @@ export function explanationsIn(
   for (const input of manifests.inputs)
     for (const document of readDocuments(input.text, input.name))
       for (const found of workloadsIn(document, input, settings, manifests, reading)) {
-        const { notes, ...known } = explanationOf(planOf(found, snapshot));
+        const { notes, ...known } = explanationOf(observed(planOf(found, snapshot), snapshot));
         // Of a template that cannot be read, nothing is said about what the webhook does.
         const isOpen = found.unknown !== undefined && known.reason === 'InvalidPod';
         const explained = isOpen ? { ...known, outcome: 'unknown' as const, reason: null } : known;
@@ -108,6 +110,13 @@ export function explanationsIn(
         plans.push({ ...explained, notes: all, file: input.name, line });
       }
   return plans;
+}
+
+function observed(explained: Explained, snapshot: ClusterSnapshot): Explained {
+  const labels = memberAt(explained.workload.pod, ['metadata', 'labels']);
+  const { namespace } = explained;
+  const pod = { namespace, labels: isStringMap(labels) ? labels : {}, annotations: {} };
+  return { ...explained, observers: observersOf(pod, snapshot) };
 }
 
 function unknownText(unknown: string, isOpen: boolean): string {
@@ -133,7 +142,9 @@ async function explainLive(
     const { workload, namespace, running } = await readNamed(connection, name, within);
     // The pod as its author wrote it: with its plan, the answer would only be AlreadyInjected.
     const pod = workload.pointer === '' ? patched(workload.pod, undoFor(workload.pod)) : workload.pod;
-    const explained = explanationOf(planOf({ workload: { ...workload, pod }, namespace }, snapshot));
+    const explained = explanationOf(
+      observed(planOf({ workload: { ...workload, pod }, namespace }, snapshot), snapshot),
+    );
     found.push({ ...explained, live: livePods(running) });
   }
   return found;
@@ -228,6 +239,9 @@ function outcomeRows(plan: LocatedExplanation): readonly (readonly string[])[] {
     ['grace', `${plan.baseGraceSeconds}s → ${plan.graceSeconds}s`],
     ['hook', `${plan.hook} in ${plan.containers.join(', ')}`],
     ...(plan.hold === null ? [] : [['hold', holdInWords(plan.hold)]]),
+    ...(plan.observers.length === 0
+      ? []
+      : [['observed', `${plan.observers.join(', ')} (mode Observe: in no wait)`]]),
     ...(plan.admitted === null ? [] : [['admitted', `${plan.admitted} (what the webhook gives its pods)`]]),
   ];
 }

@@ -372,7 +372,7 @@ export function startCluster(context: ClusterContext) {
   const reported = manager.listeners<[consumer: string]>('reports');
   const reports = takeReports({
     ...{ ...context, ...context.reports },
-    consumers: () => snapshot.current().consumers,
+    consumers: () => snapshot.current().measured,
     measurement: consumers,
     newest: () => versionsOf(endpointslices.version, endpoints.version),
     clock,
@@ -534,7 +534,7 @@ function canaryOf(
 ): Runnable | undefined {
   if (place === undefined || canary === undefined) return undefined;
   const count = registerCanaryMetrics(metrics.registry);
-  const present = () => snapshot.current().consumers;
+  const present = () => snapshot.current().measured;
   const { namespace } = place;
   const running = startCanary({
     ...canary,

@@ -39,8 +39,10 @@ export interface ClusterSnapshot {
   readonly policies: PolicySet;
   readonly namespaces: ReadonlyMap<string, NamespaceRecord>;
   readonly services: ServiceIndex;
-  /** Including the built-in ones. */
+  /** Those that decisions consider, including the built-in ones. */
   readonly consumers: readonly Consumer[];
+  /** Those, and the ones that are only observed. */
+  readonly measured: readonly Consumer[];
   /** undefined: without a cluster; counts as a current one. */
   readonly fleet: Fleet | undefined;
   readonly lags: LagSource;
@@ -144,7 +146,7 @@ function isUnchanged(sources: Sources, before: Before, madeOf: readonly (keyof C
 }
 
 function snapshotWith(policies: PolicySet, sources: Sources, before?: Before): ClusterSnapshot {
-  const part = <P extends 'namespaces' | 'services' | 'consumers'>(
+  const part = <P extends 'namespaces' | 'services'>(
     name: P,
     make: (sources: Sources) => ClusterSnapshot[P],
   ): ClusterSnapshot[P] =>
@@ -153,7 +155,7 @@ function snapshotWith(policies: PolicySet, sources: Sources, before?: Before): C
     policies,
     namespaces: part('namespaces', namespacesOf),
     services: part('services', servicesOf),
-    consumers: part('consumers', consumersOf),
+    ...consumersOf(sources, before),
     fleet: sources.cluster.fleet,
     hold: sources.cluster.hold,
     lags: sources.lags,
@@ -217,9 +219,21 @@ function servicesOf({ files, cluster, applied }: Sources): ServiceIndex {
   return { ...base, byNamespace };
 }
 
-function consumersOf({ files, cluster }: Sources): readonly Consumer[] {
+/** An observed consumer replaces none of the same name: adding one changes no decision. */
+function consumersOf(
+  sources: Sources,
+  before: Before | undefined,
+): Pick<ClusterSnapshot, 'consumers' | 'measured'> {
+  if (before && isUnchanged(sources, before, ['consumers'])) {
+    const { consumers, measured } = before.snapshot;
+    return { consumers, measured };
+  }
+  const { files, cluster } = sources;
   const ofFiles = files.consumers.map(({ metadata, spec }) => consumerOf(metadata.name, spec));
-  return [...byName([...STANDARD_CONSUMERS, ...ofFiles, ...(cluster.consumers ?? [])]).values()];
+  const declared = [...ofFiles, ...(cluster.consumers ?? [])];
+  const inForce = byName([...STANDARD_CONSUMERS, ...declared.filter(({ observed }) => !observed)]);
+  const observed = byName(declared.filter((each) => each.observed && !inForce.has(each.name)));
+  return { consumers: [...inForce.values()], measured: [...inForce.values(), ...observed.values()] };
 }
 
 /** The snapshot in force, which one writer replaces as a whole. */
@@ -252,7 +266,9 @@ export function newSnapshotHolder(modeLimit: Mode): SnapshotHolder {
     apply: (event) => taken(applying(event)),
     applying,
     shadowed: () => {
-      const names = new Set(sources.cluster.consumers?.map(({ name }) => name));
+      const names = new Set(
+        sources.cluster.consumers?.flatMap(({ name, observed }) => (observed ? [] : [name])),
+      );
       return sources.files.consumers.map(({ metadata }) => metadata.name).filter((name) => names.has(name));
     },
     shadowedPolicies: () => {

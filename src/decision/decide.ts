@@ -157,6 +157,19 @@ export function trafficOf(pod: PlacedPod, snapshot: ClusterSnapshot): Traffic {
   return { policy, services, consumers, lag };
 }
 
+/** The names of the consumers that send traffic to a pod, or may, and are only observed: no wait considers them. */
+export function observersOf(pod: PlacedPod, snapshot: ClusterSnapshot): readonly string[] {
+  const { consumers, measured } = snapshot;
+  // Those in force come first.
+  const observed = measured.slice(consumers.length);
+  if (observed.length === 0) return [];
+  const namespace = snapshot.namespaces.get(pod.namespace) ?? unseenNamespace(pod.namespace);
+  const services = servicesSelecting(snapshot.services, namespace.name, pod.labels);
+  return observed.flatMap((each) =>
+    sendsTo(each, namespace, pod.labels, services) === false ? [] : [each.name],
+  );
+}
+
 /** A pod's traffic, and the wait that its policy comes to, whatever hooks the pod has. */
 export interface Exposure extends Traffic {
   readonly choice: WaitChoice;

@@ -16,6 +16,8 @@ export interface Explained {
   readonly workload: Workload;
   readonly namespace: string;
   readonly decision: Decision;
+  /** Consumers in mode Observe that send traffic to its pods. */
+  readonly observers?: readonly string[];
 }
 
 /** A decision as `linger explain --output json` prints it. Absent values are null; times are whole seconds. */
@@ -30,7 +32,7 @@ export interface ExplainedField {
   readonly ignored?: readonly IgnoredValue[];
 }
 
-export function explain({ workload: { kind, name }, namespace, decision }: Explained) {
+export function explain({ workload: { kind, name }, namespace, decision, observers = [] }: Explained) {
   const { outcome, policy, notes } = decision;
   const plan = outcome === 'inject' ? decision.plan : decision.standing;
   const estimate = outcome === 'inject' ? decision.estimate : undefined;
@@ -55,6 +57,8 @@ export function explain({ workload: { kind, name }, namespace, decision }: Expla
     why: plan?.why ?? null,
     /** The measurement behind the wait; null where the wait is fixed or nothing is known. */
     estimate: estimate && plan ? { text: estimateInWords(estimate, plan.wait), ...estimate } : null,
+    /** Consumers in mode Observe: measured, and in no wait. */
+    observers,
     fields: policy === undefined ? [] : fieldsOf(policy),
     notes: notes.map(({ code, text }) => ({ code, text })),
   };

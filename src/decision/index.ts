@@ -19,12 +19,13 @@ export {
   decide,
   type Exposure,
   exposureOf,
+  observersOf,
   type PodRequest,
   requestOf,
   screen,
   trafficOf,
 } from './decide.ts';
-export { type ExplainedField, type Explanation, explain, summaryOf } from './explanation.ts';
+export { type Explained, type ExplainedField, type Explanation, explain, summaryOf } from './explanation.ts';
 export {
   atLeast,
   FLEET_SETTLE_SECONDS,

@@ -401,7 +401,11 @@ async function consumers(inquiry: Inquiry): Promise<Seen> {
     );
   return problemsOr(
     troubled,
-    ok(views.map(({ name, condition }) => `${name} ${condition.reason}`).join(', ')),
+    ok(
+      views
+        .map(({ name, mode, condition }) => `${name} ${condition.reason}${mode ? ` (${mode})` : ''}`)
+        .join(', '),
+    ),
   );
 }
 

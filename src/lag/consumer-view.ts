@@ -99,6 +99,8 @@ export interface ConsumerView {
   readonly name: string;
   /** `unknown`: its spec could never be read. */
   readonly measure: MeasureKind | 'unknown';
+  /** Observe: no wait considers it; absent: Enforce. */
+  readonly mode?: 'Observe';
   /** From the withdrawal of an endpoint until the consumer stops sending to it. */
   readonly removals: LagView | null;
   /** From the addition of an endpoint until the consumer starts sending to it. */
@@ -130,24 +132,30 @@ type Before = Pick<ConsumerView, 'condition'> | undefined;
 
 const DECLARED_LIMIT = 'Nothing is measured: if it is slower than declared, waits are too short.';
 
+const OBSERVED_LIMIT = 'mode is Observe: no wait considers it, and Hold does not wait for it.';
+
 /**
  * @param now seconds since the epoch
  * @param before the consumer's last view: its condition says since when
  */
 export function consumerView(facts: ConsumerFacts, now: number, before?: Before): ConsumerView {
   const { consumer, removals, additions, state } = facts;
-  const { name, measure, declared } = consumer;
+  const { name, measure, declared, observed } = consumer;
   const latest = [removals, additions].flatMap((lag) => lag?.latest ?? []);
   return {
     name,
     measure: measure.kind,
+    ...(observed && { mode: 'Observe' }),
     removals: declared ? lagView({ samples: 0, quantile: lagsOf(declared).quantile }) : lagView(removals),
     additions: lagView(additions),
     lastSample: latest.length === 0 ? null : Math.max(...latest),
     services: (consumer.serviceSelector && facts.services) ?? null,
     instances: state?.instances ?? null,
     condition: conditionOf(judged(facts, now), now, before),
-    limits: declared === undefined ? (state?.limits ?? []) : [DECLARED_LIMIT],
+    limits: [
+      ...(observed ? [OBSERVED_LIMIT] : []),
+      ...(declared === undefined ? (state?.limits ?? []) : [DECLARED_LIMIT]),
+    ],
   };
 }
 
@@ -259,6 +267,7 @@ function isView(json: unknown): json is ConsumerView {
     isRecord(json) &&
     isString(json.name) &&
     (json.measure === 'unknown' || Object.hasOwn(USUAL_SECONDS, String(json.measure))) &&
+    isAbsentOr((mode) => mode === 'Observe', json.mode) &&
     isNullOr(isLag, json.removals) &&
     isNullOr(isLag, json.additions) &&
     isNullOr(isInstant, json.lastSample) &&

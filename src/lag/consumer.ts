@@ -31,6 +31,8 @@ export interface Consumer {
   /** Which of those Services: all, those with a ClusterIP, or those without. */
   readonly services: 'all' | 'clusterIp' | 'headless';
   readonly measure: Measure;
+  /** It is measured and reported, and no decision considers it (mode Observe). */
+  readonly observed: boolean;
 }
 
 /** How a consumer's lag is known. */
@@ -69,6 +71,7 @@ function builtIn(
     podSelector: undefined,
     services,
     measure: { kind },
+    observed: false,
   };
 }
 
@@ -96,7 +99,7 @@ export const WITNESSED_ENOUGH = 50;
 export const STANDARD_CONSUMERS: readonly Consumer[] = [CLUSTER_IP, CLUSTER_DNS];
 
 /** The consumer that a DiscoveryConsumer declares. */
-export function consumerOf(name: string, { appliesTo = {}, measure }: DiscoveryConsumerSpec): Consumer {
+export function consumerOf(name: string, { appliesTo = {}, measure, mode }: DiscoveryConsumerSpec): Consumer {
   const { namespaceSelector = EVERYTHING, serviceSelector, podSelector } = appliesTo;
   const declared = measure.declared && declaredLag(measure.declared);
   return {
@@ -112,6 +115,7 @@ export function consumerOf(name: string, { appliesTo = {}, measure }: DiscoveryC
     // A consumer that replaces a built-in one applies to the same Services.
     services: STANDARD_CONSUMERS.find((each) => each.name === name)?.services ?? 'all',
     measure: measureOf(measure),
+    observed: mode === 'Observe',
   };
 }
 

@@ -173,7 +173,7 @@ export function measureConsumers(context: MeasuredConsumersContext): Runnable {
       const { witnesses } = measurement.consumers.estimator;
       for (const { name } of witnesses) measurement.consumers.report(name, WITNESS_STATE);
       const now = snapshot.current();
-      views.look([...now.consumers, ...witnesses], problems, countServices(now), epochSeconds());
+      views.look([...now.measured, ...witnesses], problems, countServices(now), epochSeconds());
     } while (await tick(LOOK_EVERY_MS, signal));
   };
   const lead = (leadership: Leadership): void => {
@@ -194,7 +194,7 @@ function keeping({ snapshot, measurement, declared, metrics, logger }: MeasuredC
   let kept: readonly Consumer[] | undefined;
   let all = false;
   return () => {
-    const present = snapshot.current().consumers;
+    const present = snapshot.current().measured;
     const known = declared.known();
     if (present === kept && known === all) return;
     measurement.consumers.keep(present, known);

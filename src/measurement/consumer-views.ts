@@ -95,23 +95,23 @@ export class ConsumerViews {
 
 const NOTHING: Known = { removals: undefined, additions: undefined };
 
-type Selected = Pick<ClusterSnapshot, 'consumers' | 'services' | 'namespaces'>;
+type Selected = Pick<ClusterSnapshot, 'measured' | 'services' | 'namespaces'>;
 
 /** How many Services each consumer applies to, counted again only when either changes. Empty until all are known. */
 export function serviceCounts(): (snapshot: Selected) => ReadonlyMap<string, number> {
   let seen: Selected | undefined;
   let counts: ReadonlyMap<string, number> = new Map();
-  return ({ consumers, services, namespaces }) => {
+  return ({ measured, services, namespaces }) => {
     const isSame =
-      seen?.consumers === consumers && seen.services === services && seen.namespaces === namespaces;
+      seen?.measured === measured && seen.services === services && seen.namespaces === namespaces;
     if (isSame) return counts;
-    seen = { consumers, services, namespaces };
+    seen = { measured, services, namespaces };
     const all = [...services.byNamespace].flatMap(([namespace, of]) => {
       const within = namespaces.get(namespace) ?? unseenNamespace(namespace);
       return of.map((service) => [within, service] as const);
     });
     const countOf = (consumer: Consumer) => all.filter((each) => sendsThrough(consumer, ...each)).length;
-    counts = new Map(services.complete ? consumers.map((each) => [each.name, countOf(each)]) : []);
+    counts = new Map(services.complete ? measured.map((each) => [each.name, countOf(each)]) : []);
     return counts;
   };
 }

@@ -100,8 +100,8 @@ interface InspectedConsumer extends Inspected {
   readonly consumer: Consumer;
 }
 
-function inspectedIn({ consumers }: ClusterSnapshot): readonly InspectedConsumer[] {
-  return consumers.flatMap((consumer) => {
+function inspectedIn({ measured }: ClusterSnapshot): readonly InspectedConsumer[] {
+  return measured.flatMap((consumer) => {
     const { name, measure } = consumer;
     return measure.kind === 'inspect' ? [{ name, inspect: measure.inspect, consumer }] : [];
   });
@@ -131,13 +131,13 @@ async function keepAddresses(
 ): Promise<void> {
   const { snapshot, logger, clock, signal } = context;
   const once = new LogOnce(logger);
-  let seen: Pick<ClusterSnapshot, 'consumers' | 'services' | 'namespaces'> | undefined;
+  let seen: Pick<ClusterSnapshot, 'measured' | 'services' | 'namespaces'> | undefined;
   let kept: ReadonlySet<string> = new Set();
   do {
     const now = snapshot.current();
-    const { consumers, services, namespaces } = now;
+    const { measured, services, namespaces } = now;
     const isSame =
-      seen?.consumers === consumers && seen.services === services && seen.namespaces === namespaces;
+      seen?.measured === measured && seen.services === services && seen.namespaces === namespaces;
     if (isSame) continue;
     const inspected = present();
     const all = inspected.length === 0 ? [] : [...services.byNamespace.values()].flat();
@@ -150,7 +150,7 @@ async function keepAddresses(
     try {
       if (added.length > 0) await listSlices(addresses, context, [...new Set(added.map(({ name }) => name))]);
       kept = next;
-      seen = { consumers, services, namespaces };
+      seen = { measured, services, namespaces };
       once.over('slices', {}, 'listing pod addresses works again');
     } catch (error) {
       const { message } = asError(error);

@@ -46,6 +46,8 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
     'a sync interval': measured(DECLARED),
     'a lag': measured({ declared: { lag: '40s' } }),
     reports: measured({ reports: {} }),
+    'one that is only observed': { measure: DECLARED, mode: 'Observe' },
+    'one that is enforced, and says so': { measure: DECLARED, mode: 'Enforce' },
     'a probe': probing('https://edge.example/linger'),
     'a probe at a pace of its own': measured({ probe: { url: 'http://edge', every: '1s' } }),
     'pages of instances': inspecting(ENVOY),
@@ -97,6 +99,7 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
       ].map((url) => [`the URL ${url.slice(0, 40)}`, probing(url)]),
     ),
   }),
+  ...refused(ANYHOW, { 'a mode of policies': { measure: DECLARED, mode: 'Audit' } }),
   ...refused(ONE_WAY, {
     'no way of measuring': measured({}),
     'two ways': measured({ ...DECLARED, reports: {} }),

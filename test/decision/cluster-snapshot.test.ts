@@ -352,6 +352,23 @@ describe('consumers', () => {
     }
   });
 
+  it('one that is only observed is measured, considered by no decision, and replaces none of its name', () => {
+    const observed = (name: string) =>
+      consumerOf(name, { mode: 'Observe', measure: { declared: { lag: 99 } } });
+    const snapshot = newSnapshotHolder('Enforce');
+    snapshot.apply(inFile('a'));
+    const { consumers } = snapshot.current();
+    snapshot.apply({ kind: 'consumers', consumers: ['a', 'b', 'cluster-ip'].map(observed) });
+    expect(snapshot.current().consumers).toEqual(consumers);
+    expect(snapshot.current().measured.map(({ name }) => name)).toEqual([
+      'cluster-ip',
+      'cluster-dns',
+      'a',
+      'b',
+    ]);
+    expect(snapshot.shadowed()).toEqual([]);
+  });
+
   it('one of a built-in name replaces it, wherever it is declared', () => {
     const snapshot = newSnapshotHolder('Enforce');
     snapshot.apply(inFile('cluster-ip'));

@@ -1,12 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Mode } from '../../src/api/index.ts';
+import type { DiscoveryConsumerSpec, Mode } from '../../src/api/index.ts';
 import { pointer } from '../../src/api/index.ts';
-import type { ClusterSnapshot } from '../../src/decision/cluster-snapshot.ts';
+import { type ClusterSnapshot, newSnapshotHolder } from '../../src/decision/cluster-snapshot.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { type Operation, patchFor } from '../../src/decision/patch.ts';
 import type { Decision } from '../../src/decision/plan.ts';
 import { type Pod, podProblemOf } from '../../src/decision/pod.ts';
+import { type Consumer, consumerOf } from '../../src/lag/index.ts';
 import { runs } from '../property/runs.ts';
 import { pathsOf, withReplaced } from './arbitrary-json.ts';
 import { arbitraryPod, generatedPods } from './arbitrary-pod.ts';
@@ -267,6 +268,42 @@ it('the generated pods are the same for the same seed, and of many kinds', () =>
     'ExistingHook',
   ];
   expect([...outcomes]).toEqual(expect.arrayContaining(expected));
+});
+
+it('a consumer that is only observed changes no decision', () => {
+  const declared = fc.tuple(
+    fc.constantFrom('edge', 'gateway', 'cluster-ip', 'cluster-dns'),
+    fc.constantFrom<DiscoveryConsumerSpec['appliesTo']>(
+      undefined,
+      { serviceSelector: {} },
+      { namespaceSelector: {}, podSelector: {} },
+      { namespaceSelector: { matchLabels: { absent: 'x' } } },
+    ),
+    fc.constantFrom<DiscoveryConsumerSpec['measure']>({ declared: { lag: 300 } }, { reports: {} }),
+  );
+  const consumersOf =
+    (all: readonly (typeof declared extends fc.Arbitrary<infer T> ? T : never)[]) =>
+    (mode: 'Enforce' | 'Observe') =>
+      all.map(([name, appliesTo, measure]) =>
+        consumerOf(name, { ...(appliesTo && { appliesTo }), measure, mode }),
+      );
+  const lists = fc.array(declared, { maxLength: 3 });
+  let changedByEnforcing = 0;
+  fc.assert(
+    fc.property(arbitraryPod, lists, lists, (object, inForce, more) => {
+      const decided = (consumers: readonly Consumer[]) => {
+        const holder = newSnapshotHolder('Enforce');
+        holder.apply({ kind: 'consumers', consumers });
+        return JSON.stringify(decide(creationOf(object), holder.current()));
+      };
+      const before = consumersOf(inForce)('Enforce');
+      expect(decided([...before, ...consumersOf(more)('Observe')])).toBe(decided(before));
+      if (decided([...before, ...consumersOf(more)('Enforce')]) !== decided(before)) changedByEnforcing += 1;
+    }),
+    RUNS,
+  );
+  // The same consumers in force do change decisions.
+  expect(changedByEnforcing).toBeGreaterThan(0);
 });
 
 /** The paths of what is in `before` and no longer the same in `after`, but for the scalars that are replaced. */

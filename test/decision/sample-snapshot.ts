@@ -82,6 +82,10 @@ export function snapshotOf(
     .map((each, index) => parseDocument(each, `sample ${index}`));
   const ofKind = <T>(kind: string) => parsed.filter((each) => each.kind === kind) as T[];
   const plain = (kind: string) => documents.filter((each) => each.apiVersion === 'v1' && each.kind === kind);
+  const declared = ofKind<DiscoveryConsumer>('DiscoveryConsumer').map(({ metadata, spec }) =>
+    consumerOf(metadata.name, spec),
+  );
+  const consumers = [CLUSTER_IP, CLUSTER_DNS, ...declared.filter(({ observed }) => !observed)];
   return {
     ...EMPTY_SNAPSHOT,
     ...rest,
@@ -91,13 +95,8 @@ export function snapshotOf(
         ofKind<TerminationPolicy>('TerminationPolicy'),
       ),
     ),
-    consumers: [
-      CLUSTER_IP,
-      CLUSTER_DNS,
-      ...ofKind<DiscoveryConsumer>('DiscoveryConsumer').map(({ metadata, spec }) =>
-        consumerOf(metadata.name, spec),
-      ),
-    ],
+    consumers,
+    measured: [...consumers, ...declared.filter(({ observed }) => observed)],
     namespaces: new Map(plain('Namespace').map((each) => [nameOf(each), recordOf(each)])),
     services: serviceIndex(plain('Service').map(serviceRecord), servicesComplete),
     lags,

@@ -153,6 +153,7 @@ describe('instances of consumers', () => {
     podSelector: undefined,
     services: 'all',
     measure: { kind: 'reports' },
+    observed: false,
   };
 
   it('are waited for until they have acknowledged the withdrawal', async () => {

@@ -14,6 +14,7 @@ const GATEWAY_IP = '10.0.9.9';
 const DECLARED: Consumer = {
   ...{ name: 'edge', lagKey: 'edge', builtIn: false, namespaceSelector: {}, serviceSelector: {} },
   ...{ podSelector: undefined, services: 'all', measure: { kind: 'reports' }, declared: undefined },
+  observed: false,
 };
 const reports = () => ({
   taken: { waitingFor: () => [], hasSilent: () => false } as never,

@@ -30,7 +30,7 @@ const CONSUMERS = [
 ];
 
 it('counts the Services that each consumer applies to', () => {
-  const snapshot = { consumers: CONSUMERS, services: serviceIndex(SERVICES, true), namespaces: new Map() };
+  const snapshot = { measured: CONSUMERS, services: serviceIndex(SERVICES, true), namespaces: new Map() };
   const counts = serviceCounts();
   expect(Object.fromEntries(counts(snapshot))).toEqual({
     'cluster-ip': 2,
@@ -53,6 +53,6 @@ it('counts the Services that each consumer applies to', () => {
 });
 
 it('does not count Services before all of them are known', () => {
-  const snapshot = { consumers: CONSUMERS, services: serviceIndex(SERVICES, false), namespaces: new Map() };
+  const snapshot = { measured: CONSUMERS, services: serviceIndex(SERVICES, false), namespaces: new Map() };
   expect(serviceCounts()(snapshot).size).toBe(0);
 });
