@@ -37,7 +37,10 @@ export {
 export { misplacedIn } from './misplaced.ts';
 export { REPORT_ANNOTATION } from './policy-reports.ts';
 export {
+  type BackendService,
+  backendsOf,
   isAsked,
+  RELATED_KINDS,
   type RelatedObjects,
   relatedObjectsIn,
   WEBHOOK,

@@ -173,7 +173,8 @@ const SERVICES_AT: ReadonlyMap<string, readonly string[]> = new Map(
   ),
 );
 
-interface Target {
+/** A Service that traffic is led to. */
+export interface BackendService {
   readonly namespace: string;
   readonly service: string;
 }
@@ -215,7 +216,7 @@ export function relatedObjectsIn(
     const namespace = isString(given) && given !== '' ? given : defaultNamespace;
     const spec = isRecord(object.spec) ? object.spec : {};
     const subject = `${kind} ${namespace}/${name}`;
-    for (const target of servicesFed(object, namespace))
+    for (const target of backendsOf(object, namespace))
       leads(subject, serviceKey(target.namespace, target.service));
     if (kind === 'Service' && object.apiVersion === 'v1') {
       const key = serviceKey(namespace, name);
@@ -291,7 +292,10 @@ export function budgetsOf(
 }
 
 /** The Services that an object (of any kind, not validated) sends traffic to. */
-function servicesFed(object: Readonly<Record<string, unknown>>, namespace: string): readonly Target[] {
+export function backendsOf(
+  object: Readonly<Record<string, unknown>>,
+  namespace: string,
+): readonly BackendService[] {
   const key = `${String(object.apiVersion).split('/')[0]}/${String(object.kind)}`;
   const name = memberAt(object, ['metadata', 'name']);
   if (key === SERVICE_EXPORT) return isString(name) ? [{ namespace, service: name }] : [];
@@ -329,7 +333,7 @@ function valuesAt(value: unknown, path: string): readonly unknown[] {
 }
 
 /** References to other kinds than Service lead elsewhere. */
-function targetOf(reference: unknown, namespace: string): readonly Target[] {
+function targetOf(reference: unknown, namespace: string): readonly BackendService[] {
   if (isString(reference)) {
     const [service = '', other = namespace] = reference
       .replace(/^\w+:\/\//, '')

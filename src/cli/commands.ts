@@ -294,7 +294,18 @@ const WATCH_FLAGS = {
 const CONSUMERS_FLAGS = {
   ...CLUSTER_FLAGS,
   lingerNamespace,
-  output: output('the consumers'),
+  filename: optional(
+    list('<path,...>'),
+    'discover: manifests to search instead of the cluster: files, folders, or - for standard input',
+    'f',
+  ),
+  recursive: toggle('discover: also read the folders in the folders named', 'R'),
+  apply: toggle('discover: create what was found, with mode Observe; what exists stays as it is'),
+  output: optional(
+    oneOf(OUTPUT_FORMATS),
+    'how to print the consumers; without it table, and discover prints YAML to apply',
+    'o',
+  ),
   failOn: optional(
     list('<reason,...>'),
     'exit 3 when a condition has one of these reasons; "any" stands for every reason that makes the lag unreliable',
@@ -419,7 +430,11 @@ export const VERBS = {
   certs: verb('Make a CA and a serving certificate; print the caBundle.', CERTS_FLAGS),
   watch: verb('Print endpoint changes as they happen, with their lag.', WATCH_FLAGS),
   diagnose: verb('Diagnose why endpoints are withdrawn late, and suggest flags.', DIAGNOSE_FLAGS),
-  consumers: verb('Show the measured lag of each consumer, and its problems.', CONSUMERS_FLAGS),
+  consumers: verb('Show the measured lag of each consumer, and its problems.', CONSUMERS_FLAGS, [
+    '[action]',
+    'list (the default), or discover: find what sends traffic to pods and declare it',
+    ['list', 'discover'],
+  ]),
   witness: verb('Run beside a gateway and report whether it uses an address.', WITNESS_FLAGS),
   history: verb('List episodes (storms, bad releases) that raise the waits, or remove one.', HISTORY_FLAGS, [
     '[action]',

@@ -3,6 +3,7 @@ import { span } from '../diagnose/index.ts';
 import { CONDITIONS, type ConsumerTable, type ConsumerView } from '../lag/index.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger } from './connect.ts';
+import { usageError } from './flags.ts';
 import { readConsumerTable } from './read-cluster.ts';
 import {
   checkFailOn,
@@ -27,7 +28,11 @@ export async function consumers(
   settings: Settings<'consumers'>,
   surroundings: Surroundings,
 ): Promise<number> {
-  const { failOn, output } = settings;
+  if (settings.operands[0] === 'discover')
+    return (await import('./discover-consumers.ts')).discoverConsumers(settings, surroundings);
+  const { failOn, output = 'table', filename, apply } = settings;
+  if (filename !== undefined || apply)
+    throw usageError(`${apply ? '--apply' : '--filename'}: only with linger consumers discover`);
   checkFailOn(failOn, [ANY, ...Object.keys(CONDITIONS)]);
   const { now, print, warn } = surroundings;
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);

@@ -29,6 +29,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['measurement'],
   ['hold'],
   ['webhook', 'diagnose', 'audit', 'dashboard'],
+  ['discovery'],
   ['cli', 'page'],
   ['main.ts'],
 ];

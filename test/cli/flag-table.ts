@@ -364,7 +364,10 @@ const CONSUMERS: Rows<'consumers'> = {
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
   lingerNamespace: TEXT(undefined),
-  output: EXPLAIN.output,
+  filename: EXPLAIN.filename,
+  recursive: SWITCH,
+  apply: SWITCH,
+  output: { ...EXPLAIN.output, byDefault: undefined },
   failOn: {
     byDefault: undefined,
     reads: [

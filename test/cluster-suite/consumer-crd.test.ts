@@ -114,6 +114,7 @@ describe('the CRD of DiscoveryConsumers, as a real API server applies it', () =>
     expect(stdout.split('\n')[0]?.trim().split(/ {2,}/)).toEqual([
       'NAME',
       'MEASURE',
+      'MODE',
       'SAMPLES',
       'P50',
       'P99',

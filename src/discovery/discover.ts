@@ -1,0 +1,443 @@
+import {
+  API_VERSION,
+  BUILT_IN_CONSUMERS,
+  type DiscoveryConsumerSpec,
+  isRecord,
+  isString,
+  isStringMap,
+  type Labels,
+  listOf,
+  MOST_VALUES,
+  memberAt,
+  NAMESPACE_NAME_LABEL,
+  recordsAt,
+} from '../api/index.ts';
+import { type BackendService, backendsOf } from '../audit/index.ts';
+import { CATALOGUE, type Ecosystem } from './catalogue.ts';
+
+/** A pod group that sends traffic: what serves the page of its upstreams. */
+export interface Instances {
+  readonly namespace: string;
+  readonly labels: Labels;
+  /** `DaemonSet projectcontour/envoy`; absent: not seen, and assumed to be where the usual installation puts it. */
+  readonly workload?: string;
+}
+
+/** A consumer that was recognised. */
+export interface DiscoveredConsumer {
+  readonly name: string;
+  readonly ecosystem: Ecosystem;
+  /** `shop/web`, in order. */
+  readonly services: readonly string[];
+  /** The objects by which it was recognised: `HTTPProxy shop/root`. */
+  readonly seen: readonly string[];
+  readonly instances: Instances | undefined;
+  /** The DiscoveryConsumer that declares it already. */
+  readonly declaredBy: string | undefined;
+  /** Ready to be applied; undefined: a built-in consumer is its lag. */
+  readonly spec: ConsumerDocument | undefined;
+}
+
+export interface ConsumerDocument {
+  readonly apiVersion: string;
+  readonly kind: 'DiscoveryConsumer';
+  readonly metadata: { readonly name: string };
+  readonly spec: unknown;
+}
+
+export interface Discovered {
+  readonly consumers: readonly DiscoveredConsumer[];
+  /** Routes of a class that the catalogue does not know: `Ingress shop/web (class edge)`. */
+  readonly unrecognised: readonly string[];
+}
+
+interface Found {
+  readonly services: Set<string>;
+  readonly seen: Set<string>;
+  readonly instances: Instances[];
+}
+
+/** An object of any kind, not validated. */
+interface Thing {
+  readonly group: string;
+  readonly kind: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly object: Readonly<Record<string, unknown>>;
+}
+
+const GATEWAY_GROUP = 'gateway.networking.k8s.io';
+const CLASS_ANNOTATION = 'kubernetes.io/ingress.class';
+const DEFAULT_CLASS = 'ingressclass.kubernetes.io/is-default-class';
+
+/** Beside the objects that lead traffic to Services, what {@link discover} reads. */
+export const DISCOVERY_KINDS = [
+  { apiVersion: 'networking.k8s.io/v1', kind: 'IngressClass' },
+  { apiVersion: `${GATEWAY_GROUP}/v1`, kind: 'GatewayClass' },
+  { apiVersion: `${GATEWAY_GROUP}/v1`, kind: 'Gateway' },
+  { apiVersion: `${GATEWAY_GROUP}/v1beta1`, kind: 'ReferenceGrant' },
+  { apiVersion: 'v1', kind: 'Namespace' },
+  { apiVersion: 'apps/v1', kind: 'Deployment' },
+  { apiVersion: 'apps/v1', kind: 'DaemonSet' },
+  { apiVersion: 'apps/v1', kind: 'StatefulSet' },
+  { apiVersion: API_VERSION, kind: 'DiscoveryConsumer' },
+] as const;
+
+/** Finds in objects (of any kind, not validated) what sends traffic to Services, and how its lag is known. */
+export function discover(objects: Iterable<unknown>, defaultNamespace: string): Discovered {
+  const things = [...objects].flatMap((object) => thingOf(object, defaultNamespace) ?? []);
+  const index = new Map(things.map((each) => [keyOf(each), each]));
+  const byKind = Map.groupBy(things, ({ kind }) => kind);
+  const found = new Map<string, Found>();
+  const unrecognised = new Set<string>();
+  const add = (name: string, seen: string, services: Iterable<string> = []) => {
+    const one = found.get(name) ?? { services: new Set(), seen: new Set(), instances: [] };
+    one.seen.add(seen);
+    for (const service of services) one.services.add(service);
+    found.set(name, one);
+  };
+  const classes = new Classes(byKind);
+  const grants = grantsIn(byKind.get('ReferenceGrant') ?? []);
+  const included = includedProxies(byKind.get('HTTPProxy') ?? [], index);
+  for (const thing of things) {
+    const subject = `${thing.kind} ${thing.namespace}/${thing.name}`;
+    const owners = new Set(ownersOf(thing, classes, index, included));
+    for (const owner of owners) {
+      if (owner === undefined) {
+        unrecognised.add(subject);
+        continue;
+      }
+      const services = servicesOf(thing, grants, index);
+      if (services.length > 0) add(owner, subject, services);
+    }
+    for (const { name, seen, services } of marksOf(thing, subject)) add(name, seen, services);
+  }
+  for (const thing of things) {
+    const ecosystem = senderOf(thing);
+    const one = ecosystem && found.get(ecosystem.name);
+    if (one === undefined) continue;
+    const labels = memberAt(thing.object, ['spec', 'selector', 'matchLabels']);
+    if (!isStringMap(labels) || Object.keys(labels).length === 0) continue;
+    one.instances.push({
+      namespace: thing.namespace,
+      labels,
+      workload: `${thing.kind} ${thing.namespace}/${thing.name}`,
+    });
+  }
+  const declared = byKind.get('DiscoveryConsumer') ?? [];
+  return {
+    consumers: CATALOGUE.flatMap((each) => consumersOf(each, found.get(each.name), declared)),
+    unrecognised: [...unrecognised].toSorted(),
+  };
+}
+
+function thingOf(object: unknown, defaultNamespace: string): Thing | undefined {
+  if (!isRecord(object) || !isString(object.kind) || !isString(object.apiVersion)) return undefined;
+  const name = memberAt(object, ['metadata', 'name']);
+  if (!isString(name)) return undefined;
+  const given = memberAt(object, ['metadata', 'namespace']);
+  const [group = ''] = object.apiVersion.includes('/') ? object.apiVersion.split('/') : [''];
+  const namespace = isString(given) && given !== '' ? given : defaultNamespace;
+  return { group, kind: object.kind, namespace, name, object };
+}
+
+function keyOf({
+  group,
+  kind,
+  namespace,
+  name,
+}: Pick<Thing, 'group' | 'kind' | 'namespace' | 'name'>): string {
+  return `${group}/${kind}/${namespace}/${name}`;
+}
+
+const BY_CONTROLLER = new Map(
+  CATALOGUE.flatMap(({ name, controllers = [] }) => controllers.map((each) => [each, name] as const)),
+);
+const BY_CLASS = new Map(
+  CATALOGUE.flatMap(({ name, classes = [] }) => classes.map((each) => [each, name] as const)),
+);
+const BY_KIND = new Map(
+  CATALOGUE.flatMap(({ name, kinds = [] }) => kinds.map((each) => [each, name] as const)),
+);
+
+/** Which ecosystem the classes of Ingresses and Gateways belong to. */
+class Classes {
+  readonly #controllers = new Map<string, string>();
+  readonly #default: string | undefined;
+
+  constructor(byKind: ReadonlyMap<string, readonly Thing[]>) {
+    for (const { name, object } of byKind.get('IngressClass') ?? []) {
+      const controller = memberAt(object, ['spec', 'controller']);
+      this.#controllers.set(`Ingress/${name}`, String(controller));
+      if (memberAt(object, ['metadata', 'annotations', DEFAULT_CLASS]) === 'true') this.#default = name;
+    }
+    for (const { name, object } of byKind.get('GatewayClass') ?? [])
+      this.#controllers.set(`Gateway/${name}`, String(memberAt(object, ['spec', 'controllerName'])));
+  }
+
+  /** @returns undefined for a class that is not known */
+  ecosystemOf(kind: 'Ingress' | 'Gateway', given: unknown): string | undefined {
+    const name = isString(given) ? given : kind === 'Ingress' ? this.#default : undefined;
+    if (name === undefined) return undefined;
+    const controller = this.#controllers.get(`${kind}/${name}`);
+    return controller === undefined ? BY_CLASS.get(name) : BY_CONTROLLER.get(controller);
+  }
+}
+
+/** The ecosystems whose gateways route by this object; undefined among them: one that is not known. */
+function ownersOf(
+  thing: Thing,
+  classes: Classes,
+  index: ReadonlyMap<string, Thing>,
+  included: ReadonlySet<string>,
+): readonly (string | undefined)[] {
+  const { group, kind, namespace, object } = thing;
+  const type = `${group}/${kind}`;
+  if (kind === 'Ingress' && (group === 'networking.k8s.io' || group === 'extensions')) {
+    const annotated = memberAt(object, ['metadata', 'annotations', CLASS_ANNOTATION]);
+    return [classes.ecosystemOf('Ingress', memberAt(object, ['spec', 'ingressClassName']) ?? annotated)];
+  }
+  if (group === GATEWAY_GROUP && /^(HTTP|GRPC|TCP|TLS|UDP)Route$/.test(kind))
+    return recordsAt(object, 'spec', 'parentRefs').flatMap((parent) => {
+      const { group: ofParent = GATEWAY_GROUP, kind: parentKind = 'Gateway', name } = parent;
+      if (ofParent !== GATEWAY_GROUP || parentKind !== 'Gateway' || !isString(name)) return [];
+      const within = isString(parent.namespace) ? parent.namespace : namespace;
+      const gateway = index.get(keyOf({ group: GATEWAY_GROUP, kind: 'Gateway', namespace: within, name }));
+      // A Gateway that is not here attaches nothing.
+      if (gateway === undefined || !admits(gateway, namespace)) return [];
+      return [classes.ecosystemOf('Gateway', memberAt(gateway.object, ['spec', 'gatewayClassName']))];
+    });
+  if (type === 'networking.istio.io/VirtualService') {
+    const gateways = listOf(memberAt(object, ['spec', 'gateways'])).filter((each) => each !== 'mesh');
+    return gateways.length > 0 ? ['istio-gateway'] : [];
+  }
+  if (type === 'projectcontour.io/HTTPProxy' && !included.has(keyOf(thing))) return [];
+  const owner = BY_KIND.get(type);
+  return owner === undefined ? [] : [owner];
+}
+
+/** Whether a listener takes routes of this namespace. Source: Gateway API, allowedRoutes (`Same` where it is absent). */
+function admits({ namespace, object }: Thing, from: string): boolean {
+  if (from === namespace) return true;
+  return recordsAt(object, 'spec', 'listeners').some((listener) => {
+    const allowed = memberAt(listener, ['allowedRoutes', 'namespaces', 'from']);
+    return allowed === 'All' || allowed === 'Selector';
+  });
+}
+
+/** The HTTPProxies that are roots, or included by one: others serve nothing. Includes may be cyclic. */
+function includedProxies(proxies: readonly Thing[], index: ReadonlyMap<string, Thing>): ReadonlySet<string> {
+  const queue = proxies.filter(({ object }) => isRecord(memberAt(object, ['spec', 'virtualhost'])));
+  const reached = new Set(queue.map(keyOf));
+  for (let next = queue.pop(); next !== undefined; next = queue.pop()) {
+    const { group, kind, namespace, object } = next;
+    for (const include of recordsAt(object, 'spec', 'includes')) {
+      const within = isString(include.namespace) ? include.namespace : namespace;
+      const key = keyOf({ group, kind, namespace: within, name: String(include.name) });
+      const child = index.get(key);
+      if (child === undefined || reached.has(key)) continue;
+      reached.add(key);
+      queue.push(child);
+    }
+  }
+  return reached;
+}
+
+/** `FROM-KIND/FROM-NAMESPACE → TO-NAMESPACE/SERVICE`, with `*` for every Service. */
+function grantsIn(things: readonly Thing[]): ReadonlySet<string> {
+  const grants = new Set<string>();
+  for (const { namespace, object } of things)
+    for (const from of recordsAt(object, 'spec', 'from'))
+      for (const to of recordsAt(object, 'spec', 'to')) {
+        if (to.kind !== 'Service' || from.group !== GATEWAY_GROUP) continue;
+        const which = isString(to.name) ? to.name : '*';
+        grants.add(`${String(from.kind)}/${String(from.namespace)} → ${namespace}/${which}`);
+      }
+  return grants;
+}
+
+function servicesOf(
+  thing: Thing,
+  grants: ReadonlySet<string>,
+  index: ReadonlyMap<string, Thing>,
+): readonly string[] {
+  const { group, kind, namespace, object } = thing;
+  const granted = ({ namespace: other, service }: BackendService) => {
+    if (group !== GATEWAY_GROUP || other === namespace) return true;
+    const from = `${kind}/${namespace} → ${other}`;
+    return grants.has(`${from}/*`) || grants.has(`${from}/${service}`);
+  };
+  const direct = backendsOf(object, namespace).filter(granted);
+  // A TraefikService stands for the Services that it weighs or mirrors to, or for other ones of its kind.
+  const reached = new Set<string>();
+  const queue = traefikServicesOf(object, namespace, group);
+  const through: BackendService[] = [];
+  for (let key = queue.pop(); key !== undefined; key = queue.pop()) {
+    const next = index.get(key);
+    if (next === undefined || reached.has(key)) continue;
+    reached.add(key);
+    through.push(...backendsOf(next.object, next.namespace));
+    queue.push(...traefikServicesOf(next.object, next.namespace, next.group));
+  }
+  return [...direct, ...through].map((each) => `${each.namespace}/${each.service}`);
+}
+
+function traefikServicesOf(object: unknown, namespace: string, group: string): string[] {
+  if (!group.startsWith('traefik.')) return [];
+  const spec = memberAt(object, ['spec']);
+  const references = [
+    ...recordsAt(spec, 'routes').flatMap((route) => recordsAt(route, 'services')),
+    ...recordsAt(spec, 'weighted', 'services'),
+    ...[memberAt(spec, ['mirroring'])].filter(isRecord),
+    ...recordsAt(spec, 'mirroring', 'mirrors'),
+  ];
+  return references
+    .filter((each) => each.kind === 'TraefikService' && isString(each.name))
+    .map(({ name, namespace: other }) =>
+      keyOf({
+        ...{ group, kind: 'TraefikService', name: String(name) },
+        namespace: isString(other) ? other : namespace,
+      }),
+    );
+}
+
+interface Mark {
+  readonly name: string;
+  readonly seen: string;
+  readonly services: readonly string[];
+}
+
+/** What an object says by labels, annotations and types: meshes, and ways into a Service. */
+function marksOf({ group, kind, namespace, name, object }: Thing, subject: string): readonly Mark[] {
+  const service = `${namespace}/${name}`;
+  if (kind === 'Service' && group === '') {
+    const type = memberAt(object, ['spec', 'type']);
+    const neg = memberAt(object, ['metadata', 'annotations', 'cloud.google.com/neg']);
+    const exposed = isString(neg) && /"(exposed_ports"|ingress"\s*:\s*true)/.test(neg);
+    return [
+      ...(type === 'NodePort' || type === 'LoadBalancer'
+        ? [{ name: 'node-ports', seen: `${subject} (${type})`, services: [service] }]
+        : []),
+      ...(exposed
+        ? [{ name: 'gke-neg', seen: `${subject} (cloud.google.com/neg)`, services: [service] }]
+        : []),
+    ];
+  }
+  const isNamespace = kind === 'Namespace' && group === '';
+  const metadata = isNamespace
+    ? memberAt(object, ['metadata'])
+    : group === 'apps'
+      ? memberAt(object, ['spec', 'template', 'metadata'])
+      : undefined;
+  if (metadata === undefined) return [];
+  const seen = isNamespace ? `Namespace ${name}` : subject;
+  const label = (key: string) => memberAt(metadata, ['labels', key]);
+  const isIstio =
+    label('istio-injection') === 'enabled' ||
+    label('sidecar.istio.io/inject') === 'true' ||
+    label('istio.io/dataplane-mode') === 'ambient' ||
+    (isNamespace && isString(label('istio.io/rev')));
+  const inject = memberAt(metadata, ['annotations', 'linkerd.io/inject']);
+  const isGateway = senderOf({ group, kind, namespace, name, object }) !== undefined;
+  return [
+    ...(isIstio && !isGateway ? [{ name: 'istio-sidecars', seen, services: [] }] : []),
+    ...(inject === 'enabled' || inject === 'ingress' ? [{ name: 'linkerd', seen, services: [] }] : []),
+  ];
+}
+
+/** The ecosystem whose gateways this workload runs. */
+function senderOf({ group, kind, object }: Thing): Ecosystem | undefined {
+  if (group !== 'apps' || !/^(Deployment|DaemonSet|StatefulSet)$/.test(kind)) return undefined;
+  const template = memberAt(object, ['spec', 'template']);
+  const images = recordsAt(template, 'spec', 'containers').map(({ image }) => String(image));
+  const labels = memberAt(template, ['metadata', 'labels']);
+  const has = (wanted: Labels) =>
+    Object.entries(wanted).every(([key, value]) => memberAt(labels, [key]) === value);
+  return CATALOGUE.find(
+    ({ image, marked }) =>
+      image !== undefined && images.some((each) => image.test(each)) && (marked?.some(has) ?? true),
+  );
+}
+
+function consumersOf(
+  ecosystem: Ecosystem,
+  found: Found | undefined,
+  declared: readonly Thing[],
+): readonly DiscoveredConsumer[] {
+  if (found === undefined) return [];
+  const services = [...found.services].toSorted();
+  const seen = [...found.seen].toSorted();
+  const { measure, usual, name } = ecosystem;
+  const workloads = found.instances.toSorted((a, b) => (String(a.workload) < String(b.workload) ? -1 : 1));
+  const places: (Instances | undefined)[] =
+    measure.by === 'inspect' ? (workloads.length > 0 ? workloads : [usual]) : [undefined];
+  return places.map((instances) => {
+    const own =
+      places.length === 1 ? name : `${name}-${(instances?.workload ?? '').split(' ')[1]?.replace('/', '-')}`;
+    const spec = specOf(ecosystem, services, instances);
+    // A shorter name than 63 characters: it is a label of metrics, and kubectl prints it in a column.
+    const document: ConsumerDocument | undefined = spec && {
+      apiVersion: API_VERSION,
+      kind: 'DiscoveryConsumer',
+      metadata: {
+        name: own
+          .toLowerCase()
+          .replaceAll(/[^a-z0-9-]/g, '-')
+          .slice(0, 63)
+          .replace(/-+$/, ''),
+      },
+      spec,
+    };
+    const declaredBy =
+      measure.by === 'clusterIp'
+        ? BUILT_IN_CONSUMERS.clusterIp
+        : declared.find((each) => each.name === document?.metadata.name || asksSame(each, instances))?.name;
+    return {
+      name: document?.metadata.name ?? name,
+      ecosystem,
+      services,
+      seen,
+      instances,
+      declaredBy,
+      spec: document,
+    };
+  });
+}
+
+/** Whether a DiscoveryConsumer asks the same pods. */
+function asksSame({ object }: Thing, instances: Instances | undefined): boolean {
+  const asked = memberAt(object, ['spec', 'measure', 'inspect', 'instances', 'podSelector', 'matchLabels']);
+  if (instances === undefined || !isStringMap(asked) || Object.keys(asked).length === 0) return false;
+  return Object.entries(asked).every(([key, value]) => instances.labels[key] === value);
+}
+
+/** As text durations: what is printed is what an author would write. */
+type WrittenSpec = { readonly [M in keyof DiscoveryConsumerSpec]?: unknown };
+
+function specOf(
+  { measure }: Ecosystem,
+  services: readonly string[],
+  instances: Instances | undefined,
+): WrittenSpec | undefined {
+  const namespaces = [...new Set(services.map((each) => each.split('/')[0] ?? ''))];
+  const within = (values: readonly string[]) => ({
+    matchExpressions: [{ key: NAMESPACE_NAME_LABEL, operator: 'In', values }],
+  });
+  // A mesh's proxies send to any Service; and a selector has no room for more values.
+  const applies = namespaces.length > 0 && namespaces.length <= MOST_VALUES;
+  const appliesTo = applies && { appliesTo: { namespaceSelector: within(namespaces) } };
+  if (measure.by === 'clusterIp') return undefined;
+  if (measure.by === 'declared') {
+    const { by: _, ...declared } = measure;
+    return { mode: 'Observe', ...appliesTo, measure: { declared } };
+  }
+  if (instances === undefined) return undefined;
+  const { format, port, path } = measure;
+  const pods = {
+    namespaceSelector: { matchLabels: { [NAMESPACE_NAME_LABEL]: instances.namespace } },
+    podSelector: { matchLabels: instances.labels },
+    port,
+    ...(path !== undefined && { path }),
+  };
+  return { mode: 'Observe', ...appliesTo, measure: { inspect: { format, instances: pods } } };
+}

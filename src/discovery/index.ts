@@ -1,0 +1,1 @@
+export { DISCOVERY_KINDS, type Discovered, type DiscoveredConsumer, discover } from './discover.ts';

@@ -1,0 +1,102 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { parseAllDocuments } from 'yaml';
+import { parseDocument } from '../../src/api/index.ts';
+import { CATALOGUE } from '../../src/discovery/catalogue.ts';
+import { type DiscoveredConsumer, discover } from '../../src/discovery/discover.ts';
+
+const FOLDER = join(import.meta.dirname, '..', 'testdata', 'discovery');
+const NAMES = readdirSync(FOLDER).flatMap((each) => (each.endsWith('.yaml') ? [each.slice(0, -5)] : []));
+const textOf = (file: string) => readFileSync(join(FOLDER, file), 'utf8');
+const objectsOf = (name: string): unknown[] =>
+  parseAllDocuments(textOf(`${name}.yaml`)).map((document) => document.toJS());
+
+function lineOf({ name, ecosystem: { measure }, services, instances }: DiscoveredConsumer): string {
+  const how =
+    measure.by === 'inspect'
+      ? `inspect ${measure.format} ${measure.port}`
+      : measure.by === 'declared'
+        ? `declared ${measure.syncInterval ?? measure.lag}`
+        : measure.by;
+  return `${name} ${how} | ${services.join(' ') || 'all'} | ${instances?.workload ?? 'assumed'}`;
+}
+
+describe('the reference manifests of each ecosystem', () => {
+  it('are twelve', () => expect(NAMES).toHaveLength(12));
+
+  it.each(NAMES)('%s: exactly what is expected, and nothing beside it', (name) => {
+    const { consumers, unrecognised } = discover(objectsOf(name), 'default');
+    expect(`${consumers.map(lineOf).join('\n')}\n`).toBe(textOf(`${name}.expected`));
+    expect(unrecognised).toEqual([]);
+  });
+
+  it.each(NAMES)('%s: what is printed is a valid DiscoveryConsumer in mode Observe', (name) => {
+    for (const { spec } of discover(objectsOf(name), 'default').consumers)
+      if (spec !== undefined)
+        expect(parseDocument({ ...spec }, name)).toMatchObject({ spec: { mode: 'Observe' } });
+  });
+});
+
+it('all together are found beside each other', () => {
+  const { consumers } = discover(NAMES.flatMap(objectsOf), 'default');
+  const alone = NAMES.flatMap((name) => discover(objectsOf(name), 'default').consumers);
+  expect(new Set(consumers.map(({ name }) => name))).toEqual(new Set(alone.map(({ name }) => name)));
+});
+
+it('names what is declared already: by name, or because the same pods are asked', () => {
+  const objects = objectsOf('contour');
+  const [found] = discover(objects, 'default').consumers;
+  expect(found?.declaredBy).toBeUndefined();
+  const own = { ...(found?.spec as object), metadata: { name: 'my-edge' } };
+  expect(discover([...objects, own], 'default').consumers[0]?.declaredBy).toBe('my-edge');
+  expect(discover([...objects, found?.spec], 'default').consumers[0]?.declaredBy).toBe('contour');
+});
+
+it('says which routes are of a class that it does not know', () => {
+  const ingress = {
+    ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress', metadata: { name: 'x', namespace: 'shop' } },
+    spec: { ingressClassName: 'home-made', defaultBackend: { service: { name: 'web' } } },
+  };
+  expect(discover([ingress], 'default')).toEqual({ consumers: [], unrecognised: ['Ingress shop/x'] });
+});
+
+const hostile = (apiVersion: string, kind: string, name: unknown, spec: unknown) => ({
+  ...{ apiVersion, kind, metadata: { name }, spec },
+});
+
+it.each<[string, unknown]>([
+  ['no object', null],
+  ['a spec of another shape', hostile('projectcontour.io/v1', 'HTTPProxy', 'x', 7)],
+  ['a name that is none', hostile('v1', 'Service', { a: 1 }, { type: 'NodePort' })],
+  [
+    'references that are none',
+    hostile('traefik.io/v1alpha1', 'IngressRoute', 'x', {
+      routes: [null, { services: ['', null, { kind: 'TraefikService', name: 3 }] }],
+    }),
+  ],
+])('finds nothing in %s', (_, object) => {
+  expect(discover([object], 'default').consumers).toEqual([]);
+});
+
+it('takes names with markup for names, and 10,000 routes in under 5 s', () => {
+  const route = (index: number) => ({
+    ...{ apiVersion: 'route.openshift.io/v1', kind: 'Route' },
+    metadata: { name: `<b>${index}\n# x`, namespace: `team-${index}` },
+    spec: { to: { kind: 'Service', name: 'web' } },
+  });
+  const begun = performance.now();
+  const [found] = discover(
+    Array.from({ length: 10_000 }, (_, index) => route(index)),
+    'default',
+  ).consumers;
+  expect(performance.now() - begun).toBeLessThan(5_000);
+  expect(found?.services).toHaveLength(10_000);
+  // More namespaces than a selector has room for: it applies to all.
+  expect(parseDocument({ ...found?.spec }, 'many')).toMatchObject({ spec: { measure: { declared: {} } } });
+});
+
+it('the catalogue has each name once, and a source for each number', () => {
+  expect(new Set(CATALOGUE.map(({ name }) => name)).size).toBe(CATALOGUE.length);
+  for (const { source } of CATALOGUE) expect(source).toMatch(/^(https:\/\/|assumed: |its |kube-proxy )/);
+});
