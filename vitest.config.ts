@@ -30,7 +30,9 @@ const OF_ONE_PROCESS = [
 /** A quarter of a minute or more each, much of it waiting: what begins last must not be one of them. */
 const LONG = [
   'test/webhook/attacks/attacks.test.ts',
+  'test/cli/dashboard.test.ts',
   'test/cli/memory.test.ts',
+  'test/cli/page.test.ts',
   'test/cli/serve-cluster.test.ts',
   'test/cli/serve-reload.test.ts',
   'test/cli/serve-start.test.ts',
