@@ -1,0 +1,49 @@
+import { describe, expect, it } from 'vitest';
+import { parseAllDocuments } from 'yaml';
+import { linger } from './linger.ts';
+
+const route = (name: string) =>
+  JSON.stringify({
+    ...{ apiVersion: 'route.openshift.io/v1', kind: 'Route', metadata: { name, namespace: 'shop' } },
+    spec: { to: { kind: 'Service', name: 'web' } },
+  });
+const discover = (stdin: string, ...args: readonly string[]) =>
+  linger(['consumers', 'discover', '-f', '-', ...args], { stdin });
+
+describe('linger consumers discover', () => {
+  it('prints what was seen, why, and a document to apply', async () => {
+    const { code, stdout } = await discover(route('web'));
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^# openshift-router: seen by Route shop\/web; it sends to shop\/web$/m);
+    expect(stdout).toMatch(/^# nothing can be asked; the number is declared: https:\/\/docs\.redhat\.com/m);
+    expect(parseAllDocuments(stdout).map((each) => each.toJS())).toMatchObject([
+      { metadata: { name: 'openshift-router' }, spec: { mode: 'Observe' } },
+    ]);
+  });
+
+  it('a name with a line break cannot leave its comment', async () => {
+    const { stdout } = await discover(route('x\nkind: Secret\n---\n'));
+    expect(parseAllDocuments(stdout).map((each) => each.toJS()?.kind)).toEqual(['DiscoveryConsumer']);
+  });
+
+  it('as JSON: what was found, and the document', async () => {
+    const { stdout } = await discover(route('web'), '-o', 'json');
+    expect(JSON.parse(stdout)).toMatchObject({
+      consumers: [{ name: 'openshift-router', services: ['shop/web'], declaredBy: null }],
+      unrecognised: [],
+    });
+  });
+
+  it('says that nothing was found', async () => {
+    const { code, stdout } = await discover('apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n');
+    expect([code, stdout]).toEqual([0, '# nothing that the catalogue knows sends traffic to a Service\n']);
+  });
+
+  it.each<[string, string[]]>([
+    ['--apply with manifests', ['consumers', 'discover', '-f', '-', '--apply']],
+    ['--apply without discover', ['consumers', '--apply']],
+    ['--filename without discover', ['consumers', '-f', '-']],
+  ])('refuses %s', async (_, args) => {
+    expect((await linger(args, { stdin: '' })).code).toBe(2);
+  });
+});
