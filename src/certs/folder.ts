@@ -1,6 +1,6 @@
 import { constants } from 'node:fs';
 import { access, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { fileText } from '../yaml/index.ts';
@@ -60,7 +60,7 @@ export async function ensureCertificates(options: EnsureOptions, now: Date): Pro
   if (!isOurs || !isDue(files, { ...options, names }, now))
     return { ...acceptPair(files, directory, now), origin: isOurs ? 'reused' : 'provided' };
   try {
-    await mkdir(directory, { mode: 0o700, recursive: true });
+    await makeDirectory(directory);
     // Before a key is made: a server that retries every few seconds must not burn a core for nothing.
     await access(directory, constants.W_OK | constants.X_OK);
     const made = await makePair(names, now);
@@ -157,6 +157,22 @@ async function readText(file: string): Promise<string | undefined> {
       'Unreadable',
       `cannot read ${file}: ${errorCode(error)}; let this user read it, or use another directory`,
     );
+  }
+}
+
+/** Not mkdir's own `recursive`: where a directory exists but takes no children (procfs), that never returns. */
+async function makeDirectory(directory: string): Promise<void> {
+  const make = () => mkdir(directory, { mode: 0o700 });
+  const unlessThere = (error: unknown) => {
+    if (errorCode(error) !== 'EEXIST') throw error;
+  };
+  try {
+    await make();
+  } catch (error) {
+    const parent = dirname(directory);
+    if (errorCode(error) !== 'ENOENT' || parent === directory) return unlessThere(error);
+    await makeDirectory(parent);
+    await make().catch(unlessThere);
   }
 }
 

@@ -126,8 +126,14 @@ it('shows that it is trusted once the watch has brought what it has written', as
   await vi.waitFor(async () => expect(await registry.metrics()).toMatch(/^linger_certificate_trusted 1$/m), {
     timeout: 10_000,
   });
+  // Repaired at once, it would be trusted again before anybody looks.
+  api.refuse = ({ method, path }) =>
+    method === 'PATCH' && path === CONFIGURATION ? { status: 503 } : undefined;
   putConfiguration(api, source.get().caBundle.slice(0, 100));
-  await vi.waitFor(async () => expect(await registry.metrics()).toMatch(/^linger_certificate_trusted 0$/m));
+  await vi.waitFor(async () => expect(await registry.metrics()).toMatch(/^linger_certificate_trusted 0$/m), {
+    timeout: 10_000,
+  });
+  api.refuse = () => undefined;
   await vi.waitFor(async () => expect(await registry.metrics()).toMatch(/^linger_certificate_trusted 1$/m), {
     timeout: 10_000,
   });

@@ -218,7 +218,7 @@ describe.concurrent('linger check', () => {
     for (const more of [[], ['--pre']]) {
       const { code, stdout, stderr } = await linger(['check', '--kubeconfig', kubeconfig, ...more]);
       expect([code, stderr]).toEqual([1, '0 ok, 0 warnings, 1 failures, 0 not checked\n']);
-      expect(stdout).toMatch(/^failure {2}ApiServer {2}http:\/\/127\.0\.0\.1:9.*ECONNREFUSED.*\n +→ Is it /);
+      expect(stdout).toMatch(/^failure {2}ApiServer {2}http:\/\/127\.0\.0\.1:9.*ECONNREFUSED.*\n +→ Check /);
     }
   });
 });
