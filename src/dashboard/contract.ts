@@ -44,6 +44,8 @@ const explanation = {
   why: z.union([z.string(), nothingKnown]),
   /** The measurement behind the wait, as a sentence and in numbers. */
   estimate: z.union([z.looseObject({ text: z.string() }), nothingKnown]),
+  /** Consumers that are measured for its pods and lengthen no wait: mode Observe. */
+  observers: z.array(z.string()).readonly(),
   fields: z.array(explainedField).readonly(),
   notes: z.array(said).readonly(),
 };

@@ -34,7 +34,7 @@ export interface Ecosystem {
   readonly source: string;
 }
 
-const ASSUMED = 'assumed: upstream documents no interval; measure it with a probe';
+const ASSUMED = 'assumed, from no documentation; measure it with a probe';
 
 /** The port on which `linger witness` listens. */
 const WITNESS_PORT = 8446;

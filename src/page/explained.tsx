@@ -35,6 +35,11 @@ export function Explained({ plan, because }: { readonly plan: Plan; readonly bec
       )}
       {plan.estimate !== null && <p class="quiet">{plan.estimate.text}</p>}
       {plan.admitted !== null && <p class="quiet">The webhook gives its pods: {plan.admitted}</p>}
+      {plan.observers.length > 0 && (
+        <p class="quiet">
+          Measured, and in no wait (mode Observe): <Name>{plan.observers.join(', ')}</Name>
+        </p>
+      )}
       {notes.length > 0 && (
         <ul class="notes">
           {notes.map(({ code, text }) => (

@@ -120,7 +120,7 @@ describe.runIf(OWN)('with the rights of', () => {
     const status = await run(file, 'status');
     expect(status).toMatchObject({ code: 0 });
     expect(status.stdout).toMatch(/^decisions +not seen$/m);
-    expect(status.stdout).toMatch(/^ +metrics of \S+: 403: .*"pods\/proxy".* in the namespace "linger"$/m);
+    expect(status.stdout).toMatch(/^ +metrics: 403: .*"pods\/proxy".* in the namespace "linger"$/m);
     const { code, stdout } = await run(file, 'check');
     expect(code).toBe(0);
     expect(statesOf(stdout)).toMatchObject({ Replicas: 'ok', Webhook: 'ok', Watches: 'unknown' });

@@ -26,7 +26,12 @@ async function clusterOf(pods: readonly string[], leader?: string) {
     metadata: { name },
     spec: { containers: [{ name: 'linger', ports }] },
   }));
-  model.single.set('/api/v1/namespaces/linger/pods', { kind: 'PodList', apiVersion: 'v1', items });
+  model.single.set('/api/v1/namespaces/linger/pods', {
+    kind: 'PodList',
+    apiVersion: 'v1',
+    metadata: { resourceVersion: '1' },
+    items,
+  });
   if (leader !== undefined)
     model.single.set(`/api/v1/namespaces/linger/pods/${leader}:9090/proxy/holds`, HELD);
   const file = join(await emptyDirectory(), 'config');

@@ -100,7 +100,7 @@ export class ModelApi {
     const text = Buffer.concat(chunks).toString();
     const { method = '', url = '' } = request;
     const { pathname, searchParams } = new URL(url, 'http://model');
-    const [, name] = searchParams.get('fieldSelector')?.split('=') ?? [];
+    const [, name] = /^metadata\.name=(.+)$/.exec(searchParams.get('fieldSelector') ?? '') ?? [];
     const path = name === undefined ? pathname : `${pathname}/${name}`;
     const asked = { method, path, object: text === '' ? undefined : (JSON.parse(text) as ApiObject) };
     this.requests.push(asked);

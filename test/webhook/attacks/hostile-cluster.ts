@@ -37,6 +37,8 @@ export class HostileCluster {
   readonly #objects = new Map<Kind, readonly Made[]>();
   readonly #watches = new Map<http.ServerResponse, Kind>();
   readonly #single = new Map<string, Stored>();
+  /** Watches of single objects, with the paths of these. */
+  readonly #followers = new Map<http.ServerResponse, string>();
   #revision = 100;
   /** What requests have come with. */
   readonly credentials = new Set<string>();
@@ -73,6 +75,9 @@ export class HostileCluster {
       ...object,
       metadata: { ...metadata, uid: 'single', resourceVersion: String(this.#revision) },
     } as Stored);
+    for (const [watch, followed] of this.#followers)
+      if (followed === path)
+        watch.write(`${JSON.stringify({ type: 'MODIFIED', object: this.#single.get(path) })}\n`);
   }
 
   /** The objects of a kind, for lists to come. */
@@ -97,6 +102,8 @@ export class HostileCluster {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://model');
     const kind = KINDS.find((each) => PATHS[each] === pathname);
     if (pathname === '/version') send(response, 200, { gitVersion: 'v1.36.3' });
+    else if (kind === undefined && searchParams.has('fieldSelector'))
+      this.#follow(pathname, searchParams, response);
     else if (kind === undefined) await this.#carryOut(pathname, request, response);
     else if (searchParams.get('watch') === 'true') {
       response.writeHead(200, { 'content-type': 'application/json' }).flushHeaders();
@@ -111,6 +118,20 @@ export class HostileCluster {
       response.write(`{"metadata":{"resourceVersion":"${this.#revision}","continue":"${more}"},"items":[`);
       Readable.from(itemsOf(all.slice(from, next))).pipe(response);
     }
+  }
+
+  /** A list or a watch of one object by its name. */
+  #follow(path: string, searchParams: URLSearchParams, response: http.ServerResponse): void {
+    const [, name = ''] = searchParams.get('fieldSelector')?.split('=') ?? [];
+    const object = `${path}/${name}`;
+    if (searchParams.get('watch') === 'true') {
+      response.writeHead(200, { 'content-type': 'application/json' }).flushHeaders();
+      this.#followers.set(response, object);
+      response.on('close', () => this.#followers.delete(response));
+      return;
+    }
+    const items = [this.#single.get(object) ?? []].flat();
+    send(response, 200, { kind: 'List', metadata: { resourceVersion: String(this.#revision) }, items });
   }
 
   async #carryOut(path: string, request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
@@ -188,7 +209,7 @@ export async function freePort(): Promise<number> {
 
 export const range = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index);
 
-/** The Service of another namespace, whose pods are listed by fifty slices. */
+/** The Service of another namespace, whose pods are listed by fifty slices, a hundred each. */
 export const WEB = range(5_000).map((index) => `web-${index}`);
 export const webSlices = (ready: boolean): readonly Made[] =>
   range(50).map((i) => () => slice('shop', `web-${i}`, 'web', WEB.slice(i * 100, i * 100 + 100), ready));

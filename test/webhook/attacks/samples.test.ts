@@ -57,12 +57,16 @@ it('60,000 removals that one tenant leaves open cost another namespace none of i
 
   await cluster.send('pods', 'MODIFIED', ending('evil', EVIL_PODS, 'x'));
   await until(async () => (await discarded('TooMany')) === 35_000);
-  await cluster.send('pods', 'MODIFIED', ending('shop', WEB, 'web'));
-  await sleep(LAG_SECONDS * 1_000);
-  await cluster.send('endpointslices', 'MODIFIED', webSlices(false));
-
-  // On a busy machine a watch may be late, which heartbeats show: then there is no sample, and it is counted.
-  await until(async () => (await samples()) + (await discarded('Late')) === WEB.length, 150);
+  // A watch that a busy machine makes late costs a sample, and is counted as that: then the next hundred pods are removed.
+  let removed = 0;
+  for (const slice of webSlices(false)) {
+    await cluster.send('pods', 'MODIFIED', ending('shop', WEB.slice(removed, removed + 100), 'web'));
+    await sleep(LAG_SECONDS * 1_000);
+    await cluster.send('endpointslices', 'MODIFIED', [slice]);
+    removed += 100;
+    await until(async () => (await samples()) + (await discarded('Late')) === removed);
+    if ((await samples()) > 0) break;
+  }
   expect(await discarded('TooMany')).toBe(35_000);
   expect(await samples()).toBeGreaterThan(0);
   const total = await server.count('linger_removal_lag_seconds_sum{stage="EndpointSlice"}');
