@@ -362,9 +362,13 @@ export class SecretSource implements CertificateSource {
     const { resourceVersion } = before ?? {};
     const change = { namespace, name, body: { metadata: { resourceVersion }, data } };
     const patch = before === undefined ? 'apply-patch' : 'merge-patch';
-    await callApi(connection, 'CoreV1Api', { ...this.#call, patch }, (core) =>
+    const { metadata } = await callApi(connection, 'CoreV1Api', { ...this.#call, patch }, (core) =>
       core.patchNamespacedSecret(before === undefined ? create : change),
     );
+    // Not left to the watch: until that brings it, the next look would make another, which this manager may apply over it.
+    const stored: StoredSecret = { contents, common, resourceVersion: metadata?.resourceVersion ?? '' };
+    this.#secret.value = stored;
+    this.#tookSecret(stored);
     const { because } = issue;
     metrics.certificateWrites.inc({ object: 'Secret', reason: because });
     const made = { authority: issue.authority === undefined, certificate: issue.names !== undefined };

@@ -58,6 +58,25 @@ it('replaces what it cannot use in the Secret, and keeps what others have put th
   expect(api.objects.get(SECRET)?.metadata.labels).toEqual({ team: 'a' });
 });
 
+it('makes what is missing once, however late its watch is', async () => {
+  const api = await ModelApi.start();
+  onTestFinished(() => api.close());
+  putConfiguration(api, '');
+  api.isLate = (path) => path === SECRET;
+  let writes = 0;
+  api.before = ({ method, path }) => {
+    if (method === 'PATCH' && path === SECRET) writes += 1;
+  };
+  const { source, surroundings } = await openSource(api);
+  void source.follow(() => undefined, surroundings);
+  const { registry } = surroundings.metrics;
+  await vi.waitFor(async () => expect(await registry.metrics()).toMatch(/^linger_certificate_trusted 1$/m), {
+    timeout: 10_000,
+  });
+  expect(writes).toBe(1);
+  expect(source.get().cert).toBe(textIn(api, 'tls.crt'));
+});
+
 it('looks again when another replica was faster', async () => {
   const api = await withUselessSecret();
   let patches = 0;

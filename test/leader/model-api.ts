@@ -38,6 +38,8 @@ export class ModelApi {
   /** Called after each change, and right before a request is carried out. */
   onChange: (path: string) => void = () => undefined;
   before: (request: ModelRequest) => void = () => undefined;
+  /** Whether a watch of this object shows nothing for now. */
+  isLate: (path: string) => boolean = () => false;
   #revision = 0;
   /** Open watches of one object each. */
   readonly #watches = new Set<{ readonly path: string; readonly response: http.ServerResponse }>();
@@ -73,6 +75,7 @@ export class ModelApi {
   }
 
   #show(type: string, path: string, object: ApiObject): void {
+    if (this.isLate(path)) return;
     for (const watch of this.#watches)
       if (watch.path === path) watch.response.write(`${JSON.stringify({ type, object: withUid(object) })}\n`);
   }
