@@ -34,7 +34,7 @@ export interface Ecosystem {
   readonly source: string;
 }
 
-const ASSUMED = 'assumed, from no documentation; measure it with a probe';
+const ASSUMED = 'assumed: the number is found in no documentation; measure it with a probe';
 
 /** The port on which `linger witness` listens. */
 const WITNESS_PORT = 8446;
@@ -47,6 +47,7 @@ function witnessed(page: string): CatalogueMeasure {
 export const CATALOGUE: readonly Ecosystem[] = [
   {
     name: 'contour',
+    // Contour takes IngressClasses by name, whatever their controller: the first is a convention.
     controllers: ['projectcontour.io/ingress-controller', 'projectcontour.io/gateway-controller'],
     classes: ['contour'],
     kinds: ['projectcontour.io/HTTPProxy'],
@@ -54,10 +55,12 @@ export const CATALOGUE: readonly Ecosystem[] = [
     marked: [
       { app: 'envoy' },
       { 'app.kubernetes.io/name': 'contour', 'app.kubernetes.io/component': 'envoy' },
+      { 'app.kubernetes.io/managed-by': 'contour-gateway-provisioner' },
     ],
     usual: { namespace: 'projectcontour', labels: { app: 'envoy' } },
     measure: witnessed('--page http://127.0.0.1:9001/clusters'),
-    source: 'https://projectcontour.io/docs/main/troubleshooting/envoy-admin-interface/',
+    source:
+      'https://github.com/projectcontour/contour/blob/main/site/content/docs/main/troubleshooting/envoy-admin-interface.md (bound to 127.0.0.1:9001)',
   },
   {
     name: 'envoy-gateway',
@@ -69,22 +72,33 @@ export const CATALOGUE: readonly Ecosystem[] = [
       labels: { 'app.kubernetes.io/managed-by': 'envoy-gateway', 'app.kubernetes.io/component': 'proxy' },
     },
     measure: witnessed('--page http://127.0.0.1:19000/clusters'),
-    source: 'https://gateway.envoyproxy.io/docs/troubleshooting/envoy-proxy-admin-interface',
+    source:
+      'https://github.com/envoyproxy/gateway/blob/main/internal/xds/bootstrap/bootstrap.go (admin on 127.0.0.1; port 19000)',
   },
   {
     name: 'istio-gateway',
-    controllers: ['istio.io/gateway-controller', 'istio.io/ingress-controller'],
+    // OpenShift's Gateway API is an Istio that its ingress operator installs.
+    controllers: [
+      ...['istio.io/gateway-controller', 'istio.io/ingress-controller'],
+      'openshift.io/gateway-controller/v1',
+    ],
     classes: ['istio'],
-    image: /\b(istio\/proxyv2|^auto$)/,
-    marked: [{ istio: 'ingressgateway' }, { 'gateway.istio.io/managed': 'istio.io-gateway-controller' }],
+    image: /\bproxyv2\b|^auto$/,
+    marked: [
+      { istio: 'ingressgateway' },
+      { istio: 'ingress' },
+      { 'gateway.istio.io/managed': 'istio.io-gateway-controller' },
+    ],
     usual: { namespace: 'istio-system', labels: { istio: 'ingressgateway' } },
     measure: witnessed('--page http://127.0.0.1:15000/clusters'),
-    source: 'https://istio.io/latest/docs/ops/deployment/application-requirements/ (port 15000, Envoy admin)',
+    source:
+      'https://istio.io/latest/docs/ops/deployment/requirements (15000 is Envoy admin, inside of the pod only)',
   },
   {
     name: 'istio-sidecars',
     measure: { by: 'declared', lag: '10s' },
-    source: 'https://istio.io/latest/docs/reference/commands/pilot-discovery/ (PILOT_DEBOUNCE_MAX is 10s)',
+    source:
+      'https://github.com/istio/istio/blob/master/pilot/pkg/features/tuning.go (PILOT_DEBOUNCE_MAX is 10s)',
   },
   {
     name: 'linkerd',
@@ -101,7 +115,8 @@ export const CATALOGUE: readonly Ecosystem[] = [
       labels: { 'app.kubernetes.io/name': 'ingress-nginx', 'app.kubernetes.io/component': 'controller' },
     },
     measure: witnessed('--format Text --page http://127.0.0.1:10246/configuration/backends'),
-    source: 'https://kubernetes.github.io/ingress-nginx/user-guide/cli-arguments (--status-port is 10246)',
+    source:
+      'https://github.com/kubernetes/ingress-nginx/blob/main/docs/user-guide/cli-arguments.md (--status-port is 10246)',
   },
   {
     name: 'traefik',
@@ -114,7 +129,8 @@ export const CATALOGUE: readonly Ecosystem[] = [
     image: /(^|\/)traefik(:|@|$)/,
     usual: { namespace: 'traefik', labels: { 'app.kubernetes.io/name': 'traefik' } },
     measure: { by: 'inspect', format: 'Traefik', port: 8080 },
-    source: 'https://doc.traefik.io/traefik/operations/api/ (port 8080, with --api.insecure)',
+    source:
+      'https://github.com/traefik/traefik/blob/master/pkg/config/static/static_config.go (:8080, with --api.insecure)',
   },
   {
     name: 'haproxy-kubernetes-ingress',
@@ -125,24 +141,26 @@ export const CATALOGUE: readonly Ecosystem[] = [
       labels: { 'app.kubernetes.io/name': 'kubernetes-ingress' },
     },
     measure: { by: 'inspect', format: 'HAProxy', port: 1024 },
-    source: 'https://github.com/haproxytech/kubernetes-ingress (container port stat, 1024)',
+    source:
+      'https://github.com/haproxytech/kubernetes-ingress/blob/master/pkg/utils/flags.go (--stats-bind-port is 1024)',
   },
   {
     name: 'haproxy-ingress',
+    // No class: both HAProxy controllers' usual one is `haproxy`.
     controllers: ['haproxy-ingress.github.io/controller'],
-    classes: ['haproxy'],
     image: /\bhaproxy-ingress(:|@|$)/,
     usual: { namespace: 'ingress-controller', labels: { 'app.kubernetes.io/name': 'haproxy-ingress' } },
     measure: { by: 'inspect', format: 'HAProxy', port: 1936 },
-    source: 'https://haproxy-ingress.github.io/docs/configuration/keys/ (stats-port is 1936)',
+    source:
+      'https://github.com/jcmoraisjr/haproxy-ingress/blob/master/docs/content/en/docs/configuration/keys.md (stats-port is 1936)',
   },
   {
     name: 'openshift-router',
-    controllers: ['openshift.io/ingress-to-route', 'openshift.io/gateway-controller/v1'],
+    controllers: ['openshift.io/ingress-to-route'],
     kinds: ['route.openshift.io/Route'],
     measure: { by: 'declared', syncInterval: '5s' },
     source:
-      'https://docs.redhat.com/en/documentation/openshift_container_platform/4.20/html/scalability_and_performance/routing-optimization (reloadInterval is 5s)',
+      'https://github.com/openshift/router/blob/master/pkg/cmd/infra/router/template.go (RELOAD_INTERVAL is 5s)',
   },
   {
     name: 'apisix',
@@ -159,7 +177,7 @@ export const CATALOGUE: readonly Ecosystem[] = [
     kinds: ['configuration.konghq.com/TCPIngress', 'configuration.konghq.com/UDPIngress'],
     measure: { by: 'declared', syncInterval: '3s' },
     source:
-      'https://developer.konghq.com/kubernetes-ingress-controller/reference/configuration-options (--proxy-sync-seconds is 3)',
+      'https://github.com/Kong/kubernetes-ingress-controller/blob/main/docs/cli-arguments.md (--proxy-sync-seconds is 3)',
   },
   {
     name: 'nginx-gateway-fabric',
@@ -169,27 +187,30 @@ export const CATALOGUE: readonly Ecosystem[] = [
   },
   {
     name: 'cilium-gateway',
-    controllers: ['io.cilium/gateway-controller'],
+    controllers: ['io.cilium/gateway-controller', 'cilium.io/ingress-controller'],
     classes: ['cilium'],
     measure: { by: 'declared', lag: '5s' },
     source: ASSUMED,
   },
   {
     name: 'aws-target-groups',
+    controllers: ['ingress.k8s.aws/alb', 'gateway.k8s.aws/alb', 'gateway.k8s.aws/nlb'],
+    classes: ['alb'],
     kinds: ['elbv2.k8s.aws/TargetGroupBinding'],
     measure: { by: 'declared', lag: '30s' },
-    source: ASSUMED,
+    source: `${ASSUMED} (https://github.com/kubernetes-sigs/aws-load-balancer-controller/issues/3270 reports two minutes)`,
   },
   {
     name: 'gke-neg',
     measure: { by: 'declared', lag: '60s' },
-    source: ASSUMED,
+    source: `${ASSUMED} (https://cloud.google.com/knowledge/kb/502-503-errors-on-external-http-s-load-balancer-000006416 has a pause of 40 s in its example)`,
   },
   {
     name: 'keda-http-add-on',
     kinds: ['http.keda.sh/HTTPScaledObject'],
     measure: { by: 'clusterIp' },
-    source: 'its interceptor connects to the Service, not to pods',
+    source:
+      'https://github.com/kedacore/http-add-on/blob/main/interceptor/config/serving.go (to the ClusterIP, unless KEDA_HTTP_DIRECT_POD_ROUTING is true)',
   },
   {
     name: 'node-ports',
