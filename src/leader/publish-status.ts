@@ -191,6 +191,16 @@ export class Reporting {
     this.#logger.error(members, 'published state rejected; the last good state stays in force');
   }
 
+  /** The CRD does not know some members of the status that was written. */
+  olderCrd(target: StatusObject): void {
+    const members = { object: nameOf(target) };
+    this.#once.warn(
+      `${target} CRD`,
+      members,
+      'CRD is of an older version; writing only the condition to statuses',
+    );
+  }
+
   broke(err: Error): void {
     this.#logger.error({ err }, 'internal error while publishing; restarting the term');
   }

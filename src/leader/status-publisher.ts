@@ -1,5 +1,5 @@
 import { API_VERSION, isRecord, objectKey, parseDuration, recordsAt } from '../api/index.ts';
-import { asFailure, callApi } from '../cluster/index.ts';
+import { asFailure, callApi, type KubeFailure } from '../cluster/index.ts';
 import { Schedule } from '../timing/index.ts';
 import { type PublishContext, STATUS_KINDS, type StatusObject } from './publish-status.ts';
 
@@ -52,6 +52,9 @@ export interface StatusSource {
 /** The pause after a conflict, until the watch has delivered the other writer's change. */
 const CHANGED_MEANWHILE_MS = 5_000;
 
+/** How long only conditions are written after the CRD proved to be an older version's. */
+const OLDER_CRD_MS = 600_000;
+
 /**
  * Writes the statuses of one kind by server-side apply while this replica leads: each when it has news, at most once a
  * minute, and only a few a second in all. News is found by comparing with the object itself, so a new leader does not
@@ -67,6 +70,8 @@ export class StatusPublisher {
   readonly #begunAt: number;
   /** Milliseconds of the monotonic clock, by object. */
   readonly #known = new Map<string, { readonly writtenAt?: number; readonly notBefore: number }>();
+  /** Until when only conditions are written, because the CRD is an older one. */
+  #bareUntil = Number.NEGATIVE_INFINITY;
 
   constructor(context: PublishContext, source: StatusSource, firstAt: number) {
     this.#context = context;
@@ -129,6 +134,7 @@ export class StatusPublisher {
       return CONDITION.some((member) => before?.[member] !== after?.[member]);
     });
     if (differs) return true;
+    if (now < this.#bareUntil) return false;
     const { observedGeneration: _g, conditions: _c, ...said } = status;
     const difference = differenceOf(said, { ...content });
     if (difference !== 'drift') return difference === 'news';
@@ -140,7 +146,7 @@ export class StatusPublisher {
     const { time, limits, reporting } = this.#context;
     const key = objectKey(statement.target);
     try {
-      await this.#patch(statement, signal);
+      await this.#apply(statement, signal);
       const now = time.clock();
       this.#known.set(key, { writtenAt: now, notBefore: now + limits.consumersEveryMs });
       this.#schedule.done(now);
@@ -151,7 +157,20 @@ export class StatusPublisher {
     }
   }
 
-  async #patch({ target, content, conditions }: Statement, signal: AbortSignal): Promise<void> {
+  async #apply(statement: Statement, signal: AbortSignal): Promise<void> {
+    const now = this.#context.time.clock();
+    if (now < this.#bareUntil) return this.#patch(statement, {}, signal);
+    try {
+      await this.#patch(statement, statement.content, signal);
+    } catch (thrown) {
+      if (!isOlderCrd(asFailure(thrown, 'Malformed'))) throw thrown;
+      this.#bareUntil = now + OLDER_CRD_MS;
+      this.#context.reporting.olderCrd(this.#source.object);
+      await this.#patch(statement, {}, signal);
+    }
+  }
+
+  async #patch({ target, conditions }: Statement, content: object, signal: AbortSignal): Promise<void> {
     const { connection, limits } = this.#context;
     const { kind, path } = STATUS_KINDS[this.#source.object];
     const { namespace = '', name, resourceVersion, generation } = target;
@@ -188,6 +207,11 @@ export class StatusPublisher {
       this.#known.set(key, { ...this.#known.get(key), notBefore: now + CHANGED_MEANWHILE_MS });
     else reporting.failed(this.#source.object, failure, this.#schedule.failed(now, failure.retryAfterMs));
   }
+}
+
+/** Source: sigs.k8s.io/structured-merge-diff typed/validate.go. */
+function isOlderCrd({ message }: KubeFailure): boolean {
+  return message.includes('field not declared in schema');
 }
 
 const CONDITION = ['status', 'reason', 'message'] as const;
