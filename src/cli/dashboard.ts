@@ -22,7 +22,7 @@ import type {
   WhatIfReport,
   WorkloadsReport,
 } from '../dashboard/index.ts';
-import { type ClusterSnapshot, explain, snapshotOf, undoFor } from '../decision/index.ts';
+import { type ClusterSnapshot, explain, snapshotOf } from '../decision/index.ts';
 import { EndpointWatch } from '../informers/index.ts';
 import { ChangeSummary, LAG_STAGES, type LagHistory, type ObservedChange } from '../lag/index.ts';
 import { tick } from '../timing/index.ts';
@@ -33,8 +33,8 @@ import { connectToLinger, explained, isDenied, nameOf } from './connect.ts';
 import { readHistory } from './history.ts';
 import { askLeader } from './hold-command.ts';
 import { curveOf, lagReportOf, waitsOf } from './lag-report.ts';
-import { patched, planOf } from './manifests.ts';
-import { openPage, sentenceOf } from './playground.ts';
+import { planOfRunning } from './manifests.ts';
+import { becauseOf, openPage } from './playground.ts';
 import { readConsumerTable } from './read-cluster.ts';
 import { type Surroundings, yamlText } from './terminal.ts';
 
@@ -88,7 +88,7 @@ function openInBrowser(address: string): void {
   child.on('error', () => undefined).unref();
 }
 
-/** What is read again and again, while somebody looks. */
+/** The data that is read again and again while a page is open. */
 class Live {
   readonly #listeners = new Set<(topic: Topic) => void>();
   readonly #signal: AbortSignal;
@@ -112,6 +112,9 @@ class Live {
    */
   keep<T>(topics: readonly Topic[], everyMs: number, read: () => Promise<T>): () => Promise<T> {
     let latest: Promise<T> | undefined;
+    const tell = () => {
+      for (const topic of topics) this.changed(topic);
+    };
     const again = async () => {
       while (await tick(everyMs, this.#signal)) {
         if (this.#listeners.size === 0) continue;
@@ -119,16 +122,13 @@ class Live {
         // The page keeps what it has until there is something new, or a failure.
         await next.catch(() => undefined);
         latest = next;
-        for (const topic of topics) this.changed(topic);
+        tell();
       }
     };
     return () => {
       if (latest === undefined) {
         latest = read();
-        const told = () => {
-          for (const topic of topics) this.changed(topic);
-        };
-        latest.then(told, told);
+        latest.then(tell, tell);
         void again();
       }
       return latest;
@@ -197,11 +197,8 @@ function auditSources(
       const { subjects, snapshot } = await latest();
       const subject = subjects.get(keyOf(of));
       if (subject === undefined) return undefined;
-      const { workload } = subject;
-      // The pod as its author wrote it: with its plan, the answer would only be AlreadyInjected.
-      const pod = workload.pointer === '' ? patched(workload.pod, undoFor(workload.pod)) : workload.pod;
-      const plan = explain(planOf({ ...subject, workload: { ...workload, pod } }, snapshot));
-      return { plan, because: sentenceOf(plan) };
+      const plan = explain(planOfRunning(subject, snapshot));
+      return { plan, because: becauseOf(plan) };
     },
   };
 }
@@ -214,7 +211,7 @@ const PRIORITY = 1_000;
  * @param history the lags of the cluster; undefined: there are none
  * @throws LingerError `policy-invalid`
  */
-export function whatIfOf(
+function whatIfOf(
   { report, input }: Pick<Audit, 'report' | 'input'>,
   wait: Readonly<Record<string, unknown>>,
   history: LagHistory | undefined,
@@ -276,7 +273,7 @@ async function sourcesOfCluster(
   signal: AbortSignal,
 ): Promise<Sources> {
   const { version, now } = surroundings;
-  // Here a failure still has a terminal to be told to.
+  // A failure here is printed in the terminal: there is no page yet.
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
   const readAudit = async () => {
     const unseen: string[] = [];

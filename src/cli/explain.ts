@@ -1,22 +1,19 @@
 import { existsSync } from 'node:fs';
-import { ANNOTATION, isStringMap, memberAt } from '../api/index.ts';
+import { ANNOTATION } from '../api/index.ts';
 import { misplacedIn } from '../audit/index.ts';
 import type { ExplainReport } from '../dashboard/index.ts';
 import {
   BUILT_IN,
   type ClusterSnapshot,
-  type Explained,
   type ExplainedField,
   type Explanation,
   explain as explanationOf,
   NO_DOCUMENTS,
   NOTES,
-  observersOf,
   parsePlan,
   SKIP_REASONS,
   shareInWords,
   snapshotOf,
-  undoFor,
 } from '../decision/index.ts';
 import { readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
@@ -24,8 +21,8 @@ import {
   askCluster,
   type ManifestSettings,
   type Manifests,
-  patched,
   planOf,
+  planOfRunning,
   type Reading,
   readManifests,
   type SnapshotSettings,
@@ -96,7 +93,7 @@ export function explanationsIn(
   for (const input of manifests.inputs)
     for (const document of readDocuments(input.text, input.name))
       for (const found of workloadsIn(document, input, settings, manifests, reading)) {
-        const { notes, ...known } = explanationOf(observed(planOf(found, snapshot), snapshot));
+        const { notes, ...known } = explanationOf(planOf(found, snapshot));
         // Of a template that cannot be read, nothing is said about what the webhook does.
         const isOpen = found.unknown !== undefined && known.reason === 'InvalidPod';
         const explained = isOpen ? { ...known, outcome: 'unknown' as const, reason: null } : known;
@@ -110,13 +107,6 @@ export function explanationsIn(
         plans.push({ ...explained, notes: all, file: input.name, line });
       }
   return plans;
-}
-
-function observed(explained: Explained, snapshot: ClusterSnapshot): Explained {
-  const labels = memberAt(explained.workload.pod, ['metadata', 'labels']);
-  const { namespace } = explained;
-  const pod = { namespace, labels: isStringMap(labels) ? labels : {}, annotations: {} };
-  return { ...explained, observers: observersOf(pod, snapshot) };
 }
 
 function unknownText(unknown: string, isOpen: boolean): string {
@@ -140,11 +130,7 @@ async function explainLive(
   const found: LocatedExplanation[] = [];
   for (const name of names) {
     const { workload, namespace, running } = await readNamed(connection, name, within);
-    // The pod as its author wrote it: with its plan, the answer would only be AlreadyInjected.
-    const pod = workload.pointer === '' ? patched(workload.pod, undoFor(workload.pod)) : workload.pod;
-    const explained = explanationOf(
-      observed(planOf({ workload: { ...workload, pod }, namespace }, snapshot), snapshot),
-    );
+    const explained = explanationOf(planOfRunning({ workload, namespace }, snapshot));
     found.push({ ...explained, live: livePods(running) });
   }
   return found;

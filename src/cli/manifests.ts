@@ -21,9 +21,11 @@ import {
   NO_DOCUMENTS,
   NO_SOURCES,
   type Operation,
+  observersOf,
   requestOf,
   type Sources,
   templateReferenceOf,
+  undoFor,
   type Workload,
   withTemplate,
   workloadKey,
@@ -404,5 +406,19 @@ export function patched(pod: unknown, operations: readonly Operation[]): unknown
 
 /** Decides for the pods of a workload. */
 export function planOf(found: Pick<FoundWorkload, 'workload' | 'namespace'>, snapshot: ClusterSnapshot) {
-  return { ...found, decision: decide(requestOf(found), snapshot) };
+  const { workload, namespace } = found;
+  // A template that cannot be read has no labels.
+  const labels = memberAt(workload.pod, ['metadata', 'labels']);
+  const observers = observersOf(namespace, isStringMap(labels) ? labels : NO_LABELS, snapshot);
+  return { ...found, decision: decide(requestOf(found), snapshot), observers };
+}
+
+/** Decides for the pods of a workload that runs, as of today. */
+export function planOfRunning(
+  { workload, namespace }: Pick<FoundWorkload, 'workload' | 'namespace'>,
+  snapshot: ClusterSnapshot,
+) {
+  // The pod as its author wrote it: with its plan, the answer would only be AlreadyInjected.
+  const pod = workload.pointer === '' ? patched(workload.pod, undoFor(workload.pod)) : workload.pod;
+  return planOf({ workload: { ...workload, pod }, namespace }, snapshot);
 }

@@ -85,7 +85,7 @@ export function explainTexts({ manifest, policies }: PlaygroundRequest): Playgro
     const reading = { warn, failed: false };
     const plans = explanationsIn(manifests, snapshot, WITHIN, reading).map((plan) => ({
       ...plan,
-      because: sentenceOf(plan),
+      because: becauseOf(plan),
     }));
     const diff = diffOf(manifests, snapshot);
     return { plans, problems: problemsOf(said, { manifest, policies }), diff };
@@ -110,8 +110,7 @@ const WHY: Readonly<Record<string, string>> = {
 type Judged = Pick<ExplanationReport['plan'], 'reason' | 'why' | 'outcome'>;
 
 /** Why the pods wait, or do not. */
-
-export function sentenceOf({ reason, why, outcome }: Judged): string {
+export function becauseOf({ reason, why, outcome }: Judged): string {
   if (outcome === 'unknown') return 'Its pod template was not found, or cannot be read.';
   if (reason !== null) return SKIP_REASONS[reason as keyof typeof SKIP_REASONS];
   return WHY[why ?? ''] ?? why ?? '';

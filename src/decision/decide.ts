@@ -158,15 +158,19 @@ export function trafficOf(pod: PlacedPod, snapshot: ClusterSnapshot): Traffic {
 }
 
 /** The names of the consumers that send traffic to a pod, or may, and are only observed: no wait considers them. */
-export function observersOf(pod: PlacedPod, snapshot: ClusterSnapshot): readonly string[] {
+export function observersOf(
+  namespaceName: string,
+  labels: Labels,
+  snapshot: ClusterSnapshot,
+): readonly string[] {
   const { consumers, measured } = snapshot;
   // Those in force come first.
   const observed = measured.slice(consumers.length);
   if (observed.length === 0) return [];
-  const namespace = snapshot.namespaces.get(pod.namespace) ?? unseenNamespace(pod.namespace);
-  const services = servicesSelecting(snapshot.services, namespace.name, pod.labels);
+  const namespace = snapshot.namespaces.get(namespaceName) ?? unseenNamespace(namespaceName);
+  const services = servicesSelecting(snapshot.services, namespace.name, labels);
   return observed.flatMap((each) =>
-    sendsTo(each, namespace, pod.labels, services) === false ? [] : [each.name],
+    sendsTo(each, namespace, labels, services) === false ? [] : [each.name],
   );
 }
 

@@ -45,6 +45,21 @@ describe('linger dashboard -f DIR', () => {
     expect(because).toContain('wait.initial');
   });
 
+  it('names the consumers that are only observed', async () => {
+    const policies = await emptyDirectory(atEnd);
+    const consumer = {
+      apiVersion: 'linger.dev/v1alpha1',
+      kind: 'DiscoveryConsumer',
+      metadata: { name: 'edge' },
+    };
+    const spec = { mode: 'Observe', measure: { declared: { lag: '9s' } } };
+    await writeFile(join(policies, 'edge.json'), JSON.stringify({ ...consumer, spec }));
+    const { get } = await startDashboard(['-f', 'docs/examples/web.yaml', '--policies', policies], atEnd);
+    const query = 'kind=Deployment&namespace=shop&name=web&file=docs/examples/web.yaml&line=1';
+    const { plan } = explanationReport.parse((await get(`/explanation?${query}`)).body);
+    expect(plan.observers).toEqual(['edge']);
+  });
+
   it('says what is wrong with a folder that cannot be read, and goes on', async () => {
     const { get } = await startDashboard(['-f', 'test/no-such-folder'], atEnd);
     const { status, body } = await get('/workloads');
