@@ -12,7 +12,7 @@ import { type Kind, objectsIn, POD, WORKLOAD_KINDS } from './kinds.ts';
 import { RELATED_KINDS, type RelatedObjects, relatedObjectsIn, WEBHOOK_KIND } from './related-objects.ts';
 
 /** Of each kind: workloads, and what surrounds them. */
-const MOST_OBJECTS = 20_000;
+export const MOST_OBJECTS = 20_000;
 /** They are read one by one. */
 const MOST_BARE_PODS = 200;
 const BARE_AT_ONCE = 10;
@@ -67,15 +67,9 @@ export async function gather(
     kind: Kind,
     onObject: (object: LiveObject) => void,
   ): Promise<KubeFailure | undefined> => {
-    try {
-      const { isWhole } = await listOnce(objectsIn(namespace, kind), connection, { signal, most }, onObject);
-      if (!isWhole) truncated.set(kind.kind, most);
-    } catch (thrown) {
-      const failure = asFailure(thrown);
-      if (failure.reason === 'Forbidden') return failure;
-      if (failure.reason !== 'NotServed') throw thrown;
-    }
-    return undefined;
+    const { isWhole, denied } = await listKind(kind, connection, { signal, namespace, most }, onObject);
+    if (!isWhole) truncated.set(kind.kind, most);
+    return denied;
   };
   const surrounding: LiveObject[] = [];
   const unlisted: string[] = [];
@@ -121,6 +115,27 @@ export async function gather(
 /** `Deployment (20000), Pod without a controller (200)` */
 export function truncatedInWords(truncated: Gathered['truncated']): string {
   return [...truncated].map(([kind, most]) => `${kind} (${most})`).join(', ');
+}
+
+/**
+ * Lists a kind as far as that is allowed. One that is not served has no objects.
+ * @returns whether these were all; `denied`: why they may not be listed
+ * @throws KubeFailure
+ */
+export async function listKind(
+  kind: Kind,
+  connection: KubeConnection,
+  { signal, namespace, most = MOST_OBJECTS }: Pick<Gathering, 'signal' | 'namespace'> & { most?: number },
+  onObject: (object: LiveObject) => void,
+): Promise<{ readonly isWhole: boolean; readonly denied?: KubeFailure }> {
+  try {
+    return await listOnce(objectsIn(namespace, kind), connection, { signal, most }, onObject);
+  } catch (thrown) {
+    const failure = asFailure(thrown);
+    if (failure.reason === 'Forbidden') return { isWhole: true, denied: failure };
+    if (failure.reason !== 'NotServed') throw thrown;
+    return { isWhole: true };
+  }
 }
 
 /** The configurations of webhooks; undefined where they may not be listed. @throws KubeFailure */

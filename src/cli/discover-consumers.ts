@@ -1,10 +1,10 @@
 import { API_VERSION, fewOf, printable } from '../api/index.ts';
-import { objectsIn, RELATED_KINDS } from '../audit/index.ts';
-import { asFailure, callApi, type KubeConnection, KubeFailure, listOnce } from '../cluster/index.ts';
+import { listKind, MOST_OBJECTS, RELATED_KINDS } from '../audit/index.ts';
+import { callApi, type KubeConnection, KubeFailure } from '../cluster/index.ts';
 import { DISCOVERY_KINDS, type Discovered, type DiscoveredConsumer, discover } from '../discovery/index.ts';
 import { ManifestError, readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
-import { connectAsKubectl, explained } from './connect.ts';
+import { asked, connectAsKubectl, explained } from './connect.ts';
 import { usageError } from './flags.ts';
 import { readManifests } from './manifests.ts';
 import { columns, paragraphs, rendered, type Surroundings, yamlText } from './terminal.ts';
@@ -12,9 +12,6 @@ import { columns, paragraphs, rendered, type Surroundings, yamlText } from './te
 /** For everything that is listed; a person is waiting. */
 const CLUSTER_WITHIN_MS = 60_000;
 const REQUEST_MS = 10_000;
-
-/** Of each kind. */
-const MOST_OBJECTS = 20_000;
 
 /** `linger consumers discover`: what sends traffic to pods, as DiscoveryConsumers that are ready to be applied. */
 export async function discoverConsumers(
@@ -55,18 +52,10 @@ async function ofCluster(connection: KubeConnection, warn: Surroundings['warn'])
   const objects: unknown[] = [];
   const denied: string[] = [];
   for (const kind of [...RELATED_KINDS, ...DISCOVERY_KINDS]) {
-    try {
-      const options = { signal, most: MOST_OBJECTS };
-      const { isWhole } = await listOnce(objectsIn(undefined, kind), connection, options, (object) =>
-        objects.push(object),
-      );
-      if (!isWhole) warn(`${kind.kind}: only the first ${MOST_OBJECTS} objects are considered`);
-    } catch (thrown) {
-      const failure = asFailure(thrown);
-      if (failure.reason === 'NotServed') continue;
-      if (failure.reason !== 'Forbidden') throw explained(failure, connection);
-      denied.push(kind.kind);
-    }
+    const listing = listKind(kind, connection, { signal }, (object) => objects.push(object));
+    const { isWhole, denied: failure } = await asked(connection, listing);
+    if (!isWhole) warn(`${kind.kind}: only the first ${MOST_OBJECTS} objects are considered`);
+    if (failure !== undefined) denied.push(kind.kind);
   }
   if (denied.length > 0) warn(`listing is forbidden, so consumers may be missing: ${denied.join(', ')}`);
   return { objects, failed: false };
