@@ -1,7 +1,7 @@
 import type { NamespaceRecord } from '../api/index.ts';
 import type { LagReport } from '../dashboard/index.ts';
 import { type ClusterSnapshot, namespaceView } from '../decision/index.ts';
-import type { LagHistory } from '../lag/index.ts';
+import { type LagHistory, lagsOf, stepsOf, totalOf } from '../lag/index.ts';
 
 /** Seconds. A factor of about three: what differs by less is no other kind of lag. */
 const EDGES = [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300] as const;
@@ -19,16 +19,15 @@ export function lagReportOf(
   const history = scopes.get(scope);
   if (history === undefined) return undefined;
   const spans = [...history.spans()];
-  const { samples, curve, covered, longest } = curveOf(history);
-  const within = (share: number) => curve.find(([, reached]) => reached >= share)?.[0] ?? 0;
+  const { samples, curve, quantile, covered } = curveOf(history);
   const [, own] = /^namespace\/(.+)$/.exec(scope) ?? [];
   const about = [...(snapshot?.namespaces.values() ?? [])].filter(({ name }) => (own ?? name) === name);
   const every = Math.ceil(curve.length / MOST_POINTS);
   return {
     asOf: now,
     scopes: [...scopes.keys()].toSorted(),
-    ...{ scope, samples, p50: within(0.5), p90: within(0.9), p99: within(0.99) },
-    max: longest,
+    ...{ scope, samples, p50: quantile(50), p90: quantile(90), p99: quantile(99) },
+    max: quantile(100),
     edges: [...EDGES],
     spans: spans.map(({ from, to, lags: ended }) => ({ from, to, counts: bandsOf(ended) })),
     // The last point is the longest lag.
@@ -48,21 +47,17 @@ function bandsOf(lags: readonly (readonly [seconds: number, count: number])[]): 
   return counts;
 }
 
-/** The distribution of all lags of a history. */
-export function curveOf(history: LagHistory) {
-  const all = new Map<number, number>();
-  for (const { lags } of history.spans())
-    for (const [lag, count] of lags) all.set(lag, (all.get(lag) ?? 0) + count);
-  const lags = [...all].toSorted(([a], [b]) => a - b);
-  const samples = lags.reduce((sum, [, count]) => sum + count, 0);
-  let reached = 0;
-  const curve = lags.map(([lag, count]) => {
-    reached += count;
-    return [lag, reached / samples] as const;
-  });
-  /** The share of removals that were through within so many seconds. */
-  const covered = (seconds: number) => curve.findLast(([lag]) => lag <= seconds)?.[1] ?? 0;
-  return { samples, curve, covered, longest: lags.at(-1)?.[0] ?? 0 };
+/** The distribution of all lags of a history; of one without lags, all is 0. */
+export function curveOf({ counts }: LagHistory) {
+  const samples = totalOf(counts);
+  const { quantile, coverage } = lagsOf(counts);
+  return {
+    samples,
+    curve: stepsOf(counts),
+    quantile: (percentile: number) => (samples === 0 ? 0 : quantile(percentile)),
+    /** The share of removals that were through within so many seconds. */
+    covered: (seconds: number) => (samples === 0 ? 0 : coverage(seconds)),
+  };
 }
 
 /** The waits that pods of these namespaces get, without policies and annotations of their own. */

@@ -124,6 +124,16 @@ export function coverageOf(density: Density, seconds: number): number {
   return Math.max(0, 1 - beyond / total);
 }
 
+/** The share (0 to 1) of lags that are at most this long, for each length (seconds) that occurs, ascending. */
+export function stepsOf(density: Density): readonly (readonly [seconds: number, share: number])[] {
+  const total = totalOf(density);
+  let upTo = 0;
+  return occupiedCells(density).map((bucket) => {
+    upTo += density[bucket] ?? 0;
+    return [secondsOf(bucket), upTo / total];
+  });
+}
+
 function someTotal(density: Density): number {
   const total = totalOf(density);
   if (!(total > 0)) throw new RangeError('expected a distribution with some weight, got an empty one');

@@ -29,7 +29,15 @@ export {
   type MeasurementState,
   unreadableView,
 } from './consumer-view.ts';
-export { type Density, type Lags, type MeasuredLag, quantileOf } from './distribution.ts';
+export {
+  type Density,
+  type Lags,
+  lagsOf,
+  type MeasuredLag,
+  quantileOf,
+  stepsOf,
+  totalOf,
+} from './distribution.ts';
 export {
   CHANGES,
   type ChangeKind,

@@ -239,6 +239,11 @@ export class LagHistory {
     return { at, samples, historySeconds: Math.max(0, at - since), counts };
   }
 
+  /** All lags together, whatever their age. */
+  get counts(): Density {
+    return countsOf(this.#slots());
+  }
+
   /** The lags, in seconds with their number, of each span in which some ended: of 15 minutes, or a longer one of long ago. */
   *spans(): Generator<Span & { readonly lags: readonly (readonly [seconds: number, count: number])[] }> {
     for (const slot of this.#slots()) {
