@@ -58,20 +58,9 @@ export async function askLeader(
   try {
     let isAnnounced = false;
     for (const begun = performance.now(); ; ) {
-      let failure: KubeFailure | undefined;
-      let isHandover = false;
-      for (const replica of await asked(connection, reader.list(replicas))) {
-        try {
-          const json = jsonIn(await reader.text(`${pods}/${replica}/proxy/holds`));
-          if (Array.isArray(json)) return json as readonly HeldView[];
-          throw new KubeFailure('Malformed', `${replica} answered with no list of holds`);
-        } catch (thrown) {
-          failure = asFailure(thrown);
-          // Replicas that do not lead say so with a 503.
-          isHandover ||= failure.message.startsWith('503');
-          if (failure.reason === 'Forbidden') break;
-        }
-      }
+      const names = await asked(connection, reader.list(replicas));
+      const { held, failure, isHandover } = await askReplicas(pods, names, reader);
+      if (held !== undefined) return held;
       if (failure === undefined)
         throw notPublished(connection, `no pod of Linger runs in namespace ${namespace}`);
       if (failure.reason === 'Forbidden')
@@ -87,6 +76,25 @@ export async function askLeader(
   } finally {
     reader.close();
   }
+}
+
+/** @returns what the leader answers; or the last failure, and whether a replica has said that it does not lead */
+async function askReplicas(pods: string, names: readonly string[], reader: ApiReader) {
+  let failure: KubeFailure | undefined;
+  let isHandover = false;
+  for (const name of names) {
+    try {
+      const held = jsonIn(await reader.text(`${pods}/${name}/proxy/holds`));
+      if (Array.isArray(held)) return { held: held as readonly HeldView[], failure: undefined, isHandover };
+      throw new KubeFailure('Malformed', `${name} answered with no list of holds`);
+    } catch (thrown) {
+      failure = asFailure(thrown);
+      // Replicas that do not lead say so with a 503.
+      isHandover ||= failure.message.startsWith('503');
+      if (failure.reason === 'Forbidden') break;
+    }
+  }
+  return { held: undefined, failure, isHandover };
 }
 
 function tableOf(held: readonly HeldView[]): string {

@@ -14,7 +14,7 @@ export function takeToken(): void {
 }
 
 /** What the server answers instead of what was asked for; its message says the way out. */
-export class Refusal extends Error {
+export class RequestError extends Error {
   readonly code: string;
 
   constructor({ error: { code, message } }: ApiError) {
@@ -53,7 +53,7 @@ export async function followChanges(changed: (topic: string) => void, signal: Ab
   }
 }
 
-/** @param body sent as JSON by POST; without one, GET @throws Refusal */
+/** @param body sent as JSON by POST; without one, GET @throws RequestError */
 export async function ask<T>(path: string, body?: object, signal?: AbortSignal): Promise<T> {
   const headers = credentials();
   const request: RequestInit =
@@ -67,10 +67,10 @@ export async function ask<T>(path: string, body?: object, signal?: AbortSignal):
   if (signal !== undefined) request.signal = signal;
   const response = await fetch(`/api/v1${path}`, request).catch((error: unknown) => {
     if (signal?.aborted === true) throw error;
-    throw new Refusal(AWAY);
+    throw new RequestError(AWAY);
   });
   const answer: unknown = await response.json();
   // The server's own tests hold its answers against the schemas of these types.
-  if (!response.ok) throw new Refusal(answer as ApiError);
+  if (!response.ok) throw new RequestError(answer as ApiError);
   return answer as T;
 }

@@ -1,12 +1,12 @@
 import type { ComponentChildren, VNode } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { ask, followChanges, Refusal } from './ask.ts';
+import { ask, followChanges, RequestError } from './ask.ts';
 import { Failure } from './parts.tsx';
 
 /** What the API answers at a path, kept up to date, and what went wrong when it was last asked. */
 function useLive<T>(topic: string, query: string) {
   const [data, setData] = useState<T>();
-  const [failure, setFailure] = useState<Refusal>();
+  const [failure, setFailure] = useState<RequestError>();
   useEffect(() => {
     const ending = new AbortController();
     const read = async () => {
@@ -14,7 +14,7 @@ function useLive<T>(topic: string, query: string) {
         setData(await ask<T>(`/${topic}${query}`, undefined, ending.signal));
         setFailure(undefined);
       } catch (error) {
-        if (error instanceof Refusal) setFailure(error);
+        if (error instanceof RequestError) setFailure(error);
       }
     };
     void read();

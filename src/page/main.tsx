@@ -1,7 +1,7 @@
 import { type ComponentType, render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { ApiRoot } from '../dashboard/index.ts';
-import { ask, type Refusal, takeToken } from './ask.ts';
+import { ask, type RequestError, takeToken } from './ask.ts';
 import './page.css';
 import { Failure } from './parts.tsx';
 
@@ -20,7 +20,7 @@ const VIEWS: Readonly<Record<View, readonly [title: string, load: () => Promise<
 /** The frame of all views: which one is shown stands in the address. */
 function Shell() {
   const [root, setRoot] = useState<ApiRoot>();
-  const [failure, setFailure] = useState<Refusal>();
+  const [failure, setFailure] = useState<RequestError>();
   const [path, setPath] = useState(location.pathname);
   useEffect(() => {
     ask<ApiRoot>('/').then(setRoot, setFailure);

@@ -1,8 +1,8 @@
 import type { ComponentChildren } from 'preact';
-import type { Refusal } from './ask.ts';
+import type { RequestError } from './ask.ts';
 
 /** What could not be had, and what to do. */
-export function Failure({ failure }: { readonly failure: Refusal }) {
+export function Failure({ failure }: { readonly failure: RequestError }) {
   return (
     <section class="failure" role="alert">
       <h1>{failure.code === 'no-token' ? 'This tab has no key to Linger' : 'This cannot be shown'}</h1>

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { PlaygroundReport, Problem } from '../dashboard/index.ts';
-import { ask, Refusal } from './ask.ts';
+import { ask, RequestError } from './ask.ts';
 import { Explained } from './explained.tsx';
 import { Failure } from './parts.tsx';
 
@@ -36,7 +36,7 @@ export function Playground() {
   );
   const [texts, setTexts] = useState(() => textsOf(example ?? 'web'));
   const [report, setReport] = useState<PlaygroundReport>();
-  const [failure, setFailure] = useState<Refusal>();
+  const [failure, setFailure] = useState<RequestError>();
 
   useEffect(() => {
     const ending = new AbortController();
@@ -45,7 +45,7 @@ export function Playground() {
         setReport(await ask<PlaygroundReport>('/explain', texts, ending.signal));
         setFailure(undefined);
       } catch (error) {
-        if (error instanceof Refusal) setFailure(error);
+        if (error instanceof RequestError) setFailure(error);
       }
     };
     const timer = setTimeout(() => void explain(), PAUSE_MS);

@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { ExplanationReport, WorkloadsReport } from '../dashboard/index.ts';
-import { ask, Refusal } from './ask.ts';
+import { ask, RequestError } from './ask.ts';
 import { Explained } from './explained.tsx';
 import { LiveView, span, Time, Unseen, useAddress } from './live.tsx';
 import { Failure, Name, type Tone, Verdict } from './parts.tsx';
@@ -172,7 +172,7 @@ function Line(props: { readonly row: Row; readonly isOpen: boolean; readonly onT
 
 function Detail({ row: { own, all } }: { readonly row: Row }) {
   const [report, setReport] = useState<ExplanationReport>();
-  const [failure, setFailure] = useState<Refusal>();
+  const [failure, setFailure] = useState<RequestError>();
   const { kind, namespace, name, file, line } = own;
   useEffect(() => {
     const ending = new AbortController();
@@ -181,7 +181,7 @@ function Detail({ row: { own, all } }: { readonly row: Row }) {
     ask<ExplanationReport>(`/explanation?${query}`, undefined, ending.signal).then(
       setReport,
       (error: unknown) => {
-        if (error instanceof Refusal) setFailure(error);
+        if (error instanceof RequestError) setFailure(error);
       },
     );
     return () => ending.abort();
