@@ -33,17 +33,21 @@ const REQUEST_MS = 10_000;
  * beside its CRD: the first `kubectl apply` would fail.
  * @returns resolves once it is there, or is not wanted any more; never rejects
  */
-export async function createBuiltInPolicy(lead: Leadership, options: BuiltInPolicyOptions): Promise<void> {
+export async function createBuiltInPolicy(
+  leadership: Leadership,
+  options: BuiltInPolicyOptions,
+): Promise<void> {
   const { wanted, logger, clock, random, pause } = options;
   const schedule = new Schedule(PACE, clock(), random);
   const once = new LogOnce(logger);
   do {
-    if (!lead.holds() || !schedule.due(clock()) || !wanted()) continue;
+    if (!leadership.holds() || !schedule.due(clock()) || !wanted()) continue;
     try {
-      if (await create(options, lead.signal)) logger.info({ policy: BUILT_IN_POLICY }, 'policy created');
+      if (await create(options, leadership.signal))
+        logger.info({ policy: BUILT_IN_POLICY }, 'policy created');
       return;
     } catch (thrown) {
-      if (lead.signal.aborted) return;
+      if (leadership.signal.aborted) return;
       const { reason, message: problem, retryAfterMs } = asFailure(thrown);
       const pauseMs = Math.round(schedule.failed(clock(), retryAfterMs));
       const members = { policy: BUILT_IN_POLICY, reason, problem, pauseMs };
@@ -53,7 +57,7 @@ export async function createBuiltInPolicy(lead: Leadership, options: BuiltInPoli
         'creating the policy failed; retrying, decisions do not depend on it',
       );
     }
-  } while (await pause(TICK_MS, lead.signal));
+  } while (await pause(TICK_MS, leadership.signal));
 }
 
 /** @returns whether it has been created now */
