@@ -43,7 +43,7 @@ export async function followChanges(changed: (topic: string) => void, signal: Ab
       const { body } = await fetch('/api/v1/events', { headers: credentials(), signal });
       const reader = body?.pipeThrough(new TextDecoderStream()).getReader();
       for (let read = await reader?.read(); read?.done === false; read = await reader?.read())
-        for (const [, topic] of read.value.matchAll(/^data: (\w+)$/gm)) changed(topic ?? '');
+        for (const [, topic] of read.value.matchAll(/^data: ([\w-]+)$/gm)) changed(topic ?? '');
     } catch {
       // The server has ended, or is not there yet: what is shown says so when it is asked for again.
       if (signal.aborted) return;
@@ -69,7 +69,8 @@ export async function ask<T>(path: string, body?: object, signal?: AbortSignal):
     if (signal?.aborted === true) throw error;
     throw new RequestError(AWAY);
   });
-  const answer: unknown = await response.json();
+  // A name that turns the direction of reading would turn what stands after it.
+  const answer: unknown = JSON.parse((await response.text()).replaceAll(/\p{Bidi_Control}/gu, '\uFFFD'));
   // The server's own tests hold its answers against the schemas of these types.
   if (!response.ok) throw new RequestError(answer as ApiError);
   return answer as T;

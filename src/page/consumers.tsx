@@ -1,8 +1,9 @@
-import type { ConsumersReport } from '../dashboard/index.ts';
-import { LiveView, span, Time } from './live.tsx';
-import { Name, type Tone, Verdict } from './parts.tsx';
+import type { ConsumersView } from '../dashboard/index.ts';
+import { spanOf } from '../timeline/index.ts';
+import { Listed, LiveView, Time, Unseen } from './live.tsx';
+import { Head, Name, type Tone, Verdict } from './parts.tsx';
 
-type View = ConsumersReport['consumers'][number];
+type View = ConsumersView['consumers'][number];
 
 const TONES: Readonly<Record<View['condition']['status'], Tone>> = {
   True: 'good',
@@ -11,10 +12,20 @@ const TONES: Readonly<Record<View['condition']['status'], Tone>> = {
 };
 
 export function Consumers() {
-  return <LiveView<ConsumersReport> topic="consumers">{(report) => <Table report={report} />}</LiveView>;
+  return (
+    <LiveView<ConsumersView> topic="consumers">
+      {(report) => (
+        <>
+          <Table report={report} />
+          <Undeclared report={report} />
+          <Unseen lines={report.unseen} />
+        </>
+      )}
+    </LiveView>
+  );
 }
 
-function Table({ report: { consumers, asOf } }: { readonly report: ConsumersReport }) {
+function Table({ report: { consumers, asOf } }: { readonly report: ConsumersView }) {
   const troubled = consumers.filter(({ condition }) => condition.status === 'False').length;
   const count = consumers.length === 1 ? '1 consumer' : `${consumers.length} consumers`;
   return (
@@ -28,17 +39,8 @@ function Table({ report: { consumers, asOf } }: { readonly report: ConsumersRepo
         </caption>
         <thead>
           <tr>
-            {[
-              'Consumer',
-              'Measured',
-              'Samples',
-              'Half within',
-              '99 % within',
-              'Last sample',
-              'Services',
-              'Instances',
-            ].map((title) => (
-              <th key={title} scope="col">
+            {COLUMNS.map(([title, look]) => (
+              <th key={title} scope="col" class={look}>
                 {title}
               </th>
             ))}
@@ -55,13 +57,89 @@ function Table({ report: { consumers, asOf } }: { readonly report: ConsumersRepo
   );
 }
 
+/** Senders that no wait considers, because no DiscoveryConsumer declares them. */
+function Undeclared({ report: { undeclared, routed, asOf } }: { readonly report: ConsumersView }) {
+  return (
+    <>
+      {undeclared !== null && (
+        <Listed
+          title="Undeclared, seen by held pods"
+          none="None. Pods with hook Hold see who still connects after every known consumer has let go."
+          isEmpty={undeclared.length === 0}
+        >
+          <table>
+            <caption>Who still connected after every known consumer had let go, in the last week</caption>
+            <Head words={['From', 'To pods of']} numbers={['Pods', 'Connections', 'Last seen']} />
+            <tbody>
+              {undeclared.map(({ from, pods, connections, lastSeen, workloads }) => (
+                <tr key={from}>
+                  <th scope="row">
+                    <Name>{from}</Name>
+                  </th>
+                  <td>
+                    <Name>{workloads.join(', ')}</Name>
+                  </td>
+                  <td class="number">{pods}</td>
+                  <td class="number">{connections}</td>
+                  <td class="number">{spanOf(Math.max(0, asOf - lastSeen))} ago</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Listed>
+      )}
+      {routed !== null && (
+        <Listed
+          title="Undeclared, by their routes"
+          none="None: every route and load balancer that leads to a workload is declared."
+          isEmpty={routed.length === 0}
+        >
+          <ul class="notes">
+            {routed.slice(0, MOST_ROUTED).map(({ kind, namespace, name, text }) => (
+              <li key={`${kind} ${namespace}/${name}`}>
+                <b>
+                  <Name>{`${kind} ${namespace}/${name}`}</Name>
+                </b>{' '}
+                <span class="name">{text}</span>
+              </li>
+            ))}
+          </ul>
+          {routed.length > MOST_ROUTED && (
+            <p>
+              <a href="/workloads?search=undeclaredconsumer">All {routed.length}</a>
+            </p>
+          )}
+        </Listed>
+      )}
+    </>
+  );
+}
+
+const MOST_ROUTED = 10;
+
+/** The extra ones have no room on a phone. */
+const COLUMNS: readonly (readonly [title: string, look?: string])[] = [
+  ['Consumer'],
+  ['Measured'],
+  ['Samples', 'number extra'],
+  ['Half within', 'number extra'],
+  ['99 % within', 'number'],
+  ['Last sample', 'number'],
+  ['Services', 'number extra'],
+  ['Instances', 'number extra'],
+];
+
 function Row({ view, asOf }: { readonly view: View; readonly asOf: number }) {
-  const { name, measure, removals, lastSample, services, instances, condition, limits } = view;
+  const { name, measure, mode, removals, lastSample, services, instances, condition, limits } = view;
   return (
     <tr>
       <th scope="row">
         <Name>{name}</Name>
-        <small> {measure}</small>
+        <small>
+          {' '}
+          {measure}
+          {mode !== undefined && ', only observed'}
+        </small>
       </th>
       <td>
         <Verdict tone={TONES[condition.status]}>{condition.reason}</Verdict>
@@ -72,12 +150,12 @@ function Row({ view, asOf }: { readonly view: View; readonly asOf: number }) {
           </div>
         ))}
       </td>
-      <td class="number">{removals?.samples ?? '–'}</td>
-      <td class="number">{removals === null ? '–' : span(removals.p50)}</td>
-      <td class="number">{removals === null ? '–' : span(removals.p99)}</td>
-      <td class="number">{lastSample === null ? '–' : `${span(Math.max(0, asOf - lastSample))} ago`}</td>
-      <td class="number">{services ?? '–'}</td>
-      <td class="number">{instances ?? '–'}</td>
+      <td class="number extra">{removals?.samples ?? '–'}</td>
+      <td class="number extra">{removals === null ? '–' : spanOf(removals.p50)}</td>
+      <td class="number">{removals === null ? '–' : spanOf(removals.p99)}</td>
+      <td class="number">{lastSample === null ? '–' : `${spanOf(Math.max(0, asOf - lastSample))} ago`}</td>
+      <td class="number extra">{services ?? '–'}</td>
+      <td class="number extra">{instances ?? '–'}</td>
     </tr>
   );
 }
@@ -88,7 +166,7 @@ export function Troubled({ view, now }: { readonly view: View; readonly now: num
   return (
     <p>
       <Verdict tone="bad">{condition.reason}</Verdict> <Name>{name}</Name>, for{' '}
-      {span(Math.max(0, now - condition.since))}: {condition.message}
+      {spanOf(Math.max(0, now - condition.since))}: {condition.message}
     </p>
   );
 }

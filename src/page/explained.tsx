@@ -1,5 +1,5 @@
 import type { ExplanationReport } from '../dashboard/index.ts';
-import { Name, type Tone, Verdict } from './parts.tsx';
+import { Head, Name, type Tone, Verdict } from './parts.tsx';
 
 type Plan = ExplanationReport['plan'];
 
@@ -79,13 +79,7 @@ function Layers({ title, fields }: { readonly title: string; readonly fields: Pl
   return (
     <table>
       <caption>{title}</caption>
-      <thead>
-        <tr>
-          <th scope="col">Field</th>
-          <th scope="col">Value</th>
-          <th scope="col">From</th>
-        </tr>
-      </thead>
+      <Head words={['Field', 'Value', 'From']} />
       <tbody>
         {fields.map(({ field, value, origin, ignored = [] }) => (
           <tr key={field}>

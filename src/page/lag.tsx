@@ -1,6 +1,9 @@
 import { useEffect, useRef } from 'preact/hooks';
 import type { LagReport } from '../dashboard/index.ts';
-import { Listed, LiveView, shareInWords, span, Time, Unseen, useAddress } from './live.tsx';
+import { spanOf } from '../timeline/index.ts';
+import { Curve, Mark } from './curve.tsx';
+import { Listed, LiveView, shareInWords, Time, Unseen, useAddress } from './live.tsx';
+import { Head, Name } from './parts.tsx';
 
 const DAY = 86_400;
 const SLICE = 900;
@@ -20,12 +23,15 @@ export function Lag() {
 type Address = ReturnType<typeof useAddress>;
 
 function Report({ report, get, set }: { readonly report: LagReport } & Address) {
-  const { scope, scopes, samples, p50, p90, p99, max, waits, episodes, unseen, asOf } = report;
+  const { scope, scopes, samples, p50, p90, p99, max, parts, waits, episodes, unseen, asOf } = report;
+  const unknown = parts.filter(({ source }) => source === 'unknown');
   const name: SpanName = get('span') in SPANS ? (get('span') as SpanName) : 'week';
   return (
     <>
       <h1 class="headline">
-        Half of {samples.toLocaleString()} removals were through within {span(p50)}, 99 % within {span(p99)}
+        {samples === 0
+          ? 'No removal has been measured yet'
+          : `Half of ${samples.toLocaleString()} removals were through within ${spanOf(p50)}, 99 % within ${spanOf(p99)}`}
       </h1>
       <div class="filters">
         <label class="search">
@@ -61,16 +67,23 @@ function Report({ report, get, set }: { readonly report: LagReport } & Address) 
         )}
       </Listed>
       <Listed title="Share of removals that were through" none="Nothing yet." isEmpty={samples === 0}>
-        <Curve report={report} />
+        <Curve
+          label={`Distribution of lags: 99 % within ${spanOf(p99)}, the longest ${spanOf(max)}`}
+          curves={[report, ...(parts.length > 1 ? parts : [])].map((each) => each.distribution)}
+          longest={max}
+          waits={waits.map(({ seconds }) => seconds)}
+        />
+        {parts.length > 1 && <Parts report={report} />}
+        {unknown.length > 0 && (
+          <p>
+            Not measured, and so not in the whole: <Name>{unknown.map((each) => each.name).join(', ')}</Name>
+          </p>
+        )}
         <table>
-          <caption>As of {<Time at={asOf} />}</caption>
-          <thead>
-            <tr>
-              <th scope="col">Within</th>
-              <th scope="col">of removals</th>
-              <th scope="col">What</th>
-            </tr>
-          </thead>
+          <caption>
+            The whole, as of <Time at={asOf} />
+          </caption>
+          <Head words={['Within', 'of removals', 'What']} />
           <tbody>
             {(
               [
@@ -81,7 +94,7 @@ function Report({ report, get, set }: { readonly report: LagReport } & Address) 
               ] as const
             ).map(([share, seconds]) => (
               <tr key={share}>
-                <td>{span(seconds)}</td>
+                <td>{spanOf(seconds)}</td>
                 <td>{share}</td>
                 <td class="quiet">measured</td>
               </tr>
@@ -103,10 +116,35 @@ function Report({ report, get, set }: { readonly report: LagReport } & Address) 
   );
 }
 
+/** What the whole consists of: the control plane, and then the slowest of the others. */
+function Parts({ report: { samples, p50, p99, parts } }: { readonly report: LagReport }) {
+  const whole = { name: 'whole', source: 'the control plane, then the slowest', samples, p50, p99 };
+  return (
+    <table>
+      <caption>Parts of the lag</caption>
+      <Head words={['Part', 'Known']} numbers={['Samples', 'Half within', '99 % within']} />
+      <tbody>
+        {[whole, ...parts].map(({ name, source, samples: count, p50: half, p99: most }, index) => (
+          <tr key={name}>
+            <th scope="row">
+              <Mark index={index} /> <Name>{name}</Name>
+            </th>
+            <td>{source}</td>
+            <td class="number">{count === 0 ? '–' : count.toLocaleString()}</td>
+            <td class="number">{half === null ? '–' : spanOf(half)}</td>
+            <td class="number">{most === null ? '–' : spanOf(most)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
 /** `consumer/edge/removal` → `consumer edge, removals` */
 function wordsOf(scope: string): string {
   const [kind, name, change] = scope.split('/');
   if (kind === 'cluster') return 'the whole cluster';
+  if (kind === 'watched') return `withdrawals from ${name}s, watched by this command`;
   return change === undefined ? `${kind} ${name}` : `${kind} ${name}, ${change}s`;
 }
 
@@ -132,7 +170,7 @@ function Heatmap({ report, seconds }: { readonly report: LagReport; readonly sec
     };
   });
   const removals = shown.reduce((sum, { counts }) => sum + counts.reduce((a, b) => a + b, 0), 0);
-  const label = `${removals} removals by the time at which they were through and by their lag; 99 % of all within ${span(p99)}`;
+  const label = `${removals} removals by the time at which they were through and by their lag; 99 % of all within ${spanOf(p99)}`;
   return <canvas class="heatmap" ref={canvas} role="img" aria-label={label} />;
 }
 
@@ -171,8 +209,8 @@ function paint(
   context.font = '12px system-ui, sans-serif';
   context.textBaseline = 'middle';
   for (const [band, edge] of edges.entries())
-    context.fillText(`≤ ${span(edge)}`, 0, (bands - 1 - band) * BAND_PX + BAND_PX / 2);
-  context.fillText(`> ${span(edges.at(-1) ?? 0)}`, 0, BAND_PX / 2);
+    context.fillText(`≤ ${spanOf(edge)}`, 0, (bands - 1 - band) * BAND_PX + BAND_PX / 2);
+  context.fillText(`> ${spanOf(edges.at(-1) ?? 0)}`, 0, BAND_PX / 2);
   const isDay = to - from <= DAY;
   const ticks = Math.max(2, Math.min(7, Math.floor(width / 140)));
   for (let tick = 0; tick < ticks; tick += 1) {
@@ -182,44 +220,4 @@ function paint(
       : at.toLocaleDateString(undefined, { weekday: 'short', day: 'numeric', month: 'short' });
     context.fillText(text, x(at.getTime() / 1000), height - BELOW_PX / 2);
   }
-}
-
-const [WIDE, HIGH] = [800, 220];
-/** The shortest lag that is drawn by itself. */
-const SHORTEST = 0.001;
-
-/** The distribution, on a logarithmic scale; the waits in force are drawn in. */
-function Curve({ report: { distribution, waits, max, p99 } }: { readonly report: LagReport }) {
-  const longest = Math.max(max, ...waits.map(({ seconds }) => seconds), 1) * 1.5;
-  const x = (seconds: number) =>
-    (WIDE * Math.log(Math.max(seconds, SHORTEST) / SHORTEST)) / Math.log(longest / SHORTEST);
-  const y = (share: number) => HIGH - share * (HIGH - 10);
-  const steps = distribution.map(([seconds, share]) => `H${x(seconds).toFixed(1)}V${y(share).toFixed(1)}`);
-  const marks = [0.01, 0.1, 1, 10, 100, 1000].filter((seconds) => seconds < longest);
-  return (
-    <svg
-      class="curve"
-      viewBox={`0 -4 ${WIDE} ${HIGH + 28}`}
-      role="img"
-      aria-label={`Distribution of lags: 99 % within ${span(p99)}, the longest ${span(max)}`}
-    >
-      {marks.map((seconds) => (
-        <g key={seconds} class="mark-line">
-          <line x1={x(seconds)} x2={x(seconds)} y1={0} y2={HIGH} />
-          <text x={x(seconds)} y={HIGH + 18} text-anchor="middle">
-            {span(seconds)}
-          </text>
-        </g>
-      ))}
-      <path d={`M0 ${HIGH}${steps.join('')}H${WIDE}`} />
-      {waits.map(({ seconds }) => (
-        <g key={seconds} class="wait">
-          <line x1={x(seconds)} x2={x(seconds)} y1={0} y2={HIGH} />
-          <text x={x(seconds) - 6} y={HIGH - 8} text-anchor="end">
-            wait {seconds} s
-          </text>
-        </g>
-      ))}
-    </svg>
-  );
 }

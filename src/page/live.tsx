@@ -90,15 +90,6 @@ export function Time({ at, day = false }: { readonly at: number; readonly day?: 
   return <time dateTime={date.toISOString()}>{day ? date.toLocaleString() : date.toLocaleTimeString()}</time>;
 }
 
-/** A span as a person reads it: `38 ms`, `4.2 s`, `3 min`, `2 h`. */
-export function span(seconds: number): string {
-  if (seconds >= 1e9) return 'for ever';
-  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 10) return `${Number(seconds.toFixed(1))} s`;
-  if (seconds < 120) return `${Math.round(seconds)} s`;
-  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
-}
-
 /** Never rounded up to all. */
 export function shareInWords(share: number): string {
   return share >= 1 ? 'all' : `${(Math.floor(share * 10_000) / 100).toFixed(2)} %`;

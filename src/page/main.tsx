@@ -11,6 +11,7 @@ type View = ApiRoot['views'][number];
 const VIEWS: Readonly<Record<View, readonly [title: string, load: () => Promise<ComponentType>]>> = {
   now: ['Now', async () => (await import('./now.tsx')).Now],
   workloads: ['Workloads', async () => (await import('./workloads.tsx')).Workloads],
+  timeline: ['A termination', async () => (await import('./termination.tsx')).Timeline],
   lag: ['Lag', async () => (await import('./lag.tsx')).Lag],
   'what-if': ['What if', async () => (await import('./what-if.tsx')).WhatIf],
   consumers: ['Consumers', async () => (await import('./consumers.tsx')).Consumers],

@@ -1,14 +1,15 @@
 import type { NowReport } from '../dashboard/index.ts';
+import { spanOf } from '../timeline/index.ts';
 import { Troubled } from './consumers.tsx';
-import { Listed, LiveView, span, Time, Unseen } from './live.tsx';
-import { Name } from './parts.tsx';
+import { Listed, LiveView, Time, Unseen } from './live.tsx';
+import { Head, Name, Verdict } from './parts.tsx';
 
 export function Now() {
   return <LiveView<NowReport> topic="now">{(report) => <Report report={report} />}</LiveView>;
 }
 
 function Report({ report }: { readonly report: NowReport }) {
-  const { asOf, headline, held, troubled, watched, unseen } = report;
+  const { asOf, headline, held, troubled, shortfalls, watched, unseen } = report;
   const [oldest] = watched.open;
   return (
     <>
@@ -28,7 +29,7 @@ function Report({ report }: { readonly report: NowReport }) {
             {oldest !== undefined && (
               <p class="oldest">
                 Oldest: <Name>{oldest.pod}</Name>, still in <Name>{oldest.service}</Name>, for{' '}
-                {span(asOf - oldest.since)}
+                {spanOf(asOf - oldest.since)}
               </p>
             )}
             <ul class="rows">
@@ -49,16 +50,7 @@ function Report({ report }: { readonly report: NowReport }) {
           >
             <table>
               <caption>The latest first</caption>
-              <thead>
-                <tr>
-                  <th scope="col">Time</th>
-                  <th scope="col">Pod</th>
-                  <th scope="col">Withdrawn from</th>
-                  <th scope="col" class="number">
-                    Lag
-                  </th>
-                </tr>
-              </thead>
+              <Head words={['Time', 'Pod', 'Withdrawn from']} numbers={['Lag']} />
               <tbody>
                 {watched.done.slice(0, 20).map(({ namespace, service, pod, source, at, lagSeconds }) => (
                   <tr key={`${pod} ${service} ${source} ${at}`}>
@@ -71,7 +63,7 @@ function Report({ report }: { readonly report: NowReport }) {
                     <td>
                       {source} of <Name>{service}</Name>
                     </td>
-                    <td class="number">{lagSeconds === null ? 'not known' : span(lagSeconds)}</td>
+                    <td class="number">{lagSeconds === null ? 'not known' : spanOf(lagSeconds)}</td>
                   </tr>
                 ))}
               </tbody>
@@ -90,31 +82,15 @@ function Report({ report }: { readonly report: NowReport }) {
                   </>
                 )}
               </caption>
-              <thead>
-                <tr>
-                  <th scope="col">From</th>
-                  <th scope="col" class="number">
-                    Removals
-                  </th>
-                  <th scope="col" class="number">
-                    Half within
-                  </th>
-                  <th scope="col" class="number">
-                    99 % within
-                  </th>
-                  <th scope="col" class="number">
-                    Longest
-                  </th>
-                </tr>
-              </thead>
+              <Head words={['From']} numbers={['Removals', 'Half within', '99 % within', 'Longest']} />
               <tbody>
                 {watched.lags.map(({ source, samples, p50, p99, max }) => (
                   <tr key={source}>
                     <th scope="row">{source}</th>
                     <td class="number">{samples}</td>
-                    <td class="number">{span(p50)}</td>
-                    <td class="number">{span(p99)}</td>
-                    <td class="number">{span(max)}</td>
+                    <td class="number">{spanOf(p50)}</td>
+                    <td class="number">{spanOf(p99)}</td>
+                    <td class="number">{spanOf(max)}</td>
                   </tr>
                 ))}
               </tbody>
@@ -123,13 +99,46 @@ function Report({ report }: { readonly report: NowReport }) {
           {held !== null && (
             <Listed title="Held" none="No pod is held." isEmpty={held.length === 0}>
               <ul class="rows">
-                {held.map(({ namespace, pod, heldMs, leftMs, waitingFor }) => (
+                {held.map(({ namespace, pod, heldMs, leftMs, waitingFor, open, from }) => (
                   <li key={`${namespace}/${pod}`}>
-                    <Name>{`${namespace}/${pod}`}</Name> for {span(heldMs / 1000)}, at most{' '}
-                    {span(leftMs / 1000)} more
-                    {waitingFor.length > 0 && (
-                      <small> waiting for {waitingFor.map(({ consumer }) => consumer).join(', ')}</small>
+                    <Name>{`${namespace}/${pod}`}</Name> for {spanOf(heldMs / 1000)}, at most{' '}
+                    {spanOf(leftMs / 1000)} more
+                    {waitingFor.map(({ consumer, instances = [] }) => (
+                      <small key={consumer}>
+                        {' '}
+                        waiting for <Name>{[consumer, ...instances].join(' ')}</Name>
+                      </small>
+                    ))}
+                    {open !== undefined && (
+                      <small>
+                        {' '}
+                        {open} connections open
+                        {from.length > 0 && (
+                          <>
+                            , from <Name>{from.join(', ')}</Name>
+                          </>
+                        )}
+                      </small>
                     )}
+                  </li>
+                ))}
+              </ul>
+            </Listed>
+          )}
+          {shortfalls !== null && (
+            <Listed
+              title="Stopped too early, in the last day"
+              none="No pod got SIGTERM before everything that sends to it had followed its removal."
+              isEmpty={shortfalls.length === 0}
+            >
+              <ul class="rows">
+                {shortfalls.map(({ at, namespace, pod, owner, seconds, text }) => (
+                  <li key={`${namespace}/${pod} ${at}`}>
+                    <Verdict tone="bad">{spanOf(seconds)} open</Verdict>{' '}
+                    <Name>{`${namespace}/${owner === '' ? pod : owner}`}</Name>{' '}
+                    <small>
+                      <Time at={at} day /> <span class="name">{text}</span>
+                    </small>
                   </li>
                 ))}
               </ul>

@@ -28,3 +28,19 @@ const SHAPES: Readonly<Record<Tone, string>> = { good: '●', bad: '▲', idle: 
 export function Name({ children }: { readonly children: string }) {
   return <bdi class="name">{children}</bdi>;
 }
+
+/** The head of a table: columns of words, then columns of numbers. */
+export function Head(props: { readonly words: readonly string[]; readonly numbers?: readonly string[] }) {
+  const { words, numbers = [] } = props;
+  return (
+    <thead>
+      <tr>
+        {[...words, ...numbers].map((each, index) => (
+          <th key={each} scope="col" class={index < words.length ? undefined : 'number'}>
+            {each}
+          </th>
+        ))}
+      </tr>
+    </thead>
+  );
+}

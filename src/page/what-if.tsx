@@ -1,17 +1,33 @@
 import type { WhatIfReport } from '../dashboard/index.ts';
+import { spanOf } from '../timeline/index.ts';
+import { Curve } from './curve.tsx';
 import { Listed, LiveView, shareInWords, useAddress } from './live.tsx';
+import { Head } from './parts.tsx';
 
-const DEFAULTS = { from: 'Measured', percentile: '99', safetyFactor: '1.5', fixed: '30' };
+/** The defaults of the policy. */
+const DEFAULTS = {
+  ...{ from: 'Measured', percentile: '99', safetyFactor: '1.5', fixed: '30' },
+  ...{ hook: 'Auto', holdMin: '5', holdMax: '60' },
+};
 type Choice = keyof typeof DEFAULTS;
+type Range = readonly [min: number, max: number, step: number];
 
 export function WhatIf() {
   const { get, set } = useAddress();
   const chosen = (name: Choice) => get(name) || DEFAULTS[name];
   const isFixed = chosen('from') === 'Fixed';
-  const wait = isFixed
-    ? { from: 'Fixed', fixed: `${chosen('fixed')}s` }
-    : { from: 'Measured', percentile: chosen('percentile'), safetyFactor: chosen('safetyFactor') };
-  const slider = (name: Choice, title: string, unit: string, [min, max, step]: readonly number[]) => (
+  const isHold = chosen('hook') === 'Hold';
+  const policy = {
+    ...(isFixed
+      ? { from: 'Fixed', fixed: `${chosen('fixed')}s` }
+      : { from: 'Measured', percentile: chosen('percentile'), safetyFactor: chosen('safetyFactor') }),
+    ...(isHold && {
+      hook: 'Hold',
+      'hold.min': `${chosen('holdMin')}s`,
+      'hold.max': `${chosen('holdMax')}s`,
+    }),
+  };
+  const slider = (name: Choice, title: string, unit: string, [min, max, step]: Range) => (
     <label class="search" key={name}>
       <span>
         {title}: {chosen(name)}
@@ -27,30 +43,38 @@ export function WhatIf() {
       />
     </label>
   );
+  const choice = (name: Choice, title: string, values: readonly string[]) => (
+    <fieldset class="examples">
+      <legend>{title}</legend>
+      {values.map((value) => (
+        <button
+          key={value}
+          type="button"
+          aria-pressed={value === chosen(name)}
+          onClick={() => set(name, value)}
+        >
+          {value}
+        </button>
+      ))}
+    </fieldset>
+  );
   return (
     <>
       <div class="filters">
-        <fieldset class="examples">
-          <legend>Wait</legend>
-          {['Measured', 'Fixed'].map((from) => (
-            <button
-              key={from}
-              type="button"
-              aria-pressed={from === chosen('from')}
-              onClick={() => set('from', from)}
-            >
-              {from}
-            </button>
-          ))}
-        </fieldset>
+        {choice('from', 'Wait', ['Measured', 'Fixed'])}
         {isFixed
           ? slider('fixed', 'Seconds', ' s', [0, 300, 1])
           : [
               slider('percentile', 'Percentile', '', [50, 99.9, 0.1]),
               slider('safetyFactor', 'Factor', '', [1, 5, 0.1]),
             ]}
+        {choice('hook', 'Hook', ['Auto', 'Hold'])}
+        {isHold && [
+          slider('holdMin', 'Hold at least', ' s', [0, 60, 1]),
+          slider('holdMax', 'Hold at most', ' s', [1, 300, 1]),
+        ]}
       </div>
-      <LiveView<WhatIfReport> topic="what-if" query={`?${new URLSearchParams(wait)}`}>
+      <LiveView<WhatIfReport> topic="what-if" query={`?${new URLSearchParams(policy)}`}>
         {(report) => <Report report={report} />}
       </LiveView>
     </>
@@ -58,64 +82,78 @@ export function WhatIf() {
 }
 
 function Report({ report }: { readonly report: WhatIfReport }) {
-  const { policy, waits, removals, before, after } = report;
-  const rows = [
-    ['Workloads protected', before.verdicts.protected, after.verdicts.protected],
-    ['Workloads unprotected', before.verdicts.unprotected, after.verdicts.unprotected],
-    [
-      'Added to rollouts that replace pods in turn',
-      `${before.rolloutSeconds} s`,
-      `${after.rolloutSeconds} s`,
-    ],
-    ['Added to the drain of a node, at most', `${before.drainSeconds} s`, `${after.drainSeconds} s`],
-  ] as const;
+  const { policy, waits, removals, distribution, held, obstacles, before, after } = report;
+  const protectedNow = before.verdicts.protected ?? 0;
   return (
     <>
       <div role="status">
         <h1 class="headline">
-          {after.verdicts.protected} of {after.workloads} workloads would be protected; now{' '}
-          {before.verdicts.protected}
+          {after === null
+            ? `Auditing ${before.workloads.toLocaleString()} workloads with this policy …`
+            : `${after.verdicts.protected ?? 0} of ${after.workloads} workloads would be protected; now ${protectedNow}`}
         </h1>
       </div>
       <Listed title="Waits" none="There is no namespace that would have one." isEmpty={waits.length === 0}>
         <ul class="rows">
-          {waits.map(({ seconds, namespaces, covered }) => (
-            <li key={seconds}>
-              <b>{seconds} s</b> in {namespaces} {namespaces === 1 ? 'namespace' : 'namespaces'}
+          {waits.map(({ seconds, namespaces, hold, covered }) => (
+            <li key={`${seconds} ${hold?.maxSeconds}`}>
+              <b>
+                {hold === null
+                  ? `${seconds} s`
+                  : `Held for ${hold.minSeconds} to ${hold.maxSeconds} s, as long as each removal takes`}
+              </b>{' '}
+              in {namespaces} {namespaces === 1 ? 'namespace' : 'namespaces'}
               {covered !== null && removals !== null && (
                 <>
                   : covers {shareInWords(covered)} of {removals.toLocaleString()} past removals
                 </>
               )}
+              {hold !== null && `; ${seconds} s where Linger cannot be asked`}
             </li>
           ))}
         </ul>
-        {removals === null && (
-          <p class="quiet">No history of removals is known here, so what a wait would cover is not.</p>
+        {held !== null && (
+          <p>
+            Of the past removals, Hold would have held half for at most {spanOf(held.p50)}, and 99 % for at
+            most {spanOf(held.p99)}.
+          </p>
+        )}
+        {obstacles.map((why) => (
+          <p key={why} class="name">
+            Some pods would get no Hold and the wait in its place: {why}
+          </p>
+        ))}
+        {removals === null ? (
+          <p class="quiet">
+            Not enough removals have been measured here, so what a wait would cover is not known.
+          </p>
+        ) : (
+          <Curve
+            label={`Share of removals that were through, by time; the waits are ${waits.map(({ seconds }) => `${seconds} s`).join(', ')}`}
+            curves={[distribution]}
+            longest={distribution.at(-1)?.[0] ?? 0}
+            waits={[...new Set(waits.map(({ seconds, hold }) => hold?.maxSeconds ?? seconds))]}
+          />
         )}
       </Listed>
       <Listed title="Before and after" none="" isEmpty={false}>
         <table>
           <caption>As audit judges; then: with this policy, and Linger’s webhook in place</caption>
-          <thead>
-            <tr>
-              <th scope="col">What</th>
-              <th scope="col" class="number">
-                Now
-              </th>
-              <th scope="col" class="number">
-                Then
-              </th>
-            </tr>
-          </thead>
+          <Head words={['What']} numbers={['Now', 'Then']} />
           <tbody>
-            {rows.map(([what, now, then]) => (
-              <tr key={what}>
-                <td>{what}</td>
-                <td class="number">{now}</td>
-                <td class="number">{then}</td>
-              </tr>
-            ))}
+            {ROWS.map(([what, of, unit, isCost]) => {
+              const [now, then] = [of(before), after === null ? undefined : of(after)];
+              return (
+                <tr key={what}>
+                  <td>
+                    {what}
+                    <Bars now={now} then={then ?? now} isCost={isCost} />
+                  </td>
+                  <td class="number">{`${now}${unit}`}</td>
+                  <td class="number">{then === undefined ? '…' : `${then}${unit}`}</td>
+                </tr>
+              );
+            })}
           </tbody>
         </table>
       </Listed>
@@ -126,5 +164,38 @@ function Report({ report }: { readonly report: WhatIfReport }) {
         </pre>
       </Listed>
     </>
+  );
+}
+
+type Summary = WhatIfReport['before'];
+
+const ROWS: readonly (readonly [what: string, of: (of: Summary) => number, unit: string, isCost: boolean])[] =
+  [
+    ['Workloads protected', ({ verdicts }) => verdicts.protected ?? 0, '', false],
+    ['Workloads unprotected', ({ verdicts }) => verdicts.unprotected ?? 0, '', true],
+    [
+      'Added to all rollouts that replace pods in turn, at most',
+      ({ rolloutSeconds }) => rolloutSeconds,
+      ' s',
+      true,
+    ],
+    ['Added to the drain of a node, at most', ({ drainSeconds }) => drainSeconds, ' s', true],
+  ];
+
+/** The same numbers, as lengths. */
+function Bars(props: { readonly now: number; readonly then: number; readonly isCost: boolean }) {
+  const { now, then, isCost } = props;
+  const most = Math.max(now, then, 1);
+  return (
+    <svg class="bars" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
+      <rect x="0" y="0" width={(100 * now) / most} height="2" opacity="0.45" />
+      <rect
+        x="0"
+        y="3"
+        width={(100 * then) / most}
+        height="3"
+        class={isCost && then > now ? 'more' : undefined}
+      />
+    </svg>
   );
 }

@@ -1,8 +1,9 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { ExplanationReport, WorkloadsReport } from '../dashboard/index.ts';
+import { spanOf } from '../timeline/index.ts';
 import { ask, RequestError } from './ask.ts';
 import { Explained } from './explained.tsx';
-import { LiveView, span, Time, Unseen, useAddress } from './live.tsx';
+import { LiveView, Time, Unseen, useAddress } from './live.tsx';
 import { Failure, Name, type Tone, Verdict } from './parts.tsx';
 
 type Finding = WorkloadsReport['findings'][number];
@@ -13,8 +14,6 @@ interface Row {
   readonly key: string;
   readonly own: Finding;
   readonly all: readonly Finding[];
-  /** What is searched, in lower case. */
-  readonly text: string;
 }
 
 const TONES: Readonly<Record<Word, Tone>> = {
@@ -25,19 +24,32 @@ const TONES: Readonly<Record<Word, Tone>> = {
 };
 const WORDS = Object.keys(TONES) as readonly Word[];
 
-const ORDERS = {
-  verdict: ['Verdict', (a: Row, b: Row) => WORDS.indexOf(a.own.verdict) - WORDS.indexOf(b.own.verdict)],
-  name: ['Workload', (a: Row, b: Row) => (a.key < b.key ? -1 : 1)],
-  wait: ['Wait', (a: Row, b: Row) => (b.own.waitSeconds ?? -1) - (a.own.waitSeconds ?? -1)],
-  open: ['Open for', (a: Row, b: Row) => (b.own.exposureSeconds ?? -1) - (a.own.exposureSeconds ?? -1)],
-} as const;
+/** As the API names them. */
+const ORDERS = { verdict: 'Verdict', name: 'Workload', wait: 'Wait', open: 'Open for' } as const;
 type Order = keyof typeof ORDERS;
 
 /** How many rows there are at first, and how many more at a time: thousands at once would make scrolling slow. */
 const ROWS = 100;
+/** The API gives no more. */
+const MOST_ROWS = 1_000;
 
 export function Workloads() {
-  return <LiveView<WorkloadsReport> topic="workloads">{(report) => <Table report={report} />}</LiveView>;
+  const { get, set } = useAddress();
+  const [most, setMost] = useState(ROWS);
+  const sort: Order = get('sort') in ORDERS ? (get('sort') as Order) : 'verdict';
+  const query = new URLSearchParams({
+    search: get('search'),
+    verdict: get('verdict'),
+    sort,
+    limit: `${most}`,
+  });
+  return (
+    <LiveView<WorkloadsReport> topic="workloads" query={`?${query}`}>
+      {(report) => (
+        <Table report={report} get={get} set={set} order={sort} onMore={() => setMost(most + ROWS)} />
+      )}
+    </LiveView>
+  );
 }
 
 function keyOf({ kind, namespace, name, file = '', line = 0 }: Finding): string {
@@ -49,19 +61,24 @@ function rowsOf(findings: readonly Finding[]): readonly Row[] {
   const byKey = Map.groupBy(findings, keyOf);
   return [...byKey].flatMap(([key, all]) => {
     const [own] = all;
-    const text = `${key} ${all.map(({ reason }) => reason).join(' ')}`.toLowerCase();
-    return own === undefined ? [] : [{ key, own, all, text }];
+    return own === undefined ? [] : [{ key, own, all }];
   });
 }
 
-function Table({ report }: { readonly report: WorkloadsReport }) {
-  const { get, set } = useAddress();
-  const [most, setMost] = useState(ROWS);
-  const order: Order = get('sort') in ORDERS ? (get('sort') as Order) : 'verdict';
-  const [search, verdict, opened] = [get('search').toLowerCase(), get('verdict'), get('open')];
-  const rows = rowsOf(report.findings)
-    .filter(({ own, text }) => (verdict === '' || own.verdict === verdict) && text.includes(search))
-    .toSorted((a, b) => ORDERS[order][1](a, b) || ORDERS.open[1](a, b) || ORDERS.name[1](a, b));
+function Table({
+  report,
+  get,
+  set,
+  order,
+  onMore,
+}: ReturnType<typeof useAddress> & {
+  readonly report: WorkloadsReport;
+  readonly order: Order;
+  readonly onMore: () => void;
+}) {
+  const [verdict, opened] = [get('verdict'), get('open')];
+  const rows = rowsOf(report.findings);
+  const { matching } = report;
   const { verdicts, workloads } = report.summary;
   return (
     <>
@@ -95,7 +112,7 @@ function Table({ report }: { readonly report: WorkloadsReport }) {
       </div>
       <table class="workloads">
         <caption>
-          {rows.length} {rows.length === 1 ? 'workload' : 'workloads'}, as of <Time at={report.asOf} />
+          {matching} {matching === 1 ? 'workload' : 'workloads'}, as of <Time at={report.asOf} />
         </caption>
         <thead>
           <tr>
@@ -107,7 +124,7 @@ function Table({ report }: { readonly report: WorkloadsReport }) {
                 aria-sort={each === order ? 'descending' : undefined}
               >
                 <button type="button" class="plain" onClick={() => set('sort', each)}>
-                  {ORDERS[each][0]}
+                  {ORDERS[each]}
                 </button>
               </th>
             ))}
@@ -115,7 +132,7 @@ function Table({ report }: { readonly report: WorkloadsReport }) {
           </tr>
         </thead>
         <tbody>
-          {rows.slice(0, most).map((row) => (
+          {rows.map((row) => (
             <Line
               key={row.key}
               row={row}
@@ -125,10 +142,13 @@ function Table({ report }: { readonly report: WorkloadsReport }) {
           ))}
         </tbody>
       </table>
-      {rows.length > most && (
-        <button type="button" onClick={() => setMost(most + ROWS)}>
-          Show {Math.min(ROWS, rows.length - most)} more of {rows.length - most}
+      {rows.length < Math.min(matching, MOST_ROWS) && (
+        <button type="button" onClick={onMore}>
+          Show {Math.min(ROWS, matching - rows.length)} more of {matching - rows.length}
         </button>
+      )}
+      {rows.length >= MOST_ROWS && matching > rows.length && (
+        <p class="quiet">{matching - rows.length} more: search or filter to see them.</p>
       )}
       {rows.length === 0 && <p class="quiet">No workload is like that.</p>}
       <Unseen lines={report.unseen} />
@@ -155,7 +175,7 @@ function Line(props: { readonly row: Row; readonly isOpen: boolean; readonly onT
           {own.waitSeconds === null ? '–' : `${own.waitSeconds} s`}
         </td>
         <td class="number" data-label="open for">
-          {own.exposureSeconds === null ? '–' : span(own.exposureSeconds)}
+          {own.exposureSeconds === null ? '–' : spanOf(own.exposureSeconds)}
         </td>
         <td class="reasons">{all.map(({ reason }) => reason).join(', ')}</td>
       </tr>

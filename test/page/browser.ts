@@ -34,8 +34,26 @@ export async function windowOf(
   const wrong: string[] = [];
   page.on('request', (request) => void asked.push(request.url()));
   page.on('pageerror', (error) => void wrong.push(error.message));
-  page.on('console', (message) => message.type() === 'error' && wrong.push(message.text()));
+  // Chromium drops requests when an interface of the machine comes or goes, as with each pod; the page asks again.
+  const isWrong = (text: string) => !text.includes('ERR_NETWORK_CHANGED');
+  page.on(
+    'console',
+    (message) => message.type() === 'error' && isWrong(message.text()) && wrong.push(message.text()),
+  );
   return { context, page, asked, wrong };
+}
+
+/** Presses Tab until something of this name has the focus. */
+export async function tabTo(page: Page, name: string | RegExp): Promise<void> {
+  const focused = page.locator(':focus');
+  const target = focused.and(page.getByRole('link', { name, exact: true }));
+  const button = focused.and(page.getByRole('button', { name, exact: true }));
+  const summary = focused.and(page.locator('summary').filter({ hasText: name }));
+  for (let presses = 0; presses < 80; presses += 1) {
+    if ((await target.or(button).or(summary).count()) > 0) return;
+    await page.keyboard.press('Tab');
+  }
+  throw new Error(`Tab does not reach ${name}`);
 }
 
 const AXE = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');

@@ -1,0 +1,72 @@
+import { formatDuration, printable } from '../api/index.ts';
+import { kindAndName, WORKLOAD_KINDS } from '../audit/index.ts';
+import type { TimelineReport } from '../dashboard/index.ts';
+import { assess, chartOf, chartText, summaryOf, type Termination } from '../timeline/index.ts';
+import type { Settings } from './commands.ts';
+import { connectToLinger } from './connect.ts';
+import { usageError } from './flags.ts';
+import { readTerminations } from './read-cluster.ts';
+import { draw, rendered } from './rendering.ts';
+import { exitCodeFor, type Surroundings, showInstant } from './terminal.ts';
+
+/** What is drawn; the others are in JSON, and with --output wide. */
+const DRAWN = 10;
+/** Where standard output is no terminal. */
+const USUAL_WIDTH = 100;
+
+/** `linger timeline`: of each of the last terminations, when everything happened. */
+export async function timeline(settings: Settings<'timeline'>, surroundings: Surroundings): Promise<number> {
+  const { operands, since, svg, output, failOn, allNamespaces } = settings;
+  const { print, warn, now, colour, outputColumns } = surroundings;
+  const wanted = operands.map(namedBy);
+  const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
+  const namespace = allNamespaces ? undefined : (settings.namespace ?? connection.namespace);
+  const from = since === undefined ? 0 : now() - since;
+  const record = await readTerminations(connection, lingerNamespace);
+  const found = record.terminations
+    .filter((each) => each.deletedAt >= from && each.namespace === (namespace ?? each.namespace))
+    .filter((each) => wanted.length === 0 || wanted.some((is) => is(each)))
+    .toSorted((a, b) => b.deletedAt - a.deletedAt);
+  const drawn = output === 'wide' ? found : found.slice(0, DRAWN);
+  if (svg !== undefined && drawn.length > 0) await draw(svg, drawn.map(chartAt));
+  const report = timelineReportOf(found);
+  const width = outputColumns() ?? USUAL_WIDTH;
+  print(
+    rendered(output, report, () => {
+      if (found.length > 0)
+        return drawn.map((each) => chartText(chartAt(each), { width, colour })).join('\n');
+      const what = operands.length === 0 ? 'a pod' : operands.map(printable).join(', ');
+      const where = namespace === undefined ? '' : ` in namespace ${namespace}`;
+      const when = since === undefined ? '' : ` of the last ${formatDuration(since)}`;
+      return `No termination of ${what}${where}${when} is known. The leader keeps the latest of pods that a Service lists: delete one, and run this 15 seconds after its end.\n`;
+    }),
+  );
+  if (drawn.length < found.length && output === 'table')
+    warn(`linger: the latest ${drawn.length} of ${found.length}; -o wide shows all`);
+  return exitCodeFor(
+    failOn,
+    report.terminations.map(({ afterSigterm }) => afterSigterm),
+  );
+}
+
+/** What `-o json` prints and /api/v1 answers with. */
+export function timelineReportOf(terminations: readonly Termination[]): TimelineReport {
+  return {
+    terminations: terminations.map((each) => ({ ...each, ...assess(each), text: summaryOf(each) })),
+  };
+}
+
+function chartAt(termination: Termination) {
+  return chartOf(termination, `${showInstant(termination.deletedAt)} UTC`);
+}
+
+/** @throws LingerError `settings-invalid` */
+function namedBy(operand: string): (termination: Termination) => boolean {
+  const named = kindAndName(operand);
+  if (named === undefined) {
+    const kinds = WORKLOAD_KINDS.map((each) => each.kind.toLowerCase()).join(', ');
+    throw usageError(`expected KIND/NAME, such as deployment/web or pod/web-1 (${kinds}), got "${operand}"`);
+  }
+  const { kind, name } = named;
+  return ({ owner, pod }) => (kind.kind === 'Pod' ? pod === name : owner === `${kind.kind}/${name}`);
+}

@@ -1,0 +1,167 @@
+import { useEffect, useRef } from 'preact/hooks';
+import type { TimelineView } from '../dashboard/index.ts';
+import { CHART_STYLE, chartOf, chartSvg } from '../timeline/index.ts';
+import { Listed, LiveView, Time, useAddress } from './live.tsx';
+import { Head, Name, type Tone, Verdict } from './parts.tsx';
+
+type Termination = TimelineView['terminations'][number];
+type AfterSigterm = Termination['afterSigterm'];
+
+const WORDS: Readonly<Record<AfterSigterm, readonly [tone: Tone, short: string]>> = {
+  sent: ['bad', 'sent after SIGTERM'],
+  unknown: ['open', 'not known'],
+  clear: ['good', 'nothing after SIGTERM'],
+};
+
+/** More rows help nobody, and take long to lay out. */
+const MOST_ROWS = 100;
+
+export function Timeline() {
+  return <LiveView<TimelineView> topic="timeline">{(report) => <Report report={report} />}</LiveView>;
+}
+
+function Report({ report: { terminations } }: { readonly report: TimelineView }) {
+  const { get, set } = useAddress();
+  const [search, only] = [get('search').toLowerCase(), get('only')];
+  const matching = terminations.filter(
+    ({ namespace, pod, owner, afterSigterm }) =>
+      (only === '' || afterSigterm === only) && `${namespace}/${pod} ${owner}`.toLowerCase().includes(search),
+  );
+  const chosen = matching.find(({ uid }) => uid === get('pod')) ?? matching[0];
+  return (
+    <>
+      <h1 class="headline">{headlineOf(terminations)}</h1>
+      {terminations.length === 0 ? (
+        <p>
+          Linger’s leader keeps the latest terminations of pods that a Service lists. Delete such a pod, or
+          roll a Deployment: it is here about 15 seconds after its end.
+        </p>
+      ) : (
+        <>
+          {chosen !== undefined && <Shown termination={chosen} />}
+          <div class="filters">
+            <label class="search">
+              <span>Pod or workload</span>
+              <input
+                type="search"
+                value={get('search')}
+                onInput={({ currentTarget: { value } }) => set('search', value)}
+              />
+            </label>
+            <fieldset class="examples">
+              <legend>Show</legend>
+              {(['', 'sent', 'unknown', 'clear'] as const).map((each) => (
+                <button
+                  key={each}
+                  type="button"
+                  aria-pressed={each === only}
+                  onClick={() => set('only', each)}
+                >
+                  {each === '' ? 'all' : WORDS[each][1]}
+                </button>
+              ))}
+            </fieldset>
+          </div>
+          <Listed title="Last terminations" none="None matches." isEmpty={matching.length === 0}>
+            <table class="workloads">
+              <caption>
+                {matching.length > MOST_ROWS
+                  ? `The latest ${MOST_ROWS} of ${matching.length}`
+                  : 'The latest first'}
+              </caption>
+              <Head words={['Deleted', 'Pod', 'Workload', 'Requests']} />
+              <tbody>
+                {matching
+                  .slice(0, MOST_ROWS)
+                  .map(({ uid, namespace, pod, owner, deletedAt, afterSigterm }) => (
+                    <tr key={uid} aria-current={uid === chosen?.uid ? 'true' : undefined}>
+                      <td>
+                        <Time at={deletedAt} day />
+                      </td>
+                      <td>
+                        <button type="button" class="plain" onClick={() => set('pod', uid)}>
+                          <Name>{`${namespace}/${pod}`}</Name>
+                        </button>
+                      </td>
+                      <td>
+                        <Name>{owner}</Name>
+                      </td>
+                      <td>
+                        <Verdict tone={WORDS[afterSigterm][0]}>{WORDS[afterSigterm][1]}</Verdict>
+                      </td>
+                    </tr>
+                  ))}
+              </tbody>
+            </table>
+          </Listed>
+        </>
+      )}
+    </>
+  );
+}
+
+function headlineOf(terminations: readonly Termination[]): string {
+  if (terminations.length === 0) return 'No termination is known yet';
+  const count = (of: AfterSigterm) => terminations.filter(({ afterSigterm }) => afterSigterm === of).length;
+  const all = `${terminations.length} ${terminations.length === 1 ? 'pod' : 'pods'}`;
+  const [sent, unknown] = [count('sent'), count('unknown')];
+  const open = unknown > 0 ? `; of ${unknown} that is not known` : '';
+  if (sent > 0) return `${sent} of the last ${all} may have been sent requests after SIGTERM${open}`;
+  return unknown > 0
+    ? `Not known of ${unknown} of the last ${all} whether requests were sent after SIGTERM`
+    : `Everything known had let go of the last ${all} before SIGTERM`;
+}
+
+/** The picture, and the same in a table. */
+function Shown({ termination }: { readonly termination: Termination }) {
+  const chart = chartOf(termination, new Date(termination.deletedAt * 1000).toLocaleString());
+  return (
+    <section aria-label="Timeline">
+      <Picture chart={chart} />
+      <details>
+        <summary>As a table</summary>
+        <table>
+          <Head words={['What', 'Until, after the deletion']} />
+          <tbody>
+            {chart.lanes.map(({ label, note = '' }) => (
+              <tr key={label}>
+                <td>
+                  <Name>{label}</Name>
+                </td>
+                <td>{note}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </details>
+    </section>
+  );
+}
+
+const STYLES = new CSSStyleSheet();
+STYLES.replaceSync(CHART_STYLE);
+document.adoptedStyleSheets = [...document.adoptedStyleSheets, STYLES];
+
+/** Drawn as wide as its place; parsed as XML, in which no name can become an element. */
+function Picture({ chart }: { readonly chart: ReturnType<typeof chartOf> }) {
+  const place = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const within = place.current;
+    if (within === null) return;
+    let width = 0;
+    const draw = () => {
+      if (within.clientWidth === width) return;
+      width = within.clientWidth;
+      const drawn = new DOMParser().parseFromString(
+        chartSvg(chart, { width, style: 'none' }),
+        'image/svg+xml',
+      );
+      within.replaceChildren(document.importNode(drawn.documentElement, true));
+    };
+    draw();
+    const resized = new ResizeObserver(draw);
+    resized.observe(within);
+    return () => resized.disconnect();
+  });
+  return <div class="timeline" ref={place} />;
+}

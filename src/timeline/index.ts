@@ -1,0 +1,17 @@
+export type { Chart, Dot, Lane, Mark, Span, Tone } from './chart.ts';
+export { CHART_STYLE, chartSvg } from './chart-svg.ts';
+export { chartText } from './chart-text.ts';
+export { type ObservedEnd, type ObservedRelease, terminationOf } from './observed-end.ts';
+export {
+  AFTER_SIGTERM,
+  type AfterSigterm,
+  assess,
+  chartOf,
+  INSTANT_SOURCES,
+  type InstantSource,
+  isTermination,
+  MOST_USERS,
+  spanOf,
+  summaryOf,
+  type Termination,
+} from './termination.ts';

@@ -1,0 +1,258 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { LingerError } from '../../src/api/index.ts';
+import { pageApp, readPage, type Sources, type Topic } from '../../src/dashboard/index.ts';
+import { CHROMIUM, expectAccessible, startBrowser, tabTo, windowOf } from './browser.ts';
+import { sampleSources } from './sample-views.ts';
+
+const TOKEN = 'the-token-of-this-run';
+const VIEWS = {
+  ...{ Now: '/now', Workloads: '/workloads', 'A termination': '/timeline', Lag: '/lag' },
+  ...{ 'What if': '/what-if?hook=Hold', Consumers: '/consumers' },
+};
+/** What answers each view’s question: a topic of events, too. */
+const SOURCES = ['now', 'workloads', 'timeline', 'lag', 'whatIf', 'consumers'] as const;
+const BEGUN = '.headline';
+const folder = process.env.SHOTS;
+
+const pathOf = (source: (typeof SOURCES)[number]) => (source === 'whatIf' ? '/what-if' : `/${source}`);
+
+/** Markup, another direction of reading, and as long as names may be. */
+const hostile = (name: string) =>
+  `${name}<img src=https://attacker.example/x onerror=alert(1)>\u202e${'x'.repeat(190)}`;
+
+describe.runIf(CHROMIUM !== undefined)('each view', () => {
+  let browser: Browser;
+  let files: Awaited<ReturnType<typeof readPage>>;
+  beforeAll(async () => {
+    files = await readPage();
+    browser = await startBrowser();
+  }, 60_000);
+  afterAll(() => browser?.close());
+
+  const served = async (sources: Sources) => {
+    const listeners = new Set<(topic: Topic) => void>();
+    const follow = (changed: (topic: Topic) => void) => {
+      listeners.add(changed);
+      return () => void listeners.delete(changed);
+    };
+    const server = createServer(pageApp({ ...sources, follow }, TOKEN, files)).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const end = () => {
+      server.close();
+      server.closeAllConnections();
+    };
+    onTestFinished(end);
+    const changed = (topic: Topic) => {
+      for (const listener of listeners) listener(topic);
+    };
+    return { at: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, end, changed };
+  };
+  const open = async (page: Page, address: string) => {
+    await page.goto(`${address}#token=${TOKEN}`);
+    await page.locator(BEGUN).first().waitFor();
+  };
+  const expectWithin = async (page: Page) =>
+    expect(await page.evaluate('document.documentElement.scrollWidth - innerWidth')).toBeLessThanOrEqual(0);
+
+  it.each([
+    ['light', 1280],
+    ['dark', 1280],
+    ['light', 320],
+    ['dark', 390],
+  ] as const)(
+    '%s, %i px: axe finds nothing, nothing is cut off',
+    { timeout: 120_000 },
+    async (colorScheme, width) => {
+      const { at } = await served(sampleSources());
+      const { page, wrong } = await windowOf(browser, { colorScheme, width });
+      for (const [name, path] of Object.entries(VIEWS)) {
+        await open(page, `${at}${path}`);
+        if (name === 'Workloads') await page.locator('[aria-expanded=false]').first().click();
+        await expectAccessible(page);
+        await expectWithin(page);
+        if (folder !== undefined)
+          await page.screenshot({ path: `${folder}/${name}-${colorScheme}-${width}.png`, fullPage: true });
+      }
+      expect(wrong).toEqual([]);
+    },
+  );
+
+  it.each([
+    [320, 'dark'],
+    [1280, 'light'],
+  ] as const)('%i px, %s: hostile names are text', { timeout: 120_000 }, async (width, colorScheme) => {
+    const { at } = await served(sampleSources(hostile));
+    const { page, asked, wrong } = await windowOf(browser, { width, colorScheme });
+    for (const [name, path] of Object.entries(VIEWS)) {
+      await open(page, `${at}${path}`);
+      if (name === 'Workloads') {
+        await page.locator('[aria-expanded=false]').first().click();
+        await page.getByText('Where each value comes from').click();
+      }
+      await page.getByText('<img src=').first().waitFor({ state: 'attached' });
+      expect(await page.locator('main img').count()).toBe(0);
+      expect(await page.locator('body').textContent()).not.toContain('\u202e');
+      await expectWithin(page);
+      await expectAccessible(page);
+      if (folder !== undefined)
+        await page.screenshot({ path: `${folder}/hostile-${name}-${width}.png`, fullPage: true });
+    }
+    expect(asked.filter((url) => !url.startsWith(at))).toEqual([]);
+    expect(wrong).toEqual([]);
+  });
+
+  it.each(SOURCES)('%s: shows what has changed without being asked', async (source) => {
+    const sources = sampleSources();
+    let times = 0;
+    const counted = async (...args: never[]) => {
+      times += 1;
+      return await (sources[source] as (...args: never[]) => Promise<object>)(...args);
+    };
+    const { at, changed } = await served({ ...sources, [source]: counted });
+    const { page } = await windowOf(browser);
+    await open(page, `${at}${pathOf(source)}`);
+    const before = times;
+    // The stream of events is opened beside the first answer.
+    await expect
+      .poll(() => {
+        changed(source === 'whatIf' ? 'what-if' : source);
+        return times;
+      })
+      .toBeGreaterThan(before);
+    expect(await page.getByRole('alert').count()).toBe(0);
+  });
+
+  it.each(SOURCES)('%s: without a right, says which one is missing', async (source) => {
+    const message =
+      'pods is forbidden: User "dev" cannot list resource "pods"; ClusterRole linger-view has it';
+    const denied = () => Promise.reject(new LingerError('cluster-denied', message));
+    const { at } = await served({ ...sampleSources(), [source]: denied });
+    const { page } = await windowOf(browser);
+    await page.goto(`${at}${pathOf(source)}#token=${TOKEN}`);
+    await page.getByRole('alert').getByText('ClusterRole linger-view').waitFor();
+    await expectAccessible(page);
+  });
+
+  it('another site in the same browser can neither read nor trigger anything', async () => {
+    let explained = 0;
+    const explain: Sources['explain'] = () => {
+      explained += 1;
+      return { plans: [], problems: [], diff: '' };
+    };
+    const { at } = await served({ ...sampleSources(), explain });
+    const api = `${at}/api/v1/`;
+    const other = createServer(
+      (_request, response) => void response.setHeader('content-type', 'text/html').end('<p>'),
+    );
+    other.listen(0, '127.0.0.1');
+    await once(other, 'listening');
+    onTestFinished(() => void other.close());
+    const { page } = await windowOf(browser);
+    await page.goto(`http://localhost:${(other.address() as AddressInfo).port}/`);
+    // Even with the token, as if it had been seen over a shoulder.
+    const attempts = {
+      read: `fetch('${api}now', {headers: {Authorization: 'Bearer ${TOKEN}'}}).then((answer) => answer.text())`,
+      blindly: `fetch('${api}now', {mode: 'no-cors'}).then((answer) => answer.text())`,
+      trigger: `fetch('${api}explain', {method: 'POST', mode: 'no-cors', body: '{"manifest": ""}'}).then((answer) => answer.text())`,
+      script: `new Promise((done, fail) => { const it = Object.assign(document.createElement('script'), {src: '${api}now', onload: done, onerror: fail}); document.body.append(it); })`,
+      frame: `new Promise((done) => { const it = Object.assign(document.createElement('iframe'), {src: '${at}/', onload: () => done(it.contentDocument?.body.textContent ?? 'blocked')}); document.body.append(it); })`,
+    };
+    const outcome = async (attempt: string) =>
+      page.evaluate<string>(`Promise.resolve(${attempt}).then((text) => String(text), () => 'refused')`);
+    expect(await outcome(attempts.read)).toBe('refused');
+    expect(['', 'refused']).toContain(await outcome(attempts.blindly));
+    expect(['', 'refused']).toContain(await outcome(attempts.trigger));
+    expect(await outcome(attempts.script)).toBe('refused');
+    expect(await outcome(attempts.frame)).toBe('blocked');
+    expect(explained).toBe(0);
+  });
+
+  it('the keyboard alone opens each, and Back returns', { timeout: 120_000 }, async () => {
+    const { at } = await served(sampleSources());
+    const { page, wrong } = await windowOf(browser);
+    await open(page, at);
+    for (const name of Object.keys(VIEWS)) {
+      await tabTo(page, name);
+      await page.keyboard.press('Enter');
+      await expect.poll(() => page.title()).toBe(`${name} · Linger`);
+      await page.locator(BEGUN).first().waitFor();
+      // What has the focus can be seen.
+      expect(await page.evaluate('getComputedStyle(document.activeElement).outlineStyle')).not.toBe('none');
+      await CHOICES[name]?.(page);
+      // Back to the top, as a new page would begin.
+      await page.evaluate('document.activeElement?.blur()');
+    }
+    await page.locator(BEGUN).first().waitFor();
+    await page.goBack();
+    await expect.poll(() => page.title()).toBe('What if · Linger');
+    expect(wrong).toEqual([]);
+  });
+
+  it('in forced colours, and at 200 %, nothing is lost', { timeout: 120_000 }, async () => {
+    const { at } = await served(sampleSources());
+    // A window of 1280 px at 200 % has 640.
+    const { page } = await windowOf(browser, { width: 640 });
+    await page.emulateMedia({ forcedColors: 'active' });
+    for (const [name, path] of Object.entries(VIEWS)) {
+      await open(page, `${at}${path}`);
+      await expectWithin(page);
+      // Backgrounds are the system's there: what is chosen must differ by more.
+      const outlines = await page.evaluate<readonly string[]>(
+        "[...document.querySelectorAll('main [aria-pressed=true], tr[aria-current]')].map((each) => getComputedStyle(each).outlineStyle)",
+      );
+      expect(outlines.filter((style) => style !== 'solid')).toEqual([]);
+      if (folder !== undefined)
+        await page.screenshot({ path: `${folder}/forced-${name}.png`, fullPage: true });
+    }
+  });
+
+  it('a server that ends while the page is open: what was shown stays, and the page says so', async () => {
+    const { at, end } = await served({ ...sampleSources() });
+    const { page } = await windowOf(browser);
+    await open(page, `${at}/now`);
+    end();
+    await page.getByRole('alert').getByText('Linger does not answer').waitFor();
+    expect(await page.locator(BEGUN).textContent()).toContain('workloads lose requests');
+  });
+
+  it('a browser whose clock is an hour ahead shows the same spans', async () => {
+    const { at } = await served(sampleSources());
+    const { page } = await windowOf(browser);
+    await page.clock.install({ time: new Date((await sampleSources().now?.())!.asOf * 1000 + 3_600_000) });
+    await open(page, `${at}/now`);
+    expect(await page.locator('.oldest').textContent()).toMatch(/for 3 s$/);
+    await open(page, `${at}/consumers`);
+    expect(await page.locator('main').textContent()).not.toMatch(/\s-\d/);
+  });
+});
+
+/** What somebody would choose in a view, by keyboard. */
+const CHOICES: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
+  Workloads: async (page) => {
+    await tabTo(page, 'shop/web');
+    await page.keyboard.press('Enter');
+    await tabTo(page, 'Where each value comes from');
+    await page.keyboard.press('Enter');
+    await page
+      .locator('details')
+      .getByRole('row', { name: /^wait\.from/ })
+      .waitFor();
+  },
+  Lag: async (page) => {
+    await tabTo(page, 'Day');
+    await page.keyboard.press('Space');
+    await page.waitForURL(/span=day/);
+  },
+  'What if': async (page) => {
+    await tabTo(page, 'Hold');
+    await page.keyboard.press('Enter');
+    await page.getByText('Hold would have held half').waitFor();
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('ArrowRight');
+    await page.waitForURL(/holdMin=6/);
+  },
+};
