@@ -1,0 +1,149 @@
+import { LingerError } from '../api/index.ts';
+import { KubeFailure } from '../cluster/index.ts';
+import {
+  type Comparison,
+  type Disturbance,
+  describe,
+  drawingOf,
+  junit,
+  LONGEST_RUN,
+  MOST_RATE,
+  markdown,
+  markdownOfBoth,
+  type ProveReport,
+  reportOf,
+  sidesOf,
+  tablesOf,
+  titleOf,
+  wordsOf,
+  workloadNamed,
+} from '../prove/index.ts';
+import type { Settings } from './commands.ts';
+import { connectAsKubectl, explained } from './connect.ts';
+import { usageError } from './flags.ts';
+import { type NamedUrl, proveOne } from './prove-run.ts';
+import { draw, rendered } from './rendering.ts';
+import { columns, FINDINGS_EXIT_CODE, paragraphs, type Surroundings } from './terminal.ts';
+
+/** `linger prove`: sends traffic to a workload, disturbs it once, and says what was lost and why. */
+export async function prove(settings: Settings<'prove'>, surroundings: Surroundings): Promise<number> {
+  const { operands, rate, output, maxLost } = settings;
+  const { print, warn } = surroundings;
+  const [named = ''] = operands;
+  if (operands.length !== 1) throw usageError('expected one KIND/NAME, such as deployment/web');
+  if (rate < 1 || rate > MOST_RATE) throw usageError(`--rate: expected 1 to ${MOST_RATE}, got ${rate}`);
+  if (settings.for + settings.calm > LONGEST_RUN)
+    throw usageError(`--for: expected at most ${LONGEST_RUN}s with --calm`);
+  if (!settings.path.startsWith('/'))
+    throw usageError(`--path: expected a path such as /healthz, got "${settings.path}"`);
+  if (!/^[A-Z]{1,20}$/.test(settings.method))
+    throw usageError(`--method: expected a method such as GET, got "${settings.method}"`);
+  const disturbance = disturbanceIn(settings);
+  const urls = urlsIn(settings);
+  const connection = await connectAsKubectl(settings, surroundings);
+  const namespace = settings.namespace ?? connection.namespace ?? 'default';
+  const target = workloadNamed(named, namespace);
+  if (target === undefined)
+    throw usageError(`${named}: expected deployment/NAME, statefulset/NAME or daemonset/NAME`);
+  const stopping = new AbortController();
+  const stop = () => {
+    if (stopping.signal.aborted) {
+      warn(`linger prove: interrupted again; ${leftBy(disturbance, namespace, settings.compare)}`);
+      process.exit(1);
+    }
+    warn('linger prove: interrupted; removing what was made (interrupt again to leave it)');
+    stopping.abort(new LingerError('prove-refused', 'interrupted; what was made is removed'));
+  };
+  process.on('SIGINT', stop).on('SIGTERM', stop);
+  const setting = { connection, settings, surroundings, disturbance, urls, stopping };
+  try {
+    if (settings.compare) {
+      const { compareCopies } = await import('./prove-compare.ts');
+      const both = await compareCopies(setting, target);
+      const { found } = both;
+      print(
+        shown(output, found, {
+          junit: () => junit(found.with, found.verdict),
+          markdown: () => markdownOfBoth(found),
+          table: () => textOfBoth(found),
+        }),
+      );
+      if (settings.svg !== undefined) await draw(settings.svg, both.drawing());
+      return found.with.lost > maxLost ? FINDINGS_EXIT_CODE : 0;
+    }
+    const result = await proveOne(setting, target);
+    const report = reportOf(result, { workload: describe(target), disturbance: wordsOf(disturbance) });
+    print(
+      shown(output, report, {
+        junit: () => junit(report),
+        markdown: () => markdown(report),
+        table: () => textOf(report),
+      }),
+    );
+    if (settings.svg !== undefined) await draw(settings.svg, drawingOf(result, titleOf(report)));
+    return report.lost > maxLost ? FINDINGS_EXIT_CODE : 0;
+  } catch (thrown) {
+    throw thrown instanceof KubeFailure ? explained(thrown, connection) : thrown;
+  } finally {
+    process.off('SIGINT', stop).off('SIGTERM', stop);
+  }
+}
+
+/** What a run that is not allowed to clear up leaves behind. */
+function leftBy(disturbance: Disturbance, namespace: string, compare: boolean): string {
+  if (compare) return 'the namespaces of its copies (label linger.dev/prove) end within two minutes';
+  const job = `its Job in namespace ${namespace} and the pods that send traffic end within 65 s`;
+  if (disturbance.type === 'scale') return `${job}; the number of replicas may not be restored`;
+  if (disturbance.type === 'drain') return `${job}; node ${disturbance.node} may stay cordoned`;
+  return job;
+}
+
+/** @throws LingerError `settings-invalid` */
+function disturbanceIn({ rollout, deleteOne, evict, scale, drain }: Settings<'prove'>): Disturbance {
+  const asked: Disturbance[] = [];
+  if (rollout) asked.push({ type: 'rollout' });
+  if (deleteOne) asked.push({ type: 'deleteOne' });
+  if (evict) asked.push({ type: 'evict' });
+  if (drain !== undefined) asked.push({ type: 'drain', node: drain });
+  if (scale !== undefined) {
+    const [from = 0, to = 0] = scale;
+    asked.push({ type: 'scale', from, to });
+  }
+  if (asked.length > 1)
+    throw usageError('expected one of --rollout, --delete-one, --scale, --evict and --drain');
+  return asked[0] ?? { type: 'rollout' };
+}
+
+/** @throws LingerError `settings-invalid` */
+function urlsIn({ url = [] }: Settings<'prove'>): readonly NamedUrl[] {
+  return url.map((text) => {
+    const [, name, rest] = /^([\w.-]+)=(https?:\/\/.+)$/.exec(text) ?? [undefined, undefined, text];
+    if (!URL.canParse(rest ?? '') || !/^https?:$/.test(new URL(rest ?? '').protocol))
+      throw usageError(`--url: expected http:// or https://, or NAME=http://…, got "${text}"`);
+    return { name: name ?? new URL(rest ?? '').host, url: rest ?? '' };
+  });
+}
+
+interface Renderings {
+  readonly junit: () => string;
+  readonly markdown: () => string;
+  readonly table: () => string;
+}
+
+function shown(output: Settings<'prove'>['output'], value: object, as: Renderings): string {
+  if (output === 'junit' || output === 'markdown') return as[output]();
+  return rendered(output, value, as.table);
+}
+
+function textOf(report: ProveReport): string {
+  const { ways, pods, failures } = tablesOf(report);
+  const notes = report.notes.map((note) => `note: ${note}`);
+  return paragraphs([titleOf(report)], columns(ways), columns(pods), columns(failures, ['right']), notes, [
+    report.verdict,
+  ]);
+}
+
+function textOfBoth(found: Comparison): string {
+  const notes = [found.without, found.with].flatMap((each) => each.notes.map((note) => `note: ${note}`));
+  return paragraphs([titleOf(found)], columns(sidesOf(found)), [...new Set(notes)], [found.verdict]);
+}

@@ -1,0 +1,145 @@
+import { isRecord, isString, type Labels, memberAt, recordsAt } from '../api/index.ts';
+import type { Plan } from '../decision/index.ts';
+import { RUN_LABEL } from './leased-job.ts';
+import { describe, type WorkloadName } from './provable-workload.ts';
+
+/** With the waits that Linger gives, and without. */
+export type Side = 'with' | 'without';
+
+export interface Original {
+  readonly named: WorkloadName;
+  /** As the API server has it; so are the others. */
+  readonly workload: unknown;
+  readonly replicas: number;
+  /** Those that select its pods. */
+  readonly services: readonly unknown[];
+  readonly namespace: unknown;
+  readonly policies: readonly unknown[];
+  /** Of its newest pod. */
+  readonly plan: Plan | undefined;
+}
+
+export interface References {
+  readonly configMaps: readonly string[];
+  readonly secrets: readonly string[];
+  /** Why pods of this template cannot run twice. */
+  readonly obstacles: readonly string[];
+}
+
+/** A copy is to show what a disturbance loses; more pods would cost the cluster more than they tell. */
+export const MOST_COPIES = 20;
+/** Every namespace has its own. */
+const ROOT_CA = 'kube-root-ca.crt';
+const CONFIG_MAP_KEYS: readonly string[] = ['configMap', 'configMapRef', 'configMapKeyRef'];
+const SECRET_KEYS: readonly string[] = ['secret', 'secretRef', 'secretKeyRef', 'nodePublishSecretRef'];
+
+/** What the pods of a workload take from elsewhere: volumes, environment and image pull secrets. */
+export function referencesOf({ named, workload }: Pick<Original, 'named' | 'workload'>): References {
+  const [configMaps, secrets, obstacles] = [new Set<string>(), new Set<string>(), new Set<string>()];
+  const visit = (value: unknown): void => {
+    if (typeof value !== 'object' || value === null) return;
+    for (const [key, inner] of Object.entries(value)) {
+      const name = memberAt(inner, ['name']) ?? memberAt(inner, ['secretName']);
+      if (CONFIG_MAP_KEYS.includes(key) && isString(name)) configMaps.add(name);
+      if (SECRET_KEYS.includes(key) && isString(name)) secrets.add(name);
+      if (key === 'secretName' && isString(inner)) secrets.add(inner);
+      if (key === 'persistentVolumeClaim')
+        obstacles.add(`they share the volume of claim ${memberAt(inner, ['claimName'])}`);
+      if (key === 'hostPort' && inner !== 0) obstacles.add(`they take port ${inner} of their node`);
+      visit(inner);
+    }
+  };
+  const spec = memberAt(workload, ['spec', 'template', 'spec']);
+  visit(spec);
+  for (const { name } of recordsAt(spec, 'imagePullSecrets')) if (isString(name)) secrets.add(name);
+  if (memberAt(spec, ['hostNetwork']) === true) obstacles.add('they use the network of their node');
+  if (recordsAt(workload, 'spec', 'volumeClaimTemplates').length > 0)
+    obstacles.add('each has a volume of its own, which would be empty in a copy');
+  if (named.kind.kind === 'DaemonSet') obstacles.add('a second one would run on every node');
+  configMaps.delete(ROOT_CA);
+  return { configMaps: [...configMaps], secrets: [...secrets], obstacles: [...obstacles] };
+}
+
+/** Why it is not copied; undefined: it may be. */
+export function obstacleToCopy(
+  { named }: Pick<Original, 'named'>,
+  { obstacles, secrets }: References,
+  copySecrets: boolean,
+): string | undefined {
+  const pods = `the pods of ${describe(named)} cannot be copied`;
+  if (obstacles.length > 0) return `${pods}: ${obstacles.join('; ')}`;
+  if (secrets.length > 0 && !copySecrets)
+    return `${pods} without Secrets ${secrets.join(', ')}: --copy-secrets reads them and copies them into the namespaces of the copies`;
+  return undefined;
+}
+
+/** Keys by which a tool would take the copy's namespace for its own, and remove or change it. */
+const MANAGED =
+  /^(kubernetes\.io\/metadata\.name$|app\.kubernetes\.io\/)|argoproj\.io|fluxcd\.io|helm|kustomize|cattle\.io/;
+const OWN = /^linger\.dev\//;
+
+function kept(of: unknown, which: 'labels' | 'annotations', isKept: (key: string) => boolean): Labels {
+  const all = memberAt(of, ['metadata', which]);
+  const pairs = isRecord(all) ? Object.entries(all) : [];
+  return Object.fromEntries(
+    pairs.filter((pair): pair is [string, string] => isKept(pair[0]) && isString(pair[1])),
+  );
+}
+
+const unmanaged = (key: string): boolean => !MANAGED.test(key);
+
+/** With the labels that policies and meshes select by, and Linger's annotations. */
+export function namespaceCopy({ namespace }: Original, name: string, run: string): object {
+  const labels = { ...kept(namespace, 'labels', unmanaged), [RUN_LABEL]: run };
+  const annotations = kept(namespace, 'annotations', (key) => OWN.test(key));
+  return { apiVersion: 'v1', kind: 'Namespace', metadata: { name, labels, annotations } };
+}
+
+/** Reachable in the cluster only, whatever the original's type is: nothing outside may come to send to a copy. */
+export function serviceCopy(service: unknown): object {
+  const spec = memberAt(service, ['spec']);
+  const { selector, clusterIP, publishNotReadyAddresses, sessionAffinity, internalTrafficPolicy } = isRecord(
+    spec,
+  )
+    ? spec
+    : {};
+  const ports = recordsAt(spec, 'ports').map(({ nodePort: _, ...port }) => port);
+  const headless = clusterIP === 'None' ? { clusterIP } : {};
+  const metadata = {
+    name: memberAt(service, ['metadata', 'name']),
+    labels: kept(service, 'labels', unmanaged),
+  };
+  const rest = { publishNotReadyAddresses, sessionAffinity, internalTrafficPolicy };
+  return { apiVersion: 'v1', kind: 'Service', metadata, spec: { selector, ports, ...headless, ...rest } };
+}
+
+/** A policy, ConfigMap or Secret as it is, without what the API server adds. */
+export function plainCopy(object: unknown): object {
+  const { metadata, status: _, ...rest } = isRecord(object) ? object : {};
+  return { ...rest, metadata: { name: memberAt(metadata, ['name']) } };
+}
+
+/** Its ServiceAccount is not copied: a copy must not have the rights of the original. */
+export function templateCopy({ workload }: Pick<Original, 'workload'>, side: Side) {
+  const template = memberAt(workload, ['spec', 'template']);
+  const {
+    serviceAccountName: _,
+    serviceAccount: __,
+    ...spec
+  } = (memberAt(template, ['spec']) ?? {}) as Record<string, unknown>;
+  const labels = {
+    ...kept(template, 'labels', () => true),
+    ...(side === 'without' && { 'linger.dev/inject': 'false' }),
+  };
+  const metadata = { labels, annotations: kept(template, 'annotations', () => true) };
+  return { metadata, spec: { ...spec, automountServiceAccountToken: false } };
+}
+
+export function workloadCopy(original: Original, side: Side): object {
+  const { named, workload, replicas } = original;
+  const spec = memberAt(workload, ['spec']);
+  return {
+    ...{ apiVersion: named.kind.apiVersion, kind: named.kind.kind, metadata: { name: named.name } },
+    spec: { ...(isRecord(spec) && spec), replicas, template: templateCopy(original, side) },
+  };
+}

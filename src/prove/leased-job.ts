@@ -1,0 +1,216 @@
+import { randomBytes } from 'node:crypto';
+import { isString, LingerError, memberAt, recordsAt } from '../api/index.ts';
+import { asFailure, callApi, type KubeConnection, unlessNotFound } from '../cluster/index.ts';
+import { pause } from '../timing/index.ts';
+import { callOf } from './provable-workload.ts';
+
+const JOBS = { group: 'batch', version: 'v1', plural: 'jobs' } as const;
+/** On all that a run makes. */
+export const RUN_LABEL = 'linger.dev/prove';
+export const newRunName = (): string => `linger-prove-${randomBytes(3).toString('hex')}`;
+/**
+ * The Job's deadline is put off again and again while the command lives. When it no longer is, the Job's controller
+ * ends the pods, and the TTL controller removes the Job: 65 s after the last time at most.
+ */
+const LEASE_SECONDS = 50;
+const RENEW_MS = 10_000;
+const TTL_SECONDS = 5;
+const START_MS = 60_000;
+const POLL_MS = 500;
+
+export interface LeasedJobOptions {
+  readonly namespace: string;
+  readonly image: string;
+  /** One on each node with a ready pod, as far as there are so many. */
+  readonly pods: number;
+  /** A node that is to be drained: a pod there would be lost with its log. */
+  readonly notOn?: string | undefined;
+  /** Of the program: a command and its flags. */
+  readonly args: readonly string[];
+  /** A ServiceAccount whose token the pod gets. */
+  readonly account?: string;
+}
+
+export interface StartedPod {
+  readonly name: string;
+  readonly node: string;
+}
+
+/** A Job whose pods end soon after this process does, however it ends. */
+export class LeasedJob {
+  readonly #connection: KubeConnection;
+  readonly #options: LeasedJobOptions;
+  /** Aborts with the command. */
+  readonly #signal: AbortSignal;
+  readonly #name = newRunName();
+  readonly #stopping = new AbortController();
+  #startedAt = 0;
+
+  constructor(connection: KubeConnection, options: LeasedJobOptions, signal: AbortSignal) {
+    this.#connection = connection;
+    this.#options = options;
+    this.#signal = signal;
+  }
+
+  /** Aborts when the Job is removed. */
+  get stopping(): AbortSignal {
+    return this.#stopping.signal;
+  }
+
+  /**
+   * @param lost called when the Job can no longer be kept
+   * @returns its pods, once all run
+   * @throws LingerError, KubeFailure
+   */
+  async start(lost: (why: string) => void): Promise<readonly StartedPod[]> {
+    const { namespace, pods } = this.#options;
+    const body = jobOf(this.#name, this.#options);
+    await this.#call((api) => api.createNamespacedCustomObject({ ...JOBS, namespace, body }));
+    this.#startedAt = performance.now();
+    void this.#renew(lost);
+    return this.#untilRunning(pods);
+  }
+
+  /** No longer puts the deadline off. */
+  release(): void {
+    this.#stopping.abort();
+  }
+
+  /** Removes the Job and its pods, and waits until they are gone. Works also when the command was interrupted. */
+  async remove(): Promise<boolean> {
+    this.release();
+    const signal = AbortSignal.timeout(2 * START_MS);
+    const which = { ...this.#job, propagationPolicy: 'Background' };
+    await unlessNotFound(this.#call((api) => api.deleteNamespacedCustomObject(which), signal));
+    while (await pause(POLL_MS, signal)) if ((await this.#pods(signal)).length === 0) return true;
+    return false;
+  }
+
+  async #renew(lost: (why: string) => void): Promise<void> {
+    let failed = 0;
+    while (await pause(RENEW_MS, this.#stopping.signal)) {
+      const elapsed = (performance.now() - this.#startedAt) / 1_000;
+      const body = { spec: { activeDeadlineSeconds: Math.ceil(elapsed) + LEASE_SECONDS } };
+      try {
+        await this.#call(
+          (api) => api.patchNamespacedCustomObject({ ...this.#job, body }),
+          this.#stopping.signal,
+        );
+        failed = 0;
+      } catch (thrown) {
+        if (this.#stopping.signal.aborted) return;
+        failed += 1;
+        const { reason, message } = asFailure(thrown);
+        if (reason === 'NotFound' || failed > 3)
+          return lost(`Job ${this.#options.namespace}/${this.#name} cannot be kept: ${message}`);
+      }
+    }
+  }
+
+  async #untilRunning(count: number): Promise<readonly StartedPod[]> {
+    const deadline = performance.now() + START_MS;
+    for (;;) {
+      const pods = await this.#pods(this.#signal);
+      const running = pods.filter((each) => memberAt(each, ['status', 'phase']) === 'Running');
+      const nodeOf = (pod: unknown) => String(memberAt(pod, ['spec', 'nodeName']));
+      if (running.length >= count) return running.map((each) => ({ name: nameOf(each), node: nodeOf(each) }));
+      if (performance.now() > deadline) {
+        const { namespace, image } = this.#options;
+        const why =
+          pods.map(waitingOf).find(isString) ??
+          'no pod was created: a ResourceQuota or an admission webhook may forbid it';
+        throw new LingerError(
+          'prove-refused',
+          `the pods of Job ${namespace}/${this.#name} (image ${image}) did not start within ${START_MS / 1_000}s: ${why}; --image names another image of Linger`,
+        );
+      }
+      await pause(POLL_MS, this.#signal);
+      this.#signal.throwIfAborted();
+    }
+  }
+
+  async #pods(signal: AbortSignal): Promise<readonly unknown[]> {
+    const which = { namespace: this.#options.namespace, labelSelector: `${RUN_LABEL}=${this.#name}` };
+    const list = await callApi(this.#connection, 'CoreV1Api', callOf(signal), (api) =>
+      api.listNamespacedPod(which),
+    );
+    return list.items;
+  }
+
+  get #job() {
+    return { ...JOBS, namespace: this.#options.namespace, name: this.#name };
+  }
+
+  #call<T>(use: Parameters<typeof callApi<'CustomObjectsApi', T>>[3], signal = this.#signal): Promise<T> {
+    return callApi(this.#connection, 'CustomObjectsApi', callOf(signal), use);
+  }
+}
+
+function nameOf(pod: unknown): string {
+  return String(memberAt(pod, ['metadata', 'name']));
+}
+
+/** `pod web-1: ErrImageNeverPull: …` */
+export function waitingOf(pod: unknown): string | undefined {
+  const states = recordsAt(pod, 'status', 'containerStatuses').map((each) =>
+    memberAt(each, ['state', 'waiting']),
+  );
+  const unscheduled = recordsAt(pod, 'status', 'conditions').filter(
+    ({ type, status }) => type === 'PodScheduled' && status === 'False',
+  );
+  const [why] = [...states, ...unscheduled].filter((each) => each !== undefined);
+  return why === undefined
+    ? undefined
+    : `pod ${nameOf(pod)}: ${String(memberAt(why, ['reason']))}: ${String(memberAt(why, ['message']))}`;
+}
+
+function jobOf(name: string, { namespace, image, pods, notOn, args, account }: LeasedJobOptions): object {
+  const labels = {
+    'app.kubernetes.io/name': 'linger-prove',
+    [RUN_LABEL]: name,
+    'linger.dev/inject': 'false',
+  };
+  const away = { key: 'kubernetes.io/hostname', operator: 'NotIn', values: [notOn] };
+  const nodeAffinity = {
+    requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [{ matchExpressions: [away] }] },
+  };
+  return {
+    apiVersion: 'batch/v1',
+    kind: 'Job',
+    metadata: { name, namespace, labels },
+    spec: {
+      ...{ completions: pods, parallelism: pods, backoffLimit: 0 },
+      ...{ activeDeadlineSeconds: LEASE_SECONDS, ttlSecondsAfterFinished: TTL_SECONDS },
+      template: {
+        metadata: { labels },
+        spec: {
+          ...{
+            restartPolicy: 'Never',
+            automountServiceAccountToken: account !== undefined,
+            ...(account !== undefined && { serviceAccountName: account }),
+            terminationGracePeriodSeconds: account === undefined ? 1 : 10,
+          },
+          ...(notOn !== undefined && { affinity: { nodeAffinity } }),
+          topologySpreadConstraints: [
+            {
+              ...{ maxSkew: 1, topologyKey: 'kubernetes.io/hostname', whenUnsatisfiable: 'ScheduleAnyway' },
+              labelSelector: { matchLabels: { [RUN_LABEL]: name } },
+            },
+          ],
+          securityContext: { runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } },
+          containers: [
+            {
+              ...{ name: 'prove', image, imagePullPolicy: 'IfNotPresent' },
+              command: ['node', '/app/dist/main.js', ...args],
+              resources: { requests: { cpu: '50m', memory: '64Mi' }, limits: { memory: '256Mi' } },
+              securityContext: {
+                ...{ allowPrivilegeEscalation: false, readOnlyRootFilesystem: true },
+                capabilities: { drop: ['ALL'] },
+              },
+            },
+          ],
+        },
+      },
+    },
+  };
+}

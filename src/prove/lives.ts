@@ -1,0 +1,192 @@
+import {
+  ANNOTATION,
+  isString,
+  LingerError,
+  leastSecondsOf,
+  memberAt,
+  readHook,
+  recordsAt,
+} from '../api/index.ts';
+import {
+  type KubeConnection,
+  type KubeFailure,
+  type RawObject,
+  type Resource,
+  type WatchHandlers,
+  watchResource,
+} from '../cluster/index.ts';
+import { parsePlan } from '../decision/index.ts';
+import { endpointSlicesResource, endpointsResource } from '../informers/index.ts';
+import { wallClock } from './traffic.ts';
+import type { PodLife } from './verdict.ts';
+
+interface PodState {
+  readonly address: string | undefined;
+  readonly node: string | undefined;
+  readonly ready: boolean;
+  readonly terminating: boolean;
+  readonly createdAt: number;
+  /** When its last container ended, by the node's clock, in whole seconds. */
+  readonly endedAt: number | undefined;
+  readonly wait: number | 'Hold';
+}
+
+/** The pods of a workload and what became of each, from watches of pods, EndpointSlices and Endpoints. */
+export class PodLives {
+  readonly #lives = new Map<string, PodLife & { ready: boolean }>();
+  readonly #byAddress = new Map<string, PodLife>();
+  /** Addresses that each slice, or the Endpoints object, lists as ready. */
+  readonly #listed = {
+    slice: new Map<string, ReadonlySet<string>>(),
+    endpoints: new Map<string, ReadonlySet<string>>(),
+  };
+  readonly #ended: Promise<void>[] = [];
+  /** Why something was not seen as it happened. */
+  readonly problems = new Set<string>();
+
+  /** Resolves once everything that exists has been listed. @throws LingerError `cluster-unreachable` */
+  async start(
+    connection: KubeConnection,
+    { namespace, selector, service, withEndpoints, signal }: LivesOptions,
+  ): Promise<void> {
+    const watches: Promise<unknown>[] = [];
+    const follow = <T>(resource: Resource<T>, onEvent: WatchHandlers<T>['onEvent']) => {
+      const listed = Promise.withResolvers<void>();
+      watches.push(listed.promise);
+      const onFailure = ({ message }: KubeFailure) => this.problems.add(`${resource.path}: ${message}`);
+      const handlers = { onEvent, onListed: listed.resolve, onFailure };
+      const options = { clock: wallClock, random: Math.random, signal };
+      this.#ended.push(watchResource(resource, connection, handlers, options).ended);
+    };
+    const path = `/api/v1/namespaces/${namespace}`;
+    const pods = { path: `${path}/pods`, query: { labelSelector: selector }, project: podState };
+    follow(pods, (event) => {
+      const { identity, at } = event;
+      if (event.type === 'deleted') this.#gone(identity.uid, at, event.relist ? undefined : event.object);
+      else this.#pod(identity.uid, identity.name, event.object, at);
+    });
+    if (service !== undefined) {
+      const labelSelector = `kubernetes.io/service-name=${service}`;
+      const slices = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
+      follow({ ...endpointSlicesResource(slices), query: { labelSelector } }, (event) => {
+        const endpoints = event.type === 'deleted' ? [] : event.object.endpoints;
+        const ready = endpoints.flatMap(({ addresses = [], ready: is }) => (is ? addresses : []));
+        this.#list('slice', event.identity.name, new Set(ready), event.at);
+      });
+    }
+    if (service !== undefined && withEndpoints) {
+      const query = { fieldSelector: `metadata.name=${service}` };
+      follow({ ...endpointsResource(`${path}/endpoints`), query }, (event) => {
+        const ready = event.type === 'deleted' ? [] : event.object.ready;
+        this.#list('endpoints', event.identity.name, new Set(ready.flatMap(({ ip }) => ip ?? [])), event.at);
+      });
+    }
+    const limit = new Promise<false>((resolve) => {
+      setTimeout(resolve, LIST_MS, false).unref();
+    });
+    if ((await Promise.race([Promise.all(watches), limit])) !== false) return;
+    const why = [...this.problems].join('; ');
+    throw new LingerError('cluster-unreachable', `pods and endpoints could not be listed: ${why}`);
+  }
+
+  get all(): readonly PodLife[] {
+    return [...this.#lives.values()];
+  }
+
+  /** Pods that are ready and stay. */
+  get ready(): readonly PodLife[] {
+    return [...this.#lives.values()].filter(
+      (each) => each.ready && each.deletedAt === undefined && each.goneAt === undefined,
+    );
+  }
+
+  /** Pods that were deleted and still exist. */
+  get terminating(): number {
+    return this.all.filter((each) => each.deletedAt !== undefined && each.goneAt === undefined).length;
+  }
+
+  /** Resolves when the watches have ended. */
+  async ended(): Promise<void> {
+    await Promise.all(this.#ended);
+  }
+
+  #pod(uid: string, name: string, state: PodState, at: number): void {
+    const { address, node, ready, terminating, createdAt, endedAt, wait } = state;
+    const life = this.#lives.get(uid) ?? { name, createdAt, ready, wait };
+    Object.assign(life, { address, node, ready, wait, ...(endedAt !== undefined && { endedAt }) });
+    if (terminating && life.deletedAt === undefined) {
+      life.deletedAt = at;
+      if (wait !== 'Hold') life.sigtermAt = at + wait * 1_000;
+    }
+    this.#lives.set(uid, life);
+    if (address !== undefined) this.#byAddress.set(address, life);
+  }
+
+  #gone(uid: string, at: number, last: PodState | undefined): void {
+    const life = this.#lives.get(uid);
+    if (life === undefined) return;
+    life.goneAt = at;
+    life.deletedAt ??= at;
+    if (last?.endedAt !== undefined) life.endedAt = last.endedAt;
+  }
+
+  #list(source: 'slice' | 'endpoints', name: string, now: ReadonlySet<string>, at: number): void {
+    for (const address of this.#listed[source].get(name) ?? []) {
+      const life = this.#byAddress.get(address);
+      if (now.has(address) || life === undefined) continue;
+      if (source === 'slice') life.withdrawnAt ??= at;
+      else life.endpointsAt ??= at;
+    }
+    for (const address of now) {
+      const life = this.#byAddress.get(address);
+      if (life === undefined || life.deletedAt !== undefined) continue;
+      // It was not ready for a while: that was no withdrawal.
+      if (source === 'endpoints') delete life.endpointsAt;
+      else if (life.withdrawnAt !== undefined) {
+        life.unready = [...(life.unready ?? []), { from: life.withdrawnAt, to: at }];
+        delete life.withdrawnAt;
+      }
+    }
+    this.#listed[source].set(name, now);
+  }
+}
+
+interface LivesOptions {
+  readonly namespace: string;
+  /** Of the pods, as a query. */
+  readonly selector: string;
+  /** Undefined: traffic goes through gateways only. */
+  readonly service: string | undefined;
+  readonly withEndpoints: boolean;
+  readonly signal: AbortSignal;
+}
+
+const LIST_MS = 20_000;
+
+function podState({ metadata, spec, status }: RawObject): PodState {
+  const statuses = recordsAt(status, 'containerStatuses');
+  const ends = statuses.map((each) => memberAt(each, ['state', 'terminated', 'finishedAt']));
+  const allEnded = ends.length > 0 && ends.every(isString);
+  const conditions = recordsAt(status, 'conditions');
+  const text = (value: unknown) => (isString(value) ? value : undefined);
+  return {
+    address: text(memberAt(status, ['podIP'])),
+    node: text(memberAt(spec, ['nodeName'])),
+    ready: conditions.some(({ type, status: is }) => type === 'Ready' && is === 'True'),
+    terminating: metadata.deletionTimestamp !== undefined,
+    createdAt: Date.parse(metadata.creationTimestamp ?? ''),
+    endedAt: allEnded ? Math.max(...ends.map((each) => Date.parse(String(each)))) : undefined,
+    wait: waitOf(metadata.annotations?.[ANNOTATION.plan], spec),
+  };
+}
+
+/** How long SIGTERM is held back: by the container that is held back the least, since any of them may serve. */
+function waitOf(plan: string | undefined, spec: unknown): number | 'Hold' {
+  const containers = recordsAt(spec, 'containers').map((each) => memberAt(each, ['lifecycle', 'preStop']));
+  const { hold } = (plan === undefined ? undefined : parsePlan(plan)) ?? {};
+  if (hold !== undefined && hold.observe !== true) return 'Hold';
+  const seconds = containers.map((hook) =>
+    typeof hook === 'object' && hook !== null ? leastSecondsOf(readHook(hook as Record<string, unknown>)) : 0,
+  );
+  return Math.min(...seconds);
+}

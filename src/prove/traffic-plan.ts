@@ -1,0 +1,98 @@
+import { z } from 'zod';
+import { isRecord, isString, jsonIn } from '../api/index.ts';
+
+/** How a request was lost. */
+export const LOSS_KINDS = ['refused', 'reset', 'timeout', 'unreachable', '5xx', 'malformed'] as const;
+export type LossKind = (typeof LOSS_KINDS)[number];
+
+/** Requests a second through one way, over all pods: more would measure the client and not the cluster. */
+export const MOST_RATE = 1_000;
+/** Seconds. */
+export const LONGEST_RUN = 3_600;
+/** Each is used once: a connection that conntrack still remembers (120 s) would follow the old one to a dead pod. */
+export const FIRST_PORT = 1_024;
+export const PORTS = 65_536 - FIRST_PORT;
+
+/** How long a sender goes on if nothing ends it: senders start before the disturbance. @param longest from that on */
+export const runSeconds = (longest: number): number => Math.min(LONGEST_RUN, longest + 120);
+
+const way = z.strictObject({
+  name: z.string().min(1).max(253),
+  url: z.url({ protocol: /^https?$/ }).max(2_048),
+  /** Where to connect instead of the host of the URL: a ClusterIP. */
+  address: z.string().max(253).optional(),
+  /** Whether requests share connections that stay open. */
+  keepAlive: z.boolean(),
+  /** Whether to verify the certificate. */
+  verify: z.boolean(),
+});
+/** One way by which requests reach the pods: the Service, or a gateway. */
+export type Way = z.infer<typeof way>;
+
+/** What a sender of traffic has to do. */
+export const trafficPlan = z.strictObject({
+  ways: z.array(way).min(1).max(16),
+  /** Requests a second through each way. */
+  rate: z.number().positive().max(MOST_RATE),
+  /** How long to go on if nothing ends it earlier. */
+  seconds: z.number().positive().max(LONGEST_RUN),
+  timeoutMs: z.number().int().min(10).max(60_000),
+  method: z.string().regex(/^[A-Z]{1,20}$/),
+  headers: z.record(z.string().max(256), z.string().max(4_096)),
+});
+export type TrafficPlan = z.infer<typeof trafficPlan>;
+
+/** A request that has ended. Instants in milliseconds since the epoch. */
+export interface Outcome {
+  /** Index in the plan. */
+  readonly way: number;
+  readonly at: number;
+  readonly tookMs: number;
+  /** Undefined: it was answered. */
+  readonly lost?: LossKind | undefined;
+  /** The address of a pod, where the sender resolved the name itself. */
+  readonly address?: string | undefined;
+}
+
+/** What a sender reports twice a second. */
+export interface TrafficReport {
+  readonly sequence: number;
+  /** Every request that started before has ended, and is in this report or an earlier one. */
+  readonly until: number;
+  /** How late the latest request was started, in milliseconds: whether the sender kept up. */
+  readonly lateMs: number;
+  readonly outcomes: readonly Outcome[];
+}
+
+/** One line of a sender's log: 12 bytes for a request. */
+export function lineOf({ sequence, until, lateMs, outcomes }: TrafficReport): string {
+  const base = outcomes[0]?.at ?? until;
+  const rows = outcomes.map(({ way, at, tookMs, lost, address }) => {
+    const kind = lost === undefined ? [] : [LOSS_KINDS.indexOf(lost)];
+    return [
+      way,
+      at - base,
+      tookMs,
+      ...kind,
+      ...(address === undefined || lost === undefined ? [] : [address]),
+    ];
+  });
+  return JSON.stringify({ sequence, until, late: lateMs, base, rows });
+}
+
+/** @returns undefined for a line that is no report, such as a warning of the runtime */
+export function readLine(line: string): TrafficReport | undefined {
+  const said = jsonIn(line);
+  if (!isRecord(said)) return undefined;
+  const { sequence, until, late, base, rows } = said;
+  if (![sequence, until, late, base].every(Number.isFinite) || !Array.isArray(rows)) return undefined;
+  const outcomes = rows.flatMap((row: unknown): Outcome[] => {
+    if (!Array.isArray(row)) return [];
+    const [way, at, tookMs, kind, address] = row as readonly unknown[];
+    if (![way, at, tookMs].every(Number.isFinite)) return [];
+    const lost = kind === undefined ? undefined : LOSS_KINDS[Number(kind)];
+    const to = isString(address) ? { address } : {};
+    return [{ way: Number(way), at: Number(base) + Number(at), tookMs: Number(tookMs), lost, ...to }];
+  });
+  return { sequence: Number(sequence), until: Number(until), lateMs: Number(late), outcomes };
+}

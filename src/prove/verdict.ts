@@ -1,0 +1,355 @@
+import { fewOf, grouped } from '../api/index.ts';
+import type { LossKind, Outcome } from './traffic-plan.ts';
+
+/** What happened to a pod. Instants in milliseconds since the epoch. */
+export interface PodLife {
+  readonly name: string;
+  node?: string | undefined;
+  address?: string | undefined;
+  createdAt: number;
+  deletedAt?: number;
+  /** When no EndpointSlice, or no Endpoints object, listed it as ready any more. */
+  withdrawnAt?: number;
+  endpointsAt?: number;
+  /** When it was withdrawn and came back. */
+  unready?: readonly { readonly from: number; readonly to: number }[];
+  /** By its hooks: the API never shows when SIGTERM is sent. Unknown with Hold. */
+  sigtermAt?: number;
+  /** When its last container ended, rounded down to the second. */
+  endedAt?: number;
+  goneAt?: number;
+  /** Seconds for which its hooks hold SIGTERM back. */
+  wait: number | 'Hold';
+}
+
+/** Why a request was lost. */
+export const LOSS_CAUSES = {
+  late: 'It was sent to a pod that had ended or been told to: whoever chose the pod had not followed the withdrawal.',
+  inFlight:
+    'It was under way when its pod was told to end: the application did not finish what it had accepted.',
+  kept: 'It was sent on a connection that had stayed open since before the pod was told to end.',
+  unready:
+    'No pod was ending, but one that stayed was not ready: the application or its node was overloaded.',
+  ghost:
+    'No pod was ending, but an earlier rollout was less than two minutes ago: conntrack may still have led to a dead pod.',
+  unexplained: 'No pod of the workload was ending.',
+} as const;
+export type LossCause = keyof typeof LOSS_CAUSES;
+
+export interface Failure {
+  readonly at: number;
+  readonly tookMs: number;
+  readonly way: string;
+  readonly kind: LossKind;
+  readonly cause: LossCause;
+  /** The pods that it may have been sent to; one: it was that one. */
+  readonly pods: readonly string[];
+  /** The last that had happened to the one that was withdrawn last, and how many seconds before. */
+  readonly after: { readonly event: PodEvent; readonly seconds: number } | null;
+  /** Seconds since the deletion, and since the withdrawal, of the pod that was deleted first among them. */
+  readonly sinceDeletion: number | null;
+  readonly sinceWithdrawal: number | null;
+}
+
+export type PodEvent = 'deleted' | 'withdrawn' | 'withdrawnFromEndpoints' | 'sigterm' | 'ended' | 'gone';
+
+export interface WayVerdict {
+  readonly name: string;
+  readonly keepAlive: boolean;
+  readonly sent: number;
+  readonly lost: number;
+  readonly slow: number;
+  readonly kinds: Readonly<Partial<Record<LossKind, number>>>;
+  readonly causes: Readonly<Partial<Record<LossCause, number>>>;
+  /** Requests that were sent while a pod was on its way out. */
+  readonly atRisk: number;
+  /** The share of requests at risk that may be lost, at 95 %, where none was. */
+  readonly upperBound: number | null;
+  /** Seconds from the deletion to the last request that went to the pod: at least and at most. */
+  readonly lag: { readonly least: number; readonly most: number } | null;
+}
+
+export interface Verdict {
+  readonly sent: number;
+  readonly lost: number;
+  readonly slow: number;
+  readonly atRisk: number;
+  readonly upperBound: number | null;
+  readonly sentence: string;
+  /** Seconds of wait that would have lost nothing, with air; and that would have lost 2 %. */
+  readonly advice: { readonly wait: number; readonly waitFor98: number } | null;
+  readonly ways: readonly WayVerdict[];
+  readonly failures: readonly Failure[];
+}
+
+export interface Evidence {
+  readonly ways: readonly { readonly name: string; readonly keepAlive: boolean }[];
+  readonly outcomes: readonly Outcome[];
+  readonly pods: readonly PodLife[];
+  /** Answers that take longer are slow. */
+  readonly slowMs: number;
+  /** Whether a pod was replaced in the two minutes before the first request. */
+  readonly haunted: boolean;
+}
+
+/** Differences between the clocks of watches, nodes and senders. */
+const TOLERANCE_MS = 300;
+const UNREADY_MS = 5_000;
+/** How unlikely it is that a way still uses a dead pod after so many answers in a row. */
+const CLEARED = 0.001;
+/** Waits that people write. Seconds. */
+const STEPS = [1, 2, 3, 5, 8, 10, 15, 20, 25, 30, 40, 50, 60, 75, 90, 120, 150, 180, 240, 300, 420, 600];
+
+/** Explains what was lost, and says what it means. Pure: the same evidence, the same verdict. */
+export function judge(evidence: Evidence): Verdict {
+  const { ways, outcomes, pods } = evidence;
+  const byWay = ways.map((way, index) => {
+    const own = outcomes.filter((each) => each.way === index).toSorted((a, b) => a.at - b.at);
+    return judgeWay(way, own, evidence);
+  });
+  const failures = byWay.flatMap((each) => each.failures).toSorted((a, b) => a.at - b.at);
+  const verdicts = byWay.map((each) => each.verdict);
+  const sum = (of: (way: WayVerdict) => number) => verdicts.reduce((total, way) => total + of(way), 0);
+  const totals = { sent: sum((way) => way.sent), lost: failures.length, slow: sum((way) => way.slow) };
+  const atRisk = sum((way) => way.atRisk);
+  const late = byWay.filter((each) => each.verdict.lag !== null);
+  const advice =
+    late.length === 0
+      ? null
+      : {
+          wait: Math.max(...late.map(({ verdict, episodes }) => covering(verdict.lag?.most ?? 0, episodes))),
+          waitFor98: Math.max(...late.map((each) => Math.ceil(quantile(each.ages, 0.98)))),
+        };
+  const upperBound = failures.length === 0 ? ruleOfThree(atRisk) : null;
+  const sentence = sentenceOf({ ...totals, atRisk, upperBound }, verdicts, failures, advice, pods);
+  return { ...totals, atRisk, upperBound, sentence, advice, ways: verdicts, failures };
+}
+
+/** The share that may be lost, at 95 %, where none of so many was. */
+function ruleOfThree(tried: number): number | null {
+  return tried === 0 ? null : Math.min(1, 3 / tried);
+}
+
+/**
+ * The wait that is advised for what was seen. Of n delays of a consumer that polls, the longest exceeds a share
+ * 0.05^(1/n) of its interval with 95 % confidence: few delays say little, so the advice is the longest of them, enlarged
+ * by that, at most threefold.
+ */
+function covering(seconds: number, episodes: number): number {
+  const needed = seconds * Math.min(3, 0.05 ** (-1 / Math.max(1, episodes))) + 0.5;
+  return STEPS.find((step) => step >= needed) ?? Math.ceil(needed);
+}
+
+/** Not by spreading them: there may be a hundred thousand. */
+function greatest(values: readonly number[]): number {
+  return values.reduce((most, each) => Math.max(most, each), 0);
+}
+
+/** To the millisecond. */
+const rounded = (value: number): number => Math.round(value * 1_000) / 1_000;
+
+function quantile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? 0;
+}
+
+/** A pod that was deleted, and until when requests of one way may have gone to it. */
+interface Suspect {
+  readonly life: PodLife & { readonly deletedAt: number };
+  /** When it stopped answering, as far as is known. */
+  readonly deadAt: number;
+  /** The last loss before the way was seen to be clear of it. Undefined: there was none. */
+  readonly usedUntil: number | undefined;
+}
+
+function judgeWay(
+  { name, keepAlive }: Evidence['ways'][number],
+  outcomes: readonly Outcome[],
+  { pods, slowMs, haunted }: Evidence,
+) {
+  const suspects = suspectsOf(pods, outcomes);
+  const firstDeath = Math.min(...suspects.map(({ life }) => life.deletedAt));
+  const failures = outcomes.flatMap((outcome): Failure[] => {
+    const { at, tookMs, lost: kind, address } = outcome;
+    if (kind === undefined) return [];
+    const end = at + tookMs + TOLERANCE_MS;
+    const dead = suspects.filter(
+      ({ life, deadAt }) => deadAt <= end && (address === undefined || life.address === address),
+    );
+    const used = dead.filter(({ usedUntil = 0 }) => at <= usedUntil);
+    // One of many gateways may be late, so that few requests are lost among many that are answered.
+    const possible = used.length > 0 ? used : dead.slice(-1);
+    const [first] = possible;
+    const inFlight = first !== undefined && possible.every(({ deadAt }) => at < deadAt - TOLERANCE_MS);
+    const cause = (): LossCause => {
+      if (first === undefined && pods.some((life) => wasUnready(life, at))) return 'unready';
+      if (first === undefined) return haunted && !(firstDeath <= end) ? 'ghost' : 'unexplained';
+      if (keepAlive) return 'kept';
+      return inFlight && kind !== 'refused' ? 'inFlight' : 'late';
+    };
+    const since = (instant: number | undefined) =>
+      instant === undefined ? null : Math.round(at - instant) / 1_000;
+    const named = possible.map(({ life }) => life.name);
+    const lastOne = possible.at(-1)?.life;
+    return [
+      {
+        ...{ at, tookMs, way: name, kind, cause: cause(), pods: named },
+        after: lastOne === undefined ? null : lastEvent(lastOne, at),
+        sinceDeletion: since(first?.life.deletedAt),
+        sinceWithdrawal: since(first?.life.withdrawnAt),
+      },
+    ];
+  });
+  const late = failures.filter(({ cause }) => cause === 'late');
+  const ages = late.flatMap(({ sinceDeletion }) => sinceDeletion ?? []);
+  // Each may have gone to the pod that was deleted last: that is the least that must be true.
+  const least = late.map(({ at, pods: named }) => {
+    const lastOne = suspects.findLast(({ life }) => named.includes(life.name));
+    return (at - (lastOne?.life.deletedAt ?? at)) / 1_000;
+  });
+  const used = suspects.flatMap(({ usedUntil }) => usedUntil ?? []);
+  const atRisk = outcomes.filter(({ at }) =>
+    suspects.some(({ life }) => at >= life.deletedAt && at <= (life.goneAt ?? Number.POSITIVE_INFINITY)),
+  ).length;
+  const verdict: WayVerdict = {
+    ...{ name, keepAlive, sent: outcomes.length, lost: failures.length },
+    slow: outcomes.filter(({ lost, tookMs }) => lost === undefined && tookMs > slowMs).length,
+    kinds: counted(failures.map(({ kind }) => kind)),
+    causes: counted(failures.map(({ cause }) => cause)),
+    atRisk,
+    upperBound: failures.length === 0 ? ruleOfThree(atRisk) : null,
+    lag: late.length === 0 ? null : { least: rounded(greatest(least)), most: rounded(greatest(ages)) },
+  };
+  return { verdict, failures, ages, episodes: new Set(used).size };
+}
+
+/** Around then: its requests fail before its probe does, and are lost a little longer. */
+function wasUnready({ unready = [], withdrawnAt, deletedAt }: PodLife, at: number): boolean {
+  if (deletedAt === undefined && withdrawnAt !== undefined && at >= withdrawnAt - UNREADY_MS) return true;
+  return unready.some(({ from, to }) => at >= from - UNREADY_MS && at <= to + UNREADY_MS);
+}
+
+/** In the order of their deletion. */
+function suspectsOf(pods: readonly PodLife[], outcomes: readonly Outcome[]): readonly Suspect[] {
+  const deleted = pods.flatMap((life) =>
+    life.deletedAt === undefined ? [] : [{ ...life, deletedAt: life.deletedAt }],
+  );
+  return deleted
+    .toSorted((a, b) => a.deletedAt - b.deletedAt)
+    .map((life) => {
+      const deadAt = life.sigtermAt ?? life.endedAt ?? life.goneAt ?? life.deletedAt;
+      const there = pods.filter(
+        (each) => each.createdAt <= deadAt && (each.goneAt ?? Number.POSITIVE_INFINITY) >= deadAt,
+      );
+      const cleared = Math.ceil(Math.log(CLEARED) / Math.log(1 - 1 / Math.max(2, there.length)));
+      return { life, deadAt, usedUntil: usedUntil(deadAt, outcomes, cleared) };
+    });
+}
+
+/** The last loss after an instant before so many requests in a row were answered. */
+function usedUntil(deadAt: number, outcomes: readonly Outcome[], cleared: number): number | undefined {
+  let last: number | undefined;
+  let inRow = 0;
+  for (const { at, tookMs, lost } of outcomes) {
+    if (at + tookMs + TOLERANCE_MS < deadAt) continue;
+    if (lost !== undefined) {
+      last = at;
+      inRow = 0;
+    } else if (at >= deadAt) {
+      inRow += 1;
+      if (inRow >= cleared) return last;
+    }
+  }
+  return last;
+}
+
+function lastEvent(life: PodLife, at: number): Failure['after'] {
+  const events: readonly (readonly [PodEvent, number | undefined])[] = [
+    ['deleted', life.deletedAt],
+    ['withdrawn', life.withdrawnAt],
+    ['withdrawnFromEndpoints', life.endpointsAt],
+    ['sigterm', life.sigtermAt],
+    ['ended', life.endedAt],
+    ['gone', life.goneAt],
+  ];
+  let last: Failure['after'] = null;
+  for (const [event, instant] of events) {
+    if (instant === undefined || instant > at) continue;
+    const seconds = Math.round(at - instant) / 1_000;
+    if (last === null || seconds <= last.seconds) last = { event, seconds };
+  }
+  return last;
+}
+
+function counted<K extends string>(keys: readonly K[]): Partial<Record<K, number>> {
+  const counts: Partial<Record<K, number>> = {};
+  for (const key of keys) counts[key] = (counts[key] ?? 0) + 1;
+  return counts;
+}
+
+function seconds(value: number): string {
+  return `${Math.round(value * 10) / 10}`;
+}
+
+/** `0.13 %`; a bound is rounded up. */
+export function percent(share: number): string {
+  const digits = share < 0.001 ? 1_000 : 100;
+  return `${Math.ceil(share * 100 * digits - 1e-9) / digits} %`;
+}
+
+type Totals = Pick<Verdict, 'sent' | 'lost' | 'atRisk' | 'upperBound'>;
+
+function sentenceOf(
+  { sent, lost, atRisk, upperBound }: Totals,
+  ways: readonly WayVerdict[],
+  failures: readonly Failure[],
+  advice: Verdict['advice'],
+  pods: readonly PodLife[],
+): string {
+  const head = `${grouped(lost)} of ${grouped(sent)} requests lost`;
+  if (lost === 0) {
+    if (upperBound === null)
+      return `${head}, but none was sent while a pod was on its way out: this proves nothing.`;
+    return `${head}, ${grouped(atRisk)} of them sent while a pod was on its way out: with 95 % confidence at most ${percent(upperBound)} of such requests are lost.`;
+  }
+  const losing = ways.filter((way) => way.lost > 0);
+  const through = losing.map((way) => `${grouped(way.lost)} through ${way.name}`).join(', ');
+  const all = ways.length > 1 ? `, all through ${losing[0]?.name}` : '';
+  const waits = pods.filter(({ deletedAt }) => deletedAt !== undefined).map(({ wait }) => wait);
+  const parts = losing.flatMap((way) => partsOf(way, failures, waits));
+  const text = [`${head}${losing.length === 1 ? all : ` (${through})`}`, ...parts].join('; ');
+  if (advice === null) return `${text}.`;
+  const most = advice.waitFor98 < advice.wait ? ` (98 %: ${advice.waitFor98} s)` : '';
+  return `${text}. ${advice.wait} s would have covered it${most}.`;
+}
+
+/** What is to be said of losses that no longer wait covers. */
+const UNCOVERED: Readonly<Record<Exclude<LossCause, 'late'>, string>> = {
+  inFlight: 'under way at SIGTERM: the application must finish what it has accepted',
+  kept: 'on connections that stayed open: no wait covers these, the server must close idle connections before it ends',
+  unready: 'while a pod that stays was not ready: the application or its node was overloaded',
+  ghost: 'before any pod ended: an earlier rollout may still haunt conntrack; wait two minutes and repeat',
+  unexplained: 'while no pod was on its way out: look for another cause, such as overload',
+};
+
+/** What is to be said of one way that lost requests. */
+function partsOf(
+  { name, lag, causes }: WayVerdict,
+  failures: readonly Failure[],
+  waits: readonly PodLife['wait'][],
+): readonly string[] {
+  const late = failures.filter(({ way, cause }) => way === name && cause === 'late');
+  const ages = late.flatMap(({ sinceWithdrawal, sinceDeletion }) => sinceWithdrawal ?? sinceDeletion ?? []);
+  const first = ages.reduce((one, other) => Math.min(one, other), Number.POSITIVE_INFINITY);
+  const [from, to] = [seconds(first), seconds(greatest(ages))];
+  const { least = 0, most = 0 } = lag ?? {};
+  const upTo = least < most - 1 ? `${seconds(least)} to ${Math.ceil(most)} s` : `up to ${Math.ceil(most)} s`;
+  const wait = [...new Set(waits)].map((each) => (each === 'Hold' ? 'Hold' : `${seconds(each)} s`));
+  const span = first < 0 ? `${seconds(-first)} s before to ${to}` : from === to ? from : `${from} to ${to}`;
+  const follows = `${span} s after the withdrawal: ${name} follows ${upTo} late, the wait was ${fewOf(wait)}`;
+  const others = Object.entries(UNCOVERED).flatMap(([cause, text]) => {
+    const count = causes[cause as LossCause] ?? 0;
+    return count === 0 ? [] : [`${grouped(count)} through ${name} ${text}`];
+  });
+  return late.length === 0 ? others : [follows, ...others];
+}

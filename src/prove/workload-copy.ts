@@ -1,0 +1,229 @@
+import {
+  ANNOTATION,
+  API_VERSION,
+  isRecord,
+  jsonIn,
+  type Labels,
+  LingerError,
+  memberAt,
+  recordsAt,
+  selects,
+} from '../api/index.ts';
+import { type Kind, POD, pathOf, pluralOf } from '../audit/index.ts';
+import { asFailure, ask, type KubeConnection, newAgent, readText } from '../cluster/index.ts';
+import { type Plan, parsePlan } from '../decision/index.ts';
+import {
+  MOST_COPIES,
+  namespaceCopy,
+  type Original,
+  plainCopy,
+  type References,
+  type Side,
+  serviceCopy,
+  templateCopy,
+  workloadCopy,
+} from './copy-objects.ts';
+import { LeasedJob, waitingOf } from './leased-job.ts';
+import { CALL_MS, describe, type ProvableWorkload, type Right, WorkloadAccess } from './provable-workload.ts';
+import { until } from './proving.ts';
+
+const LONGEST_ANSWER = 8 * 1024 * 1024;
+/** For the webhook to follow a new namespace, and with Hold for its helper to arrive there. */
+const PLAN_SECONDS = 30;
+const READY_SECONDS = 180;
+const REMOVE_MS = 30_000;
+const KEEPER = 'linger-prove';
+const RBAC = 'rbac.authorization.k8s.io';
+const core = (kind: string): Kind => ({ apiVersion: 'v1', kind });
+const rbac = (kind: string): Kind => ({ apiVersion: `${RBAC}/v1`, kind });
+const SERVICE = core('Service');
+const POLICY: Kind = { apiVersion: API_VERSION, kind: 'TerminationPolicy' };
+
+/** In the namespace of the original. */
+export const ORIGINAL_RIGHTS: readonly Right[] = [
+  ...['get namespaces', 'list services', 'list pods', 'list terminationpolicies.linger.dev'],
+];
+
+/** In namespaces that do not exist yet. */
+export function copyRights({ named, policies }: Original, references: References): readonly Right[] {
+  const { configMaps, secrets } = references;
+  const created = [
+    ...['serviceaccounts', `roles.${RBAC}`, `rolebindings.${RBAC}`, 'services', 'pods'],
+    ...[`${pluralOf(named.kind)}.apps`, ...policies.slice(0, 1).map(() => 'terminationpolicies.linger.dev')],
+    ...[...configMaps.slice(0, 1).map(() => 'configmaps'), ...secrets.slice(0, 1).map(() => 'secrets')],
+  ].map((each) => `create ${each}`);
+  return ['create namespaces (cluster)', 'delete namespaces (cluster)', ...created];
+}
+
+type Method = 'GET' | 'POST' | 'DELETE';
+/** An object of any kind. @returns undefined for what the API server does not have @throws KubeFailure */
+type Request = (method: Method, path: string, signal: AbortSignal, object?: object) => Promise<unknown>;
+
+function requestTo(connection: KubeConnection): Request {
+  const agent = newAgent(connection, 2);
+  return async (method, path, signal, object) => {
+    const body = object && { contentType: 'application/json', text: JSON.stringify(object) };
+    try {
+      const response = await ask(connection, { method, path, body, agent, signal, answerMs: CALL_MS });
+      return jsonIn(await readText(response, LONGEST_ANSWER, CALL_MS));
+    } catch (thrown) {
+      if (method !== 'POST' && asFailure(thrown).reason === 'NotServed') return undefined;
+      throw thrown;
+    }
+  };
+}
+
+/** @throws KubeFailure */
+export async function readOriginal(
+  connection: KubeConnection,
+  { replicas, ...named }: ProvableWorkload,
+  signal: AbortSignal,
+): Promise<Original> {
+  const request = requestTo(connection);
+  const { kind, name, namespace, podLabels } = named;
+  const get = (path: string) => request('GET', path, signal);
+  const list = async (of: Kind, query = '') =>
+    recordsAt(await get(`${pathOf(of, namespace)}${query}`), 'items');
+  const [workload, services, policies, pods, own] = await Promise.all([
+    get(`${pathOf(kind, namespace)}/${name}`),
+    list(SERVICE),
+    list(POLICY),
+    list(POD, `?labelSelector=${encodeURIComponent(named.selector)}`),
+    get(`/api/v1/namespaces/${namespace}`),
+  ]);
+  const newest = pods.toSorted((a, b) => (createdAt(a) < createdAt(b) ? -1 : 1)).at(-1);
+  const selecting = services.filter((each) => {
+    const matchLabels = memberAt(each, ['spec', 'selector']);
+    return isRecord(matchLabels) && selects({ matchLabels: matchLabels as Labels }, podLabels);
+  });
+  return {
+    ...{ named, workload, namespace: own, policies, services: selecting },
+    ...{ replicas: Math.min(replicas, MOST_COPIES), plan: planIn(newest) },
+  };
+}
+
+const createdAt = (object: unknown): string => String(memberAt(object, ['metadata', 'creationTimestamp']));
+
+function planIn(pod: unknown): Plan | undefined {
+  const text = memberAt(pod, ['metadata', 'annotations', ANNOTATION.plan]);
+  return typeof text === 'string' ? parsePlan(text) : undefined;
+}
+
+export interface CopyOptions {
+  readonly original: Original;
+  readonly references: References;
+  readonly side: Side;
+  /** Names all copies of a run. */
+  readonly run: string;
+  readonly image: string;
+  readonly note: (line: string) => void;
+  /** Called when the copy can no longer be kept. */
+  readonly lost: (why: string) => void;
+}
+
+/** A copy of a workload in a namespace of its own, which ends with this process, however it ends. */
+export class WorkloadCopy {
+  readonly namespace: string;
+  readonly #connection: KubeConnection;
+  readonly #request: Request;
+  readonly #options: CopyOptions;
+  #keeper: LeasedJob | undefined;
+
+  constructor(connection: KubeConnection, options: CopyOptions) {
+    this.#connection = connection;
+    this.#request = requestTo(connection);
+    this.#options = options;
+    this.namespace = namespaceOf(options.run, options.side);
+  }
+
+  /** @returns what is to be said of it, once all of its pods are ready @throws LingerError `prove-refused`; KubeFailure */
+  async start(signal: AbortSignal): Promise<readonly string[]> {
+    const { original, references, side, run, image, note, lost } = this.#options;
+    const { named, services, policies, replicas } = original;
+    note(`copying ${describe(named)} (${replicas} pods) into namespace ${this.namespace}`);
+    const post = (path: string, object: object) => this.#request('POST', path, signal, object);
+    const create = (of: Kind, object: object) => post(pathOf(of, this.namespace), { ...of, ...object });
+    await post('/api/v1/namespaces', namespaceCopy(original, this.namespace, run));
+    // Before there is anything else: it removes the namespace when this process no longer can.
+    const metadata = { name: KEEPER };
+    const rule = { apiGroups: [''], resources: ['namespaces'], resourceNames: [this.namespace] };
+    const subjects = [{ kind: 'ServiceAccount', name: KEEPER, namespace: this.namespace }];
+    const roleRef = { apiGroup: RBAC, kind: 'Role', name: KEEPER };
+    await create(core('ServiceAccount'), { metadata });
+    await create(rbac('Role'), { metadata, rules: [{ ...rule, verbs: ['delete'] }] });
+    await create(rbac('RoleBinding'), { metadata, roleRef, subjects });
+    const args = ['prove-keep', '--namespace', this.namespace];
+    const job = { namespace: this.namespace, image, pods: 1, args, account: KEEPER };
+    this.#keeper = new LeasedJob(this.#connection, job, signal);
+    await this.#keeper.start(lost);
+    const { configMaps, secrets } = references;
+    for (const [kind, names] of Object.entries({ ConfigMap: configMaps, Secret: secrets }))
+      for (const name of names) {
+        const path = `${pathOf(core(kind), named.namespace)}/${name}`;
+        const object = await this.#request('GET', path, signal);
+        if (object !== undefined) await create(core(kind), plainCopy(object));
+      }
+    for (const each of policies) await create(POLICY, plainCopy(each));
+    for (const each of services) await create(SERVICE, serviceCopy(each));
+    const plan = await this.#planned(signal);
+    await create(named.kind, workloadCopy(original, side));
+    await this.#ready(signal);
+    return plan === undefined ? [] : differences(plan, original.plan);
+  }
+
+  /** Works also when the command was interrupted. What is in the namespace goes with it, a little later. */
+  async remove(): Promise<void> {
+    const signal = AbortSignal.timeout(REMOVE_MS);
+    this.#keeper?.release();
+    await this.#request('DELETE', `/api/v1/namespaces/${this.namespace}`, signal);
+  }
+
+  /** What Linger gives pods of the copy, by a dry run. @throws LingerError `prove-refused` where that is not what the side wants */
+  async #planned(signal: AbortSignal): Promise<Plan | undefined> {
+    const { original, side } = this.#options;
+    const { metadata, spec } = templateCopy(original, side);
+    const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { ...metadata, generateName: 'copy-' }, spec };
+    const path = `${pathOf(POD, this.namespace)}?dryRun=All`;
+    let plan: Plan | undefined;
+    let refusal: string | undefined;
+    const planned = await until(PLAN_SECONDS, signal, async () => {
+      refusal = undefined;
+      const admitted = await this.#request('POST', path, signal, pod).catch((thrown: unknown) => {
+        refusal = asFailure(thrown).message;
+      });
+      plan = planIn(admitted);
+      if (refusal !== undefined || side === 'without') return refusal === undefined;
+      return plan !== undefined && plan.hook === (original.plan?.hook ?? plan.hook);
+    });
+    if (refusal !== undefined) throw refused(`pods of the copy are not admitted: ${refusal}`);
+    if (side === 'without' && plan !== undefined)
+      throw refused('Linger gives a wait even to pods that opt out (overrides.pods: false)');
+    if (planned || plan !== undefined) return plan;
+    const { kind, name, namespace } = original.named;
+    throw refused(
+      `Linger gives pods of the copy no wait: it does not run here, or its policy says so; linger explain ${kind.kind}/${name} -n ${namespace} says why`,
+    );
+  }
+
+  async #ready(signal: AbortSignal): Promise<void> {
+    const { named } = this.#options.original;
+    const access = new WorkloadAccess(this.#connection, { ...named, namespace: this.namespace });
+    if (await until(READY_SECONDS, signal, async () => (await access.read(signal)).settled)) return;
+    const pods = recordsAt(await this.#request('GET', pathOf(POD, this.namespace), signal), 'items');
+    const why = pods.map(waitingOf).find((each) => each !== undefined) ?? 'their probes fail';
+    throw refused(
+      `the pods of the copy are not ready within ${READY_SECONDS}s: ${why}; a copy has no rights of a ServiceAccount and reaches nothing of the original's namespace by a short name`,
+    );
+  }
+}
+
+export const namespaceOf = (run: string, side: Side): string => `${run}-${side}`;
+
+function differences(copy: Plan, original: Plan | undefined): readonly string[] {
+  const words = ({ hook, wait }: Plan) => (hook === 'Hold' ? hook : `${hook} of ${wait} s`);
+  if (original !== undefined && words(copy) === words(original)) return [];
+  const other = original === undefined ? 'nothing yet' : words(original);
+  return [`pods of the copy wait by ${words(copy)}, those of the original by ${other}`];
+}
+
+const refused = (why: string) => new LingerError('prove-refused', why);

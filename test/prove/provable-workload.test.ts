@@ -1,0 +1,85 @@
+import { describe, expect, it } from 'vitest';
+import {
+  chosenPods,
+  type Disturbance,
+  obstacleTo,
+  type ReadyPod,
+  rightsFor,
+  workloadNamed,
+} from '../../src/prove/provable-workload.ts';
+
+const named = (text: string) => {
+  const found = workloadNamed(text, 'shop');
+  if (found === undefined) throw new Error(text);
+  return found;
+};
+const WEB = { ...named('deployment/web'), replicas: 3, settled: true, rollsOut: true, maxUnavailable: 0 };
+const PODS: readonly ReadyPod[] = [
+  { name: 'young', node: 'n1', createdAt: 30 },
+  { name: 'old', node: 'n2', createdAt: 10 },
+  { name: 'middle', node: 'n1', createdAt: 20 },
+];
+const DRAIN = (node: string): Disturbance => ({ type: 'drain', node });
+
+describe('what may not be disturbed', () => {
+  const cases: Record<
+    string,
+    readonly [Disturbance, Partial<typeof WEB>, readonly ReadyPod[], RegExp | undefined]
+  > = {
+    'a rollout of three': [{ type: 'rollout' }, {}, PODS, undefined],
+    'a rollout of one': [{ type: 'rollout' }, {}, PODS.slice(0, 1), /has 1 ready pod: /],
+    'a rollout of none': [{ type: 'rollout' }, {}, [], /has 0 ready pods: /],
+    'a rollout that takes all away': [{ type: 'rollout' }, { maxUnavailable: 3 }, PODS, /Recreate/],
+    'a rollout that would not begin': [{ type: 'rollout' }, { rollsOut: false }, PODS, /paused/],
+    'an eviction under OnDelete': [{ type: 'evict' }, { rollsOut: false }, PODS, undefined],
+    'what is under way': [{ type: 'evict' }, { settled: false }, PODS, /not settled/],
+    'a scale to none': [{ type: 'scale', from: 2, to: 0 }, {}, PODS, /no ready pod/],
+    'a scale to one': [{ type: 'scale', from: 2, to: 1 }, {}, PODS.slice(0, 1), undefined],
+    'a scale of a DaemonSet': [{ type: 'scale', from: 2, to: 1 }, named('ds/web'), PODS, /cannot be scaled/],
+    'a drain of one node of two': [DRAIN('n1'), {}, PODS, undefined],
+    'a drain of the only node': [
+      DRAIN('n1'),
+      {},
+      PODS.filter(({ node }) => node === 'n1'),
+      /would leave none/,
+    ],
+    'a drain of another node': [DRAIN('n3'), {}, PODS, /no ready pod of .* runs on node n3/],
+  };
+  it.each(Object.entries(cases))('%s', (_, [disturbance, more, pods, expected]) => {
+    const obstacle = obstacleTo(disturbance, { ...WEB, ...more }, pods);
+    if (expected === undefined) expect(obstacle).toBeUndefined();
+    else expect(obstacle).toMatch(expected);
+  });
+});
+
+it('takes the oldest pod, and those of a drained node', () => {
+  expect(chosenPods({ type: 'deleteOne' }, PODS)).toEqual(['old']);
+  expect(chosenPods({ type: 'evict' }, PODS)).toEqual(['old']);
+  expect(chosenPods(DRAIN('n1'), PODS)).toEqual(['middle', 'young']);
+  expect(chosenPods({ type: 'rollout' }, PODS)).toEqual([]);
+});
+
+it.each(['web', 'pod/web', 'deployment/', '/web', 'deployment/web/x', 'service/web', 'deploy.v1/web'])(
+  'refuses %s',
+  (text) => expect(workloadNamed(text, 'shop')).toBeUndefined(),
+);
+it.each(['deploy/web', 'Deployments/web', 'deployment.apps/web', 'sts/web', 'daemonset/web'])(
+  'knows %s',
+  (text) => {
+    expect(workloadNamed(text, 'shop')?.name).toBe('web');
+  },
+);
+
+it('asks for no right that the disturbance does not need', () => {
+  const words = (disturbance: Disturbance, job: boolean) =>
+    rightsFor(WEB, disturbance, { service: false, job });
+  expect(words({ type: 'evict' }, false)).toEqual([
+    'get deployments.apps',
+    'list pods',
+    'watch pods',
+    'create pods/eviction',
+  ]);
+  expect(words({ type: 'rollout' }, true)).toContain('patch deployments.apps');
+  expect(words({ type: 'rollout' }, true)).toContain('get pods/log');
+  expect(words(DRAIN('n1'), false)).toContain('patch nodes (cluster)');
+});
