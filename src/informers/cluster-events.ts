@@ -4,8 +4,6 @@ import type { EndpointsProjection, SliceProjection } from './endpoints.ts';
 import type { PodMetadata } from './pods.ts';
 import type { ServiceProjection } from './services.ts';
 
-/** Converts events of list-watches into events of the lag recorder. */
-
 /** @returns undefined for a pod that does not terminate, which the recorder does not need */
 export function podEvent(event: ResourceEvent<PodMetadata>): ClusterEvent | undefined {
   const { at, identity } = event;

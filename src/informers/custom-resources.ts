@@ -21,7 +21,7 @@ import { throttle } from '../timing/index.ts';
 export interface CustomKind<T> {
   readonly kind: LingerKind;
   readonly path: string;
-  /** How many are followed: every decision evaluates all of them. An object with a very long spec counts as several. */
+  /** How many are followed, since each decision evaluates all of them. A very long spec counts as several. */
   readonly most: number;
   /** @param document of this kind, which its schema has accepted */
   readonly toValue: (document: LingerDocument) => T;
@@ -32,7 +32,7 @@ export interface CustomKind<T> {
 export const DISCOVERY_CONSUMERS: CustomKind<Consumer> = {
   kind: 'DiscoveryConsumer',
   path: `/apis/${API_VERSION}/discoveryconsumers`,
-  // Each consumer may get a row in the published table.
+  // Each may get a row in the published table.
   most: 200,
   toValue: (document) => {
     const { metadata, spec } = document as DiscoveryConsumer;
@@ -185,20 +185,20 @@ export function followCustomResources<T>(
 ): CustomObjects<T> {
   const objects = new Map<string, CustomObject<T>>();
   let shares = new Shares();
-  /** The uids, by key, of those for which there is no room. No more is kept, as there may be any number. */
+  /** The uids, by key, of objects that do not fit. Nothing else of them is kept, because there may be any number. */
   const leftOut = new Map<string, string>();
   const read = Promise.withResolvers<void>();
   let served: boolean | undefined;
   let listed = false;
   let known = false;
-  /** Since when the kind has been unserved; undefined: it is served, or not known. */
+  /** When the kind was first found unserved; undefined: it is served, or that is not known. */
   let absentSince: number | undefined;
 
   const sorted = () => [...objects].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, object]) => object);
   const change = () =>
     handlers.onValues(sorted().flatMap(({ value }) => (value === undefined ? [] : [value])));
   const changeSoon = throttle(CHANGES_EVERY_MS, change, options);
-  /** The first list counts as a whole. */
+  /** The first list is passed on as a whole. */
   const changed = () => {
     if (listed) changeSoon();
   };
@@ -236,7 +236,6 @@ export function followCustomResources<T>(
     }
     const isBack = leftOut.delete(key);
     shares.add(object.namespace, weightOf(object));
-    // A different object of the same name has no last good spec.
     const mine = before?.uid === object.uid ? before : undefined;
     // Most changes are to the status, which Linger writes itself: nothing has to be recomputed for them.
     const inForce = mine?.spec === object.spec ? mine : inForceOf(object, mine);

@@ -66,7 +66,7 @@ export async function tryScope(
   }
 }
 
-/** Whether a namespace exists; one that the user may not read is assumed to exist. */
+/** A namespace that the user may not read is assumed to exist. */
 export async function namespaceExists(
   name: string,
   connection: KubeConnection,
@@ -85,7 +85,6 @@ export interface EndpointWatchHandlers {
   onHandlerError?(error: Error): void;
 }
 
-/** The endpoints of a scope, and how their removals lag, from now until the signal aborts. */
 export class EndpointWatch {
   readonly scope: EndpointScope;
   readonly observer: ChangeObserver;

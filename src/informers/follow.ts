@@ -11,7 +11,7 @@ import {
   watchResource,
 } from '../cluster/index.ts';
 import type { SnapshotChange } from '../decision/index.ts';
-import type { ClusterEvent, HeartbeatStream, Stream } from '../lag/index.ts';
+import type { ClusterEvent, EndpointsChoice, HeartbeatStream, Stream } from '../lag/index.ts';
 import { throttle } from '../timing/index.ts';
 import {
   endpointsEvent,
@@ -35,7 +35,6 @@ import { PodCounts, type PodGroup, type PodMetadata, podsResource } from './pods
 import { ProcessPauseGuard } from './process-pause.ts';
 import { ServiceTable, servicesResource } from './services.ts';
 
-/** The followed resources, by the plural names of the API. */
 type ClusterResource = 'namespaces' | 'services' | 'nodes' | 'pods' | 'endpointslices' | 'endpoints';
 
 /** Calls are synchronous. */
@@ -55,19 +54,24 @@ export interface ClusterHandlers {
    * namespaces.
    */
   onLeftOut?(resource: ClusterResource, identity: ObjectIdentity, cause: 'NoRoom' | 'ForeignTargets'): void;
-  /** An error thrown by a handler or a projection, which has missed the event. */
   onHandlerError(resource: ClusterResource, error: Error): void;
 }
 
 export interface ClusterOptions extends WatchOptions {
   /** Linger's own namespace, in which its leader writes heartbeats; undefined: none. */
   readonly namespace?: string | undefined;
+  /** Default: Auto. */
+  readonly endpoints?: EndpointsChoice;
 }
+
+type FollowedWatches<T> = Readonly<
+  Record<Exclude<ClusterResource, 'endpoints'>, T> & Partial<Record<'endpoints', T>>
+>;
 
 export interface ClusterSource {
   /** Resolves once everything that decisions need (Namespaces, Services, versions) has been read; may never resolve. */
   readonly synced: Promise<void>;
-  readonly watches: Readonly<Record<ClusterResource, WatchStats>>;
+  readonly watches: FollowedWatches<WatchStats>;
   /** undefined until they have been listed, and where Linger has no namespace of its own. */
   readonly pods: () => Iterable<PodGroup> | undefined;
   /** Pods without a controller that do not terminate: some of each namespace, where there are very many. */
@@ -97,7 +101,6 @@ export function followCluster(
   /** The kinds that have been listed completely once: before that, a table is only part of the answer. */
   const listed = new Set<ClusterResource>();
   const synced = Promise.withResolvers<void>();
-  /** The streams that the recorder follows. */
   const guard = new ProcessPauseGuard((change) => onEvent(streamEvent(change, change.stream)), options);
 
   const showNamespaces = () => onSnapshot({ kind: 'namespaces', namespaces: new Map(namespaces) });
@@ -184,14 +187,13 @@ export function followCluster(
     return kept;
   };
 
-  const watches: Readonly<Record<ClusterResource, ResourceWatch>> = {
+  const watches: FollowedWatches<ResourceWatch> = {
     namespaces: follow('namespaces', namespacesResource(), (event) => {
       const { name } = event.identity;
       const gone = event.type === 'deleted';
       const changed = gone ? namespaces.delete(name) : putChanged(namespaces, name, event.object);
       if (changed && listed.has('namespaces')) namespacesChanged();
     }),
-    // For decisions, and for the recorder.
     services: follow(
       'services',
       servicesResource(),
@@ -213,11 +215,13 @@ export function followCluster(
       (event) => sliceEvent(keptOf('endpointslices', event)),
       () => endpoints.hasRoomAgain,
     ),
-    endpoints: followHeartbeats(
-      ...(['endpoints', endpointsResource(), 'Endpoints'] as const),
-      (event) => endpointsEvent(keptOf('endpoints', event)),
-      () => endpoints.hasRoomAgain,
-    ),
+    ...(options.endpoints !== 'Ignore' && {
+      endpoints: followHeartbeats(
+        ...(['endpoints', endpointsResource(), 'Endpoints'] as const),
+        (event) => endpointsEvent(keptOf('endpoints', event)),
+        () => endpoints.hasRoomAgain,
+      ),
+    }),
   };
   const ended = Promise.all([...Object.values(watches).map((watch) => watch.ended), fleet.ended]);
   const stats = Object.entries(watches).map(([name, watch]) => [name, watch.stats] as const);

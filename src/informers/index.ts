@@ -1,3 +1,4 @@
+export { CopiedEndpoints, copyOf } from './copied-endpoints.ts';
 export {
   CLUSTER_TERMINATION_POLICIES,
   type CustomKind,

@@ -116,10 +116,9 @@ export class FleetVersions {
   }
 }
 
-/** Upgrades take longer than this, and a new version counts only after ten minutes. */
+/** Upgrades take longer than this, and a new version takes effect only after ten minutes. */
 const VERSION_EVERY_MS = 300_000;
 
-/** How often to check whether a changed fleet has been stable for long enough. */
 const SETTLE_EVERY_MS = 30_000;
 
 /** Such a response carries no version, so it does not count. */
@@ -158,7 +157,7 @@ export function followFleet(
     while (await tick(SETTLE_EVERY_MS, signal)) observe();
   };
 
-  /** Polls: API servers are upgraded while this process runs. */
+  /** Polls, because API servers are upgraded while this process runs. */
   const followVersion = async () => {
     const backoff = new Backoff({ ...WATCH_LIMITS, ...options.limits }, options.random);
     let known = false;

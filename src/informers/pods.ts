@@ -13,7 +13,6 @@ import type { RawObject, Resource, ResourceEvent } from '../cluster/index.ts';
 import { HEARTBEAT_ANNOTATION, type TerminatingPod } from '../lag/index.ts';
 import { keptLabels } from './kept.ts';
 
-/** The part of a pod's metadata that concerns its termination. */
 export interface PodMetadata extends TerminatingPod {
   /** undefined: not known; see {@link unread}. */
   readonly labels: Labels | undefined;
@@ -26,7 +25,7 @@ export interface PodMetadata extends TerminatingPod {
   readonly hold?: PodHold | undefined;
   /** Annotation linger.dev/plan. */
   readonly plan?: string | undefined;
-  /** Its controller, such as `ReplicaSet/web-7d9f`; undefined: it has none. */
+  /** Such as `ReplicaSet/web-7d9f`; undefined: none. */
   readonly controller?: string | undefined;
   /** The workload that owns the controller, such as `Deployment/web`. */
   readonly owner?: string | undefined;
@@ -108,6 +107,8 @@ export interface AddressedPod {
   readonly uid: string;
   /** status.podIP; undefined: it has none yet, or has ended. */
   readonly address: string | undefined;
+  /** undefined: it is not scheduled yet. */
+  readonly node: string | undefined;
 }
 
 /** Whole pods, since addresses are in the status; there are few of them. */
@@ -118,10 +119,12 @@ export function addressedPodsResource(
   return { path, query, project: projectAddress };
 }
 
-function projectAddress({ metadata: { namespace = '', name, uid }, status }: RawObject): AddressedPod {
+function projectAddress({ metadata, spec, status }: RawObject): AddressedPod {
+  const { namespace = '', name, uid } = metadata;
   const { podIP, phase } = isRecord(status) ? status : {};
   const address = phase === 'Running' && isString(podIP) && podIP !== '' ? podIP : undefined;
-  return { namespace, name, uid, address };
+  const node = isRecord(spec) && isString(spec.nodeName) ? spec.nodeName : undefined;
+  return { namespace, name, uid, address, node };
 }
 
 /** Pods of one workload with the same labels and the same plan. */
@@ -138,7 +141,7 @@ export interface PodGroup {
   readonly count: number;
 }
 
-/** Characters of all labels and plans together, the cost of a label included; 150,000 pods of all different labels fit. */
+/** Characters of all labels and plans, with a flat cost per label: enough for 150,000 pods with different labels each. */
 const MOST_WEIGHT = 96 * 1024 * 1024;
 const WEIGHT_OF_GROUP = 256;
 const WEIGHT_OF_LABEL = 48;
@@ -149,8 +152,8 @@ const MOST_BARE = 2_000;
 type BarePod = Pick<PodMetadata, 'namespace' | 'name'>;
 
 /**
- * Counts pods by their labels. The pods of a Deployment share one entry, so a pod costs only a reference,
- * some 50 bytes. What entries hold is bounded by namespace, and what is too much of a namespace is not known.
+ * Counts pods by labels and plan. The pods of a Deployment share one entry, so a pod costs only a reference, some 50 bytes.
+ * Each namespace has a limited share of the entries; its pods beyond that are not known.
  */
 export class PodCounts {
   /** Keyed by digest, because the text itself may be as long as all labels. */
@@ -158,10 +161,9 @@ export class PodCounts {
   readonly #groupOf = new Map<string, Counted>();
   readonly #shares = new Shares();
   readonly #most: number;
-  /** The pods without a controller, by uid. */
   readonly #bare = new Map<string, BarePod>();
   readonly #bareShares = new Shares();
-  /** How many pods are not known for want of room: with room, a new list brings them back. */
+  /** Pods that are not known because there was no room. Once there is room, a new list brings them back. */
   #withoutRoom = 0;
 
   constructor(most = MOST_WEIGHT) {
@@ -221,7 +223,7 @@ export class PodCounts {
       : this.#unreadIn(namespace);
   }
 
-  /** One for all pods of a namespace that has taken all the room it may. */
+  /** One group for all pods beyond the share of their namespace. */
   #unreadIn(namespace: string): Counted {
     const key = `${namespace} without room`;
     const nothing = { owner: undefined, labels: undefined, plan: undefined, count: 0, weight: 0 };

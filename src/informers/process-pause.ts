@@ -2,7 +2,7 @@ import type { ResourceWatch, StreamChange, WatchHandlers, WatchOptions } from '.
 import type { Stream } from '../lag/index.ts';
 import { tick } from '../timing/index.ts';
 
-/** A busy machine, or a page of a list, may block for this long; a lag can be wrong by as much. */
+/** A busy machine or a page of a list may block for this long; a lag may be wrong by as much. */
 const TOLERATED_MS = 1_000;
 
 /** Reading the backlog takes milliseconds: with more than a few hundred events a server ends the watch instead. */
@@ -13,18 +13,18 @@ const LOOK_EVERY_MS = 250;
 
 export interface GuardedChange extends StreamChange {
   readonly stream: Stream;
-  /** Whether the guard reports it, because this process stood still, rather than the stream itself. */
+  /** The guard reports the change because this process was paused; the stream itself did not. */
   readonly stoodStill: boolean;
 }
 
 type GuardOptions = Pick<WatchOptions, 'signal' | 'clock'>;
 
 /**
- * Prevents a standstill of this process from being measured as a lag: it was stopped (Ctrl-Z), its node or virtual machine
- * slept, it got no processor time, or a reader of its output blocked it. What arrived meanwhile is read late, with
- * wrong times. So all streams are reported as broken since the last instant at which the process was awake, and those
- * that are current are reported as such again once the backlog has been read. It checks before each event, not just on a
- * timer: after a standstill the event loop delivers the backlog first.
+ * Prevents a pause of this process from being measured as a lag: it was stopped (Ctrl-Z), its node or virtual machine slept,
+ * it got no processor time, or a reader of its output blocked it. What arrived meanwhile is read late, with wrong times. So
+ * all streams are reported as broken since the last instant at which the process was awake, and as current again once the
+ * backlog has been read. Checked before each event and not just on a timer, because after a pause the event loop delivers
+ * the backlog first.
  */
 export class ProcessPauseGuard {
   readonly #watches = new Map<Stream, ResourceWatch>();

@@ -62,7 +62,6 @@ type KeptService = ServiceRecord & Pick<ServiceProjection, 'unread'>;
  */
 export class ServiceTable<T extends KeptService = ServiceProjection> {
   readonly #shares = new Shares();
-  /** The Services that are not known. */
   readonly #unread = new Shares();
   readonly #services = new Map<string, Map<string, T>>();
   readonly #changed = new Set<string>();
@@ -109,7 +108,6 @@ export class ServiceTable<T extends KeptService = ServiceProjection> {
     return this.#services.get(namespace)?.get(name);
   }
 
-  /** Complete only after every Service has been put. */
   index(): ServiceIndex {
     if (this.#changed.size > 0) {
       const lists = new Map(this.#lists);

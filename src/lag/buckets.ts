@@ -39,7 +39,6 @@ export function bucketOf(seconds: number): number {
   return Math.min(BUCKETS - 1, 1 + Math.ceil(Math.log(seconds / FLOOR_SECONDS) / LOG_RATIO));
 }
 
-/** The lag in seconds that a bucket stands for. */
 export function secondsOf(bucket: number): number {
   return VALUES[bucket] ?? LONGEST_SECONDS;
 }
@@ -59,7 +58,6 @@ const SUM_OFFSETS: Uint8Array = Uint8Array.from({ length: BUCKETS }, (_, distanc
   Math.ceil(Math.log((2 * (1 + RATIO ** -distance)) / (RATIO + 1)) / LOG_RATIO),
 );
 
-/** The bucket of the sum of two buckets' values. */
 export function sumCell(a: number, b: number): number {
   const large = Math.max(a, b);
   const small = Math.min(a, b);

@@ -32,11 +32,11 @@ export interface Instant {
 interface SightingsOptions {
   /** Whether there is no other replica that could answer instead of the canary. */
   readonly alone: boolean;
-  /** How many attempts in a row must have met others before it counts as gone. */
+  /** How many attempts in a row must have reached other replicas before it counts as gone. */
   readonly leastMisses: number;
 }
 
-/** How many gaps count: few, so that they stem from the slowest instance once the others have followed. */
+/** Few gaps count, so that they stem from the slowest instance once the others have followed. */
 const GAPS = 8;
 
 /** How many sightings in a row are needed to know their rate. */
@@ -80,7 +80,6 @@ export class Departure {
     this.#conclusive = this.#conclusive.filter((each) => each >= oldest);
   }
 
-  /** How often it has been seen. */
   get seen(): number {
     return this.#seen;
   }
@@ -112,7 +111,6 @@ export class Arrival {
     if (attempt.met !== 'unclear' && this.seen < ENOUGH_SIGHTINGS) this.#attempts.push(attempt);
   }
 
-  /** How often it has been seen. */
   get seen(): number {
     return this.#sightings.length;
   }
@@ -150,7 +148,6 @@ function marginOf(sightings: readonly Attempt[], attempts: readonly number[]) {
   return { mean: gap - span / Math.max(1, among - 1) / 2, gap };
 }
 
-/** How many attempts began between these two, both included. */
 function countBetween(first: Attempt, last: Attempt, attempts: readonly number[]): number {
   return attempts.filter((began) => began >= first.began && began <= last.began).length;
 }

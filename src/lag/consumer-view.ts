@@ -40,6 +40,15 @@ export const CONDITIONS = {
     status: 'False',
     summary: 'Its pages can be read, and have never listed a pod that they were asked about.',
   },
+  StaleUpstream: {
+    status: 'False',
+    summary:
+      'An instance still sends to an address that no slice has listed for longer than it takes to follow.',
+  },
+  NotDeregistered: {
+    status: 'False',
+    summary: 'Its registry does not take terminating pods out, so its clients go on sending to them.',
+  },
   NotLinger: { status: 'False', summary: 'Something answers with success, and it is not Linger.' },
   Unauthorized: {
     status: 'False',
@@ -50,7 +59,6 @@ export const CONDITIONS = {
 
 export type ConditionReason = keyof typeof CONDITIONS;
 
-/** The state of a consumer's measurement. */
 export interface MeasurementState {
   /** Instances that report or are inspected; absent where instances cannot be distinguished. */
   readonly instances?: number;
@@ -60,6 +68,13 @@ export interface MeasurementState {
   readonly trouble: Judgement | undefined;
   /** What this measurement cannot see, as sentences shown beside its numbers. */
   readonly limits: readonly string[];
+}
+
+/** Held pods that a consumer applies to and that got no connection from its instances, since one last did. */
+export interface Unseen {
+  /** Of the first. Seconds since the epoch. */
+  readonly since: number;
+  readonly pods: number;
 }
 
 interface Judgement {
@@ -76,6 +91,7 @@ const USUAL_SECONDS: Readonly<Record<MeasureKind, number>> = {
   reports: 60,
   // Samples come from real removals only, and there may be none for weeks.
   inspect: Number.POSITIVE_INFINITY,
+  endpoints: Number.POSITIVE_INFINITY,
   witness: Number.POSITIVE_INFINITY,
   declared: 0,
 };
@@ -87,7 +103,6 @@ export interface LagView {
   readonly p99: number;
 }
 
-/** The condition `Measured` of a consumer. */
 interface MeasuredCondition extends Judgement {
   readonly status: (typeof CONDITIONS)[ConditionReason]['status'];
   /** When the status became what it is. Seconds since the epoch. */
@@ -111,19 +126,22 @@ export interface ConsumerView {
   readonly services: number | null;
   /** Instances that report or are inspected; null where they cannot be distinguished. */
   readonly instances: number | null;
+  /** Absent: its instances are not known, or send to held pods. */
+  readonly unseen?: Unseen;
   readonly condition: MeasuredCondition;
   readonly limits: readonly string[];
 }
 
-/** The input of {@link consumerView}. */
 export interface ConsumerFacts {
   readonly consumer: Consumer;
   readonly removals: ConsumerLag | undefined;
   readonly additions: ConsumerLag | undefined;
   /** undefined: this replica does not measure it. */
   readonly state: MeasurementState | undefined;
-  /** How many Services it applies to; undefined: not known. */
+  readonly unseen?: Unseen | undefined;
   readonly services?: number | undefined;
+  /** Why its registry does not take pods out, if it does not. */
+  readonly notDeregistered?: string | undefined;
   /** Why its spec as it is now cannot be read. */
   readonly problem?: string | undefined;
 }
@@ -134,12 +152,22 @@ const DECLARED_LIMIT = 'Nothing is measured: if it is slower than declared, wait
 
 const OBSERVED_LIMIT = 'mode is Observe: no wait considers it, and Hold does not wait for it.';
 
+const UNSEEN_LIMIT =
+  'It may send to no pod: in 7 days, none of at least 20 held pods that it applies to got a connection from its instances.';
+const UNSEEN_SECONDS = 7 * 86_400;
+const UNSEEN_PODS = 20;
+
+/** Whether a consumer is declared and has sent to no held pod for a week. @param now seconds since the epoch */
+export function sendsToNone({ unseen }: Pick<ConsumerView, 'unseen'>, now: number): boolean {
+  return unseen !== undefined && unseen.pods >= UNSEEN_PODS && now - unseen.since >= UNSEEN_SECONDS;
+}
+
 /**
  * @param now seconds since the epoch
  * @param before the consumer's last view: its condition says since when
  */
 export function consumerView(facts: ConsumerFacts, now: number, before?: Before): ConsumerView {
-  const { consumer, removals, additions, state } = facts;
+  const { consumer, removals, additions, state, unseen } = facts;
   const { name, measure, declared, observed } = consumer;
   const latest = [removals, additions].flatMap((lag) => lag?.latest ?? []);
   return {
@@ -151,15 +179,16 @@ export function consumerView(facts: ConsumerFacts, now: number, before?: Before)
     lastSample: latest.length === 0 ? null : Math.max(...latest),
     services: (consumer.serviceSelector && facts.services) ?? null,
     instances: state?.instances ?? null,
+    ...(unseen && { unseen }),
     condition: conditionOf(judged(facts, now), now, before),
     limits: [
+      ...(unseen && sendsToNone({ unseen }, now) ? [UNSEEN_LIMIT] : []),
       ...(observed ? [OBSERVED_LIMIT] : []),
       ...(declared === undefined ? (state?.limits ?? []) : [DECLARED_LIMIT]),
     ],
   };
 }
 
-/** The view of a consumer whose spec has never been valid. */
 export function unreadableView(name: string, problem: string, now: number, before?: Before): ConsumerView {
   const none = { removals: null, additions: null, lastSample: null, services: null, instances: null };
   const condition = conditionOf(judgement('Invalid', problem), now, before);
@@ -175,8 +204,10 @@ function conditionOf({ reason, message }: Judgement, now: number, before: Before
   return { status, reason, message: message.slice(0, LONGEST_MESSAGE), since };
 }
 
-function judged({ consumer, removals, state, services, problem }: ConsumerFacts, now: number): Judgement {
+function judged(facts: ConsumerFacts, now: number): Judgement {
+  const { consumer, removals, state, services, problem, notDeregistered } = facts;
   if (problem !== undefined) return judgement('Invalid', problem);
+  if (notDeregistered !== undefined) return judgement('NotDeregistered', notDeregistered);
   const needsServices = !consumer.builtIn && consumer.podSelector === undefined;
   if (needsServices && services === 0) return judgement('NoServices');
   if (consumer.declared !== undefined) return judgement('Declared');
@@ -199,7 +230,6 @@ const MISSING_SAMPLES = 5;
 /** Long enough for a rollout of Linger or a restart of an API server. */
 const STALE_SECONDS = 600;
 
-/** After how many seconds without a sample a consumer's numbers count as stale. */
 function staleAfter({ measure }: Consumer, { every }: MeasurementState): number {
   const asked = measure.kind === 'probe' ? measure.every : undefined;
   return Math.max(STALE_SECONDS, MISSING_SAMPLES * (every ?? asked ?? USUAL_SECONDS[measure.kind]));
@@ -239,7 +269,6 @@ function hasMoved(now: LagView | null, before: LagView | null): boolean {
 
 const VERSION = 2;
 
-/** The views of all consumers that the leader publishes at one moment. */
 export interface ConsumerTable {
   /** Seconds since the epoch. */
   readonly asOf: number;
@@ -273,10 +302,15 @@ function isView(json: unknown): json is ConsumerView {
     isNullOr(isInstant, json.lastSample) &&
     isNullOr(isInstant, json.services) &&
     isNullOr(isInstant, json.instances) &&
+    isAbsentOr(isUnseen, json.unseen) &&
     isCondition(json.condition) &&
     Array.isArray(json.limits) &&
     json.limits.every(isString)
   );
+}
+
+function isUnseen(json: unknown): boolean {
+  return isRecord(json) && isInstant(json.since) && isInstant(json.pods);
 }
 
 function isLag(json: unknown): boolean {

@@ -1,6 +1,8 @@
 import {
   BUILT_IN_CONSUMERS,
+  type DeregisterSpec,
   type DiscoveryConsumerSpec,
+  type EndpointsSpec,
   EVERYTHING,
   type InspectSpec,
   type LabelSelector,
@@ -26,13 +28,15 @@ export interface Consumer {
   readonly namespaceSelector: LabelSelector;
   /** The Services that it sends traffic to; undefined: none, it finds its pods by {@link podSelector} alone. */
   readonly serviceSelector: LabelSelector | undefined;
-  /** Pods that it finds without any Service; undefined: it goes by Services only. */
+  /** Pods that it finds without a Service; undefined: none. */
   readonly podSelector: LabelSelector | undefined;
   /** Which of those Services: all, those with a ClusterIP, or those without. */
   readonly services: 'all' | 'clusterIp' | 'headless';
   readonly measure: Measure;
   /** It is measured and reported, and no decision considers it (mode Observe). */
   readonly observed: boolean;
+  /** How a terminating pod is taken out of its registry; undefined: it has none that pods enter themselves. */
+  readonly deregister?: DeregisterSpec | undefined;
 }
 
 /** How a consumer's lag is known. */
@@ -43,6 +47,8 @@ export type Measure =
   | { readonly kind: 'probe'; readonly url: string; readonly every: number | undefined }
   /** The spec as declared; durations in seconds. */
   | { readonly kind: 'inspect'; readonly inspect: InspectSpec }
+  /** Copies in another cluster. */
+  | { readonly kind: 'endpoints'; readonly endpoints: EndpointsSpec }
   /** The canary's own. */
   | { readonly kind: 'clusterIp' | 'clusterDns' }
   /** Pods measure it themselves while they are held. */
@@ -95,11 +101,10 @@ const WITNESSED_KEPT = 50;
 /** From this many terminations on a witness counts for waits: with fewer, the longest lag may have been chance. */
 export const WITNESSED_ENOUGH = 50;
 
-/** The consumers of every cluster. */
 export const STANDARD_CONSUMERS: readonly Consumer[] = [CLUSTER_IP, CLUSTER_DNS];
 
-/** The consumer that a DiscoveryConsumer declares. */
-export function consumerOf(name: string, { appliesTo = {}, measure, mode }: DiscoveryConsumerSpec): Consumer {
+export function consumerOf(name: string, spec: DiscoveryConsumerSpec): Consumer {
+  const { appliesTo = {}, measure, mode, deregister } = spec;
   const { namespaceSelector = EVERYTHING, serviceSelector, podSelector } = appliesTo;
   const declared = measure.declared && declaredLag(measure.declared);
   return {
@@ -109,13 +114,14 @@ export function consumerOf(name: string, { appliesTo = {}, measure, mode }: Disc
     declared,
     builtIn: false,
     namespaceSelector,
-    // A consumer that selects pods but no Services has a discovery of its own.
+    // A consumer that selects pods but no Services discovers them itself.
     serviceSelector: serviceSelector ?? (podSelector === undefined ? EVERYTHING : undefined),
     podSelector,
     // A consumer that replaces a built-in one applies to the same Services.
     services: STANDARD_CONSUMERS.find((each) => each.name === name)?.services ?? 'all',
     measure: measureOf(measure),
     observed: mode === 'Observe',
+    ...(deregister && { deregister }),
   };
 }
 
@@ -126,9 +132,10 @@ function declaredLag({
   return syncInterval === undefined ? exactly(lag) : uniformUpTo(syncInterval);
 }
 
-function measureOf({ reports, probe, inspect }: DiscoveryConsumerSpec['measure']): Measure {
+function measureOf({ reports, probe, inspect, endpoints }: DiscoveryConsumerSpec['measure']): Measure {
   if (probe !== undefined) return { kind: 'probe', url: probe.url, every: probe.every };
   if (inspect !== undefined) return { kind: 'inspect', inspect };
+  if (endpoints !== undefined) return { kind: 'endpoints', endpoints };
   return reports === undefined ? { kind: 'declared' } : { kind: 'reports' };
 }
 
@@ -174,7 +181,6 @@ export function findsByItself({ podSelector }: Consumer, labels: Labels): boolea
   return podSelector !== undefined && selects(podSelector, labels);
 }
 
-/** The two things that a consumer can be late with: to stop sending to a removed endpoint, and to start with an added one. */
 const DIRECTIONS = ['removal', 'addition'] as const;
 export type Direction = (typeof DIRECTIONS)[number];
 
@@ -213,14 +219,13 @@ export class ConsumerEstimator {
     this.#historiesOf(name)?.[direction].record(lagSeconds, epochSeconds);
   }
 
-  /** The histories that published waits follow. @returns undefined until the consumers are known */
+  /** Published waits follow these. @returns undefined until the consumers are known */
   get removals(): ReadonlyMap<string, LagHistory> | undefined {
     if (!this.#complete) return undefined;
     const known = [...this.#witnesses.kept].filter(([, { removal }]) => removal.samples >= WITNESSED_ENOUGH);
     return new Map([...known, ...this.#consumers].map(([name, { removal }]) => [name, removal]));
   }
 
-  /** The witnesses with samples. */
   get witnesses(): readonly Consumer[] {
     return [...this.#witnesses.kept.keys()].map((name) => builtIn(name, 'all', 'witness'));
   }
@@ -257,7 +262,6 @@ export class ConsumerEstimator {
     return true;
   }
 
-  /** @returns how many samples there were */
   forget(name: string, { from, to }: Span): number {
     const histories = this.#historiesOf(name);
     return histories === undefined

@@ -60,6 +60,13 @@ export function maxOf(densities: readonly Density[]): Density {
   return slowest;
 }
 
+/** The lag of the control plane, followed by the slowest of these consumers; undefined: nothing is known. */
+export function wholeOf(plane: Density | undefined, consumers: readonly Density[]): Density | undefined {
+  if (consumers.length === 0) return plane;
+  const slowest = maxOf(consumers);
+  return plane === undefined ? slowest : sumOf(plane, slowest);
+}
+
 /** A lag that is always this long, with total 1. */
 export function exactly(seconds: number): Density {
   const density = new Float64Array(BUCKETS);
@@ -83,7 +90,7 @@ export function uniformUpTo(seconds: number): Density {
   return density;
 }
 
-/** The rounding error of sums of doubles, as a share of the total: less than this is not a lag. */
+/** Rounding errors of sums of doubles, as a share of the total: less than this is no lag. */
 const DUST = 1e-9;
 
 /**
@@ -118,7 +125,7 @@ export function quantilesOf(density: Density, percentiles: readonly number[]): n
 export function coverageOf(density: Density, seconds: number): number {
   const total = someTotal(density);
   let beyond = 0;
-  // Summed from the far end: the relevant shares are close to 1, and small numbers add up without loss.
+  // Summed from the far end, because shares of interest are close to 1, and small numbers add up without loss.
   for (let bucket = BUCKETS - 1; bucket > lastBucketWithin(seconds); bucket -= 1)
     beyond += density[bucket] ?? 0;
   return Math.max(0, 1 - beyond / total);
@@ -169,7 +176,6 @@ export type LagScope = 'cluster' | 'namespace';
 /** A lag as it was measured, for any percentile to be taken. */
 export interface MeasuredLag {
   readonly scope: LagScope;
-  /** The number of removals. */
   readonly samples: number;
   /** How far back they reach. */
   readonly historySeconds: number;

@@ -64,10 +64,6 @@ export class PodSelection {
   get any(): boolean {
     return this.#any;
   }
-
-  get size(): number {
-    return this.#pods.size;
-  }
 }
 
 /** A span in which a stream delivered nothing, or late. Milliseconds of the monotonic clock. */
@@ -86,12 +82,9 @@ export class Interruptions {
   /** The streams that have been current, each with its ongoing interruption, if any. */
   readonly #begun = new Map<Stream, Interruption | undefined>();
 
-  /** @returns the interruption that starts with this, if any */
-  broken(stream: Stream, at: number): Interruption | undefined {
-    if (!this.#begun.has(stream) || this.#begun.get(stream) !== undefined) return undefined;
-    const interruption = { stream, since: at, until: undefined, cause: undefined };
-    this.#begun.set(stream, interruption);
-    return interruption;
+  broken(stream: Stream, at: number): void {
+    if (!this.#begun.has(stream) || this.#begun.get(stream) !== undefined) return;
+    this.#begun.set(stream, { stream, since: at, until: undefined, cause: undefined });
   }
 
   /** Sets the cause of the ongoing interruption; only the first one counts. */
@@ -100,14 +93,10 @@ export class Interruptions {
     if (open !== undefined) this.#begun.set(stream, { ...open, cause: open.cause ?? cause });
   }
 
-  /** @returns the interruption that ends with this, if any */
-  current(stream: Stream, at: number): Interruption | undefined {
+  current(stream: Stream, at: number): void {
     const open = this.#begun.get(stream);
     this.#begun.set(stream, undefined);
-    if (open === undefined) return undefined;
-    const ended = { ...open, until: at };
-    this.#ended.push(ended);
-    return ended;
+    if (open !== undefined) this.#ended.push({ ...open, until: at });
   }
 
   /** In the order in which they ended; ongoing ones come last. */
@@ -115,7 +104,6 @@ export class Interruptions {
     return [...this.#ended, ...this.#begun.values()].filter((each) => each !== undefined);
   }
 
-  /** Whether every stream of these has been current at least once. */
   begun(streams: readonly Stream[]): boolean {
     return streams.every((stream) => this.#begun.has(stream));
   }
@@ -264,7 +252,7 @@ export interface SourceSummary {
 /** More would scroll the percentiles away. */
 const SLOWEST = 5;
 
-/** A summary of what a watch has seen so far, in bounded memory. */
+/** In bounded memory. */
 export class ChangeSummary {
   readonly #sources = Object.fromEntries(LAG_STAGES.map((source) => [source, newCount()])) as Readonly<
     Record<LagStage, SourceCount>
@@ -284,7 +272,7 @@ export class ChangeSummary {
     this.#slowest = [...this.#slowest, { ...change, lag }].sort((a, b) => b.lag - a.lag).slice(0, SLOWEST);
   }
 
-  /** In the order of {@link LAG_STAGES}, those of these. */
+  /** In the order of {@link LAG_STAGES}. */
   sources(wanted: readonly LagStage[]): readonly SourceSummary[] {
     return LAG_STAGES.filter((source) => wanted.includes(source)).map((source) => {
       const { changes, lags, min, max } = this.#sources[source];
@@ -297,7 +285,7 @@ export class ChangeSummary {
     });
   }
 
-  /** The removals that took longest, slowest first. */
+  /** Slowest first. */
   get slowest(): readonly (ObservedChange & { readonly lag: number })[] {
     return this.#slowest;
   }

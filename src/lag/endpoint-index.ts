@@ -69,7 +69,6 @@ export class EndpointIndex {
   readonly #pods = new Map<string, Map<string, readonly ListingObject[]>>();
   readonly #objects = new Map<string, ListingObject>();
   readonly #groups = new Map<string, Group>();
-  /** Objects without room. */
   readonly #unread = new Shares();
 
   /**
@@ -115,7 +114,6 @@ export class EndpointIndex {
     return this.#remove(listKeyOf(stage, namespace, name));
   }
 
-  /** The distinct groups that list the pod as ready. */
   readyGroups({ namespace, uid }: PodKey): readonly EndpointGroup[] {
     const objects = this.#pods.get(namespace)?.get(uid) ?? [];
     const ready = objects.filter(({ states }) => ((states.get(uid) ?? 0) & READY) !== 0);
@@ -133,7 +131,7 @@ export class EndpointIndex {
     return keys.map((key) => this.#groups.get(key)).filter((group) => group !== undefined);
   }
 
-  /** Whether some endpoints of the namespace are unknown for want of room. */
+  /** Whether some endpoints of the namespace are unknown because there was no room for them. */
   hasUnread(namespace: string): boolean {
     return this.#unread.of(namespace) > 0;
   }
@@ -177,7 +175,6 @@ export class EndpointIndex {
     return changes;
   }
 
-  /** Puts the new state of an object in the place of its earlier one. */
   #put(
     object: ListingObject,
     { overCapacity = false, unread: isUnread }: Partial<EndpointsState>,

@@ -72,7 +72,7 @@ export function withWaiting(ended: Density, waiting: Density): Density | undefin
   return density;
 }
 
-/** How many namespaces, the busiest, have a history of their own: each costs memory and room in the stored history. */
+/** Histories of namespaces cost memory, and room in the stored history. */
 const NAMESPACES_KEPT = 50;
 
 /** A withdrawal that a terminating pod still waits for. */
@@ -85,7 +85,6 @@ export interface Now {
   readonly epochSeconds: number;
 }
 
-/** The lags of one namespace, or of the cluster. */
 class Scope {
   readonly history = new LagHistory();
   /** Lags of whole pods: from the deletion until the last slice or Endpoints object has withdrawn the pod. */
@@ -123,12 +122,10 @@ export class LagEstimator {
     this.#namespaces.kept.get(namespace)?.stages[stage].record(lag, epochSeconds);
   }
 
-  /** The cluster's history, which published waits follow. */
   get cluster(): LagHistory {
     return this.#cluster.history;
   }
 
-  /** The histories of the busiest namespaces. */
   get namespaces(): ReadonlyMap<string, LagHistory> {
     return new Map([...this.#namespaces.kept].map(([name, { history }]) => [name, history]));
   }
@@ -181,7 +178,7 @@ export class LagEstimator {
     return { scope: namespace === undefined ? 'cluster' : 'namespace', historySeconds, stages, ...whole };
   }
 
-  /** The histories to store, most important first: the cluster's, then the busiest namespaces'. */
+  /** Most important first: the cluster’s history, then those of the busiest namespaces. */
   *parts(now: number): Generator<HistoryPart> {
     yield* this.cluster.parts(CLUSTER_KEY, now);
     const namespaces = [...this.namespaces].sort(([, a], [, b]) => b.samples - a.samples);

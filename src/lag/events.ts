@@ -49,7 +49,6 @@ export interface TerminatingPod {
 /** A uid is no secret, so objects may name that of another namespace's pod: only those of its own namespace count. */
 export type PodKey = Pick<TerminatingPod, 'namespace' | 'uid'>;
 
-/** The fields of an EndpointSlice that the index reads. */
 export interface SliceState {
   readonly namespace: string;
   readonly name: string;
@@ -70,7 +69,7 @@ export interface SliceState {
   }[];
   /** The port numbers of every endpoint. */
   readonly ports?: readonly number[];
-  /** There is no room for its endpoints: they are unknown. */
+  /** Its endpoints are unknown: there is no room for them. */
   readonly unread?: true | undefined;
 }
 
@@ -80,7 +79,6 @@ export interface EndpointsAddress {
   readonly ip?: string;
 }
 
-/** The fields of an Endpoints object that the index reads, its subsets taken together. */
 export interface EndpointsState {
   readonly namespace: string;
   readonly name: string;
@@ -89,7 +87,7 @@ export interface EndpointsState {
   readonly overCapacity: boolean;
   readonly ready: readonly EndpointsAddress[];
   readonly notReady: readonly EndpointsAddress[];
-  /** There is no room for its addresses: they are unknown. */
+  /** Its addresses are unknown: there is no room for them. */
   readonly unread?: true | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** How many names are counted per kept name: a rising name must be noticed before it is kept. */
+/** Counts per kept name: a rising name must be noticed before it is kept. */
 const COUNTED_PER_PLACE = 8;
 
 /** A newcomer must be a quarter busier than the name that it displaces, or two equally busy names would alternate. */
@@ -38,7 +38,6 @@ export class HeavyHitters<T> {
     return this.#kept.get(name);
   }
 
-  /** Displaces the quietest name where that makes room. */
   #hasPlaceFor(count: number): boolean {
     if (this.#kept.size < this.#places) return true;
     const quietest = this.#quietest([...this.#kept.keys()]);

@@ -27,6 +27,8 @@ export {
   hasChanged,
   type LagView,
   type MeasurementState,
+  sendsToNone,
+  type Unseen,
   unreadableView,
 } from './consumer-view.ts';
 export {
@@ -37,6 +39,7 @@ export {
   quantileOf,
   stepsOf,
   totalOf,
+  wholeOf,
 } from './distribution.ts';
 export {
   CHANGES,
@@ -50,6 +53,7 @@ export {
   type SourceSummary,
 } from './endpoint-changes.ts';
 export type { EndpointChange, EndpointGroup } from './endpoint-index.ts';
+export { ENDPOINTS_CHOICES, type EndpointsChoice } from './endpoints-upkeep.ts';
 export { LagEstimator } from './estimator.ts';
 export {
   type Acknowledged,
@@ -70,7 +74,7 @@ export {
   type TerminatingPod,
 } from './events.ts';
 export { type Enough, type Episode, type HistoryPart, LagHistory, type Span } from './lag-history.ts';
-export { type PodAddress, PodAddresses, type ServiceName } from './pod-addresses.ts';
+export { type Departed, type PodAddress, PodAddresses, type ServiceName } from './pod-addresses.ts';
 export {
   BUILT_IN_ENOUGH,
   NOTHING_PLANNED,

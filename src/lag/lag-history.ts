@@ -113,9 +113,7 @@ export function isEnough({ samples, seconds }: Reached, { minSamples, minHistory
   return samples >= minSamples && seconds >= minHistory;
 }
 
-/** The lags of a window of days as of one instant. */
 export interface WindowLags {
-  /** That instant. */
   readonly at: number;
   readonly samples: number;
   /** From the window's first lag until that instant. */
@@ -124,7 +122,7 @@ export interface WindowLags {
   readonly counts: Density;
 }
 
-/** A span of time: seconds since the epoch. */
+/** Seconds since the epoch. */
 export interface Span {
   readonly from: number;
   readonly to: number;
@@ -174,12 +172,11 @@ export class LagHistory {
   #latest = Number.NEGATIVE_INFINITY;
   #reached: Reached = { samples: 0, seconds: 0 };
 
-  /** When the newest lag ended; −Infinity if there is none. */
+  /** −Infinity if there is none. */
   get latest(): number {
     return this.#latest;
   }
 
-  /** How many lags are held. */
   get samples(): number {
     return this.#closedSamples + (this.#open?.total ?? 0);
   }
@@ -239,12 +236,15 @@ export class LagHistory {
     return { at, samples, historySeconds: Math.max(0, at - since), counts };
   }
 
-  /** All lags together, whatever their age. */
+  /** Of all ages. */
   get counts(): Density {
     return countsOf(this.#slots());
   }
 
-  /** The lags, in seconds with their number, of each span in which some ended: of 15 minutes, or a longer one of long ago. */
+  /**
+   * The lags, in seconds with their number, by the span in which they ended: 15 minutes, or more where old slices were
+   * merged.
+   */
   *spans(): Generator<Span & { readonly lags: readonly (readonly [seconds: number, count: number])[] }> {
     for (const slot of this.#slots()) {
       const lags = [...bucketsIn(slot)].map(([bucket, count]) => [secondsOf(bucket), count] as const);
@@ -295,7 +295,6 @@ export class LagHistory {
     return before - this.samples;
   }
 
-  /** The history that {@link forget} would leave. */
   without(from: number, to: number): LagHistory {
     const copy = new LagHistory();
     copy.#close(this.#slots());
@@ -412,7 +411,6 @@ function samplesOf(slots: readonly Slot[]): number {
   return slots.reduce((sum, slot) => sum + slot.samples, 0);
 }
 
-/** How many of the slot's lags fell into this bucket or a later one. */
 function longLags({ entries }: Slot, bucket: number): number {
   let count = 0;
   // Entries ascend, and hardly any are that long.
@@ -437,7 +435,6 @@ function lastDays(slots: readonly Slot[], at: number, minSamples: number): reado
   return slots.slice(first);
 }
 
-/** Grouped by overlapping spans of time, in order. */
 function overlapping(slots: readonly Slot[]): readonly Slot[][] {
   const groups: Slot[][] = [];
   let end = Number.NEGATIVE_INFINITY;

@@ -22,18 +22,31 @@ interface KeptSlice {
   readonly version: string | undefined;
   readonly service: ServiceName;
   readonly pods: readonly PodAddress[];
+  /** Addresses of endpoints that are not said to be of a pod. */
+  readonly others: readonly string[];
 }
+
+/** An address by which slices listed a pod, and that none lists any more. */
+export interface Departed extends Pick<PodAddress, 'uid' | 'service' | 'address' | 'ports'> {
+  readonly at: number;
+}
+
+/** A gateway may keep a dead address for very long; after this, it has been found or there is none. */
+const DEPARTED_MS = 24 * 3_600_000;
+const MOST_DEPARTED = 10_000;
 
 const podKeyOf = ({ namespace, uid }: PodKey) => `${namespace}/${uid}`;
 
-/** How long a pod is remembered that vanishes from its slices before its termination shows: streams are independent. */
+/** A pod may vanish from its slices before its termination shows: streams are independent. */
 const REMEMBERED_MS = 10_000;
 const MOST_REMEMBERED = 10_000;
 
-/** Some 400 bytes each. A slice for which there is no room is not kept: its pods are asked about nowhere. */
+/** Some 400 bytes each. A slice that finds no room is not kept, and gateways are not asked about its pods. */
 const MOST_ADDRESSES = 150_000;
 /** The most addresses of one pod; further ones are left out. A few Services list a pod, by one address of each family. */
 const MOST_OF_POD = 32;
+/** Of a slice, which has at most a thousand endpoints of one or more addresses. */
+const MOST_OTHERS = 1_000;
 
 export class PodAddresses {
   readonly #isWanted: (service: ServiceName) => boolean;
@@ -44,6 +57,9 @@ export class PodAddresses {
   readonly #pods = new Map<string, readonly PodAddress[]>();
   /** Pods that no slice lists any more, oldest first. */
   readonly #gone = new Map<string, { readonly at: number; readonly last: readonly PodAddress[] }>();
+  /** By address, oldest first. */
+  readonly #departed = new Map<string, Departed>();
+  readonly #departedShares = new Shares();
   /** Slices that were deleted while a list was being read. */
   #deleted: Set<string> | undefined;
 
@@ -75,9 +91,8 @@ export class PodAddresses {
     };
   }
 
-  /** Forgets the Services that are no longer wanted. */
   prune(at: number): void {
-    for (const [key, { service }] of this.#slices) if (!this.#isWanted(service)) this.#delete(key, at);
+    for (const [key, { service }] of this.#slices) if (!this.#isWanted(service)) this.#delete(key, at, false);
   }
 
   /** The addresses by which slices list a pod, or last listed it. */
@@ -86,12 +101,30 @@ export class PodAddresses {
     return this.#pods.get(key) ?? this.#gone.get(key)?.last ?? [];
   }
 
-  /** Whether a slice lists it as ready. */
   isReady(pod: PodKey): boolean {
     return this.#pods.get(podKeyOf(pod))?.some(({ ready }) => ready) === true;
   }
 
-  /** The pods of a Service. */
+  /** Addresses that no slice lists any more, oldest first. */
+  get departed(): ReadonlyMap<string, Departed> {
+    return this.#departed;
+  }
+
+  /** Whether a slice lists the address, of a pod or of something else. Takes long: every slice is searched. */
+  lists(address: string): boolean {
+    return [...this.#slices.values()].some(
+      ({ pods, others }) => others.includes(address) || pods.some((pod) => pod.address === address),
+    );
+  }
+
+  /** Another pod has got the address. */
+  forgetDeparted(address: string): void {
+    const known = this.#departed.get(address);
+    if (known === undefined) return;
+    this.#departed.delete(address);
+    this.#departedShares.add(known.service.namespace, -1);
+  }
+
   *in(service: ServiceName): Generator<PodAddress> {
     for (const key of this.#services.get(objectKey(service)) ?? []) yield* this.#slices.get(key)?.pods ?? [];
   }
@@ -103,33 +136,38 @@ export class PodAddresses {
   #put(slice: SliceState, at: number): boolean {
     const { namespace, name, serviceName, version, ports = [], addressType } = slice;
     const key = `${namespace}/${name}`;
-    if (serviceName === undefined || addressType === 'FQDN') return this.#delete(key, at);
+    if (serviceName === undefined || addressType === 'FQDN') return this.#delete(key, at, false);
     const service = { namespace, name: serviceName };
-    if (!this.#isWanted(service)) return this.#delete(key, at);
+    if (!this.#isWanted(service)) return this.#delete(key, at, false);
     const pods = slice.endpoints.flatMap(({ targetUid: uid, targetName: pod, addresses = [], ready }) =>
       uid === undefined
         ? []
         : addresses.map((address): PodAddress => ({ uid, pod, service, address, ports, ready })),
     );
+    const others = slice.endpoints.flatMap(({ targetUid, addresses = [] }) =>
+      targetUid === undefined ? addresses : [],
+    );
     const before = this.#slices.get(key);
     const more = pods.length - (before?.pods.length ?? 0);
-    if (more > 0 && !this.#shares.hasRoomFor(namespace, more, MOST_ADDRESSES)) return this.#delete(key, at);
+    if (more > 0 && !this.#shares.hasRoomFor(namespace, more, MOST_ADDRESSES))
+      return this.#delete(key, at, false);
     this.#shares.add(namespace, more);
     if (before !== undefined && before.service.name !== serviceName) this.#leave(before.service, key);
-    this.#slices.set(key, { version, service, pods });
+    this.#slices.set(key, { version, service, pods, others: others.slice(0, MOST_OTHERS) });
     this.#services.set(objectKey(service), (this.#services.get(objectKey(service)) ?? new Set()).add(key));
     this.#replace(before?.pods ?? [], pods, at);
     return true;
   }
 
-  #delete(key: string, at: number): boolean {
+  /** @param departs whether its addresses are listed no more; otherwise they are only followed no more */
+  #delete(key: string, at: number, departs = true): boolean {
     this.#deleted?.add(key);
     const slice = this.#slices.get(key);
     if (slice === undefined) return false;
     this.#slices.delete(key);
     this.#shares.add(slice.service.namespace, -slice.pods.length);
     this.#leave(slice.service, key);
-    this.#replace(slice.pods, [], at);
+    this.#replace(slice.pods, [], at, departs);
     return true;
   }
 
@@ -139,7 +177,7 @@ export class PodAddresses {
     if (others?.size === 0) this.#services.delete(objectKey(service));
   }
 
-  #replace(before: readonly PodAddress[], after: readonly PodAddress[], at: number): void {
+  #replace(before: readonly PodAddress[], after: readonly PodAddress[], at: number, departs = true): void {
     const old = new Set(before);
     const keyed = ({ uid, service: { namespace } }: PodAddress) => podKeyOf({ namespace, uid });
     const added = Map.groupBy(after, keyed);
@@ -149,12 +187,32 @@ export class PodAddresses {
         0,
         MOST_OF_POD,
       );
+      for (const { address } of next) this.forgetDeparted(address);
+      if (departs)
+        for (const pod of known)
+          if (!next.some(({ address }) => address === pod.address)) this.#depart(pod, at);
       if (next.length > 0) this.#pods.set(key, next);
       else {
         this.#pods.delete(key);
-        this.#remember(key, known, at);
+        if (departs) this.#remember(key, known, at);
       }
     }
+  }
+
+  #depart({ uid, service, address, ports }: PodAddress, at: number): void {
+    this.forgetDeparted(address);
+    for (const [oldest, { at: since }] of this.#departed) {
+      if (at - since < DEPARTED_MS) break;
+      this.forgetDeparted(oldest);
+    }
+    const { namespace } = service;
+    if (!this.#departedShares.hasRoomFor(namespace, 1, MOST_DEPARTED)) {
+      const oldest = [...this.#departed.values()].find((each) => each.service.namespace === namespace);
+      if (oldest === undefined) return;
+      this.forgetDeparted(oldest.address);
+    }
+    this.#departed.set(address, { uid, service, address, ports, at });
+    this.#departedShares.add(namespace, 1);
   }
 
   #remember(key: string, last: readonly PodAddress[], at: number): void {

@@ -60,7 +60,6 @@ function curveFromText(text: unknown): Density | undefined {
   return totalOf(curve) === UNITS ? curve : undefined;
 }
 
-/** The table as compact JSON text. */
 export function plannedToText({ at, cluster, namespaces, consumers }: PlannedTable): string {
   const rows = (of: ReadonlyMap<string, PlannedRow>) =>
     Object.fromEntries([...of].flatMap(([name, row]) => (isStorable(row) ? [[name, rowToJson(row)]] : [])));
@@ -99,7 +98,7 @@ function rowToJson({ historySeconds, reached, current, slow, episode, ...row }: 
   };
 }
 
-/** The table without the namespaces with the fewest samples, as many as needed for its text to fit. */
+/** Leaves out the namespaces with the fewest samples, as many as needed for the text to fit. */
 export function shrunkTable(table: PlannedTable, characters: number): PlannedTable {
   const busiest = [...table.namespaces].sort(([, a], [, b]) => b.samples - a.samples);
   let shrunk = table;

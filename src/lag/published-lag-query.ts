@@ -1,6 +1,6 @@
 import { setNewest } from '../api/index.ts';
 import { type Consumer, witnessName } from './consumer.ts';
-import { type Density, type LagScope, type Lags, lagsOf, maxOf, sumOf } from './distribution.ts';
+import { type Density, type LagScope, type Lags, lagsOf, wholeOf } from './distribution.ts';
 import { type Enough, isEnough } from './lag-history.ts';
 import {
   ENOUGH_OF_BUILT_IN,
@@ -11,7 +11,6 @@ import {
   type PlannedTable,
 } from './published-lag.ts';
 
-/** One of the parts that a lag consists of. */
 interface LagPart {
   /** `control plane`, or the consumer's name. */
   readonly name: string;
@@ -66,8 +65,8 @@ interface Part extends LagPart {
 }
 
 /**
- * The query of the decision: the namespace's row if it has one, otherwise the cluster's, followed by the slowest of the
- * consumers that apply. A combination takes some milliseconds once, and is kept for as long as the table is in force.
+ * The query of the decision: the namespace’s row, or else the cluster’s, followed by the slowest of the consumers that
+ * apply. A combination takes some milliseconds once, and is cached for as long as the table is in force.
  */
 export function plannedLags(table: PlannedTable): LagSource {
   const combinations = new Map<string, PlannedLag>();
@@ -126,18 +125,21 @@ function combine(scope: LagScope, plane: Part, consumers: readonly Part[]): Plan
   const parts = [plane, ...consumers];
   const measured = parts.filter((part) => part === plane || part.source === 'measured');
   const whole = parts.every(({ enough }) => enough);
-  /** The control plane's lag followed by the slowest of the consumers', as far as they are known. */
+  /** The control plane’s lag followed by that of the slowest consumer, as far as they are known. */
   const combined = (densityOf: (part: Part) => Density | undefined): Lags | undefined => {
-    const ofPlane = densityOf(plane);
-    const ofConsumers = consumers.flatMap((part) => densityOf(part) ?? []);
-    if (ofConsumers.length === 0) return ofPlane && lagsOf(ofPlane);
-    const slowest = maxOf(ofConsumers);
-    return lagsOf(ofPlane === undefined ? slowest : sumOf(ofPlane, slowest));
+    const density = wholeOf(
+      densityOf(plane),
+      consumers.flatMap((part) => densityOf(part) ?? []),
+    );
+    return density && lagsOf(density);
   };
   const current = whole ? combined(({ row }) => row?.current) : undefined;
   const lifted = whole ? parts.find(({ row }) => row?.episode !== undefined) : undefined;
   const episode = lifted?.row?.episode;
-  const without = () => combined((part) => (part === lifted ? episode?.without : part.row?.slow)) as Lags;
+  // Kept: every pod of the combination asks.
+  let shortened: Lags | undefined;
+  const without = () =>
+    (shortened ??= combined((part) => (part === lifted ? episode?.without : part.row?.slow)) as Lags);
   return {
     scope,
     samples: Math.min(...measured.map(({ samples }) => samples)),

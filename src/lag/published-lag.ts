@@ -10,7 +10,7 @@ import {
   type WindowLags,
 } from './lag-history.ts';
 
-/** Until the policies in force are known: the built-in policy's. */
+/** The built-in policy’s, until the policies in force are known. */
 export const BUILT_IN_ENOUGH: Enough = { minSamples: 200, minHistory: 86_400 };
 
 /** From when on a built-in consumer counts: with fewer samples its p99 would be its worst or second-worst one. */
@@ -67,7 +67,6 @@ export const NOTHING_PLANNED: PlannedTable = {
   consumers: new Map(),
 };
 
-/** The histories that the published table follows. */
 export interface MeasuredHistories {
   readonly cluster: LagHistory;
   readonly namespaces: ReadonlyMap<string, LagHistory>;
@@ -75,7 +74,6 @@ export interface MeasuredHistories {
   readonly consumers: ReadonlyMap<string, LagHistory> | undefined;
 }
 
-/** The table is renewed at most this often. */
 const PUBLISH_SECONDS = 600;
 
 const PERCENTILES = [50, 90, 99, 99.9] as const;
@@ -84,7 +82,7 @@ const PERCENTILES = [50, 90, 99, 99.9] as const;
 const MOVED_SHARE = 0.05;
 const MOVED_SECONDS = 0.05;
 
-/** How far the coverage that plans state may be from the truth. */
+/** The coverage in plans may be wrong by this much. */
 const MOVED_COVERAGE = 0.003;
 const WAITS: readonly number[] = Array.from({ length: 60 }, (_, index) => 5 * (index + 1));
 
@@ -150,7 +148,6 @@ export function* nextPlanned(
   return same ? table : { at: now, ...next };
 }
 
-/** Whether one of these thresholds has been reached since the previous row. */
 function isNewlyEnough(reached: Reached, before: PlannedRow, asked: readonly Enough[]): boolean {
   return asked.some((enough) => isEnough(reached, enough) && !isEnough(before.reached, enough));
 }
@@ -174,7 +171,6 @@ function curveOf({ counts, ...lags }: WindowLags): HourlyCurve {
   return { ...lags, longer };
 }
 
-/** When and by which thresholds a table is made. */
 interface Look {
   readonly now: number;
   readonly minSamples: number;

@@ -1,9 +1,11 @@
 import { Shares } from '../api/index.ts';
 import { type EndpointChange, type EndpointGroup, EndpointIndex } from './endpoint-index.ts';
+import { EndpointsUpkeep } from './endpoints-upkeep.ts';
 import {
   type Acknowledged,
   type ClusterEvent,
   type HeartbeatStream,
+  LAG_STAGES,
   type PodKey,
   type RemovalSample,
   type ServiceState,
@@ -28,6 +30,7 @@ export const DISCARDS = {
     'The Service is unknown, or was deleted meanwhile, so whether it withdraws pods is unknown as well.',
   NoSelector:
     'The Service has no selector, or its selector changed meanwhile: something else than the termination may have withdrawn the pod, or kept it listed.',
+  Unmaintained: 'No controller maintains Endpoints, so the object goes on listing the pod.',
   Expired: 'Two hours passed without a withdrawal.',
   TooMany: 'More removals were under way at once than are followed, or than the share of their namespace.',
   Relisted: 'A terminating pod was listed as ready again: the sample taken of it was too short.',
@@ -42,6 +45,7 @@ const EXCLUSIONS: ReadonlySet<DiscardReason> = new Set([
   'OverCapacity',
   'NoService',
   'NoSelector',
+  'Unmaintained',
 ]);
 
 /**
@@ -55,19 +59,19 @@ const EXCLUSIONS: ReadonlySet<DiscardReason> = new Set([
  */
 type StreamState = 'current' | 'rotating' | 'broken';
 
-/** The longest lag that has a bucket: waiting longer gains nothing, and what is never withdrawn must not pile up. */
+/** The longest lag that has a bucket. Waiting longer gains nothing, and removals that never end must not pile up. */
 export const EXPIRY_MS = 7_200_000;
 
 /**
- * The places for removals of pods that terminate, twice what a node failure or a rollout of everything takes; some 40 MB when all are taken. A
- * removal keeps its place until its pod is gone, and no namespace takes more places than it leaves to the others.
+ * How many removals of terminating pods are followed: twice what a node failure or a rollout of everything takes; some 40 MB
+ * in all. A removal counts until its pod is gone, and no namespace takes more than it leaves to the others.
  */
 export const MOST_REMOVALS = 50_000;
 
 /** Healthy streams differ by milliseconds; a withdrawal that shows this much too early still counts as a lag of 0. */
 export const INVERSION_MS = 250;
 
-/** How late a stream may be: punctual streams differ by as much. */
+/** How late a stream may be; streams that keep up differ by as much. */
 const LATE_MS = INVERSION_MS;
 const LATE_SHARE = 0.02;
 
@@ -92,21 +96,23 @@ const VERIFY_EVERY_MS = 1_000;
 /** How long an early withdrawal is remembered, so that those beyond {@link INVERSION_MS} can be counted. */
 const REMEMBERED_MS = 10_000;
 
-/** Early withdrawals: 3,200 a second for all of that time, of one namespace at most half. Others are not remembered. */
+/**
+ * Early withdrawals: 3,200 a second for all of that time, at most half of them from one namespace. Others are not
+ * remembered.
+ */
 const MOST_REMEMBERED = 32_768;
 
 /** The termination of a pod, from its first sign until nothing lists the pod any more. */
 interface Termination {
   readonly pod: Pick<TerminatingPod, 'uid' | 'namespace' | 'name'>;
   readonly since: number;
-  /** The DELETED event has come. */
   gone: boolean;
   /** The groups that listed it as ready and have not withdrawn it. */
   open: Removal[];
   /** All withdrawals so far, including verified ones, which {@link LagRecorder.#unverified} no longer has. */
   withdrawals: Withdrawal[];
   unverified: number;
-  /** How many of its removals have a place, and how many found none. */
+  /** How many of its removals are followed, and how many found no room. */
   places: number;
   leftOut: number;
   /** How late the pods' stream was, in milliseconds; undefined: no heartbeat has shown it yet. */
@@ -144,7 +150,6 @@ export interface UnresolvedRemoval extends Pick<StageSample, 'stage' | 'namespac
   readonly since: number;
 }
 
-/** The results of an event. */
 interface Recorded {
   readonly stages: readonly StageSample[];
   readonly removals: readonly RemovalSample[];
@@ -156,6 +161,8 @@ interface RecorderOptions {
   readonly addresses?: boolean;
   /** Whether a leader writes heartbeats, so that samples wait to be verified. */
   readonly heartbeats?: boolean;
+  /** The namespace whose slices may show that no controller maintains Endpoints; undefined: any. */
+  readonly trusted?: string | undefined;
 }
 
 const NO_CHANGES: readonly EndpointChange[] = [];
@@ -175,7 +182,7 @@ export class LagRecorder {
   readonly #terminations = new Map<string, Termination>();
   /** Oldest first. */
   readonly #open = new Set<Removal>();
-  /** Removals with a place, and those without. */
+  /** Removals that are followed, and those without room. */
   readonly #places = new Shares();
   readonly #leftOut = new Shares();
   readonly #openOf = new Map<EndpointGroup, Set<Removal>>();
@@ -183,18 +190,19 @@ export class LagRecorder {
   readonly #early = new Map<string, readonly EarlyEnd[]>();
   readonly #earlyShares = new Shares();
   readonly #watchDelay: WatchDelay | undefined;
+  readonly #upkeep: EndpointsUpkeep;
   /** Terminations whose beginning no heartbeat has verified yet, oldest first. */
   readonly #unverifiedBeginnings = new Set<Termination>();
   /** Oldest first. */
   readonly #unverified = new Set<Withdrawal>();
-  /** When those that time alone may settle are looked at next. */
+  /** When to look again at samples that only time can settle. */
   #verifyAt = Number.NEGATIVE_INFINITY;
   readonly #discarded: Record<DiscardReason, number>;
-  /** The results of the current event. */
   #recorded = { stages: [] as StageSample[], removals: [] as RemovalSample[], changes: NO_CHANGES };
 
-  constructor({ addresses = false, heartbeats = false }: RecorderOptions = {}) {
+  constructor({ addresses = false, heartbeats = false, trusted }: RecorderOptions = {}) {
     this.#index = new EndpointIndex({ addresses });
+    this.#upkeep = new EndpointsUpkeep(trusted);
     this.#watchDelay = heartbeats ? new WatchDelay() : undefined;
     const none = Object.keys(DISCARDS).map((reason) => [reason, 0]);
     this.#discarded = Object.fromEntries(none) as Record<DiscardReason, number>;
@@ -280,44 +288,49 @@ export class LagRecorder {
     return false;
   }
 
-  /** The API server has stored a heartbeat of this replica. */
   heartbeatWritten(life: string, stream: HeartbeatStream, acknowledged: Acknowledged): void {
     this.#watchDelay?.wrote(life, stream, acknowledged);
   }
 
-  /** Whether the slices or the Endpoints of a Service list the pod as ready. */
   isReady(uid: string, of: Pick<EndpointGroup, 'stage' | 'namespace' | 'service'>): boolean {
     const { namespace } = of;
     const isOf = ({ stage, service }: EndpointGroup) => stage === of.stage && service === of.service;
     return this.#index.readyGroups({ namespace, uid }).some(isOf);
   }
 
-  /** The groups that list the pod as ready now: slices of a Service and address family, or Endpoints. */
+  /** The groups that list the pod as ready now: slices of a Service and address family, or Endpoints that are maintained. */
   listing(pod: PodKey): readonly EndpointGroup[] {
-    return this.#index.readyGroups(pod).filter(({ mirrored }) => !mirrored);
+    const { maintained } = this.#upkeep;
+    return this.#index
+      .readyGroups(pod)
+      .filter(({ mirrored, stage }) => !mirrored && (maintained || stage !== 'Endpoints'));
   }
 
-  /** Whether some endpoints of the namespace are unknown for want of room. */
+  /** Whether a controller maintains Endpoints, as far as is known; where none does, they do not count. */
+  get maintainsEndpoints(): boolean {
+    return this.#upkeep.maintained;
+  }
+
+  /** Whether some endpoints of the namespace are unknown because there was no room for them. */
   hasUnread(namespace: string): boolean {
     return this.#index.hasUnread(namespace);
   }
 
-  /** Whether its pods are withdrawn when they terminate; not with publishNotReadyAddresses. */
+  /** Not with publishNotReadyAddresses, which keeps terminating pods listed. */
   withdraws({ namespace, service }: EndpointGroup): boolean {
     return this.#services.get(`${namespace}/${service}`)?.publishNotReadyAddresses !== true;
   }
 
-  /** How many removals gave no sample, by reason, since the beginning. */
   get discarded(): DiscardCounts {
     return this.#discarded;
   }
 
-  /** The removals of terminating pods that found no place, by namespace. */
+  /** Removals without room, by namespace. */
   get leftOut(): ReadonlyMap<string, number> {
     return this.#leftOut.byNamespace;
   }
 
-  /** How much is held, for gauges. */
+  /** For gauges. */
   get size(): { readonly pods: number; readonly objects: number; readonly open: number } {
     const terminations = [...this.#terminations.values()];
     const unlisted = terminations.filter(({ pod }) => !this.#index.isListed(pod)).length;
@@ -348,7 +361,7 @@ export class LagRecorder {
       gone: false,
       open: [],
       withdrawals: [],
-      // Counts as unverified until everything below is known.
+      // 1, so that it counts as unverified until everything below is known.
       unverified: 1,
       places: 0,
       leftOut: 0,
@@ -422,12 +435,24 @@ export class LagRecorder {
     unclear: ReadonlySet<EndpointGroup> = NO_GROUPS,
   ): void {
     this.#recorded.changes = changes;
+    const { maintained } = this.#upkeep;
+    for (const change of changes)
+      if (this.#countsForUpkeep(change)) this.#upkeep.changed(change, at, this.#hasSelector(change.group));
+    if (maintained && !this.#upkeep.maintained)
+      for (const removal of this.#open)
+        if (removal.group.stage === 'Endpoints') this.#drop(removal, 'Unmaintained');
     for (const change of changes) {
       if (change.group.mirrored) continue;
       if (change.after === 'ready') this.#listedAsReady(change);
       else if (change.before === 'ready' && !unclear.has(change.group)) this.#withdrawn(change, at, version);
       if (change.after === undefined) this.#settle(change.uid);
     }
+  }
+
+  /** Of slices only what happens while Endpoints would be seen to follow. */
+  #countsForUpkeep({ group: { stage } }: EndpointChange): boolean {
+    if (this.#streams.get(stage) === 'broken') return false;
+    return stage === 'Endpoints' || LAG_STAGES.every((each) => this.#streams.get(each) === 'current');
   }
 
   #listedAsReady({ uid, group }: EndpointChange): void {
@@ -593,16 +618,20 @@ export class LagRecorder {
     this.#leftOut.add(pod.namespace, -leftOut);
   }
 
-  /** Why the removals of this group are not measured; undefined when they are. */
+  /** undefined: they are measured. */
   #exclusionOf({ namespace, service, overCapacity }: EndpointGroup): DiscardReason | undefined {
     const known = this.#services.get(`${namespace}/${service}`);
     if (known === undefined) return 'NoService';
     if (known.publishNotReadyAddresses) return 'NeverWithdrawn';
-    if (Object.keys(known.selector ?? {}).length === 0) return 'NoSelector';
+    if (!this.#hasSelector({ namespace, service })) return 'NoSelector';
     return overCapacity ? 'OverCapacity' : undefined;
   }
 
-  /** Whether the pod's labels are known to no longer match the Service: then they withdrew it, not its termination. */
+  #hasSelector({ namespace, service }: Pick<EndpointGroup, 'namespace' | 'service'>): boolean {
+    return Object.keys(this.#services.get(`${namespace}/${service}`)?.selector ?? {}).length > 0;
+  }
+
+  /** Labels that no longer match the Service withdrew the pod; its termination did not. */
   #deselects({ namespace, service }: EndpointGroup, labels: TerminatingPod['labels']): boolean {
     const selector = this.#services.get(`${namespace}/${service}`)?.selector;
     if (selector === undefined || labels === undefined) return false;
@@ -620,6 +649,7 @@ export class LagRecorder {
   /** Open removals give no sample any more, but stay open. */
   #interrupt(stream: Stream): void {
     this.#streams.set(stream, 'broken');
+    this.#upkeep.interrupted(stream);
     if (stream === 'services') return;
     const stage = stream === 'pods' ? undefined : stream;
     for (const removal of this.#open) {

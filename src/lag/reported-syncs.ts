@@ -12,7 +12,6 @@ function isAtLeast(version: string, other: string): boolean {
   return (compareVersions(version, other) ?? -1) >= 0;
 }
 
-/** For each kind the newer of the two. */
 function newestOf(a: StageVersions, b: StageVersions): StageVersions {
   return { ...a, ...pick(b, (stage, version) => !a[stage] || isAtLeast(version, a[stage])) };
 }
@@ -68,7 +67,6 @@ export function instantOf(index: number): number {
   return (index + ((index * GOLDEN_RATIO) % 1)) * APART;
 }
 
-/** The index of the first such instant after this one. */
 export function firstIndexAfter(at: number): number {
   const index = Math.floor(at / APART);
   return instantOf(index) > at ? index : index + 1;
@@ -96,7 +94,6 @@ export type SyncClaim =
     }
   | { readonly by: 'versions'; readonly versions: StageVersions };
 
-/** Identifies an instance of a consumer. */
 export interface InstanceName {
   /** Unique: the uid of a pod. */
   readonly key: string;
@@ -110,12 +107,11 @@ export interface InstanceName {
  */
 class ReportingInstance {
   readonly name: string;
-  /** When its last report of any kind came. */
   heardAt: number;
-  /** Everything removed up to then is out of its table. */
+  /** Its table has none of the endpoints that were removed before this instant. */
   appliedUntil = Number.NEGATIVE_INFINITY;
   acknowledged: StageVersions = {};
-  /** Whether it reports resourceVersions that it has read from the API instead of cursors. */
+  /** Whether it reports resourceVersions of the API instead of cursors. */
   readsVersions = false;
   /** When it counts as gone, unless it reports a sync before. */
   silentAt = Number.POSITIVE_INFINITY;
@@ -155,7 +151,6 @@ const SILENT_INSTANCE_KEPT_MS = 3_600_000;
 
 export type SyncResult = Extract<ReportResult, 'Asked' | 'Synced' | 'UsedCursor' | 'TooManyInstances'>;
 
-/** The state of a consumer's instances. */
 export interface InstancesState {
   readonly live: number;
   /** The names of silent instances that are still remembered. */
@@ -195,16 +190,11 @@ export class ReportedSyncs {
     this.#seen = { at: now, versions };
   }
 
-  /** How many instants were given up because an instance did not apply them. */
   get lost(): number {
     return this.#lost;
   }
 
-  /**
-   * Processes a report.
-   * @param claim undefined: the instance only requests a cursor
-   * @param versions the newest that Linger has seen
-   */
+  /** @param claim undefined: the instance only requests a cursor @param versions the newest that Linger has seen */
   report(
     { key, name }: InstanceName,
     claim: SyncClaim | undefined,
@@ -233,7 +223,7 @@ export class ReportedSyncs {
     this.#openUntil(now);
     this.#openForChange(versions);
     this.#seen = { at: now, versions };
-    // Reports arrive, but none that applies instants this old.
+    // Reports arrive, but instants this old will not be applied any more.
     for (const each of this.#pending) if (each.at < now - LONGEST_LAG) each.lost = true;
     this.#close(now, now - LONGEST_LAG);
   }
@@ -257,7 +247,6 @@ export class ReportedSyncs {
     return this.#silent.some(({ acknowledged }) => !covers(acknowledged, versions));
   }
 
-  /** The instances that have synced and are not live. */
   get #silent(): readonly ReportingInstance[] {
     const all = [...this.#instances.values()];
     return all.filter((each) => each.syncedAt !== undefined && !this.#live.has(each));
@@ -297,7 +286,7 @@ export class ReportedSyncs {
     this.#close(now);
   }
 
-  /** The last instant at which nothing newer than these versions was seen. */
+  /** The last instant at which nothing newer than these versions had been seen. */
   #appliedBy(applied: StageVersions): number {
     const pending = this.#pending.findLast(({ versions }) => versions && covers(applied, versions));
     return pending?.at ?? Number.NEGATIVE_INFINITY;
@@ -314,7 +303,7 @@ export class ReportedSyncs {
     }
   }
 
-  /** The instance, which is live no more, will not report on what it has not applied. */
+  /** Instants that this instance has not applied are lost: it is no longer live. */
   #lose({ appliedUntil }: ReportingInstance, now: number): void {
     for (const each of this.#pending) if (each.at > appliedUntil) each.lost = true;
     this.#close(now);

@@ -1,13 +1,11 @@
 import { setNewest } from '../api/index.ts';
 import { type Acknowledged, HEARTBEAT_STREAMS, type Heartbeat, type HeartbeatStream } from './events.ts';
 
-/** The annotation that carries a heartbeat. */
 export const HEARTBEAT_ANNOTATION = 'linger.dev/heartbeat';
 
 /** Life, number, instant; then, for each stream, number and instant of the acknowledged heartbeat. */
 const HEARTBEAT = /^([\w-]{1,16}):(\d{1,15})@(\d{1,15}):(\d{1,15}@\d{1,15}(?:,\d{1,15}@\d{1,15}){2})$/;
 
-/** The value of the annotation. */
 export function heartbeatText({ life, number, sentAt, acknowledged }: Heartbeat): string {
   const pair = (of: Acknowledged) => `${of.number}@${Math.round(of.at)}`;
   const pairs = HEARTBEAT_STREAMS.map((stream) => pair(acknowledged[stream]));
@@ -30,7 +28,6 @@ export function heartbeatOf(text: string | undefined): Heartbeat | undefined {
 /** Enough for the burst of a stream that was two minutes behind. */
 const KEPT = 128;
 
-/** How many recent writers are kept. */
 const WRITERS = 4;
 
 /** Clocks that drift apart by 50 ppm differ by 30 ms after this long. */
@@ -61,7 +58,6 @@ export class WatchDelay {
     this.#writer(heartbeat.life).heartbeat(from, heartbeat, at, current);
   }
 
-  /** The API server has stored one of this process's own heartbeats. */
   wrote(life: string, stream: HeartbeatStream, acknowledged: Acknowledged): void {
     this.#writer(life).wrote(stream, acknowledged);
   }
@@ -103,11 +99,9 @@ export class WatchDelay {
   }
 }
 
-/** The heartbeats of one writer in one stream. */
 interface StreamHeartbeats {
-  /** The highest number that was delivered: an object repeats its heartbeat with each other change. */
+  /** The highest number that was delivered. An object repeats its heartbeat with each other change. */
   latest: number;
-  /** The highest number that this process has written. */
   written: number;
   delivered: Delivered[];
   /** Acknowledged but not delivered yet, by ascending number. */

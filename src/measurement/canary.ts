@@ -22,6 +22,7 @@ import {
   flip,
   type TimedConsumer,
 } from './flip.ts';
+import { NodeTimers } from './node-timers.ts';
 import { type Answer, attempt, canaryUrl, type FlipResult, type Problem, resolve } from './probe.ts';
 
 /** How many of the latest flips count for how long consumers take. */
@@ -171,7 +172,7 @@ const PROBE_EVERY_MS = 30_000;
 const A_LABEL = 'The canary is removed by its label: what a consumer does only at a termination is not seen.';
 const LIMITS: Readonly<Record<TimedKind, readonly string[]>> = {
   clusterIp: [
-    'It sees the kube-proxy of the node where the leader runs; those of other nodes may take longer.',
+    'It sees the kube-proxy of the node where the leader runs; those of other nodes may take longer: deploy/node-timer.yaml times them.',
     A_LABEL,
   ],
   clusterDns: [
@@ -184,8 +185,10 @@ const LIMITS: Readonly<Record<TimedKind, readonly string[]>> = {
   ],
 };
 
-export function limitsOf({ measure }: Timed, alone: boolean): readonly string[] {
-  const limits = LIMITS[measure.kind];
+/** @param nodes what is known of the other nodes, where these are timed */
+export function limitsOf({ measure }: Timed, alone: boolean, nodes?: string): readonly string[] {
+  const limits =
+    measure.kind === 'clusterIp' && nodes !== undefined ? [nodes, A_LABEL] : LIMITS[measure.kind];
   if (!alone) return limits;
   return [...limits, 'Linger has one replica, which calls itself: that takes another way through the node.'];
 }
@@ -193,15 +196,25 @@ export function limitsOf({ measure }: Timed, alone: boolean): readonly string[] 
 /**
  * After this many samples a built-in consumer is known, and flipped for more rarely: its percentile is taken from a
  * week's samples, so a fifth as many show a change as soon, and flips are most of an idle leader's processor time.
+ * Until then it is flipped for more often, because all waits and holds count `initial` for it.
  */
-const KNOWN = { after: 100, timesAsRare: 5 };
+const KNOWN = { after: 100, timesAsRare: 5, timesAsOftenBefore: 6 };
 
 /**
- * @param clusterEveryMs how often a built-in consumer is flipped for at first
+ * Until a ClusterIP is known, it is flipped for alone between the other flips: those for cluster DNS take as long as a
+ * cached answer lives. At the default, a hundred flips then take ten to twenty minutes.
+ */
+const ALONE_TIMES_AS_OFTEN = 12;
+
+/**
+ * @param clusterEveryMs the setting --canary-every
  * @param timed how many flips have timed this one in the last 7 days, on any leader
  */
 export function everyMsOf({ measure }: Timed, clusterEveryMs: number, timed: number): number {
-  if (measure.kind !== 'probe') return clusterEveryMs * (timed < KNOWN.after ? 1 : KNOWN.timesAsRare);
+  if (measure.kind !== 'probe')
+    return timed < KNOWN.after
+      ? clusterEveryMs / KNOWN.timesAsOftenBefore
+      : clusterEveryMs * KNOWN.timesAsRare;
   return measure.every === undefined ? PROBE_EVERY_MS : measure.every * 1000;
 }
 
@@ -248,7 +261,7 @@ export interface CanaryContext extends Omit<CanarySettings, 'every'> {
   readonly dns: ClusterDns;
   /** The current consumers. */
   readonly consumers: () => readonly Consumer[];
-  /** How often a built-in consumer is flipped for. Milliseconds. */
+  /** The setting --canary-every. Milliseconds. */
   readonly everyMs: number;
   /** How many flips have timed a consumer in the last 7 days. */
   readonly timed: (consumer: string) => number;
@@ -261,6 +274,7 @@ export interface CanaryContext extends Omit<CanarySettings, 'every'> {
   readonly clock: () => number;
   readonly random: () => number;
   readonly limits?: Partial<FlipLimits>;
+  readonly nodeTimerPort?: number;
 }
 
 type CanaryLead = Pick<Leadership, 'signal' | 'holds'>;
@@ -309,15 +323,17 @@ class Canary {
   readonly #labels: PodLabels;
   readonly #schedule: FlipSchedule;
   readonly #tries = new Map<string, Tries>();
+  readonly #nodes: NodeTimers;
   #turn = 0;
 
   constructor(context: CanaryContext, lead: CanaryLead) {
-    const { connection, namespace, random } = context;
+    const { connection, namespace, random, clock, nodeTimerPort: port } = context;
     this.#context = context;
     this.#lead = lead;
     this.#limits = { ...FLIP_LIMITS, ...context.limits };
     this.#labels = new PodLabels({ connection, namespace, requestMs: REQUEST_MS });
     this.#schedule = new FlipSchedule(random);
+    this.#nodes = new NodeTimers({ connection, namespace, clock, port, signal: lead.signal });
   }
 
   async run(): Promise<void> {
@@ -325,29 +341,43 @@ class Canary {
     // Replicas that a vanished leader has left out. If this fails, the first flip retries and reports it.
     await this.#putAllBack(`${CANARY_LABEL}=${OUT_OF_SERVICE}`).catch(() => undefined);
     let next = this.#next(clock(), clock());
-    let rested = clock();
+    let [ended, rested] = [clock(), clock()];
     for (;;) {
-      const why = await this.#rest(next, rested);
+      const why = await this.#rest(next, rested, ended);
       if (why === undefined) return;
       const began = clock();
       const consumers = why === 'due' ? this.#takingPart(began) : this.#paced();
       if (consumers.length > 0) await this.#flipNow(consumers, began);
       if (why === 'due') next = this.#next(began, clock());
-      rested = clock() + AMID_REMOVALS.apartMs;
+      ended = clock();
+      rested = ended + AMID_REMOVALS.apartMs;
     }
   }
 
-  /** Waits until the next flip is due, or a pod is removed after the rest. @returns undefined once the lead is over */
-  async #rest(next: number, rested: number): Promise<'due' | 'removals' | undefined> {
+  /**
+   * Waits until the next flip is due, or, after the rest, until a pod is removed or a ClusterIP that is not known yet has
+   * waited for long enough.
+   * @returns undefined once the lead is over
+   */
+  async #rest(next: number, rested: number, ended: number): Promise<'due' | 'paced' | undefined> {
     const { clock, random, removals } = this.#context;
     const { signal } = this.#lead;
     if (!(await pause(Math.min(next, rested) - clock(), signal))) return undefined;
+    if (next <= rested) return 'due';
+    const until = Math.min(next, ended + this.#aloneMs());
     const untilRemoval = (waking: AbortSignal, wake: () => void) => {
       removals.once('removal', wake);
-      return pause(next - clock(), waking).finally(() => removals.off('removal', wake));
+      return pause(until - clock(), waking).finally(() => removals.off('removal', wake));
     };
-    if (next <= rested || (await withSignal({ signal }, untilRemoval))) return 'due';
-    return (await pause(AMID_REMOVALS.soonMs * random(), signal)) ? 'removals' : undefined;
+    if ((await withSignal({ signal }, untilRemoval)) && until === next) return 'due';
+    return (await pause(AMID_REMOVALS.soonMs * random(), signal)) ? 'paced' : undefined;
+  }
+
+  /** How long after a flip the next one for ClusterIPs alone begins; infinity once these are known. */
+  #aloneMs(): number {
+    const { everyMs, timed } = this.#context;
+    if (this.#paced().every(({ name }) => timed(name) >= KNOWN.after)) return Number.POSITIVE_INFINITY;
+    return Math.max(AMID_REMOVALS.apartMs, everyMs / ALONE_TIMES_AS_OFTEN);
   }
 
   /** The consumers whose lag depends on when they last followed a change. */
@@ -394,7 +424,8 @@ class Canary {
 
   async #flipFor(consumers: readonly Timed[]): Promise<Flipped> {
     const { signal } = this.#lead;
-    const asked = (alone = false) => new Map(consumers.map((each) => [each.name, limitsOf(each, alone)]));
+    const asked = (alone = false) =>
+      new Map(consumers.map((each) => [each.name, limitsOf(each, alone, this.#nodes.limit)]));
     try {
       const service = await this.#service();
       if (service === undefined) return untried('NoService', asked(), NO_SERVICE);
@@ -457,11 +488,18 @@ class Canary {
     const { pod, identity, address } = met.canary;
     const timed = await Promise.all(consumers.map((each) => this.#timed(each, met)));
     const listed = timed.filter(({ service }) => endpoints.isReady(pod.uid, service));
+    const clusterIp = consumers.find(({ measure }) => measure.kind === 'clusterIp')?.name;
+    const nodes = clusterIp === undefined ? [] : await this.#nodes.chosen();
+    const of = { service: CANARY_SERVICE, leastMisses: CLUSTER_IP_MISSES };
+    const elsewhere = nodes.map((node) => ({
+      node,
+      consumer: { ...of, ...this.#nodes.timed(node, this.#limits.attemptMs) },
+    }));
     const remove = { pod, label: CANARY_LABEL, from: IN_SERVICE, to: OUT_OF_SERVICE };
     const outcome = await flip({
       uid: pod.uid,
       replicas: { canary: identity, fellows: new Set(met.fellows.map((each) => each.identity)) },
-      consumers: listed,
+      consumers: [...listed, ...elsewhere.map(({ consumer }) => consumer)],
       endpoints,
       askCanary: () => attempt({ url: canaryUrl(address, port), address, timeoutMs: this.#limits.attemptMs }),
       label: {
@@ -477,7 +515,13 @@ class Canary {
     this.#schedule.followed(Math.max(0, ...lags));
     if (outcome.result === 'ReplicaLost') return outcome;
     const unlisted = timed.filter((each) => !listed.includes(each)).map(({ name }) => name);
-    return { ...outcome, consumers: new Map([...outcome.consumers, ...troubleOf(unlisted, NO_DNS_SERVICE)]) };
+    const found = new Map([...outcome.consumers, ...troubleOf(unlisted, NO_DNS_SERVICE)]);
+    if (clusterIp !== undefined) {
+      const others = elsewhere.map(({ node, consumer }) => [node, found.get(consumer.name)] as const);
+      for (const { consumer } of elsewhere) found.delete(consumer.name);
+      found.set(clusterIp, await this.#nodes.slowest(found.get(clusterIp) ?? {}, others));
+    }
+    return { ...outcome, consumers: found };
   }
 
   /** How attempts through a consumer are made. */

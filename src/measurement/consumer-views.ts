@@ -50,7 +50,12 @@ export class ConsumerViews {
       const { name } = consumer;
       const known = this.#known.get(name) ?? NOTHING;
       const state = this.#measurement.state(name);
-      const facts = { consumer, ...known, state, services: services.get(name), problem: problems.get(name) };
+      const unseen = this.#measurement.unseen(name);
+      const notDeregistered = this.#measurement.notDeregistered(name);
+      const facts = {
+        ...{ consumer, ...known, state, unseen },
+        ...{ services: services.get(name), problem: problems.get(name), notDeregistered },
+      };
       this.#views.set(name, consumerView(facts, now, before.get(name)));
     }
     for (const [name, problem] of problems) {
@@ -60,10 +65,11 @@ export class ConsumerViews {
     for (const name of this.#known.keys()) if (!this.#views.has(name)) this.#known.delete(name);
   }
 
-  /** Takes over from an earlier leader's views since when each unchanged condition has held. */
+  /** Takes over from an earlier leader's views since when each unchanged condition has held, and who has not been seen. */
   since(earlier: readonly ConsumerView[]): void {
-    for (const { name, condition } of earlier) {
+    for (const { name, condition, unseen } of earlier) {
       const view = this.#views.get(name);
+      if (unseen !== undefined) this.#measurement.restoreUnseen(name, unseen);
       if (view === undefined || view.condition.status !== condition.status) continue;
       const since = Math.min(view.condition.since, condition.since);
       this.#views.set(name, { ...view, condition: { ...view.condition, since } });

@@ -101,8 +101,15 @@ export interface TimedConsumer {
   readonly subject: string;
   /** How many attempts in a row must miss the replica: more where several instances may stand behind the consumer. */
   readonly leastMisses: number;
-  /** Makes one attempt; never throws, and ends in time. */
-  readonly ask: () => Promise<Answer>;
+  /** Makes one attempt, or fetches those made elsewhere; never throws, and ends in time. */
+  readonly ask: () => Promise<Answer | readonly AttemptMade[]>;
+  /** How often to fetch attempts that are made elsewhere, one request at a time; undefined: they are made here. */
+  readonly fetchMs?: number;
+}
+
+/** An attempt that was made elsewhere, in milliseconds of the watch's clock: it took place within this span. */
+export interface AttemptMade extends Pick<Attempt, 'began' | 'ended'> {
+  readonly answer: Answer;
 }
 
 type Trouble = NonNullable<MeasurementState['trouble']>;
@@ -140,6 +147,7 @@ class FollowedConsumer {
   /** How many attempts were made. */
   attempts = 0;
   #underWay = 0;
+  #askedAt = Number.NEGATIVE_INFINITY;
   /** The reasons why attempts met no replica. */
   #problems: Problem[] = [];
   #onAttempt: ((attempt: Attempt) => void) | undefined;
@@ -181,7 +189,10 @@ class FollowedConsumer {
 
   /** Starts one more attempt, unless too many are under way. */
   beat(): void {
-    if (this.#asking && this.present && this.#underWay < MOST_AT_ONCE) void this.#attempt();
+    const { fetchMs } = this.#consumer;
+    const isDue = this.#clock() - this.#askedAt >= (fetchMs ?? 0);
+    const most = fetchMs === undefined ? MOST_AT_ONCE : 1;
+    if (this.#asking && this.present && isDue && this.#underWay < most) void this.#attempt();
   }
 
   followDeparture(): void {
@@ -242,19 +253,22 @@ class FollowedConsumer {
   }
 
   async #attempt(): Promise<void> {
-    this.attempts += 1;
     this.#underWay += 1;
-    const began = this.#clock();
-    const answer = await this.#consumer.ask();
-    const ended = this.#clock();
+    const asked = this.#clock();
+    this.#askedAt = asked;
+    const answers = await this.#consumer.ask();
     this.#underWay -= 1;
-    const heldMs = answer.identity === undefined ? undefined : answer.heldMs;
-    this.#onAttempt?.({
-      began,
-      ended,
-      met: this.#metBy(answer),
-      ...(heldMs === undefined ? {} : { heldMs }),
-    });
+    const made = 'length' in answers ? answers : [{ began: asked, ended: this.#clock(), answer: answers }];
+    for (const { began, ended, answer } of made) {
+      this.attempts += 1;
+      const heldMs = answer.identity === undefined ? undefined : answer.heldMs;
+      this.#onAttempt?.({
+        began,
+        ended,
+        met: this.#metBy(answer),
+        ...(heldMs === undefined ? {} : { heldMs }),
+      });
+    }
   }
 
   #metBy(answer: Answer): Attempt['met'] {

@@ -1,6 +1,8 @@
+import { readFile } from 'node:fs/promises';
 import type { IncomingMessage } from 'node:http';
+import { join } from 'node:path';
 import { setTimeout as rest } from 'node:timers/promises';
-import { FOREIGN_LIMITS } from '../api/index.ts';
+import { FOREIGN_LIMITS, type InspectSpec } from '../api/index.ts';
 import { serialize } from '../timing/index.ts';
 import { LONGEST_PAGE, type PageFindings, type PageReader } from './page-formats.ts';
 import { askOnce, type Problem, problem, type Question, refusal } from './probe.ts';
@@ -87,4 +89,22 @@ function whyUnusable({ statusCode = 0, headers }: IncomingMessage): Problem | un
   const isMeasured = headers['content-length'] !== undefined || headers['transfer-encoding'] === 'chunked';
   if (isMeasured) return undefined;
   return problem('BadAnswer', 'does not say how long it is, so that a part of it would look like the whole');
+}
+
+/**
+ * A file that a consumer refers to, read each time, because tokens are rotated.
+ * @param folder undefined: the operator allows none
+ */
+export async function readNamed(folder: string | undefined, name: string): Promise<Buffer> {
+  if (folder === undefined) throw new Error(`needs the file ${name}, and --inspect-files names no folder`);
+  return readFile(join(folder, name)).catch(() => {
+    throw new Error(`needs the file ${name} of --inspect-files, which cannot be read`);
+  });
+}
+
+export async function trustOf(
+  folder: string | undefined,
+  { caFile, ...trust }: NonNullable<InspectSpec['tls']>,
+): Promise<NonNullable<Question['trust']>> {
+  return { ...trust, ca: caFile === undefined ? undefined : await readNamed(folder, caFile) };
 }

@@ -14,6 +14,8 @@ import { Schedule } from '../timing/index.ts';
 interface HeartbeatsOptions {
   readonly connection: KubeConnection;
   readonly place: Place;
+  /** The streams that are followed. Default: all. */
+  readonly streams?: readonly HeartbeatStream[];
   readonly leads: () => boolean;
   /** See `LagRecorder.wantsHeartbeat`. */
   readonly wanted: (life: string, silentMs: number) => boolean;
@@ -50,13 +52,23 @@ const SILENT_MS = 2_500;
  * @returns resolves once the signal has aborted; never rejects
  */
 export async function sendHeartbeats(options: HeartbeatsOptions): Promise<void> {
-  const { leads, wanted, onWritten, signal, logger, clock, random, pause } = options;
+  const {
+    streams = HEARTBEAT_STREAMS,
+    leads,
+    wanted,
+    onWritten,
+    signal,
+    logger,
+    clock,
+    random,
+    pause,
+  } = options;
   const once = new LogOnce(logger);
   const life = randomBytes(6).toString('base64url');
   const numbers = { pods: 0, EndpointSlice: 0, Endpoints: 0 };
   const none: Acknowledged = { number: 0, at: 0 };
   const acknowledged = { pods: none, EndpointSlice: none, Endpoints: none };
-  const schedules = new Map(HEARTBEAT_STREAMS.map((stream) => [stream, new Schedule(PACE, clock(), random)]));
+  const schedules = new Map(streams.map((stream) => [stream, new Schedule(PACE, clock(), random)]));
   let until = Number.NEGATIVE_INFINITY;
   while (await pause(TICK_MS, signal)) {
     for (const [stream, schedule] of schedules) {

@@ -1,6 +1,8 @@
 export { CANARY_LABEL, type CanarySettings, type Flipped } from './canary.ts';
 export { flipReporter, measureConsumers, registerCanaryMetrics, startCanary } from './canary-run.ts';
 export { ConsumerViews } from './consumer-views.ts';
+export { DEREGISTRATION_RESULTS, Deregistrations, registerDeregistrationMetrics } from './deregister.ts';
+export { FLIP_LIMITS } from './flip.ts';
 export { type PageAnswer, readPage } from './gateway-client.ts';
 export { sendHeartbeats } from './heartbeats.ts';
 export { type Inspection, MOST_WITNESSED, USUAL_PATHS } from './inspect.ts';
@@ -12,6 +14,7 @@ export {
   type WaitingByStage,
   waitingByStage,
 } from './measurement.ts';
+export { attemptsIn, nodeTimerApp } from './node-timers.ts';
 export {
   endpointIn,
   type PageEndpoint,
@@ -19,7 +22,7 @@ export {
   type PageReader,
   readerOf,
 } from './page-formats.ts';
-export { problem } from './probe.ts';
+export { attempt, canaryUrl, problem } from './probe.ts';
 export {
   ConsumerReports,
   type ReportAnswer,

@@ -1,8 +1,7 @@
-import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { Counter, type Registry } from '@prometheus-io/client';
 import {
   asError,
+  type EndpointsSpec,
   EVERYTHING,
   labelQueryOf,
   type ServiceRecord,
@@ -10,14 +9,19 @@ import {
   unseenNamespace,
 } from '../api/index.ts';
 import { canonicalAddress } from '../certs/index.ts';
-import { type KubeConnection, listSome } from '../cluster/index.ts';
+import { type KubeConnection, listSome, type ObjectEvents } from '../cluster/index.ts';
 import type { ClusterSnapshot } from '../decision/index.ts';
-import { addressedPodsResource, endpointSlicesResource } from '../informers/index.ts';
-import { type Consumer, PodAddresses, type ServiceName, sendsThrough } from '../lag/index.ts';
+import {
+  addressedPodsResource,
+  CopiedEndpoints,
+  copyOf,
+  endpointSlicesResource,
+} from '../informers/index.ts';
+import { type Consumer, type Departed, PodAddresses, type ServiceName, sendsThrough } from '../lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';
 import { tick } from '../timing/index.ts';
-import { type PageAnswer, readPage } from './gateway-client.ts';
+import { type PageAnswer, readNamed, readPage, trustOf } from './gateway-client.ts';
 import {
   type Inspected,
   Inspection,
@@ -27,8 +31,9 @@ import {
   USUAL_PATHS,
 } from './inspect.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
-import { authorityOf, readerOf } from './page-formats.ts';
+import { authorityOf, PageFindings, readerOf } from './page-formats.ts';
 import { isForbidden, type Problem, problem, resolve } from './probe.ts';
+import type { StaleUpstream } from './stale-upstreams.ts';
 
 export interface InspectingContext {
   readonly connection: KubeConnection;
@@ -40,6 +45,7 @@ export interface InspectingContext {
   readonly files: string | undefined;
   readonly logger: Logger;
   readonly metrics: { readonly registry: Registry };
+  readonly events: ObjectEvents;
   readonly clock: () => number;
   readonly signal: AbortSignal;
 }
@@ -57,7 +63,7 @@ const MOST_SLICES = 200_000;
 
 /** Asks the instances of inspected consumers while this replica leads; the caller passes each removal to the inspection. */
 export function startInspecting(context: InspectingContext) {
-  const { snapshot, measurement, clock } = context;
+  const { snapshot, measurement, clock, logger } = context;
   const present = () => inspectedIn(snapshot.current());
   const sendersTo: InspectionOptions['sendersTo'] = (services) => {
     const consumers = present();
@@ -71,24 +77,41 @@ export function startInspecting(context: InspectingContext) {
     clock,
     addresses,
     sendersTo,
-    instancesOf: (consumer, until) => instancesOf(consumer, context, until),
-    ask: (consumer, instance, page, until) => {
+    instancesOf: async (consumer, until) => {
+      const watched = copies.get(consumer.name);
+      if (!consumer.copies) return instancesOf(consumer, context, until);
+      return watched === undefined ? [] : [{ name: watched.endpoints.server, address: '', url: NO_PAGE }];
+    },
+    ask: async (consumer, instance, page, until) => {
+      if (consumer.copies) return { outcome: copies.find(consumer.name, page), bytes: 0 };
       const onConnect = () => inspection.connected(instance.address);
       return ask(consumer, instance, page, { ...context, onConnect }, until);
     },
+    lagOf: (consumer) => measurement.measured(consumer, 'removal')?.quantile(STALE_PERCENTILE),
+    isReused: (departed, until) => isReused(departed, context, until),
+    onStale: (found) => reportStale(found, context),
+    onSkipped: (consumer, instance, skipped) => {
+      const members = { consumer, instance };
+      if (skipped)
+        logger.warn(members, 'instance kept three held pods in a row; Hold no longer waits for it');
+      else logger.info(members, 'instance lets go of held pods again; Hold waits for it');
+    },
     onLag: (consumer, lag) => measurement.record({ consumer, direction: 'removal', lag }),
-    count: registerInspectionMetrics(context.metrics.registry, () => [...inspection.instances()]),
+    count: registerInspectionMetrics(context.metrics.registry, () => inspection),
   });
+  const copies = new OtherClusters(context);
   const lead = async ({ signal: term }: Leadership) => {
     try {
       const asking = inspection.run(term);
       do {
+        copies.keep();
         inspection.keep(present());
         for (const [name, state] of inspection.states()) measurement.report(name, state);
       } while (await tick(LOOK_EVERY_MS, term));
       await asking;
     } finally {
       inspection.keep([]);
+      copies.forget();
     }
   };
   const onEvent = inspection.observe.bind(inspection);
@@ -103,8 +126,70 @@ interface InspectedConsumer extends Inspected {
 function inspectedIn({ measured }: ClusterSnapshot): readonly InspectedConsumer[] {
   return measured.flatMap((consumer) => {
     const { name, measure } = consumer;
-    return measure.kind === 'inspect' ? [{ name, inspect: measure.inspect, consumer }] : [];
+    if (measure.kind === 'inspect') return [{ name, inspect: measure.inspect, consumer }];
+    return measure.kind === 'endpoints' ? [{ name, inspect: COPIES_SPEC, consumer, copies: true }] : [];
   });
+}
+
+/** Copies are read from memory: an answer every quarter of a second costs nothing. */
+const COPIES_SPEC = { format: 'Text', every: 0.25 } as const;
+const NO_PAGE = new URL('http://copies.invalid');
+const ANY_PORT: ReadonlyMap<undefined, boolean> = new Map([[undefined, true]]);
+
+/** The watches of other clusters, one for each consumer that reads copies there. */
+class OtherClusters {
+  readonly #context: InspectingContext;
+  readonly #watched = new Map<
+    string,
+    { readonly spec: EndpointsSpec; readonly ending: AbortController; readonly endpoints: CopiedEndpoints }
+  >();
+
+  constructor(context: InspectingContext) {
+    this.#context = context;
+  }
+
+  get(consumer: string) {
+    return this.#watched.get(consumer);
+  }
+
+  /** Follows the consumers that are there now. */
+  keep(): void {
+    const { snapshot, files: folder, clock } = this.#context;
+    const specs = new Map(
+      snapshot
+        .current()
+        .measured.flatMap(({ name, measure }) =>
+          measure.kind === 'endpoints' ? [[name, measure.endpoints] as const] : [],
+        ),
+    );
+    for (const [name, { spec, ending }] of this.#watched)
+      if (JSON.stringify(specs.get(name)) !== JSON.stringify(spec)) {
+        ending.abort();
+        this.#watched.delete(name);
+      }
+    for (const [name, endpoints] of specs) {
+      if (this.#watched.has(name)) continue;
+      const ending = new AbortController();
+      const options = { folder, clock, signal: ending.signal, canonical: canonicalAddress };
+      const watched = new CopiedEndpoints(endpoints, options);
+      this.#watched.set(name, { spec: endpoints, ending, endpoints: watched });
+    }
+  }
+
+  forget(): void {
+    for (const { ending } of this.#watched.values()) ending.abort();
+    this.#watched.clear();
+  }
+
+  find(consumer: string, { wanted, services }: PageToRead): PageFindings | Problem {
+    const { spec, endpoints } = this.#watched.get(consumer) ?? {};
+    if (spec === undefined || endpoints === undefined) return problem('Unreachable', 'are not watched');
+    const copies = new Set(services.map((service) => copyOf(spec, service)));
+    const addresses = wanted.map(({ address }) => address);
+    const found = endpoints.find(addresses, (service) => copies.has(service));
+    if (typeof found === 'string') return problem('Unreachable', found);
+    return new PageFindings(new Map([...found].map((each) => [each, ANY_PORT])), new Set());
+  }
 }
 
 function recordOf(
@@ -226,36 +311,61 @@ async function ask(
   signal: AbortSignal,
 ): Promise<PageAnswer> {
   try {
-    const { caFile, ...trust } = tls;
-    const ca = caFile === undefined ? undefined : await readNamed(files, caFile);
     const token = tokenFile === undefined ? undefined : await readNamed(files, tokenFile);
     return await readPage({
       url,
       reader: readerOf(format, wanted),
       to: { host: address },
-      trust: { ...trust, ca },
+      trust: await trustOf(files, tls),
       token: token?.toString('latin1').trim(),
       timeoutMs: PAGE_MS,
       signal,
       onConnect,
     });
   } catch (error) {
-    return { outcome: problem('Unreachable', `cannot be asked for: ${asError(error).message}`), bytes: 0 };
+    return { outcome: problem('Unreachable', asError(error).message), bytes: 0 };
   }
 }
 
-/** Read each time, because tokens are rotated. */
-async function readNamed(folder: string | undefined, name: string): Promise<Buffer> {
-  if (folder === undefined) throw new Error(`it needs the file ${name}, and --inspect-files names no folder`);
-  return readFile(join(folder, name)).catch(() => {
-    throw new Error(`the file ${name} of --inspect-files cannot be read`);
+/** Of the removals of a consumer: what it keeps for longer is kept for good. */
+const STALE_PERCENTILE = 99.9;
+
+/** Whether another pod has got the address since. */
+async function isReused(
+  { uid, address }: Departed,
+  { connection }: InspectingContext,
+  signal: AbortSignal,
+): Promise<boolean | undefined> {
+  const resource = addressedPodsResource('/api/v1/pods', { fieldSelector: `status.podIP=${address}` });
+  try {
+    const pods = await listSome(resource, connection, { signal, answerMs: LIST_MS, most: MOST_INSTANCES });
+    return pods.some((each) => each.uid !== uid && each.address !== undefined);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The Event is for the Service's team, which is not told of pods of other namespaces. */
+function reportStale(
+  { consumer, instance, departed: { address, service } }: StaleUpstream,
+  { logger, events }: InspectingContext,
+): void {
+  const { namespace, name } = service;
+  const members = { consumer, instance, address, namespace, service: name };
+  logger.warn(members, 'instance still sends to an address that no slice lists');
+  events.tell({
+    object: { kind: 'Service', namespace, name },
+    type: 'Warning',
+    reason: 'StaleUpstream',
+    action: 'Inspect',
+    note: `Consumer ${consumer} still sends to ${address}, which no EndpointSlice lists any more: requests to it fail, or reach whatever gets the address next. Whoever runs that consumer has to restart the instance that linger consumers names.`,
   });
 }
 
-/** Registers the metrics of inspection. @param instances by consumer; none on a replica that does not lead */
+/** Registers the metrics of inspection. @param inspection without instances on a replica that does not lead */
 export function registerInspectionMetrics(
   registry: Registry,
-  instances: () => readonly (readonly [consumer: string, answering: number, silent: number])[],
+  inspection: () => Pick<Inspection, 'instances' | 'stale'>,
 ): InspectionOptions['count'] {
   const registers = [registry];
   const pages = new Counter({
@@ -281,10 +391,19 @@ export function registerInspectionMetrics(
     help: 'Instances that are asked for pages, by whether the last answer could be used; only on the leader.',
     labelNames: ['consumer', 'state'],
     read: () =>
-      instances().flatMap(([consumer, answering, silent]) => [
+      [...inspection().instances()].flatMap(([consumer, answering, silent]) => [
         [{ consumer, state: 'answering' }, answering] as const,
         [{ consumer, state: 'silent' }, silent] as const,
       ]),
+  });
+  gaugeAtScrape(registry, {
+    name: 'linger_inspect_stale_upstreams',
+    help: 'Addresses that an instance still sends to and that no slice lists; only on the leader, and only above 0.',
+    labelNames: ['consumer', 'instance'],
+    read: () =>
+      [...inspection().stale()].map(
+        ([consumer, instance, kept]) => [{ consumer, instance }, kept.length] as const,
+      ),
   });
   return {
     page: (consumer, result, length) => {

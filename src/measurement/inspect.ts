@@ -2,6 +2,7 @@ import { fewOf, type InspectSpec, objectKey, type PageFormat, Shares } from '../
 import { canonicalAddress } from '../certs/index.ts';
 import type {
   ClusterEvent,
+  Departed,
   MeasurementState,
   PodAddress,
   PodAddresses,
@@ -19,11 +20,14 @@ import {
   PageFindings,
 } from './page-formats.ts';
 import type { Problem } from './probe.ts';
+import { endpointOf, STALE_LIMITS, type StaleUpstream, StaleUpstreams } from './stale-upstreams.ts';
 
 /** An inspected consumer. */
 export interface Inspected {
   readonly name: string;
   readonly inspect: InspectSpec;
+  /** What is read is not a page of what sends, but its copies of the endpoints in another cluster. */
+  readonly copies?: true;
 }
 
 /** An instance whose page is read. */
@@ -38,6 +42,8 @@ export interface PageToRead {
   readonly url: URL;
   /** The endpoints whose listings matter. */
   readonly wanted: readonly PageEndpoint[];
+  /** Of the endpoints that are asked about. */
+  readonly services: readonly ServiceName[];
 }
 
 export interface InspectionOptions {
@@ -58,6 +64,13 @@ export interface InspectionOptions {
     page: PageToRead,
     signal: AbortSignal,
   ) => Promise<PageAnswer>;
+  /** The 99.9th percentile of a consumer's removals, in seconds; undefined: nothing is measured. */
+  readonly lagOf: (consumer: string) => number | undefined;
+  /** Whether another pod than this one runs at the address; undefined: not known. Never rejects. */
+  readonly isReused: (departed: Departed, signal: AbortSignal) => Promise<boolean | undefined>;
+  /** Called when an instance keeps a dead address, and when Hold begins or ends to do without an instance. */
+  readonly onStale: (found: StaleUpstream) => void;
+  readonly onSkipped: (consumer: string, instance: string, skipped: boolean) => void;
   /** Called with how long it took, in seconds since the withdrawal, until no instance used a removed pod any more. */
   readonly onLag: (consumer: string, seconds: number) => void;
   readonly count: {
@@ -68,8 +81,12 @@ export interface InspectionOptions {
   readonly limits?: Partial<typeof INSPECTION_LIMITS>;
 }
 
+/** Hold does without an instance once so many held pods in a row were still in use by it long after their withdrawal. */
+const MOST_STALE_HOLDS = 3;
+
 /** Times in milliseconds, and request rates per second. */
 const INSPECTION_LIMITS = {
+  ...STALE_LIMITS,
   pages: 20,
   bytes: 10_000_000,
   atOnce: 8,
@@ -98,6 +115,7 @@ const NEWS = 'news';
 export const MOST_WITNESSED = 64;
 /** How many of these are of pods in question; the others show whether an instance knows the Service. */
 const MOST_ASKED = 48;
+const PORTS_OF_POD = 3;
 
 /** One instance's answer about one pod. */
 interface Verdict {
@@ -148,6 +166,13 @@ class Instance {
   readonly page: PageInstance;
   asking = false;
   askedAt: number | undefined;
+  /** When it was last asked about departed addresses. */
+  restedAt = Number.NEGATIVE_INFINITY;
+  /** It is due to be asked about some. */
+  resting = false;
+  /** How many held pods in a row it has kept, each withdrawn after the hold before it had ended. */
+  staleHolds = 0;
+  staleHoldAt = Number.NEGATIVE_INFINITY;
   /** undefined: the last page could be used. */
   failing: { readonly trouble: Problem; readonly since: number; readonly times: number } | undefined;
   /** The names of the Envoy clusters that list the addresses in question. */
@@ -167,6 +192,9 @@ class Asked {
   readonly instances = new Map<string, Instance>();
   readonly questions = new Map<string, Question>();
   readonly shares = new Shares();
+  readonly stale = new StaleUpstreams();
+  /** For how long no slice lists an address before it counts as dead, and when that was looked up. */
+  patience: { readonly ms: number; readonly at: number } | undefined;
   /** Pods that are settled, or given up, but not deleted yet: their further events open no new question. Oldest first. */
   readonly settled = new Set<string>();
   /** When its instances were listed; infinity while they are being listed. */
@@ -258,8 +286,48 @@ export class Inspection {
     this.#open(pod);
   }
 
+  /** The hold of the pod is over. */
   done(uid: string): void {
-    this.#wanted.delete(uid);
+    if (this.#wanted.delete(uid))
+      for (const [asked, question] of this.#all(uid)) this.#learn(asked, question);
+  }
+
+  /** Counts for each instance how many held pods in a row it has kept for longer than the consumer takes to follow. */
+  #learn(asked: Asked, { verdicts, withdrawnAt, endpoints }: Question): void {
+    const { clock, addresses, onSkipped } = this.#options;
+    if (withdrawnAt === undefined) return;
+    for (const instance of asked.instances.values()) {
+      const { name } = instance.page;
+      const before = instance.staleHolds;
+      const { state } = verdicts.get(name) ?? {};
+      const isKept =
+        state === 'using' &&
+        withdrawnAt >= instance.staleHoldAt &&
+        clock() - withdrawnAt > this.#patience(asked);
+      // A slice of another Service may lead there for good: then the instance is right.
+      if (isKept && !endpoints.some(({ address }) => addresses.lists(address))) {
+        instance.staleHolds += 1;
+        instance.staleHoldAt = clock();
+      }
+      if (state === 'notUsing') instance.staleHolds = 0;
+      if (instance.staleHolds === MOST_STALE_HOLDS && before < MOST_STALE_HOLDS)
+        onSkipped(asked.consumer.name, name, true);
+      if (instance.staleHolds === 0 && before >= MOST_STALE_HOLDS)
+        onSkipped(asked.consumer.name, name, false);
+    }
+  }
+
+  /** The instances that Hold does without, as they keep what they should let go of. */
+  skipped(consumer: string): readonly string[] {
+    const instances = [...(this.#consumers.get(consumer)?.instances.values() ?? [])];
+    return instances.filter(isSkipped).map(({ page }) => page.name);
+  }
+
+  /** The dead addresses that instances keep, by consumer and instance. */
+  *stale(): Generator<readonly [consumer: string, instance: string, kept: readonly Departed[]]> {
+    for (const [name, { stale }] of this.#consumers)
+      for (const [instance, kept] of stale.kept(this.#options.addresses.departed))
+        yield [name, instance, kept];
   }
 
   /** @param listener called when an answer of {@link usersOf} may have changed */
@@ -286,7 +354,9 @@ export class Inspection {
     const asked = this.#consumers.get(consumer);
     if (asked === undefined || !this.#wanted.has(uid)) return undefined;
     const question = asked.questions.get(uid);
-    const verdicts = [...asked.instances.values()].map(
+    const awaited = [...asked.instances.values()].filter((each) => !isSkipped(each));
+    if (awaited.length === 0 && asked.instances.size > 0) return [];
+    const verdicts = awaited.map(
       (instance) => [instance.page.name, this.#saysNow(asked, question, instance, since)] as const,
     );
     const users = verdicts.filter(([, says]) => says === 'using').map(([name]) => name);
@@ -309,9 +379,27 @@ export class Inspection {
     }
   }
 
+  /**
+   * The inspected consumers that send through these Services, and whether an instance of theirs is among the addresses.
+   * @param remotes in the spelling of {@link canonicalAddress}
+   */
+  *seenAmong(
+    services: readonly ServiceName[],
+    remotes: readonly string[],
+  ): Generator<readonly [consumer: string, seen: boolean]> {
+    for (const { name, inspect, copies } of this.#options.sendersTo(services)) {
+      const { instances } = this.#consumers.get(name) ?? {};
+      // A page of a discovery service is not what sends.
+      if (inspect.url !== undefined || copies || !instances?.size) continue;
+      const addresses = [...instances.values()].map(({ page }) => canonicalAddress(page.address));
+      yield [name, addresses.some((each) => each !== undefined && remotes.includes(each))];
+    }
+  }
+
   /** The state of inspection by consumer. */
   states(): ReadonlyMap<string, MeasurementState> {
-    return new Map([...this.#consumers].map(([name, asked]) => [name, inspectionStateOf(asked)]));
+    const { departed } = this.#options.addresses;
+    return new Map([...this.#consumers].map(([name, asked]) => [name, inspectionStateOf(asked, departed)]));
   }
 
   /** For gauges. */
@@ -362,7 +450,9 @@ export class Inspection {
       next = Math.min(next, this.#list(asked, now, signal));
       next = Math.min(next, this.#tellWaits(asked, now));
       for (const instance of asked.instances.values()) {
-        const at = instance.asking ? Number.POSITIVE_INFINITY : this.#dueAt(asked, instance);
+        const at = instance.asking
+          ? Number.POSITIVE_INFINITY
+          : Math.min(this.#dueAt(asked, instance), this.#restDueAt(asked, instance, now));
         if (at <= now) due.push({ at, asked, instance });
         else next = Math.min(next, at);
       }
@@ -420,6 +510,7 @@ export class Inspection {
       if (byName.get(page.name)?.address === page.address) continue;
       instances.delete(page.name);
       for (const { verdicts } of questions.values()) verdicts.delete(page.name);
+      asked.stale.forget(page.name);
       hasChanged = true;
     }
     for (const page of found) {
@@ -451,6 +542,60 @@ export class Inspection {
     return due;
   }
 
+  /** When to ask the instance about departed addresses; without any, not now. */
+  #restDueAt(asked: Asked, instance: Instance, now: number): number {
+    const { rest, confirm } = this.#limits;
+    const suspectedAt = asked.stale.suspectedAt(instance.page.name, this.#options.addresses.departed);
+    const due =
+      suspectedAt === undefined
+        ? instance.restedAt + rest
+        : Math.max(suspectedAt, instance.restedAt) + confirm;
+    if (due > now || instance.resting) return due;
+    instance.resting = this.#departedFor(asked, instance).length > 0;
+    if (instance.resting) return due;
+    instance.restedAt = now;
+    return now + rest;
+  }
+
+  /** The departed addresses that the instance may still use. */
+  #departedFor(asked: Asked, { page }: Instance): readonly Departed[] {
+    const { addresses, sendersTo, clock } = this.#options;
+    const { departed } = addresses;
+    if (departed.size === 0) return [];
+    const open = asked.stale.open(page.name, departed.values(), clock() - this.#patience(asked));
+    const services = new Map<string, boolean>();
+    return open.filter(({ service }) => {
+      const key = objectKey(service);
+      const sends =
+        services.get(key) ?? sendersTo([service]).some(({ name }) => name === asked.consumer.name);
+      services.set(key, sends);
+      return sends;
+    });
+  }
+
+  /** How long the consumer takes to follow, and as long as its clients may keep an address. Milliseconds. */
+  #patience(asked: Asked): number {
+    const { clock, lagOf } = this.#options;
+    const { least } = this.#limits;
+    const now = clock();
+    if (asked.patience === undefined || now - asked.patience.at > least) {
+      const lag = (lagOf(asked.consumer.name) ?? 0) * 1000;
+      asked.patience = { ms: Math.max(least, lag) + asked.syncMs, at: now };
+    }
+    return asked.patience.ms;
+  }
+
+  /** Confirms what two pages list, unless the address has got another owner since. */
+  async #confirm(asked: Asked, { page: { name } }: Instance, departed: Departed, signal: AbortSignal) {
+    const { addresses, isReused, onStale } = this.#options;
+    const reused = addresses.lists(departed.address) || (await isReused(departed, signal));
+    // `undefined`: it could not be asked, so the next page decides.
+    if (reused) addresses.forgetDeparted(departed.address);
+    if (reused !== false || addresses.departed.get(departed.address) !== departed) return;
+    asked.stale.confirm(name, departed);
+    onStale({ consumer: asked.consumer.name, instance: name, departed });
+  }
+
   #isPressing(question: Question, verdict: Verdict | undefined): boolean {
     if (verdict === undefined) return true;
     if (this.#options.addresses.isReady(question)) return false;
@@ -461,7 +606,7 @@ export class Inspection {
   async #ask(asked: Asked, instance: Instance, signal: AbortSignal): Promise<void> {
     const { clock, ask, count } = this.#options;
     const askedAt = clock();
-    const { page, questions, fellows, whole } = this.#pageFor(asked, instance);
+    const { page, questions, fellows, whole, departed } = this.#pageFor(asked, instance, askedAt);
     instance.asking = true;
     instance.askedAt = askedAt;
     this.#atOnce += 1;
@@ -479,6 +624,8 @@ export class Inspection {
       const listed = listedOf(fellows, outcome);
       const read = { findings: outcome, listed, askedAt, readAt, whole };
       for (const question of questions) this.#judge(asked, instance, question, read);
+      const lasting = asked.stale.judge(instance.page.name, departed, outcome, askedAt, this.#limits.confirm);
+      for (const each of lasting) void this.#confirm(asked, instance, each, signal);
       if (outcome.endpoints.size > 0) asked.unlisted = undefined;
       else if (questions.length > 0 && asked.unlisted !== undefined) asked.unlisted += 1;
     } else {
@@ -490,21 +637,27 @@ export class Inspection {
   }
 
   /** The page to request from an instance, and the questions that it answers. */
-  #pageFor(asked: Asked, instance: Instance) {
+  #pageFor(asked: Asked, instance: Instance, now: number) {
     const { format } = asked.consumer.inspect;
     const open = [...asked.questions.values()];
     const questions = format === 'Witness' ? whatFits(open, instance.page.name) : open;
     if (questions.length === 0) instance.clusters.clear();
     const own = questions.flatMap(({ endpoints }) => endpoints);
+    const departed = instance.resting ? this.#departedFor(asked, instance) : [];
+    if (instance.resting) instance.restedAt = now;
+    instance.resting = false;
     const services = new Map(
       questions.flatMap((each) => each.services.map((service) => [objectKey(service), service] as const)),
     );
     const fellows = new Map([...services].map(([key, service]) => [key, this.#fellows(service)] as const));
-    const wanted = [...own, ...[...fellows.values()].flat()];
-    const whole = !questions.every((each) => each.verdicts.get(instance.page.name)?.whole === true);
+    const dead = format === 'Witness' ? departed.slice(0, roomBeside(own)) : departed;
+    const wanted = [...own, ...dead.map(endpointOf), ...[...fellows.values()].flat()];
+    const whole =
+      dead.length > 0 || !questions.every((each) => each.verdicts.get(instance.page.name)?.whole === true);
     const clusters = whole ? new Set<string>() : instance.clusters;
-    const page = { url: pageUrl(instance.page.url, format, wanted, clusters), wanted };
-    return { page, questions, fellows, whole };
+    const url = pageUrl(instance.page.url, format, wanted, clusters);
+    const page = { url, wanted, services: [...services.values(), ...dead.map(({ service }) => service)] };
+    return { page, questions, fellows, whole, departed: dead };
   }
 
   /** Other endpoints of a Service, ready ones first. */
@@ -622,6 +775,10 @@ export class Inspection {
   }
 }
 
+function isSkipped({ staleHolds }: Instance): boolean {
+  return staleHolds >= MOST_STALE_HOLDS;
+}
+
 /** The addresses on the page, by Service. Computed once for all pods of a Service. */
 function listedOf(
   endpoints: ReadonlyMap<string, readonly PageEndpoint[]>,
@@ -665,6 +822,12 @@ function whatFits(questions: readonly Question[], instance: string): readonly Qu
   return fitting;
 }
 
+/** For how many more pods there is room in a request to `linger witness`, at a few ports each. */
+function roomBeside(own: readonly PageEndpoint[]): number {
+  const left = MOST_ASKED - own.flatMap(({ ports }) => ports).length;
+  return Math.max(0, Math.floor(left / PORTS_OF_POD));
+}
+
 /** The usual path of each format's page. */
 export const USUAL_PATHS: Readonly<Record<PageFormat, string>> = {
   Envoy: '/clusters',
@@ -700,6 +863,11 @@ function pageUrl(
   return url;
 }
 
+const COPIES_LIMITS = [
+  'What reads the copies comes on top: a gateway or kube-proxy of the other cluster, which may follow later.',
+  'Removals are timed only where a copy has listed the pod, or lists another of its Service.',
+];
+
 const LIMITS = [
   'Removals are timed only where every instance could say: one whose page shows neither the pod nor another of its Service says nothing.',
   'It is known to the interval of asking: a lag counts until the first page that no longer shows the pod in use.',
@@ -710,8 +878,28 @@ const LIMITS = [
 const PAGES_UNLISTED = 10;
 
 /** The state of inspection, in the condition's words. */
-function inspectionStateOf({ instances, trouble: listing, unlisted = 0 }: Asked): MeasurementState {
-  const state = { instances: instances.size, limits: LIMITS };
+function inspectionStateOf(
+  { consumer, instances, trouble: listing, unlisted = 0, stale }: Asked,
+  departed: ReadonlyMap<string, Departed>,
+): MeasurementState {
+  const skipped = [...instances.values()].filter(isSkipped).map(({ page }) => page.name);
+  const skips =
+    skipped.length === 0
+      ? []
+      : [`Hold does not wait for ${fewOf(skipped)}: it kept three held pods in a row.`];
+  const state = {
+    instances: instances.size,
+    limits: [...skips, ...(consumer.copies ? COPIES_LIMITS : LIMITS)],
+  };
+  const [kept] = stale.kept(departed);
+  if (kept !== undefined) {
+    const [instance, addresses] = kept;
+    const named = fewOf(
+      addresses.map(({ address, service }) => `${address} (of Service ${objectKey(service)})`),
+    );
+    const message = `${instance} still sends to ${named}, which no slice lists: restart it, and see why it does not follow.`;
+    return { ...state, trouble: { reason: 'StaleUpstream', message } };
+  }
   const failing = [...instances.values()].flatMap(({ page: { name }, failing: { trouble } = {} }) =>
     trouble === undefined ? [] : [{ name, ...trouble }],
   );
@@ -719,7 +907,10 @@ function inspectionStateOf({ instances, trouble: listing, unlisted = 0 }: Asked)
   if (first !== undefined) {
     const { reason, message } = first;
     const names = fewOf(failing.filter((each) => each.message === message).map(({ name }) => name));
-    return { ...state, trouble: { reason, message: `The page of ${names} ${message}.` } };
+    return {
+      ...state,
+      trouble: { reason, message: `The ${consumer.copies ? 'copies in' : 'page of'} ${names} ${message}.` },
+    };
   }
   if (unlisted >= PAGES_UNLISTED) {
     const found = 'None of its pages has listed any of the terminating pods that it was asked about';

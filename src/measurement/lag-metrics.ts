@@ -5,7 +5,10 @@ import { counterAtScrape, gaugeAtScrape, numberAtScrape, samplesBy } from '../te
 import type { Measurement } from './measurement.ts';
 
 /** The sources of the measurement's metrics, read at each scrape. */
-export type LagReadings = Pick<Measurement, 'unresolved' | 'now' | 'table' | 'discarded' | 'size'>;
+export type LagReadings = Pick<
+  Measurement,
+  'unresolved' | 'now' | 'table' | 'discarded' | 'size' | 'maintainsEndpoints'
+>;
 
 /**
  * A calm cluster's removals take 10 to 100 ms, those of S3's gateways 10 s and more, those behind S1's storm 650 s:
@@ -51,6 +54,11 @@ export function registerLagMetrics(
     help: 'Percentiles of the lag of the last minutes, with what is unresolved; absent when there is neither.',
     labelNames: ['quantile'],
     read: () => quantilesOf(readings.now()?.density),
+  });
+  numberAtScrape(registry, {
+    name: 'linger_cluster_endpoints_maintained',
+    help: '1 while a controller maintains Endpoints, as far as is known; 0: they do not count.',
+    read: () => Number(readings.maintainsEndpoints),
   });
   counterAtScrape(registry, {
     name: 'linger_removals_discarded_total',

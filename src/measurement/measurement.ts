@@ -30,6 +30,7 @@ import {
   type StageSample,
   type TerminatingPod,
   type UnresolvedRemoval,
+  type Unseen,
 } from '../lag/index.ts';
 import { Listeners } from '../manager/index.ts';
 import { inPieces } from '../timing/index.ts';
@@ -102,6 +103,8 @@ export class ConsumerMeasurement {
   /** The lags of consumers. New samples arrive through {@link record}. */
   readonly estimator = new ConsumerEstimator();
   readonly #states = new Map<string, MeasurementState>();
+  readonly #unseen = new Map<string, Unseen>();
+  readonly #notDeregistered = new Map<string, string>();
   readonly #samples: Listeners<[ConsumerSample]>;
 
   constructor(epochSeconds: () => number, onListenerError?: OnListenerError) {
@@ -123,7 +126,9 @@ export class ConsumerMeasurement {
       consumers.filter(({ declared }) => declared === undefined).map(({ name }) => name),
     );
     this.estimator.keep(measured, all);
-    if (all) for (const name of this.#states.keys()) if (!measured.has(name)) this.#states.delete(name);
+    if (!all) return;
+    for (const known of [this.#states, this.#unseen])
+      for (const name of known.keys()) if (!measured.has(name)) known.delete(name);
   }
 
   /** @throws RangeError for a negative lag or NaN */
@@ -133,13 +138,41 @@ export class ConsumerMeasurement {
     this.#samples.call(sample);
   }
 
+  /** A held pod that the consumer applies to was released. @param seen whether an instance has connected to it */
+  held(consumer: string, seen: boolean): void {
+    const { since = this.#epochSeconds(), pods = 0 } = this.#unseen.get(consumer) ?? {};
+    if (seen) this.#unseen.delete(consumer);
+    else this.#unseen.set(consumer, { since, pods: pods + 1 });
+  }
+
+  /** What an earlier leader has counted, unless this one has counted since. */
+  restoreUnseen(consumer: string, unseen: Unseen): void {
+    if (!this.#unseen.has(consumer)) this.#unseen.set(consumer, unseen);
+  }
+
+  unseen(consumer: string): Unseen | undefined {
+    return this.#unseen.get(consumer);
+  }
+
   /** Sets the state of a consumer's measurement. */
   report(consumer: string, state: MeasurementState): void {
     this.#states.set(consumer, state);
   }
 
+  /** Whether a consumer's registry takes pods out. @param why it does not; undefined: it does */
+  deregistering(consumer: string, why: string | undefined): void {
+    if (why === undefined) this.#notDeregistered.delete(consumer);
+    else this.#notDeregistered.set(consumer, why);
+  }
+
+  notDeregistered(consumer: string): string | undefined {
+    return this.#notDeregistered.get(consumer);
+  }
+
   /** This replica no longer measures. */
   idle(): void {
+    this.#unseen.clear();
+    this.#notDeregistered.clear();
     this.#states.clear();
   }
 
@@ -161,6 +194,8 @@ interface MeasurementOptions {
   readonly asked?: () => readonly Enough[];
   readonly onListenerError?: OnListenerError;
   readonly onLeftOut?: OnLeftOut;
+  readonly trusted?: string | undefined;
+  readonly onUpkeep?: (maintained: boolean) => void;
 }
 
 type OnLeftOut = (pod: TerminatingPod) => void;
@@ -181,6 +216,7 @@ export class Measurement {
   readonly #asked: () => readonly Enough[];
   readonly #recorder: LagRecorder;
   readonly #onLeftOut: OnLeftOut | undefined;
+  readonly #onUpkeep: MeasurementOptions['onUpkeep'];
   readonly #estimator = new LagEstimator();
   readonly #samples: Listeners<[StageSample]>;
   readonly #removals: Listeners<[RemovalSample]>;
@@ -209,6 +245,8 @@ export class Measurement {
    * @param options.onListenerError called with what a listener throws, which costs neither the measurement nor others
    * @param options.onLeftOut called with a pod whose removals are not followed: its namespace has taken all the places it
    * may
+   * @param options.trusted the namespace whose slices may show that no controller maintains Endpoints; undefined: any
+   * @param options.onUpkeep called when Endpoints cease to be maintained, and when they are again
    */
   constructor(
     clocks: MeasurementClocks,
@@ -217,6 +255,8 @@ export class Measurement {
       asked = () => [BUILT_IN_ENOUGH],
       onListenerError,
       onLeftOut,
+      trusted,
+      onUpkeep,
     }: MeasurementOptions = {},
   ) {
     this.#samples = new Listeners(onListenerError);
@@ -227,8 +267,9 @@ export class Measurement {
     this.onRemoval = this.#removals.add;
     this.onChange = this.#changes.add;
     this.onLags = this.#planned.add;
-    this.#recorder = new LagRecorder({ heartbeats });
+    this.#recorder = new LagRecorder({ heartbeats, trusted });
     this.#onLeftOut = onLeftOut;
+    this.#onUpkeep = onUpkeep;
     this.#clocks = clocks;
     this.#asked = asked;
     this.consumers = new ConsumerMeasurement(clocks.epochSeconds, onListenerError);
@@ -238,7 +279,9 @@ export class Measurement {
   apply(event: ClusterEvent): void {
     if ('stream' in event && event.stream === 'services') this.#trustServices(event.type);
     const { TooMany: before } = this.#recorder.discarded;
+    const maintained = this.maintainsEndpoints;
     const { stages, removals, changes } = this.#recorder.apply(event);
+    if (this.maintainsEndpoints !== maintained) this.#onUpkeep?.(!maintained);
     if (this.#recorder.discarded.TooMany > before && 'pod' in event) this.#onLeftOut?.(event.pod);
     for (const change of changes) this.#changes.call(change, event.at, versionOf(event));
     if (stages.length === 0 && removals.length === 0) return;
@@ -267,6 +310,11 @@ export class Measurement {
   /** The groups that list the pod as ready now, without those that never withdraw terminating pods. */
   listing(pod: PodKey): readonly EndpointGroup[] {
     return this.#recorder.listing(pod).filter((group) => this.#recorder.withdraws(group));
+  }
+
+  /** Whether a controller maintains Endpoints, as far as is known; where none does, they do not count. */
+  get maintainsEndpoints(): boolean {
+    return this.#recorder.maintainsEndpoints;
   }
 
   /** Whether some endpoints of the namespace are unknown for want of room. */

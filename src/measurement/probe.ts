@@ -6,6 +6,7 @@ import { CANARY_IDENTITY_HEADER } from '../api/index.ts';
 import { http } from '../cluster/index.ts';
 import type { ConditionReason } from '../lag/index.ts';
 import { pause } from '../timing/index.ts';
+import { authorityOf } from './page-formats.ts';
 
 /** How a flip of the canary ends: the label `result` of linger_canary_flips_total. */
 export const FLIP_RESULTS = {
@@ -51,6 +52,9 @@ export interface Question {
   /** Where to connect: an address that the URL's host was resolved to, or a Unix socket. */
   readonly to: { readonly host: string } | { readonly socketPath: string };
   readonly headers: OutgoingHttpHeaders;
+  /** Default: GET. */
+  readonly method?: string | undefined;
+  readonly body?: string | undefined;
   /** How its certificate is verified. */
   readonly trust?: {
     readonly ca?: Buffer | undefined;
@@ -71,7 +75,7 @@ export interface Question {
  * @param read settles with what the response says
  */
 export function askOnce<T>(
-  { url, to, headers, trust = {}, timeoutMs, signal, onConnect }: Question,
+  { url, to, headers, method, body, trust = {}, timeoutMs, signal, onConnect }: Question,
   wanted: string,
   read: (response: IncomingMessage, settle: (outcome: T | Problem) => void) => void,
 ): Promise<T | Problem> {
@@ -80,6 +84,7 @@ export function askOnce<T>(
     ...to,
     port: url.port,
     path: url.pathname + url.search,
+    ...(method !== undefined && { method }),
     // A new connection: the default agent may use the environment's proxies.
     agent: false as const,
     headers: { ...headers, host: url.host, connection: 'close' },
@@ -107,7 +112,7 @@ export function askOnce<T>(
       response.on('error', (error) => settle(probeProblemOf(error)));
       read(response, settle);
     });
-    request.end();
+    request.end(body);
     if (signal?.aborted) abort();
   });
 }
@@ -133,17 +138,26 @@ function read(response: IncomingMessage, settle: (answer: Answer) => void): void
     const stranger = `is answered with ${statusCode} by something that is not Linger`;
     const wayOut = 'the URL must lead to the Service linger-canary';
     const other = problem('NotLinger', `${stranger}: ${wayOut}`);
-    let body = '';
-    response.setEncoding('latin1');
-    response.on('data', (chunk: string) => {
-      body += chunk;
-      if (body.length > LONGEST_BODY) settle(other);
-    });
-    response.on('end', () => {
-      const identity = BODY.exec(body)?.[1];
+    readBody(response, LONGEST_BODY, (body) => {
+      const identity = body === undefined ? undefined : BODY.exec(body)?.[1];
       settle(identity === undefined ? other : { identity });
     });
   }
+}
+
+/** @param settle called with the body; undefined: it has more characters than `longest` */
+export function readBody(
+  response: IncomingMessage,
+  longest: number,
+  settle: (body: string | undefined) => void,
+): void {
+  let body = '';
+  response.setEncoding('latin1');
+  response.on('data', (chunk: string) => {
+    body += chunk;
+    if (body.length > longest) settle(undefined);
+  });
+  response.on('end', () => settle(body));
 }
 
 export function problem(reason: Problem['reason'], message: string, turnedAway = false): Problem {
@@ -195,7 +209,7 @@ function hostOf(url: URL): string {
 
 /** The URL of a replica's canary server, or of a Service in front of it. */
 export function canaryUrl(address: string, port: number): URL {
-  return new URL(`http://${address.includes(':') ? `[${address}]` : address}:${port}/canary`);
+  return new URL(`http://${authorityOf(address, port)}/canary`);
 }
 
 /** DNS clients retry after 5 s; a server that does not answer the second query is down. */
@@ -226,6 +240,19 @@ for (const subnet of METADATA.ipv4) {
   FORBIDDEN.addSubnet(`2002:${hex}::`, 16 + Number(length), 'ipv6');
 }
 
+/** This machine itself: loopback and the unspecified address. */
+const LOCAL = new BlockList();
+for (const [address, length] of [
+  ['127.0.0.0', 8],
+  ['0.0.0.0', 8],
+] as const)
+  LOCAL.addSubnet(address, length, 'ipv4');
+for (const address of ['::1', '::']) LOCAL.addAddress(address, 'ipv6');
+
+function isLocal(address: string): boolean {
+  return LOCAL.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
+}
+
 /** Link-local, or where clouds serve metadata. */
 export function isForbidden(address: string): boolean {
   const [plain = ''] = address.split('%');
@@ -236,19 +263,25 @@ export function isForbidden(address: string): boolean {
  * The addresses of a URL's host that may be called. Resolved once per flip, and each attempt connects to a checked address:
  * a second resolution could lead elsewhere, and would wait for the few threads that resolve names.
  * @param allowLinkLocal also link-local addresses and those where clouds serve metadata
+ * @param refuseLocal not this machine itself, unless `allowLinkLocal`: for requests that change something
  */
 export async function resolve(
   url: URL,
-  { signal, allowLinkLocal }: { readonly signal: AbortSignal; readonly allowLinkLocal: boolean },
+  {
+    signal,
+    allowLinkLocal,
+    refuseLocal = false,
+  }: { readonly signal: AbortSignal; readonly allowLinkLocal: boolean; readonly refuseLocal?: boolean },
 ): Promise<{ readonly addresses: readonly string[] } | Problem> {
   const host = hostOf(url);
   const addresses = isIP(host) === 0 ? await lookUp(host, signal) : [host];
   if (typeof addresses === 'string') return problem('Unreachable', `cannot resolve its host (${addresses})`);
-  const allowed = allowLinkLocal ? addresses : addresses.filter((address) => !isForbidden(address));
+  const refused = (address: string) => isForbidden(address) || (refuseLocal && isLocal(address));
+  const allowed = allowLinkLocal ? addresses : addresses.filter((address) => !refused(address));
   if (allowed.length > 0) return { addresses: allowed };
   return problem(
     'Unreachable',
-    'is not sent to link-local addresses and those of cloud metadata; --probe-allow-link-local allows it',
+    `is not sent to ${refuseLocal ? 'loopback, ' : ''}link-local addresses and those of cloud metadata; --probe-allow-link-local allows it`,
   );
 }
 

@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { type ClusterSnapshot, newSnapshotHolder, type SnapshotChange } from '../../src/decision/index.ts';
 import { type ClusterSource, followCluster } from '../../src/informers/follow.ts';
-import type { ClusterEvent } from '../../src/lag/index.ts';
+import type { ClusterEvent, EndpointsChoice } from '../../src/lag/index.ts';
 import { QUICK } from '../cluster/arena.ts';
 import {
   ModelCluster,
@@ -30,6 +30,7 @@ interface Followed {
 async function follow(
   prepare: (model: ModelCluster) => void = () => undefined,
   clock: () => number = () => performance.now(),
+  endpoints: EndpointsChoice = 'Auto',
 ): Promise<Followed> {
   const model = await ModelCluster.start(onTestFinished as AtEnd);
   prepare(model);
@@ -53,6 +54,7 @@ async function follow(
     clock,
     random: Math.random,
     limits: QUICK,
+    endpoints,
   });
   let synced = false;
   void source.synced.then(() => {
@@ -272,4 +274,12 @@ it('after a standstill of this process, events count as late until the backlog m
   const trusted = () => told().filter(({ type }) => type === 'StreamCurrent');
   await waitUntil('the streams to be trusted again', () => trusted().length === 4, soon);
   for (const { at } of trusted()) expect(at - told()[slice]!.at).toBeGreaterThan(1_500);
+});
+
+it('with Ignore, Endpoints are not asked for', async () => {
+  const followed = await follow(undefined, undefined, 'Ignore');
+  await current(followed);
+  expect(Object.keys(followed.source.watches)).toContain('endpointslices');
+  expect(Object.keys(followed.source.watches)).not.toContain('endpoints');
+  expect(followed.events.some((event) => 'stream' in event && event.stream === 'Endpoints')).toBe(false);
 });

@@ -76,6 +76,22 @@ it('keeps at most 32 addresses of a pod', () => {
   expect(of()).toHaveLength(32);
 });
 
+it('keeps 75,000 addresses of one namespace, and leaves room to the others', () => {
+  const { put, remove, addresses } = keeping();
+  const all = Array.from(
+    { length: 25_000 },
+    (_, each) => `10.${each >> 16}.${(each >> 8) & 255}.${each & 255}`,
+  );
+  const large = (name: string) => put(slice({ name, uid: name }, all));
+  expect(['a', 'b', 'c', 'd'].map(large)).toEqual([true, true, true, false]);
+  expect(put({ ...slice(), namespace: 'pay' })).toBe(true);
+  remove('b');
+  expect(['d', 'e'].map(large)).toEqual([true, false]);
+  // What was kept of a slice goes where its next version finds no room.
+  expect(put(slice({ name: 'a', uid: 'a' }, [...all, ...all]))).toBe(true);
+  expect(addresses.of({ namespace: 'shop', uid: 'a' })).toEqual([]);
+});
+
 describe('a pod that no slice lists any more', () => {
   it('is remembered for 10 s, by what listed it last', () => {
     const { put, remove, of, addresses } = keeping();
@@ -137,5 +153,16 @@ describe('a list', () => {
     end();
     addresses.listing().take(slice({ version: '9' }), 0);
     expect([...addresses.in(web)]).toHaveLength(1);
+  });
+
+  it('goes on where one before it ends late', () => {
+    const { put, remove, addresses } = keeping();
+    const before = addresses.listing();
+    const { take } = addresses.listing();
+    before.end();
+    put(slice());
+    remove('web-1');
+    take(slice({ version: '9' }), 0);
+    expect([...addresses.in(web)]).toEqual([]);
   });
 });

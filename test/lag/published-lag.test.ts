@@ -1,4 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
+import { taken } from '../../src/api/index.ts';
 import { LagHistory } from '../../src/lag/lag-history.ts';
 import {
   BUILT_IN_ENOUGH,
@@ -11,7 +12,6 @@ import { plannedFromJson, plannedToText } from '../../src/lag/published-lag-code
 import { plannedLags } from '../../src/lag/published-lag-query.ts';
 import { randomOf } from '../property/random.ts';
 import { historyOf, START, tableOf } from './sample-table.ts';
-import { taken } from './steps.ts';
 
 const HOUR = 3_600;
 const DAY = 24 * HOUR;

@@ -1,3 +1,4 @@
+import { taken } from '../../src/api/index.ts';
 import { BUCKETS, secondsOf } from '../../src/lag/buckets.ts';
 import type { Density } from '../../src/lag/distribution.ts';
 import { LagHistory } from '../../src/lag/lag-history.ts';
@@ -7,7 +8,6 @@ import {
   nextPlanned,
   type PlannedTable,
 } from '../../src/lag/published-lag.ts';
-import { taken } from './steps.ts';
 
 /** Seconds since the epoch, at the beginning of a day. */
 export const START = 20_000 * 86_400;

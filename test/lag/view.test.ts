@@ -114,6 +114,17 @@ describe('what is shown', () => {
     expect(view.limits).toHaveLength(1);
   });
 
+  it('says after a week with twenty held pods that it may send to none, and counts on with the next leader', () => {
+    const unseen = { since: NOW - 7 * 86_400, pods: 20 };
+    const limitsOf = (of: typeof unseen) => consumerView(facts({ unseen: of }), NOW).limits[0];
+    expect(limitsOf(unseen)).toMatch(/^It may send to no pod: /);
+    expect(limitsOf({ ...unseen, pods: 19 })).toBe(WELL.limits[0]);
+    expect(limitsOf({ ...unseen, since: unseen.since + 1 })).toBe(WELL.limits[0]);
+    const view = consumerView(facts({ unseen }), NOW);
+    const table = consumersFromJson(JSON.parse(consumersToText({ asOf: NOW, consumers: [view] })));
+    expect(table?.consumers[0]?.unseen).toEqual(unseen);
+  });
+
   it('of one that could never be read', () => {
     const view = unreadableView('odd', 'spec: expected an object', NOW);
     expect(view).toMatchObject({ name: 'odd', measure: 'unknown', removals: null });

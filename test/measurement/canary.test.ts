@@ -15,6 +15,8 @@ import {
 import type { ClusterDns } from '../../src/measurement/dns.ts';
 import { CanaryEndpoints, type FlipLimits } from '../../src/measurement/flip.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
+import { nodeTimerApp } from '../../src/measurement/node-timers.ts';
+import { attempt } from '../../src/measurement/probe.ts';
 import { canaryServer } from '../../src/webhook/index.ts';
 import { OwnPods } from '../cluster/own-pods.ts';
 import { dnsServer } from './dns-server.ts';
@@ -71,13 +73,25 @@ async function open(names: readonly string[]) {
   return { own, endpoints, services, tell, port, identities, servers };
 }
 
-/** kube-proxy, or a gateway: to one replica of those in the Service after the other. */
-async function consumerOfAll({ own, identities }: Awaited<ReturnType<typeof open>>): Promise<number> {
+/** kube-proxy, or a gateway: to one replica of those in the Service after the other. It follows a change so late. */
+async function consumerOfAll(
+  { own, identities }: Awaited<ReturnType<typeof open>>,
+  lateMs = 0,
+): Promise<number> {
   let turn = 0;
   const { createServer } = await import('node:http');
+  const isThere = () =>
+    [...own.pods.values()].filter(({ metadata }) => metadata.labels[CANARY_LABEL] === 'in');
+  let known = isThere();
+  const { onPatched } = own;
+  own.onPatched = (pod) => {
+    onPatched(pod);
+    const now = isThere();
+    setTimeout(() => (known = now), lateMs);
+  };
   return started(
     createServer((_, response) => {
-      const there = [...own.pods.values()].filter(({ metadata }) => metadata.labels[CANARY_LABEL] === 'in');
+      const there = lateMs === 0 ? isThere() : known;
       const { metadata } = there[turn++ % there.length] ?? {};
       if (metadata === undefined) response.destroy();
       else response.writeHead(200, { 'linger-canary': identities.get(metadata.name) }).end();
@@ -104,6 +118,8 @@ async function flips(
     at = [] as number[],
     onFlip = (): void => undefined,
     onProbe = (_address: string): void => undefined,
+    timed = (): number => 0,
+    nodeTimerPort = 1,
   } = {},
 ): Promise<Flipped[]> {
   const { own, endpoints, port, identities } = opened;
@@ -121,7 +137,7 @@ async function flips(
       consumers: () => consumers,
       everyMs,
       removals,
-      timed: () => 0,
+      timed,
       onFlip: (each) => {
         flipped.push(each);
         at.push(clock());
@@ -131,6 +147,7 @@ async function flips(
       onProbe,
       clock,
       random: Math.random,
+      nodeTimerPort,
       // A busy machine is no standstill here: what is asked for is not how long things take.
       limits: { standstillMs: 60_000, attemptMs: 10_000, baselineMs: 30_000, everyMs: 5, ...limits },
     },
@@ -166,6 +183,62 @@ describe('with two replicas', { timeout: 60_000 }, () => {
     ]);
   });
 
+  describe('and timers on other nodes', () => {
+    /** A node with a kube-proxy that follows so late, and a timer on it. */
+    async function node(opened: Opened, name: string, address: string, port: number, lateMs: number) {
+      const proxy = await consumerOfAll(opened, lateMs);
+      const url = new URL(`http://127.0.0.1:${proxy}/canary`);
+      const ask = () => attempt({ url, address: '127.0.0.1', timeoutMs: 2_000 });
+      const { createServer } = await import('node:http');
+      const bound = await started(createServer(nodeTimerApp(ask, clock)), address, port);
+      opened.own.add(`timer-${name}`, TIMER, address, true, name);
+      return bound;
+    }
+    const TIMER = { 'app.kubernetes.io/name': 'linger-node-timer' };
+    const MS = 1_500;
+
+    async function twoNodes() {
+      const opened = await open(['web-1', 'web-2']);
+      opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
+      const nodeTimerPort = await node(opened, 'fast', '127.0.0.11', 0, 0);
+      await node(opened, 'slow', '127.0.0.12', nodeTimerPort, MS);
+      return { opened, nodeTimerPort };
+    }
+
+    it('the lag is that of the slowest node, which is named', async () => {
+      const { opened, nodeTimerPort } = await twoNodes();
+      const [flipped] = await flips(opened, [CLUSTER_IP], 1, FIXED.dns, {}, { nodeTimerPort });
+      const { removal, addition } = flipped!.consumers.get('cluster-ip')!;
+      expect([...flipped!.consumers.keys()]).toEqual(['cluster-ip']);
+      expect(removal).toBeGreaterThan(MS / 1000 - 0.2);
+      expect(addition).toBeGreaterThan(MS / 1000 - 0.3);
+      expect(flipped!.asked.get('cluster-ip')?.[0]).toMatch(
+        /^It sees the kube-proxies of 2 of 2 nodes, .* The slowest is slow: up to [\d.]+s\.$/,
+      );
+    });
+
+    it('one whose pod has been replaced does not count, nor one that does not answer; both are named', async () => {
+      const { opened, nodeTimerPort } = await twoNodes();
+      opened.own.add('timer-off', TIMER, '127.0.0.13', true, 'off');
+      const answers = { ...opened.own.pods.get('timer-slow')! };
+      // Another pod has its name and address by now.
+      const { onPatched } = opened.own;
+      opened.own.onPatched = (pod) => {
+        const metadata = { ...answers.metadata, uid: 'another' };
+        opened.own.pods.set('timer-slow', { ...answers, metadata });
+        onPatched(pod);
+      };
+      // Until the one that is off has been given up.
+      const limits = { baselineMs: 5_000 };
+      const [flipped] = await flips(opened, [CLUSTER_IP], 1, FIXED.dns, limits, { nodeTimerPort });
+      expect(flipped!.consumers.get('cluster-ip')!.removal).toBeLessThan(MS / 1000 - 0.3);
+      const [limit] = flipped!.asked.get('cluster-ip')!;
+      expect(limit).toContain('1 of 3 nodes');
+      expect(limit).toContain('The slowest is fast');
+      expect(limit).toContain('Not timed, and possibly slower: off (');
+    });
+  });
+
   it('flips for ClusterIPs while pods are removed, and no more often than every 5 s', async () => {
     const opened = await open(['web-1', 'web-2']);
     opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
@@ -182,6 +255,45 @@ describe('with two replicas', { timeout: 60_000 }, () => {
     expect(at[0]! - begun).toBeLessThan(30_000);
     expect(at[1]! - at[0]!).toBeGreaterThanOrEqual(5_000);
     expect(removals.listenerCount('removal')).toBe(0);
+  });
+
+  it('flips for a ClusterIP alone, often enough for a hundred samples in 20 minutes, until it has them', async () => {
+    const opened = await open(['web-1', 'web-2']);
+    opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
+    const at: number[] = [];
+    let samples = 98;
+    const options = { everyMs: 60_000, at, timed: () => samples, onFlip: () => void samples++ };
+    const begun = clock();
+    const flipped = await flips(opened, [CLUSTER_IP], 2, FIXED.dns, {}, options);
+    expect(
+      flipped.every(({ result, consumers }) => result === 'Measured' && consumers.has('cluster-ip')),
+    ).toBe(true);
+    // 12 s each would be 20 minutes; the machine may be busy.
+    expect(at[1]! - begun).toBeLessThan(20_000);
+    expect(samples).toBe(100);
+    const quiet = new AbortController();
+    const { own, endpoints, port, identities } = opened;
+    const more: Flipped[] = [];
+    const running = runCanary(
+      {
+        ...{
+          ...FIXED,
+          connection: own.connection,
+          namespace: NAMESPACE,
+          port,
+          endpoints,
+          everyMs: 60_000,
+          clock,
+        },
+        ...{ identity: identities.get('web-1')!, consumers: () => [CLUSTER_IP], timed: () => samples },
+        ...{ onFlip: (each: Flipped) => void more.push(each), onProbe: () => undefined, random: () => 0.5 },
+      },
+      { signal: quiet.signal, holds: () => true },
+    );
+    await sleep(8_000);
+    quiet.abort();
+    await running;
+    expect(more).toEqual([]);
   });
 
   it('a lead that ends in the middle leaves no replica out', async () => {
@@ -408,7 +520,7 @@ describe('where nothing can be flipped', () => {
 describe('how often it is flipped for', () => {
   const timed = (measure: object) => ({ ...CLUSTER_IP, measure }) as Parameters<typeof everyMsOf>[0];
   it.each([
-    ['a built-in consumer', { kind: 'clusterIp' }, 99, 60_000],
+    ['a built-in consumer at first', { kind: 'clusterIp' }, 99, 10_000],
     ['one that has been timed a hundred times', { kind: 'clusterIp' }, 100, 300_000],
     ['DNS, the same', { kind: 'clusterDns' }, 100, 300_000],
     ['a probe, as its author says, however often', { kind: 'probe', every: 10 }, 1_000, 10_000],

@@ -52,6 +52,26 @@ it('counts the Services that each consumer applies to', () => {
   ]);
 });
 
+it('counts the held pods without a connection from a consumer, across leaders, until one has one', () => {
+  let now = 1e9;
+  const measurement = new ConsumerMeasurement(() => now);
+  const views = new ConsumerViews(measurement);
+  const look = () => views.look([consumerOf('edge', { measure })], new Map(), new Map(), now);
+  measurement.held('edge', false);
+  now += 5;
+  measurement.held('edge', false);
+  look();
+  const [first] = views.all;
+  expect(first?.unseen).toEqual({ since: 1e9, pods: 2 });
+  const next = new ConsumerMeasurement(() => now);
+  const successor = new ConsumerViews(next);
+  successor.since(first === undefined ? [] : [first]);
+  next.held('edge', false);
+  expect(next.unseen('edge')).toEqual({ since: 1e9, pods: 3 });
+  next.held('edge', true);
+  expect(next.unseen('edge')).toBeUndefined();
+});
+
 it('does not count Services before all of them are known', () => {
   const snapshot = { measured: CONSUMERS, services: serviceIndex(SERVICES, false), namespaces: new Map() };
   expect(serviceCounts()(snapshot).size).toBe(0);

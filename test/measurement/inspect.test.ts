@@ -54,6 +54,10 @@ class Gateways {
         reader.write(Buffer.from(this.render(shown)));
         return { outcome: reader.end() as PageFindings, bytes: this.bytes };
       },
+      lagOf: () => undefined,
+      isReused: () => Promise.resolve(false),
+      onStale: () => undefined,
+      onSkipped: () => undefined,
       onLag: (_, seconds) => this.lags.push(seconds),
       count: {
         page: (_, result) => this.counted.push(result),

@@ -1,0 +1,154 @@
+import { join } from 'node:path';
+import { asError, type EndpointsSpec, objectKey } from '../api/index.ts';
+import {
+  type KubeFailure,
+  type Resource,
+  type ResourceEvent,
+  readKubeconfig,
+  watchResource,
+} from '../cluster/index.ts';
+import { pause } from '../timing/index.ts';
+import {
+  type EndpointsProjection,
+  endpointSlicesResource,
+  endpointsResource,
+  type SliceProjection,
+} from './endpoints.ts';
+
+/** How soon an unreadable kubeconfig is read again. Milliseconds. */
+const READ_AGAIN_MS = 5_000;
+/** 13,000 Services with 150,000 pods fit, each listed by a slice and an Endpoints. */
+const MOST_ADDRESSES = 400_000;
+
+const KINDS = ['EndpointSlice', 'Endpoints'] as const;
+type Kind = (typeof KINDS)[number];
+
+interface CopiedEndpointsOptions {
+  /** The folder of --inspect-files; undefined: none. */
+  readonly folder: string | undefined;
+  readonly clock: () => number;
+  readonly signal: AbortSignal;
+  /** The one spelling of an address; undefined: it is none. */
+  readonly canonical: (address: string) => string | undefined;
+}
+
+/** The name of the copy of a Service. */
+export function copyOf(
+  { copies = '{namespace}/{service}' }: EndpointsSpec,
+  service: { readonly namespace: string; readonly name: string },
+): string {
+  return copies.replaceAll('{namespace}', service.namespace).replaceAll('{service}', service.name);
+}
+
+/**
+ * The ready addresses of all EndpointSlices and Endpoints of another cluster, kept current by watches until the signal
+ * aborts.
+ */
+export class CopiedEndpoints {
+  readonly #options: CopiedEndpointsOptions;
+  /** By kind and object: the Service, as NAMESPACE/NAME, and its ready addresses. */
+  readonly #objects = new Map<string, { readonly service: string; readonly addresses: readonly string[] }>();
+  /** By address, the objects that list it. */
+  readonly #listing = new Map<string, Set<string>>();
+  #count = 0;
+  /** By kind, why it is not current. */
+  readonly #troubles = new Map<Kind, string>(KINDS.map((kind) => [kind, NOT_READ]));
+  /** The API server's address, for people. */
+  server = 'the other cluster';
+
+  constructor(spec: EndpointsSpec, options: CopiedEndpointsOptions) {
+    this.#options = options;
+    void this.#run(spec);
+  }
+
+  /** Which of these addresses a copy lists as ready, or why that is not known. @param isCopy whether a Service is one */
+  find(wanted: Iterable<string>, isCopy: (service: string) => boolean): ReadonlySet<string> | string {
+    const [trouble] = this.#troubles.values();
+    if (trouble !== undefined) return trouble;
+    if (this.#count > MOST_ADDRESSES) return `list more than ${MOST_ADDRESSES} addresses`;
+    const listing = (address: string) => [...(this.#listing.get(address) ?? [])];
+    return new Set(
+      [...wanted].filter((address) =>
+        listing(address).some((key) => isCopy(this.#objects.get(key)?.service ?? '')),
+      ),
+    );
+  }
+
+  async #run({ kubeconfigFile }: EndpointsSpec): Promise<void> {
+    const { folder, clock, signal } = this.#options;
+    do {
+      try {
+        if (folder === undefined) throw new Error('--inspect-files names no folder');
+        const connection = await readKubeconfig(join(folder, kubeconfigFile), { selfContained: true });
+        this.server = connection.server.host;
+        const follow = <T>(kind: Kind, resource: Resource<T>, read: (object: T) => Listed) =>
+          watchResource(resource, connection, this.#handlers(kind, read), {
+            clock,
+            signal,
+            random: Math.random,
+          });
+        follow('EndpointSlice', endpointSlicesResource(), readSlice);
+        follow('Endpoints', endpointsResource(), readEndpoints);
+        return;
+      } catch (error) {
+        const trouble = `cannot be read: ${asError(error).message}`;
+        for (const kind of KINDS) this.#troubles.set(kind, trouble);
+      }
+    } while (await pause(READ_AGAIN_MS, signal));
+  }
+
+  #handlers<T>(kind: Kind, read: (object: T) => Listed) {
+    return {
+      onEvent: (event: ResourceEvent<T>) => {
+        const { identity } = event;
+        const listed = event.type === 'deleted' ? undefined : read(event.object);
+        this.#set(`${kind}/${objectKey(identity)}`, identity.namespace, listed);
+      },
+      onStream: ({ type }: { readonly type: string }) => {
+        if (type === 'StreamCurrent') this.#troubles.delete(kind);
+        else if (type !== 'StreamRotated') this.#troubles.set(kind, NOT_READ);
+      },
+      onFailure: ({ reason }: KubeFailure) =>
+        void this.#troubles.set(kind, `cannot be read: watching ${kind} objects failed (${reason})`),
+    };
+  }
+
+  #set(key: string, namespace: string, listed: Listed | undefined): void {
+    const before = this.#objects.get(key)?.addresses ?? [];
+    this.#objects.delete(key);
+    for (const address of before) {
+      const keys = this.#listing.get(address);
+      keys?.delete(key);
+      if (keys?.size === 0) this.#listing.delete(address);
+    }
+    const { service, addresses = [] } = listed ?? {};
+    const ready =
+      service === undefined
+        ? []
+        : [...new Set(addresses.flatMap((each) => this.#options.canonical(each) ?? []))];
+    this.#count += ready.length - before.length;
+    // Beyond the limit nothing is kept, and nothing is said to be absent.
+    if (ready.length === 0 || this.#count > MOST_ADDRESSES) return;
+    this.#objects.set(key, { service: `${namespace}/${service}`, addresses: ready });
+    for (const address of ready) {
+      const keys = this.#listing.get(address) ?? new Set();
+      this.#listing.set(address, keys.add(key));
+    }
+  }
+}
+
+const NOT_READ = 'have not been read yet';
+
+interface Listed {
+  readonly service: string | undefined;
+  readonly addresses: readonly string[];
+}
+
+function readSlice({ serviceName, endpoints }: SliceProjection): Listed {
+  const ready = endpoints.filter((each) => each.ready);
+  return { service: serviceName, addresses: ready.flatMap(({ addresses = [] }) => [...addresses]) };
+}
+
+function readEndpoints({ name, ready }: EndpointsProjection): Listed {
+  return { service: name, addresses: ready.flatMap(({ ip }) => ip ?? []) };
+}

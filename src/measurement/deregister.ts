@@ -1,0 +1,421 @@
+import type { OutgoingHttpHeaders } from 'node:http';
+import type { V1Pod } from '@kubernetes/client-node';
+import { Counter, type Registry } from '@prometheus-io/client';
+import {
+  asError,
+  type DeregisterSpec,
+  deregisterRequest,
+  fillTemplate,
+  type Labels,
+  NO_LABELS,
+  objectKey,
+  Shares,
+  servicesSelecting,
+  type TemplateValues,
+  unseenNamespace,
+} from '../api/index.ts';
+import { canonicalAddress } from '../certs/index.ts';
+import {
+  callApi,
+  type KubeConnection,
+  newAgent,
+  type ObjectEvents,
+  unlessNotFound,
+} from '../cluster/index.ts';
+import type { ClusterSnapshot } from '../decision/index.ts';
+import type { PodMetadata } from '../informers/index.ts';
+import { type Consumer, sendsTo } from '../lag/index.ts';
+import { type Leadership, Listeners, type PodEvent, type Runnable } from '../manager/index.ts';
+import { type Logger, LogOnce } from '../telemetry/index.ts';
+import { Backoff } from '../timing/index.ts';
+import { readNamed, trustOf } from './gateway-client.ts';
+import type { ConsumerMeasurement } from './measurement.ts';
+import { askOnce, type Problem, problem, refusal, resolve } from './probe.ts';
+
+/** How a deregistration ends: the label `result` of linger_consumer_deregistrations_total. */
+export const DEREGISTRATION_RESULTS = {
+  Done: 'The registry has taken the pod out.',
+  NotRegistered: 'The registry answered 404 or 410: it had no such instance.',
+  NoAddress: 'The pod had ended before its address was read.',
+  Failed: 'It was not taken out before the retries ended.',
+} as const satisfies Record<string, string>;
+export type DeregistrationResult = keyof typeof DEREGISTRATION_RESULTS;
+
+/** Milliseconds unless noted otherwise. */
+const LIMITS = {
+  /** A registry that answers takes some milliseconds; a pod with a short grace needs more than one attempt. */
+  attempt: 3_000,
+  pause: { firstPauseMs: 300, longestPauseMs: 10_000 },
+  /** Retries go on for this long after the grace: a registry may give out a dead address until the lease ends. */
+  afterGrace: 30_000,
+  longest: 600_000,
+  /** Requests at a time: per registry, so that one that hangs costs the others nothing; and to the API server. */
+  atOnce: 8,
+  lookUps: 4,
+  lookUp: 5_000,
+  /** Terminating pods that are known; no namespace takes more than it leaves to the others. */
+  pods: 20_000,
+  /** Failed attempts, or pods in a row that the registry does not know, that are no longer chance. */
+  troubleAfter: 3,
+};
+
+type Settled = { readonly result: DeregistrationResult; readonly at: number };
+
+/** A terminating pod. */
+interface Leaving {
+  readonly pod: Pick<PodMetadata, 'uid' | 'namespace' | 'name'>;
+  readonly labels: Labels;
+  readonly until: number;
+  /** By consumer; undefined: under way. */
+  readonly outcomes: Map<string, Settled | undefined>;
+  /** What fills the templates; undefined: the pod has ended. */
+  values: Promise<PodValues | undefined> | undefined;
+  /** The watch has shown that it is gone. */
+  gone: boolean;
+}
+
+interface PodValues extends Omit<TemplateValues, 'port'> {
+  /** The first that a container declares. */
+  readonly declaredPort: number | undefined;
+}
+
+interface Job {
+  readonly leaving: Leaving;
+  readonly consumer: string;
+  readonly backoff: Backoff;
+  attempts: number;
+}
+
+/** What is to be asked of one registry. The namespace with the fewest running comes next: none can hold up the others. */
+interface Queue {
+  readonly waiting: Map<string, Job[]>;
+  readonly running: Shares;
+  /** Pods in a row that the registry did not know. */
+  unknown: number;
+}
+
+export interface DeregisterContext {
+  readonly connection: KubeConnection;
+  readonly snapshot: { current(): ClusterSnapshot };
+  readonly measurement: Pick<ConsumerMeasurement, 'deregistering'>;
+  readonly events: ObjectEvents;
+  readonly registry: Registry;
+  readonly logger: Logger;
+  readonly clock: () => number;
+  readonly random: () => number;
+  readonly allowLinkLocal: boolean;
+  /** The folder with the files that consumers may refer to; undefined: none. */
+  readonly files: string | undefined;
+  /** This replica itself has connected to the address: that is not traffic. */
+  readonly onConnect: (address: string) => void;
+  readonly signal: AbortSignal;
+}
+
+export function registerDeregistrationMetrics(registry: Registry) {
+  return new Counter({
+    name: 'linger_consumer_deregistrations_total',
+    help: 'Terminating pods that were to be taken out of the registry of a consumer, by how that ended.',
+    labelNames: ['consumer', 'result'] as const,
+    registers: [registry],
+  });
+}
+
+/**
+ * Takes terminating pods out of registries that pods enter themselves, while this replica leads. Every replica knows the
+ * pods that terminate, and a new leader asks for all of them again: a request may come more than once.
+ */
+export class Deregistrations {
+  readonly #context: DeregisterContext;
+  /** By namespace and name. */
+  readonly #leaving = new Map<string, Leaving>();
+  readonly #shares = new Shares();
+  readonly #queues = new Map<string, Queue>();
+  readonly #settled: Listeners<[uid: string]>;
+  readonly #once: LogOnce;
+  readonly #agent: ReturnType<typeof newAgent>;
+  readonly #count: ReturnType<typeof registerDeregistrationMetrics>;
+  #term: Leadership | undefined;
+
+  constructor(context: DeregisterContext) {
+    this.#context = context;
+    this.#settled = new Listeners();
+    this.#once = new LogOnce(context.logger);
+    this.#agent = newAgent(context.connection, LIMITS.lookUps, context.signal);
+    this.#count = registerDeregistrationMetrics(context.registry);
+  }
+
+  /** Called when a pod has been taken out of a registry, or is not in it. */
+  get onSettled() {
+    return this.#settled.add;
+  }
+
+  get runnable(): Runnable {
+    return { name: 'deregistration', onPod: (event) => this.#pod(event), lead: (term) => this.#lead(term) };
+  }
+
+  /** When the consumer's registry no longer had the terminating pod; undefined: it may still have it. */
+  outAt(
+    consumer: string,
+    pod: Leaving['pod'] & { readonly labels: Labels },
+    graceSeconds: number,
+  ): number | undefined {
+    const leaving = this.#know(pod, pod.labels, graceSeconds);
+    // A consumer that came to apply only now.
+    if (leaving?.outcomes.has(consumer) === false) this.#start(leaving);
+    const settled = leaving?.outcomes.get(consumer);
+    return settled === undefined || settled.result === 'Failed' ? undefined : settled.at;
+  }
+
+  #pod(event: PodEvent): void {
+    const known = this.#leaving.get(objectKey(event.identity));
+    const isSame = known?.pod.uid === event.identity.uid;
+    if (event.type === 'deleted') {
+      if (known === undefined || !isSame) return;
+      known.gone = true;
+      this.#forget(known);
+      return;
+    }
+    // A pod of a StatefulSet has come back: a late request would take that one out.
+    if (known !== undefined && !isSame) this.#drop(known);
+    const { labels = NO_LABELS, deletionTimestamp, deletionGracePeriodSeconds = 0 } = event.object;
+    if (deletionTimestamp !== undefined) this.#know(event.object, labels, deletionGracePeriodSeconds);
+  }
+
+  #know(pod: Leaving['pod'], labels: Labels, graceSeconds: number): Leaving | undefined {
+    const { uid, namespace, name } = pod;
+    const known = this.#leaving.get(objectKey(pod));
+    if (known?.pod.uid === uid) return known;
+    if (known !== undefined || !this.#shares.hasRoomFor(namespace, 1, LIMITS.pods)) return undefined;
+    const spanMs = Math.min(LIMITS.longest, graceSeconds * 1000 + LIMITS.afterGrace);
+    const leaving: Leaving = {
+      ...{ pod: { uid, namespace, name }, labels, until: this.#context.clock() + spanMs },
+      ...{ outcomes: new Map(), values: undefined, gone: false },
+    };
+    this.#leaving.set(objectKey(pod), leaving);
+    this.#shares.add(namespace, 1);
+    this.#start(leaving);
+    return leaving;
+  }
+
+  /** Once it is gone and nothing is to be asked any more: a registry may still give out the address of one that is gone. */
+  #forget(leaving: Leaving): void {
+    if (leaving.gone && ![...leaving.outcomes.values()].includes(undefined)) this.#drop(leaving);
+  }
+
+  #drop({ pod }: Leaving): void {
+    if (this.#leaving.delete(objectKey(pod))) this.#shares.add(pod.namespace, -1);
+  }
+
+  #lead(term: Leadership): void {
+    this.#term = term;
+    const over = () => {
+      if (this.#term === term) this.#term = undefined;
+      this.#queues.clear();
+      for (const leaving of this.#leaving.values()) {
+        leaving.outcomes.clear();
+        this.#forget(leaving);
+      }
+    };
+    term.signal.addEventListener('abort', over, { once: true });
+    for (const leaving of this.#leaving.values()) this.#start(leaving);
+  }
+
+  #start(leaving: Leaving): void {
+    if (this.#term === undefined) return;
+    for (const { name: consumer } of this.#consumersOf(leaving)) {
+      if (leaving.outcomes.has(consumer)) continue;
+      leaving.outcomes.set(consumer, undefined);
+      const backoff = new Backoff(LIMITS.pause, this.#context.random);
+      this.#queue({ leaving, consumer, backoff, attempts: 0 });
+    }
+  }
+
+  #consumersOf({ pod: { namespace }, labels }: Leaving): readonly Consumer[] {
+    const { consumers, namespaces, services } = this.#context.snapshot.current();
+    const registering = consumers.filter(({ deregister }) => deregister !== undefined);
+    if (registering.length === 0) return [];
+    const within = namespaces.get(namespace) ?? unseenNamespace(namespace);
+    const selecting = servicesSelecting(services, namespace, labels);
+    return registering.filter((each) => sendsTo(each, within, labels, selecting) !== false);
+  }
+
+  #queue(job: Job): void {
+    const queue = this.#queues.get(job.consumer) ?? { waiting: new Map(), running: new Shares(), unknown: 0 };
+    this.#queues.set(job.consumer, queue);
+    const { namespace } = job.leaving.pod;
+    const jobs = queue.waiting.get(namespace) ?? [];
+    queue.waiting.set(namespace, jobs);
+    jobs.push(job);
+    this.#next(queue);
+  }
+
+  #next(queue: Queue): void {
+    const { waiting, running } = queue;
+    while (running.total < LIMITS.atOnce && waiting.size > 0) {
+      const least = [...waiting.keys()].reduce((best, each) =>
+        running.of(each) < running.of(best) ? each : best,
+      );
+      const jobs = waiting.get(least) ?? [];
+      const job = jobs.shift();
+      // Of namespaces with as many running, the one that has waited longest comes first.
+      waiting.delete(least);
+      if (jobs.length > 0) waiting.set(least, jobs);
+      if (job === undefined) continue;
+      running.add(least, 1);
+      void this.#attempt(job, queue).finally(() => {
+        running.add(least, -1);
+        this.#next(queue);
+      });
+    }
+  }
+
+  /** Never rejects. */
+  async #attempt(job: Job, queue: Queue): Promise<void> {
+    const { leaving, consumer } = job;
+    const { clock, snapshot } = this.#context;
+    const term = this.#term;
+    const isOver = () => this.#term !== term || this.#leaving.get(objectKey(leaving.pod)) !== leaving;
+    const again = (ms: number) => void setTimeout(() => isOver() || this.#queue(job), ms).unref();
+    if (term === undefined || isOver()) return;
+    // The lease may have expired unnoticed: another replica may be about to lead.
+    if (!term.holds()) return again(LIMITS.pause.firstPauseMs);
+    const { deregister } = snapshot.current().consumers.find(({ name }) => name === consumer) ?? {};
+    const outcome = deregister && (await this.#ask(job, deregister, term.signal));
+    if (isOver()) return;
+    if (outcome === undefined) {
+      leaving.outcomes.delete(consumer);
+      this.#forget(leaving);
+    } else if (typeof outcome === 'string') this.#settle(job, queue, outcome);
+    else {
+      job.attempts += 1;
+      const pauseMs = job.backoff.next();
+      const isLast = clock() + pauseMs >= leaving.until;
+      if (isLast || job.attempts === LIMITS.troubleAfter) this.#failed(job, outcome);
+      if (isLast) this.#settle(job, queue, 'Failed');
+      else again(pauseMs);
+    }
+  }
+
+  #settle({ leaving, consumer }: Job, queue: Queue, result: DeregistrationResult): void {
+    const { measurement, clock } = this.#context;
+    leaving.outcomes.set(consumer, { result, at: clock() });
+    this.#count.inc({ consumer, result });
+    queue.unknown = result === 'NotRegistered' ? queue.unknown + 1 : 0;
+    if (result === 'Done') {
+      measurement.deregistering(consumer, undefined);
+      this.#once.over(consumer, { consumer }, 'registry takes pods out again');
+    } else if (queue.unknown >= LIMITS.troubleAfter) {
+      const why = 'It answers 404 for every pod: it does not know them by what the templates say.';
+      measurement.deregistering(consumer, why);
+      this.#once.warn(
+        consumer,
+        { consumer, reason: result },
+        'registry knows none of the pods; check the templates',
+      );
+    }
+    this.#settled.call(leaving.pod.uid);
+    this.#forget(leaving);
+  }
+
+  #failed({ leaving: { pod }, consumer }: Job, { message }: Problem): void {
+    const { measurement, events } = this.#context;
+    const { namespace, name, uid } = pod;
+    measurement.deregistering(consumer, `The request ${message}.`);
+    const members = { consumer, namespace, pod: name, reason: message };
+    this.#once.warn(consumer, members, 'registry does not take a terminating pod out; retrying');
+    events.tell({
+      object: { kind: 'Pod', namespace, name, uid },
+      type: 'Warning',
+      reason: 'NotDeregistered',
+      action: 'Deregister',
+      note: `The registry of consumer ${consumer} has not taken this pod out: the request ${message}. Until it does, its clients go on sending to the pod.`,
+    });
+  }
+
+  /** Never rejects. */
+  async #ask(job: Job, deregister: DeregisterSpec, signal: AbortSignal): Promise<Answer | Problem> {
+    const { leaving } = job;
+    try {
+      leaving.values ??= this.#lookUp(leaving, signal);
+      const values = await leaving.values;
+      if (values === undefined) return 'NoAddress';
+      const port = deregister.port ?? values.declaredPort;
+      return await this.#send(deregisterRequest(deregister), { ...values, port }, job.attempts, signal);
+    } catch (thrown) {
+      return problem('Unreachable', asError(thrown).message);
+    }
+  }
+
+  async #lookUp(leaving: Leaving, signal: AbortSignal): Promise<PodValues | undefined> {
+    const { name, namespace, uid } = leaving.pod;
+    const call = { signal, withinMs: LIMITS.lookUp, agent: this.#agent };
+    try {
+      const pod = await unlessNotFound(
+        callApi(this.#context.connection, 'CoreV1Api', call, (core) =>
+          core.readNamespacedPod({ name, namespace }),
+        ),
+      );
+      return pod?.metadata?.uid === uid ? valuesOf(pod, namespace, name) : undefined;
+    } catch (thrown) {
+      leaving.values = undefined;
+      throw new Error(
+        `cannot be made: the API server does not say the pod's address (${asError(thrown).message})`,
+      );
+    }
+  }
+
+  async #send(
+    { method, url: template, headers = [], body: text, tls = {} }: ReturnType<typeof deregisterRequest>,
+    values: TemplateValues,
+    attempts: number,
+    signal: AbortSignal,
+  ): Promise<Answer | Problem> {
+    const { files, allowLinkLocal, onConnect } = this.#context;
+    const url = new URL(fillTemplate(template, values));
+    const body = text === undefined ? undefined : fillTemplate(text, values);
+    const named: OutgoingHttpHeaders = { 'user-agent': 'linger-deregister', 'accept-encoding': 'identity' };
+    // Without a body, servers expect its length of 0.
+    named['content-length'] = Buffer.byteLength(body ?? '');
+    if (body !== undefined) named['content-type'] = 'application/json';
+    for (const { name, value, valueFile = '' } of headers)
+      named[name.toLowerCase()] =
+        value === undefined ? await secretIn(files, valueFile) : fillTemplate(value, values);
+    const trust = await trustOf(files, tls);
+    const found = await resolve(url, { signal, allowLinkLocal, refuseLocal: true });
+    if (!('addresses' in found)) return found;
+    const host = found.addresses[attempts % found.addresses.length] ?? '';
+    return askOnce<Answer>(
+      {
+        ...{ url, method, body, headers: named, trust, signal, timeoutMs: LIMITS.attempt, to: { host } },
+        onConnect: () => onConnect(host),
+      },
+      'answer',
+      // The status is the answer: nothing of the body is read, however long it is.
+      ({ statusCode = 0 }, settle) => settle(answerOf(statusCode)),
+    );
+  }
+}
+
+type Answer = Exclude<DeregistrationResult, 'Failed'>;
+
+function answerOf(status: number): Answer | Problem {
+  if (status >= 200 && status < 300) return 'Done';
+  return status === 404 || status === 410 ? 'NotRegistered' : refusal(status);
+}
+
+function valuesOf({ metadata, spec, status }: V1Pod, namespace: string, pod: string): PodValues | undefined {
+  const address = canonicalAddress(status?.podIP ?? '');
+  const hasEnded = status?.phase === 'Succeeded' || status?.phase === 'Failed';
+  if (address === undefined || hasEnded) return undefined;
+  const ports = spec?.containers.flatMap(({ ports = [] }) => ports.map(({ containerPort }) => containerPort));
+  return { address, declaredPort: ports?.[0], namespace, pod, labels: metadata?.labels ?? NO_LABELS };
+}
+
+const PRINTABLE = /^[ -~]{1,8192}$/;
+
+/** A header's value, which is never logged. */
+async function secretIn(folder: string | undefined, name: string): Promise<string> {
+  const text = (await readNamed(folder, name)).toString('latin1').trim();
+  if (!PRINTABLE.test(text)) throw new RangeError(`cannot be made: the file ${name} holds no header value`);
+  return text;
+}

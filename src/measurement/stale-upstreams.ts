@@ -1,0 +1,107 @@
+import { canonicalAddress } from '../certs/index.ts';
+import type { Departed } from '../lag/index.ts';
+import type { PageEndpoint, PageFindings } from './page-formats.ts';
+
+/** Milliseconds. */
+export const STALE_LIMITS = {
+  /** Between two questions to an instance at rest. */
+  rest: 120_000,
+  /** An address counts as dead once no slice has listed it for this long, or for longer than the consumer's p99.9. */
+  least: 30_000,
+  /** How long after the first page with a dead address the next one must still list it. */
+  confirm: 20_000,
+};
+
+/** A dead address that an instance keeps. */
+export interface StaleUpstream {
+  readonly consumer: string;
+  readonly instance: string;
+  readonly departed: Departed;
+}
+
+export function endpointOf({ address, ports }: Departed): PageEndpoint {
+  return { address: canonicalAddress(address) ?? address, ports };
+}
+
+interface Sighting {
+  readonly departed: Departed;
+  /** When it was first seen. */
+  readonly at: number;
+  confirmed: boolean;
+}
+
+/**
+ * The dead addresses that the instances of one consumer keep: one is dead once no slice has listed it for longer than the
+ * consumer takes to follow, and kept where two pages list it as in use. Milliseconds of one clock.
+ */
+export class StaleUpstreams {
+  /** By instance and address. */
+  readonly #seen = new Map<string, Map<string, Sighting>>();
+  /** By instance, the departures that it has let go of. */
+  readonly #cleared = new Map<string, WeakSet<Departed>>();
+
+  /** What an instance should be asked about: what it has not let go of, longest departed first. */
+  open(instance: string, departed: Iterable<Departed>, deadBefore: number): readonly Departed[] {
+    const cleared = this.#cleared.get(instance);
+    return [...departed].filter((each) => each.at <= deadBefore && cleared?.has(each) !== true);
+  }
+
+  /** When the first address was seen that the instance may keep; undefined: nothing is to be confirmed. */
+  suspectedAt(instance: string, departed: ReadonlyMap<string, Departed>): number | undefined {
+    const seen = this.#seen.get(instance);
+    for (const [address, sighting] of seen ?? [])
+      if (departed.get(address) !== sighting.departed) seen?.delete(address);
+    return [...(seen?.values() ?? [])].find(({ confirmed }) => !confirmed)?.at;
+  }
+
+  /**
+   * Takes in a page that was asked about these departures.
+   * @returns those that two pages list by now, to be confirmed
+   */
+  judge(
+    instance: string,
+    asked: readonly Departed[],
+    page: PageFindings,
+    askedAt: number,
+    confirmMs: number,
+  ): readonly Departed[] {
+    const seen = this.#seen.get(instance) ?? new Map<string, Sighting>();
+    const cleared = this.#cleared.get(instance) ?? new WeakSet();
+    const lasting: Departed[] = [];
+    for (const departed of asked) {
+      const known = seen.get(departed.address);
+      if (page.of(endpointOf(departed)) !== 'using') {
+        cleared.add(departed);
+        seen.delete(departed.address);
+      } else if (known === undefined || known.departed !== departed)
+        seen.set(departed.address, { departed, at: askedAt, confirmed: false });
+      else if (!known.confirmed && askedAt - known.at >= confirmMs) lasting.push(departed);
+    }
+    this.#cleared.set(instance, cleared);
+    if (seen.size > 0) this.#seen.set(instance, seen);
+    else this.#seen.delete(instance);
+    return lasting;
+  }
+
+  confirm(instance: string, { address }: Departed): void {
+    const sighting = this.#seen.get(instance)?.get(address);
+    if (sighting !== undefined) sighting.confirmed = true;
+  }
+
+  /** Its page is gone, or another. */
+  forget(instance: string): void {
+    this.#seen.delete(instance);
+    this.#cleared.delete(instance);
+  }
+
+  /** By instance, the dead addresses that it keeps. @param departed those that no slice lists */
+  kept(departed: ReadonlyMap<string, Departed>): ReadonlyMap<string, readonly Departed[]> {
+    const all = [...this.#seen].map(([instance, seen]) => {
+      const sightings = [...seen.values()].filter(
+        (each) => each.confirmed && departed.get(each.departed.address) === each.departed,
+      );
+      return [instance, sightings.map((each) => each.departed)] as const;
+    });
+    return new Map(all.filter(([, kept]) => kept.length > 0));
+  }
+}
