@@ -55,7 +55,11 @@ async function hold(count: number): Promise<void> {
     pods: { followedSince: Number.NEGATIVE_INFINITY, sawDeletion: () => undefined },
     current: () => true,
     reports: () => undefined,
-    inspecting: { usersOf: () => undefined, want: () => undefined, done: () => undefined },
+    inspecting: {
+      ...{ usersOf: () => undefined, want: () => undefined, done: () => undefined },
+      skipped: () => [],
+    },
+    deregistrations: { outAt: () => undefined },
     lookUp: () => Promise.resolve(undefined),
     isReplica: () => false,
     onRelease: () => undefined,

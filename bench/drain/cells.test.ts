@@ -1,0 +1,378 @@
+import { writeFileSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ProveReport } from '../../src/prove/index.ts';
+import { type Chart, chartSvg, type Lane } from '../../src/timeline/index.ts';
+import { standIn } from '../../test/cluster-suite/support/gateways.ts';
+import type { PollingGateway } from '../../test/cluster-suite/support/polling-gateway.ts';
+import { ProveStage } from '../../test/cluster-suite/support/prove.ts';
+import { Fleet } from '../../test/scenarios/fleet.ts';
+import { consumer, HoldSetting, type Waiting } from '../../test/scenarios/hold/setting.ts';
+import { table } from '../../test/scenarios/table.ts';
+import { kubernetesVersion } from '../../test/testbed/binaries.ts';
+import {
+  type Cluster,
+  type NewObject,
+  openCluster,
+  type SecondNode,
+  waitUntil,
+} from '../../test/testbed/cluster.ts';
+import { type ClusterDns, startClusterDns } from '../../test/testbed/cluster-dns.ts';
+import { must } from '../../test/testbed/command.ts';
+import { type GatewayProcess, startEnvoy } from '../../test/testbed/gateways.ts';
+import { PodLives } from '../../test/testbed/load/lives.ts';
+import { secondNode } from '../../test/testbed/network.ts';
+import { clusterSettings } from '../../test/testbed/settings.ts';
+import type { DrainSettings } from '../drain.ts';
+import { describeMachine } from '../machine.ts';
+import { settingsOnCluster } from '../on-cluster.ts';
+import { round } from '../statistics.ts';
+
+/* npm run bench:drain. Each cell is one run of the shipped `linger prove` through a Service, a gateway that polls,
+ * and, unless --quick, Envoy and connections that stay open. */
+
+const { quick, runs, only, strategies, own, out } = settingsOnCluster<DrainSettings>();
+
+const POLL_MS = 10_000;
+const POD_PORT = 8080;
+const REPLICAS = quick ? 3 : 4;
+/** Services whose readiness flips are a backlog of a minute for a throttled controller-manager. */
+const BACKLOG = 300;
+const THROTTLED = ['--kube-api-qps=5', '--kube-api-burst=5'];
+const USUAL = ['--kube-api-qps=20', '--kube-api-burst=30'];
+// Six clients that are faster would leave two cores nothing for the pods.
+const TRAFFIC = [
+  '--rate',
+  quick ? '50' : '20',
+  '--timeout',
+  '5s',
+  '--quiet',
+  '12s',
+  ...(quick ? [] : ['--keep-alive']),
+];
+/** Where the gateway lists the pods that it sends to. */
+const PAGE_PORT = 18_910;
+/** Envoy asks DNS. */
+const RESOLVE_SECONDS = 2;
+
+interface Strategy {
+  /** Whose decision the wait is. */
+  readonly waiting: Waiting;
+  /** Seconds of the application's own hook; its grace is that much longer. */
+  readonly sleep?: number;
+  /** How DiscoveryConsumers declare the gateways. Default: none does. */
+  readonly declared?: 'interval' | 'page';
+}
+
+const STRATEGIES: Readonly<Record<string, Strategy>> = {
+  nothing: { waiting: 'alone' },
+  'sleep 5': { waiting: 'alone', sleep: 5 },
+  'sleep 15': { waiting: 'alone', sleep: 15 },
+  'sleep 30': { waiting: 'alone', sleep: 30 },
+  'Linger Sleep': { waiting: 'sleep', declared: 'interval' },
+  'Linger Hold': { waiting: 'undeclared' },
+  'Linger Hold declared': { waiting: 'hold', declared: 'page' },
+  ...(own !== undefined && { [own.name]: { waiting: 'alone' } as const }),
+};
+const NOT_QUICK: readonly string[] = ['sleep 30', 'Linger Sleep'];
+const STRATEGY_NAMES =
+  strategies.length > 0
+    ? strategies
+    : Object.keys(STRATEGIES).filter((name) => !quick || !NOT_QUICK.includes(name));
+
+const inspected = (
+  gateway: string,
+  page: { readonly port: number; readonly path: string },
+  format: string,
+) => {
+  const instances = {
+    namespaceSelector: { matchLabels: { gateways: 'here' } },
+    podSelector: { matchLabels: { gateway } },
+    ...page,
+  };
+  return { inspect: { format, instances, every: '250ms' } };
+};
+const CONSUMERS = [
+  // kube-proxy, whose measurement would take minutes.
+  consumer('cluster-ip', { bench: 'drain' }, { declared: { lag: '2s' } }),
+  consumer('cluster-dns', { bench: 'none' }, { declared: { lag: '5s' } }),
+  consumer(
+    'poller-interval',
+    { declared: 'interval' },
+    { declared: { syncInterval: `${POLL_MS / 1_000}s` } },
+  ),
+  consumer('poller', { declared: 'page' }, inspected('poller', { port: PAGE_PORT, path: '/' }, 'Text')),
+  ...(quick
+    ? []
+    : [
+        consumer(
+          'envoy',
+          { declared: 'page' },
+          inspected('envoy', { port: 18_901, path: '/clusters' }, 'Envoy'),
+        ),
+      ]),
+];
+
+interface Disturbance {
+  readonly does: readonly string[];
+  /** What the controller-manager is busy with meanwhile. */
+  readonly flags?: readonly string[];
+}
+const DISTURBANCES: Readonly<Record<string, Disturbance>> = {
+  rollout: { does: ['--rollout'] },
+  scale: { does: ['--scale', '20,2'] },
+  drain: { does: ['--drain', secondNode.name] },
+  throttled: { does: ['--delete-one'], flags: THROTTLED },
+  storm: { does: ['--delete-one'], flags: USUAL },
+};
+
+interface Cell {
+  readonly disturbance: string;
+  readonly strategy: string;
+  readonly client: string;
+  readonly run: number;
+  readonly sent: number;
+  readonly lost: number;
+  readonly slow: number;
+  /** Of each pod that went, seconds from its deletion to SIGTERM, and until this client had let it go. */
+  readonly waits: readonly number[];
+  readonly lags: readonly number[];
+  /** The same of the slowest client. */
+  readonly slowest: readonly number[];
+  /** Seconds until the last old pod was gone. */
+  readonly took: number;
+  readonly verdict: string;
+}
+
+let cluster: Cluster;
+let setting: HoldSetting | undefined;
+let node: SecondNode | undefined;
+let fleet: Fleet | undefined;
+let dns: ClusterDns | undefined;
+let flipped = true;
+const cells: Cell[] = [];
+
+describe('bench:drain', () => {
+  const disturbed = only.filter((name) => name in DISTURBANCES);
+  const wanted = disturbed.flatMap((disturbance) =>
+    STRATEGY_NAMES.flatMap((strategy) =>
+      Array.from({ length: runs }, (_, run) => ({ disturbance, strategy, run, order: Math.random() })),
+    ),
+  );
+
+  beforeAll(async () => {
+    expect(disturbed).toEqual(only);
+    for (const each of STRATEGY_NAMES) expect(Object.keys(STRATEGIES)).toContain(each);
+    cluster = await openCluster();
+    if (!cluster.own) throw new Error('bench:drain needs the cluster of npm run cluster:up');
+    if (only.includes('drain')) node = await cluster.startNode();
+    setting = await HoldSetting.open(cluster, { max: 150, consumers: CONSUMERS });
+    const gateways = await cluster.namespace('gateways', { gateways: 'here', 'linger.dev/inject': 'false' });
+    await standIn(cluster, gateways, 'poller');
+    if (!quick) {
+      dns = await startClusterDns(clusterSettings(), { ttl: 5 });
+      await standIn(cluster, gateways, 'envoy');
+    }
+    if (STRATEGY_NAMES.includes('Linger Sleep')) await makeHistory();
+    // Only now: Linger must not try its helper on the fake node.
+    if (disturbed.some((name) => DISTURBANCES[name]?.flags !== undefined))
+      fleet = await Fleet.start(cluster, { prefix: 'backlog', services: BACKLOG, victims: 0 });
+  }, 600_000);
+
+  afterAll(async () => {
+    if (cells.length > 0) report();
+    await setting?.close();
+    await fleet?.remove();
+    if (fleet !== undefined) await cluster.restart('kube-controller-manager');
+    await dns?.stop();
+    await node?.remove();
+    await cluster?.close();
+  }, 300_000);
+
+  const random = wanted.toSorted((a, b) => a.order - b.order);
+  it.each(random)('$disturbance, $strategy', { timeout: 900_000 }, async ({ disturbance, strategy, run }) => {
+    const { waiting, sleep, declared = 'no' } = STRATEGIES[strategy]!;
+    const { does, flags } = DISTURBANCES[disturbance]!;
+    const namespace = await setting!.namespace(waiting, 'drain', { bench: 'drain', declared });
+    const stage = new ProveStage(cluster, namespace);
+    // The 99th percentile of the gateway alone is 9.9 s.
+    if (waiting === 'sleep') await setting!.measured(namespace, 'web', 10);
+    if (strategy === own?.name) await install(own.what, namespace);
+    await stage.deploy('web', REPLICAS, { sleepSeconds: sleep, nodes: node === undefined ? 1 : 2 });
+    const gateway = await stage.gateway('web', POLL_MS, { pagePort: PAGE_PORT });
+    const envoy = dns && (await envoyOf(namespace, dns));
+    const lives = new PodLives({ cluster, namespace, podSelector: 'app=web', container: 'app' });
+    await lives.start();
+    try {
+      if (flags !== undefined) await cluster.restart('kube-controller-manager', flags);
+      const through = envoy === undefined ? [] : ['--url', `envoy=http://${envoy.address}:${envoy.port}`];
+      const busy = flags === undefined ? [] : ['--calm', '10s'];
+      const args = ['deployment/web', ...TRAFFIC, ...does, ...busy, ...through];
+      const [{ report: found }] = await Promise.all([
+        stage.through(gateway, args),
+        flags === undefined ? undefined : flip(stage),
+      ]);
+      await lives.stop();
+      cells.push(...cellsOf({ disturbance, strategy, run }, found, lives, gateway, envoy));
+    } finally {
+      gateway.stop();
+      await envoy?.stop();
+      if (flags !== undefined) {
+        await cluster.restart('kube-controller-manager', ['--kube-api-qps=300', '--kube-api-burst=325']);
+        await fleet?.settled(flipped ? BACKLOG : 0);
+      }
+    }
+  });
+});
+
+/** Makes a backlog, as late as it can be done before the disturbance: it would be worked off by then. */
+async function flip(stage: ProveStage): Promise<void> {
+  const sends = async () =>
+    JSON.stringify(await stage.pods('app.kubernetes.io/name=linger-prove')).includes('"phase":"Running"');
+  await waitUntil('the senders to run', sends, { timeoutMs: 60_000 });
+  flipped = !flipped;
+  await fleet?.setReady(flipped);
+}
+
+/** Removals enough for measured waits. */
+async function makeHistory(): Promise<void> {
+  const namespace = await setting!.namespace('alone', 'history');
+  const stage = new ProveStage(cluster, namespace);
+  await stage.deploy('web', 8);
+  const deployment = { apiVersion: 'apps/v1', kind: 'Deployment', metadata: { namespace, name: 'web' } };
+  await cluster.delete(deployment);
+  await waitUntil('the pods to be gone', async () => (await stage.pods('app=web')).length === 0);
+}
+
+/** A strategy that somebody brought. */
+async function install(what: string, namespace: string): Promise<void> {
+  if (/\.(ya?ml|json)$/.test(what)) await cluster.mustKubectl(['apply', '-n', namespace, '-f', what]);
+  else
+    await must(['sh', '-c', what], {
+      env: { ...process.env, KUBECONFIG: cluster.kubeconfig, NAMESPACE: namespace },
+    });
+}
+
+async function envoyOf(namespace: string, { server }: ClusterDns): Promise<GatewayProcess> {
+  const spec = { clusterIP: 'None', selector: { app: 'web' }, ports: [{ port: POD_PORT }] };
+  const names = { apiVersion: 'v1', kind: 'Service', metadata: { namespace, name: 'names' }, spec };
+  await cluster.create(names as NewObject);
+  const found = { namespace, service: 'names', port: POD_PORT, resolveSeconds: RESOLVE_SECONDS };
+  const envoy = await startEnvoy(clusterSettings(), { ...found, dns: `${server}:53` });
+  const answers = async () => (await fetch(`http://${envoy.address}:${envoy.port}`)).ok;
+  await waitUntil('Envoy to know the pods', answers, { timeoutMs: 30_000 });
+  return envoy;
+}
+
+const since = (from: number, to: number) => round((to - from) / 1_000, 2);
+
+function cellsOf(
+  of: Pick<Cell, 'disturbance' | 'strategy' | 'run'>,
+  { ways, pods, disturbedAt, verdict }: ProveReport,
+  lives: PodLives,
+  gateway: PollingGateway,
+  envoy: GatewayProcess | undefined,
+): readonly Cell[] {
+  const went = pods.flatMap(({ name, deletedAt, withdrawnAt, withdrawnFromEndpointsAt, goneAt }) => {
+    const life = lives.all.find(({ pod }) => pod === name);
+    if (life === undefined || deletedAt === null) return [];
+    const withdrawn = [withdrawnAt, withdrawnFromEndpointsAt].map((at) => Date.parse(at ?? ''));
+    return [{ life, deletedAt: Date.parse(deletedAt), withdrawn, goneAt: Date.parse(goneAt ?? '') }];
+  });
+  const known = (values: readonly number[]) => values.filter(Number.isFinite);
+  const waits = known(went.map(({ life, deletedAt }) => since(deletedAt, life.sigtermAt ?? Number.NaN))).map(
+    // By another clock.
+    (wait) => Math.max(0, wait),
+  );
+  const withdrawal = went.map(({ deletedAt, withdrawn }) => since(deletedAt, Math.max(...withdrawn)));
+  const polled = went.map(({ life, deletedAt }) =>
+    since(deletedAt, gateway.letGoOf(life.address ?? '') ?? Number.NaN),
+  );
+  const sent = envoy?.sent() ?? [];
+  const asked = went.map(({ life, deletedAt }) => {
+    const own = sent.filter(({ backend }) => backend === `${life.address}:${POD_PORT}`);
+    return since(deletedAt, own.length === 0 ? Number.NaN : Math.max(...own.map(({ at }) => at)));
+  });
+  const slowest = went.map((_, index) =>
+    Math.max(...known([withdrawal, polled, asked].map((each) => each[index] ?? Number.NaN))),
+  );
+  const took = since(Date.parse(disturbedAt), Math.max(...went.map(({ goneAt }) => goneAt)));
+  const clients: readonly (readonly [string, string, readonly number[]])[] = [
+    ['through the ClusterIP', 'Service web', withdrawal],
+    ['through the ClusterIP, kept open', 'Service web (keep-alive)', withdrawal],
+    ['polls every 10 s', 'edge', polled],
+    ['polls every 10 s, kept open', 'edge (keep-alive)', polled],
+    ['Envoy, DNS every 2 s', 'envoy', asked],
+  ];
+  return clients.flatMap(([client, name, lags]) => {
+    const way = ways.find((each) => each.name === name);
+    if (way === undefined) return [];
+    const { sent, lost, slow } = way;
+    return [
+      { ...of, client, sent, lost, slow, waits, lags: known(lags), slowest: known(slowest), took, verdict },
+    ];
+  });
+}
+
+/** `0.1 s`, `0.1 to 9.8 s`. */
+function spanned(values: readonly number[]): string {
+  if (values.length === 0) return '–';
+  const [least, most] = [Math.min(...values), Math.max(...values)].map((each) => each.toFixed(1));
+  return least === most ? `${least} s` : `${least} to ${most} s`;
+}
+
+function report(): void {
+  writeFileSync(
+    out,
+    `${JSON.stringify({ machine: describeMachine(), kubernetes: kubernetesVersion, cells }, undefined, 2)}\n`,
+  );
+  const groups = Map.groupBy(cells, (each) => [each.disturbance, each.strategy, each.client].join('\n'));
+  const sum = (of: readonly number[]) => of.reduce((total, each) => total + each, 0);
+  const rank = ([first]: readonly Cell[]) =>
+    100 * only.indexOf(first?.disturbance ?? '') + STRATEGY_NAMES.indexOf(first?.strategy ?? '');
+  const rows = [...groups.values()]
+    .toSorted((a, b) => rank(a) - rank(b))
+    .map((own) => {
+      const [{ disturbance, strategy, client } = { disturbance: '', strategy: '', client: '' }] = own;
+      const [waits, lags] = [own.flatMap((each) => each.waits), own.flatMap((each) => each.lags)];
+      const mean = (of: readonly number[]) => sum(of) / of.length;
+      const ratio =
+        client === 'polls every 10 s'
+          ? (mean(waits) / mean(own.flatMap((each) => each.slowest))).toFixed(1)
+          : '–';
+      return [
+        ...[disturbance, strategy, client, own.length, sum(own.map((each) => each.sent))],
+        ...[sum(own.map((each) => each.lost)), sum(own.map((each) => each.slow))],
+        ...[spanned(waits), spanned(lags), ratio, spanned(own.map((each) => each.took))],
+      ];
+    });
+  const head = ['disturbance', 'strategy', 'client', 'runs', 'sent', 'lost', 'slow', 'SIGTERM after'];
+  console.log(table([...head, 'let go after', 'wait ÷ lag', 'done after'], rows));
+  writeFileSync(out.replace(/(\.json)?$/, '.svg'), chartSvg(only.map((name) => picture(name, groups))));
+}
+
+/** A lane for each strategy and client: how long SIGTERM waits, and for how long the client goes on sending after it. */
+function picture(disturbance: string, groups: ReadonlyMap<string, readonly Cell[]>): Chart {
+  const lanes = STRATEGY_NAMES.flatMap((strategy) =>
+    [...groups.values()].flatMap((own): Lane[] => {
+      const [first] = own;
+      if (first?.disturbance !== disturbance || first.strategy !== strategy) return [];
+      const sum = (of: (cell: Cell) => number) => own.reduce((total, each) => total + of(each), 0);
+      const mean = (of: (cell: Cell) => readonly number[]) => {
+        const all = own.flatMap(of);
+        return all.reduce((total, each) => total + each, 0) / Math.max(1, all.length);
+      };
+      const [wait, lag] = [mean((cell) => cell.waits), mean((cell) => cell.lags)];
+      const spans = [
+        { from: 0, to: wait, tone: 'waits' as const },
+        ...(lag > wait ? [{ from: wait, to: lag, tone: 'lost' as const }] : []),
+      ];
+      const note = `${sum((cell) => cell.lost)} of ${sum((cell) => cell.sent)} lost`;
+      return [
+        { label: `${strategy}, ${first.client}`, note, spans: spans.filter(({ from, to }) => to > from) },
+      ];
+    }),
+  );
+  const to = Math.max(1, ...lanes.flatMap(({ spans = [] }) => spans.map((span) => span.to)));
+  const summary = 'Mean seconds from the deletion: SIGTERM held back, and still sent to after it.';
+  return { title: disturbance, summary, from: 0, to, marks: [{ at: 0, label: 'deleted' }], lanes };
+}
