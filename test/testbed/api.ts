@@ -111,7 +111,14 @@ export class ApiClient {
     await new Promise<void>((resolve, reject) => {
       response.on('error', reject);
       response.on('close', resolve);
-      eachLine(response, line);
+      // What a listener throws would be lost, and with it the end of the stream.
+      eachLine(response, (text) => {
+        try {
+          line(text);
+        } catch (error) {
+          response.destroy(error instanceof Error ? error : new Error(String(error)));
+        }
+      });
     });
   }
 

@@ -2,6 +2,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CommandFailure, must, run } from './command.ts';
+import { writeKubernetesModule } from './kubernetes-module.ts';
 import { exclusively } from './lock.ts';
 import { ensureDiskSpace, ensureGo } from './requirements.ts';
 
@@ -19,10 +20,15 @@ interface Source {
   readonly cgo?: '0' | undefined;
   /** Minutes a cold build took on two cores. */
   readonly coldMinutes: number;
+  /** Writes a module that is not in the repository into a folder, which is then the one that is built. */
+  readonly generate?: (into: string) => Promise<void>;
 }
 
-/** The version of Kubernetes, from the one place that names it. */
-export const kubernetesVersion = moduleVersion('kubernetes', 'k8s.io/kubernetes');
+/** The version of Kubernetes whose module is in the repository. */
+const PINNED_KUBERNETES = moduleVersion('kubernetes', 'k8s.io/kubernetes');
+
+/** The version of Kubernetes that the cluster runs. */
+export const kubernetesVersion = process.env.LINGER_KUBERNETES || PINNED_KUBERNETES;
 
 function moduleVersion(directory: string, module: string): string {
   const text = readFileSync(join(here, directory, 'go.mod'), 'utf8');
@@ -55,8 +61,61 @@ function kubernetes(): Source {
     `-X ${version}.gitMajor=${major}`,
     `-X ${version}.gitMinor=${minor}`,
   ];
-  const files = ['go.mod', 'go.sum', 'main.go'];
-  return source('kubernetes', 8, { kube: '.' }, { files, linkerFlags, cgo: undefined });
+  const program = { kube: '.' };
+  if (kubernetesVersion === PINNED_KUBERNETES) {
+    const files = ['go.mod', 'go.sum', 'main.go'];
+    return source('kubernetes', 8, program, { files, linkerFlags, cgo: undefined });
+  }
+  if (!/^v1\.\d+\.\d+$/.test(kubernetesVersion))
+    throw new Error(`LINGER_KUBERNETES: expected a version such as v1.32.2, got ${kubernetesVersion}`);
+  const mainFile = join(here, 'kubernetes', 'main.go');
+  return {
+    ...source('kubernetes', 8, program, { files: ['main.go'], linkerFlags, cgo: undefined }),
+    generate: (into) => writeKubernetesModule(kubernetesVersion, mainFile, into),
+  };
+}
+
+/** A module from the Go proxy, whose content is checked. */
+interface GoModule {
+  /** With its version. */
+  readonly module: string;
+  readonly sum: string;
+}
+
+const versionOf = ({ module }: GoModule) => module.slice(module.indexOf('@') + 1);
+
+/** @returns the folder that it lies in, read-only */
+async function downloaded({ module, sum }: GoModule): Promise<string> {
+  await ensureGo();
+  const answer = JSON.parse(await must(['go', 'mod', 'download', '-json', module])) as Record<string, string>;
+  if (answer.Sum !== sum) throw new Error(`${module}: expected ${sum}, got ${answer.Sum}`);
+  return answer.Dir ?? '';
+}
+
+const ARGO_ROLLOUTS = {
+  module: 'github.com/argoproj/argo-rollouts@v1.10.1',
+  sum: 'h1:6oyVPGiHHxu3ixkT6mngemh88HLPDoTX1IwO6KNR1Y4=',
+} as const;
+
+const GATEKEEPER = {
+  module: 'github.com/open-policy-agent/gatekeeper/v3@v3.23.1',
+  sum: 'h1:njHTm0SJ6ZEhhEgmQTpJKTGQbc99fSs4hGiEp1OIKck=',
+} as const;
+
+const CERT_MANAGER = {
+  module: 'github.com/cert-manager/cert-manager@v1.21.2',
+  sum: 'h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=',
+} as const;
+
+/** Built in a copy of its own module: a module that only requires it would lack its `replace` lines. */
+function copied(name: string, coldMinutes: number, of: GoModule, programs: Readonly<Record<string, string>>) {
+  return source(`${name}-${versionOf(of)}`, coldMinutes, programs, {
+    files: [],
+    generate: async (into) => {
+      await must(['cp', '-r', await downloaded(of), into]);
+      await must(['chmod', '-R', 'u+w', into]);
+    },
+  });
 }
 
 const CONTAINERD = 'github.com/containerd/containerd/v2/cmd';
@@ -88,6 +147,11 @@ const SOURCES = {
   buildkit: source('buildkit', 2, { buildctl: `${BUILDKIT}/buildctl`, buildkitd: `${BUILDKIT}/buildkitd` }),
   // Stands in for systemd-logind; see logind.ts.
   logind: source('logind', 1, { logind: '.' }, { files: ['go.mod', 'go.sum', 'main.go'] }),
+  // Neighbours of Linger; see test/scenarios.
+  argoRollouts: copied('argo-rollouts', 4, ARGO_ROLLOUTS, {
+    'rollouts-controller': './cmd/rollouts-controller',
+  }),
+  gatekeeper: copied('gatekeeper', 6, GATEKEEPER, { manager: '.' }),
   // What lists the packages in an image.
   syft: source('syft', 4, { syft: 'github.com/anchore/syft/cmd/syft' }),
 };
@@ -149,7 +213,26 @@ export const ensureSyft = ensuring(SOURCES.syft, 'syft');
 /** Only Contour: a gateway, and no part of the cluster; see gateways.ts. */
 export const ensureContour = ensuring(SOURCES.contour, 'contour');
 
-/** Its custom resources' definitions, a file. */
+/** Only the controller of Argo Rollouts: a neighbour, and no part of the cluster. */
+export const ensureArgoRollouts = ensuring(SOURCES.argoRollouts, 'rollouts-controller');
+
+/** Its custom resources' definitions, a folder. */
+export const argoRolloutsCrds = async () => join(await downloaded(ARGO_ROLLOUTS), 'manifests', 'crds');
+
+/** Only Gatekeeper: a neighbour, and no part of the cluster. */
+export const ensureGatekeeper = ensuring(SOURCES.gatekeeper, 'manager');
+
+/** What its documentation tells people to apply, a file. */
+export const gatekeeperManifests = async () =>
+  join(await downloaded(GATEKEEPER), 'deploy', 'gatekeeper.yaml');
+
+/** The definitions of cert-manager's Certificates and Issuers, files; its commands are modules of their own. */
+export async function certManagerCrds(): Promise<readonly string[]> {
+  const directory = join(await downloaded(CERT_MANAGER), 'deploy', 'crds');
+  return ['certificates', 'issuers'].map((plural) => join(directory, `cert-manager.io_${plural}.yaml`));
+}
+
+/** Contour's custom resources' definitions, a file. */
 export async function contourCrds(): Promise<string> {
   const listed = await must(['go', 'list', '-m', '-f', '{{.Dir}}', CONTOUR], { cwd: join(here, 'contour') });
   return join(listed.trim(), 'examples', 'contour', '01-crds.yaml');
@@ -174,15 +257,13 @@ const REPORT_CRDS = {
 
 /** Fetches the CRD of an API group of reports unless it is cached. @returns its file */
 export async function ensureReportCrd(group: keyof typeof REPORT_CRDS, cacheDir: string): Promise<string> {
-  const { module, sum, file } = REPORT_CRDS[group];
-  const cached = join(cacheDir, `crd-${group}-${module.slice(module.indexOf('@') + 1)}.yaml`);
+  const { file, ...of } = REPORT_CRDS[group];
+  const cached = join(cacheDir, `crd-${group}-${versionOf(of)}.yaml`);
   if (existsSync(cached)) return cached;
-  await ensureGo();
-  const answer = JSON.parse(await must(['go', 'mod', 'download', '-json', module])) as Record<string, string>;
-  if (answer.Sum !== sum) throw new Error(`${module}: expected ${sum}, got ${answer.Sum}`);
+  const directory = await downloaded(of);
   mkdirSync(cacheDir, { recursive: true });
   const unfinished = `${cached}.${process.pid}`;
-  copyFileSync(join(answer.Dir ?? '', file), unfinished);
+  copyFileSync(join(directory, file), unfinished);
   renameSync(unfinished, cached);
   return cached;
 }
@@ -225,16 +306,19 @@ async function build(source: Source, directory: string, cacheDir: string, say: (
   removeAbandonedBuilds(cacheDir);
   const unfinished = join(cacheDir, `unfinished-${process.pid}-${randomUUID()}`);
   const progress = startProgress(source, say);
+  const generated = `${unfinished}-module`;
   try {
+    await source.generate?.(generated);
+    const cwd = source.generate === undefined ? source.directory : generated;
     for (const { program, target } of source.outputs) {
-      await goBuild(source, target, join(unfinished, program), progress.line);
+      await goBuild({ ...source, directory: cwd }, target, join(unfinished, program), progress.line);
     }
     // A rename is all or nothing: an interrupted build never looks like a finished one.
     renameSync(unfinished, directory);
     say(`built ${source.name} in ${progress.elapsed()}`);
   } finally {
     progress.stop();
-    rmSync(unfinished, { recursive: true, force: true });
+    for (const each of [unfinished, generated]) rmSync(each, { recursive: true, force: true });
   }
 }
 

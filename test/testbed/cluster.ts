@@ -59,7 +59,10 @@ export interface DeleteOptions {
 export async function openCluster(): Promise<Cluster> {
   const access = await accessCluster();
   const api = new ApiClient(access.connection);
-  const cluster = new Cluster(access, api, await access.addresses(() => firstNodeAddress(api)));
+  const { minor } = await api.call<{ readonly minor: string }>('GET', '/version');
+  const addresses = await access.addresses(() => firstNodeAddress(api));
+  // Providers add a sign: 32+.
+  const cluster = new Cluster(access, api, addresses, Number.parseInt(minor, 10));
   if (cluster.own) await cluster.calm();
   return cluster;
 }
@@ -80,6 +83,8 @@ export class Cluster {
   readonly api: ApiClient;
   /** Where the API server and pods reach a server that the suite starts on this machine. */
   readonly nodeAddress: string;
+  /** The API server's minor version: 37 of v1.37.2. */
+  readonly minor: number;
   /** Addresses of this machine from which load clients may connect. */
   readonly clientAddresses: readonly string[];
   readonly #access: ClusterAccess;
@@ -90,8 +95,9 @@ export class Cluster {
   /** The cluster's own is the first. */
   #lastApiServer = 1;
 
-  constructor(access: ClusterAccess, api: ApiClient, addresses: Addresses) {
+  constructor(access: ClusterAccess, api: ApiClient, addresses: Addresses, minor: number) {
     this.#access = access;
+    this.minor = minor;
     this.api = api;
     this.nodeAddress = addresses.nodeAddress;
     this.clientAddresses = addresses.clientAddresses;

@@ -3,6 +3,7 @@ export const SCENARIOS = [
   'test/scenarios/*.test.ts',
   'test/soak/soak.test.ts',
   'test/cluster-suite/certificates.test.ts',
+  'test/cluster-suite/policy-objects.test.ts',
 ];
 
 /** Everything that `npm run test:cluster` runs. */

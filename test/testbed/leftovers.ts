@@ -50,8 +50,8 @@ async function killAll(processes: readonly ProcessIdentity[]): Promise<void> {
   });
 }
 
-/** What is started beside the components: cluster-dns.ts, gateways.ts and builder.ts do. */
-const BESIDES = ['coredns', 'haproxy', 'envoy', 'contour', 'buildkitd'];
+/** What is started beside the components: cluster-dns.ts, gateways.ts, builder.ts and rollouts-controller.ts do. */
+const BESIDES = ['coredns', 'haproxy', 'envoy', 'contour', 'buildkitd', 'rollouts-controller'];
 
 /** Components, and what is beside them, by the command line: our binary, its name, our state directory. */
 function componentProcesses({ cacheDir, stateDir }: ClusterSettings): ProcessIdentity[] {

@@ -4,8 +4,11 @@ import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { LONG } from '../scenarios/form.ts';
 import {
+  certManagerCrds,
+  ensureArgoRollouts,
   ensureContour,
   ensureCoreDns,
+  ensureGatekeeper,
   ensureHelm,
   ensureLogind,
   ensurePromtool,
@@ -118,9 +121,19 @@ async function runInOwnCluster(): Promise<number> {
   // Now: from inside the cluster's network nothing can be fetched.
   const always = [ensureHaproxy, ensureCoreDns, ensureHelm, ensureQueueProxy];
   const wanted = LONG
-    ? [...always, ensureEnvoy, ensureContour, ensureLogind, ensurePromtool, ensureBuilder]
+    ? [
+        ...always,
+        ensureArgoRollouts,
+        ensureGatekeeper,
+        ensureEnvoy,
+        ensureContour,
+        ensureLogind,
+        ensurePromtool,
+        ensureBuilder,
+      ]
     : always;
   for (const ensure of wanted) await ensure(settings.cacheDir, say);
+  if (LONG) await certManagerCrds();
   await ensureReportCrd('wgpolicyk8s.io', settings.cacheDir);
   await ensureReportCrd('openreports.io', settings.cacheDir);
   for (const name of ['SIGINT', 'SIGTERM'] as const) process.on(name, () => stopping.abort());

@@ -38,7 +38,10 @@ const LONGEST_STATE_DIR = 107 - '.node-2/kubelet/pod-resources/kubelet.sock.0123
 
 /** The only reader of the environment for the cluster itself. Throws when a value cannot work. */
 export function clusterSettings(env: NodeJS.ProcessEnv = process.env): ClusterSettings {
-  const name = env.LINGER_CLUSTER_NAME || 'linger-test';
+  const version = env.LINGER_KUBERNETES;
+  // Clusters of different versions run beside each other.
+  const usual = version ? `linger-${version.replaceAll('.', '-')}` : 'linger-test';
+  const name = env.LINGER_CLUSTER_NAME || usual;
   if (!/^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$/.test(name)) {
     throw new Error(`LINGER_CLUSTER_NAME: expected up to 32 of a-z, 0-9 and -, got ${JSON.stringify(name)}`);
   }

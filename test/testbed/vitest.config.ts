@@ -5,7 +5,7 @@ import { EVERYTHING, SCENARIOS } from './files.ts';
 export default defineConfig({
   test: {
     globalSetup: ['test/scratch.ts', 'test/cli/build.ts'],
-    include: LONG ? SCENARIOS : EVERYTHING,
+    include: process.env.BENCH === undefined ? (LONG ? SCENARIOS : EVERYTHING) : [process.env.BENCH],
     // One cluster, one webhook configuration: files would disturb each other.
     fileParallelism: false,
     // A rolling update with waits and graces takes minutes.

@@ -10,11 +10,13 @@ export interface ApplicationOptions {
   readonly podSpec?: Readonly<Record<string, unknown>>;
   /** Merged over the container, for hooks, environment and the like. */
   readonly container?: Readonly<Record<string, unknown>>;
+  /** Beside the application. */
+  readonly containers?: readonly Readonly<Record<string, unknown>>[];
 }
 
 /** A Deployment of the test application with a readiness probe, as an ordinary author writes it. */
 export function applicationDeployment(options: ApplicationOptions) {
-  const { namespace, name, replicas = 2, podSpec = {}, container = {} } = options;
+  const { namespace, name, replicas = 2, podSpec = {}, container = {}, containers = [] } = options;
   const labels = { app: name };
   const app = {
     name: 'app',
@@ -32,7 +34,7 @@ export function applicationDeployment(options: ApplicationOptions) {
       replicas,
       selector: { matchLabels: labels },
       strategy: { rollingUpdate: { maxSurge: 1, maxUnavailable: 0 } },
-      template: { metadata: { labels }, spec: { containers: [app], ...podSpec } },
+      template: { metadata: { labels }, spec: { containers: [app, ...containers], ...podSpec } },
     },
   };
 }
