@@ -32,7 +32,7 @@ function failClosedConditions(): string {
   const conditions = patch
     .filter(({ op }) => op === 'add')
     .map(({ value: { name, expression } }) => `      - name: ${name}\n        expression: "${expression}"\n`);
-  const about = '      # So that a cluster can start: see deploy/fail-closed.\n';
+  const about = '      # A cluster must be able to start: see deploy/fail-closed.\n';
   return `      {{- if eq .Values.failurePolicy "Fail" }}\n${about}${conditions.join('')}      {{- end }}\n`;
 }
 
@@ -52,11 +52,28 @@ const member = (name: string, values: string, indent: number) =>
   `${' '.repeat(indent)}{{- with ${values} }}\n` +
   `${' '.repeat(indent)}${name}: {{ toJson . }}\n${' '.repeat(indent)}{{- end }}\n`;
 
+/** The image, and what a cluster demands of pods. */
+const IMAGE: Change = [
+  '          image: registry.example/linger:0.1.0\n',
+  '          image: {{ include "linger.image" . | quote }}\n' +
+    '          imagePullPolicy: {{ .Values.image.pullPolicy }}\n',
+];
+const POD_SECURITY: Change = [
+  '      securityContext:\n        runAsNonRoot: true\n        runAsUser: 65532\n        runAsGroup: 65532\n' +
+    '        seccompProfile: {type: RuntimeDefault}\n',
+  member('securityContext', '.Values.podSecurityContext', 6),
+];
+const SECURITY: Change = [
+  '          securityContext:\n            allowPrivilegeEscalation: false\n            readOnlyRootFilesystem: true\n' +
+    '            capabilities: {drop: [ALL]}\n',
+  member('securityContext', '.Values.securityContext', 10),
+];
+
 const DEPLOYMENT: readonly Change[] = [
   ['  replicas: 2\n', '  replicas: {{ .Values.replicas }}\n'],
   [
     '    rollingUpdate: {maxUnavailable: 0, maxSurge: 1}\n',
-    '    {{- if .Values.hostNetwork }}\n    # Two replicas on one node would want the same ports.\n' +
+    '    {{- if .Values.hostNetwork }}\n    # Two replicas on one node would need the same ports.\n' +
       '    rollingUpdate: {maxUnavailable: 1, maxSurge: 0}\n    {{- else }}\n' +
       '    rollingUpdate: {maxUnavailable: 0, maxSurge: 1}\n    {{- end }}\n',
   ],
@@ -69,11 +86,7 @@ const DEPLOYMENT: readonly Change[] = [
     '        linger.dev/inject: "false"\n        {{- include "linger.podLabels" . | nindent 8 }}\n',
   ],
   ['      priorityClassName: linger\n', member('priorityClassName', '.Values.priorityClassName', 6)],
-  [
-    '          image: registry.example/linger:0.1.0\n',
-    '          image: {{ include "linger.image" . | quote }}\n' +
-      '          imagePullPolicy: {{ .Values.image.pullPolicy }}\n',
-  ],
+  IMAGE,
   [
     '      serviceAccountName: linger\n',
     `      serviceAccountName: linger\n${['imagePullSecrets', 'nodeSelector', 'tolerations', 'affinity']
@@ -90,22 +103,14 @@ const DEPLOYMENT: readonly Change[] = [
     '      topologySpreadConstraints:\n        - maxSkew: 1\n          topologyKey: kubernetes.io/hostname\n' +
       '          whenUnsatisfiable: ScheduleAnyway\n          labelSelector:\n' +
       '            matchLabels: {app.kubernetes.io/name: linger}\n' +
-      '          # Each revision by itself: in a rollout the pods that go would count, too, and the new ones may end up on one node.\n' +
+      '          # Otherwise old pods would count during a rollout, and the new ones could end up on one node.\n' +
       '          matchLabelKeys: [pod-template-hash]\n',
     member('topologySpreadConstraints', '.Values.topologySpreadConstraints', 6),
   ],
+  POD_SECURITY,
+  SECURITY,
   [
-    '      securityContext:\n        runAsNonRoot: true\n        runAsUser: 65532\n        runAsGroup: 65532\n' +
-      '        seccompProfile: {type: RuntimeDefault}\n',
-    member('securityContext', '.Values.podSecurityContext', 6),
-  ],
-  [
-    '          securityContext:\n            allowPrivilegeEscalation: false\n            readOnlyRootFilesystem: true\n' +
-      '            capabilities: {drop: [ALL]}\n',
-    member('securityContext', '.Values.securityContext', 10),
-  ],
-  [
-    '            # Made here, renewed here, and trusted by the webhook configuration: see role-certificates.yaml.\n',
+    '            # Replicas make and renew the certificate: see role-certificates.yaml.\n',
     `            {{- if ${OWN_CERTIFICATE} }}\n            - --certs=/etc/linger/certs\n            {{- else }}\n`,
   ],
   [
@@ -169,6 +174,25 @@ const NETWORK_POLICY: readonly Change[] = [
   ],
 ];
 
+const NODE_TIMER: readonly Change[] = [
+  IMAGE,
+  POD_SECURITY,
+  SECURITY,
+  [
+    '      automountServiceAccountToken: false\n',
+    `      automountServiceAccountToken: false\n${member('imagePullSecrets', '.Values.imagePullSecrets', 6)}`,
+  ],
+  [
+    '        linger.dev/inject: "false"\n',
+    '        linger.dev/inject: "false"\n        {{- include "linger.podLabels" . | nindent 8 }}\n',
+  ],
+  ['---\n# Only replicas ask', '{{- if .Values.networkPolicy.enabled }}\n---\n# Only replicas ask'],
+  [
+    '        - {port: 8081, protocol: TCP}\n',
+    '        - {port: {{ .Values.ports.canary }}, protocol: TCP}\n{{- end }}\n',
+  ],
+];
+
 const LAST_CONDITION =
   '        expression: "!has(object.metadata.annotations) || ' +
   "!('kubernetes.io/config.mirror' in object.metadata.annotations)\"\n";
@@ -204,6 +228,7 @@ const TEMPLATES: readonly Template[] = [
   },
   { source: 'priorityclass.yaml', when: 'eq .Values.priorityClassName "linger"' },
   { source: 'deployment.yaml', changes: DEPLOYMENT },
+  { source: 'node-timer.yaml', when: '.Values.timeEveryNode', changes: NODE_TIMER },
   { source: 'service.yaml' },
   {
     source: 'service-canary.yaml',
@@ -231,8 +256,8 @@ const TEMPLATES: readonly Template[] = [
         `    namespaceSelector:\n${member('matchLabels', '(.Values.webhook.namespaceSelector).matchLabels', 6)}`,
       ],
       [
-        '        # A namespace opts out by label: its pods are not even sent.\n',
-        `${more('(.Values.webhook.namespaceSelector).matchExpressions', 8)}        # A namespace opts out by label: its pods are not even sent.\n`,
+        '        # A namespace opts out by label: Linger is not called for its pods.\n',
+        `${more('(.Values.webhook.namespaceSelector).matchExpressions', 8)}        # A namespace opts out by label: Linger is not called for its pods.\n`,
       ],
       ['    objectSelector:\n', '    {{- if .Values.webhook.podsMayOptOut }}\n    objectSelector:\n'],
       ['    matchConditions:\n', '    {{- end }}\n    matchConditions:\n'],

@@ -10,6 +10,7 @@ import {
   observedGeneration,
   optional,
 } from './fields.ts';
+import { PLACEHOLDER } from './template.ts';
 
 // Which URLs Linger calls. One regular expression for files and for the API server, whose own functions for URLs
 // (Go's net/url) and ours (WHATWG's) differ at the edges. Whatever matches, `new URL` can read, but for names with
@@ -35,7 +36,10 @@ const PORT = '([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[
  * `http://` or `https://`, a name or an address, perhaps a port, a path and a query, in printable ASCII. No user and
  * password, which would be shown wherever the URL is; no fragment, which is never sent.
  */
-export const HTTP_URL = new RegExp(`^https?://(${NAME}|${IPV4}|\\[(${IPV6})\\])(:${PORT})?([/?][!"$-~]*)?$`);
+const HOST = `^https?://(${NAME}|${IPV4}|\\[(${IPV6})\\])(:${PORT})?`;
+export const HTTP_URL = new RegExp(`${HOST}([/?][!"$-~]*)?$`);
+/** The same, with placeholders behind the host and nowhere else. */
+const URL_TEMPLATE = new RegExp(`${HOST}([/?]([!"$-z|~]|${PLACEHOLDER})*)?$`);
 
 const LONGEST_URL = 2048;
 
@@ -57,15 +61,14 @@ const declared = z
 
 const URL_ERROR = `expected ${HTTP_URL_HINT}`;
 
-const httpUrl = (description: string) =>
+/** Text that matches a pattern, for files and for the API server. */
+const matching = (pattern: RegExp, longest: number, error: string) =>
   z
-    .string({ error: URL_ERROR })
-    .refine((text) => text.length <= LONGEST_URL && HTTP_URL.test(text), { error: URL_ERROR })
-    .meta({
-      ...apiRule(`self.matches(${celPattern(HTTP_URL)})`, URL_ERROR),
-      maxLength: LONGEST_URL,
-      description,
-    });
+    .string({ error })
+    .refine((text) => text.length <= longest && pattern.test(text), { error })
+    .meta({ ...apiRule(`self.matches(${celPattern(pattern)})`, error), maxLength: longest });
+
+const httpUrl = (description: string) => matching(HTTP_URL, LONGEST_URL, URL_ERROR).meta({ description });
 
 const probe = z.strictObject({
   url: httpUrl("An http:// or https:// URL that leads through it to Linger's Service linger-canary."),
@@ -76,12 +79,8 @@ const PATH = /^\/[!"$-~]*$/;
 const PATH_ERROR = 'expected a path such as /clusters, in ASCII, at most 1024 characters';
 const LONGEST_PATH = 1024;
 
-const pagePath = z
-  .string({ error: PATH_ERROR })
-  .refine((text) => text.length <= LONGEST_PATH && PATH.test(text), { error: PATH_ERROR })
-  .meta({ ...apiRule(`self.matches(${celPattern(PATH)})`, PATH_ERROR), maxLength: LONGEST_PATH });
+const pagePath = matching(PATH, LONGEST_PATH, PATH_ERROR);
 
-/** The pods that serve a page, by their labels. */
 const instances = z.strictObject({
   // Required: otherwise a label on a pod of any namespace would make it an instance, which could stall all removals.
   namespaceSelector: labelSelector.describe(
@@ -95,17 +94,22 @@ const instances = z.strictObject({
 const FILE = /^[A-Za-z0-9_][-A-Za-z0-9_.]{0,127}$/;
 const FILE_ERROR = 'expected the name of a file in the folder --inspect-files, without a path';
 
-/** A name and no path: what may be sent to a page is what the operator has put there for that. */
+/** A name without a path: only files that the operator has put into that folder may be sent to a page. */
 function fileName(description: string) {
-  const name = z
-    .string({ error: FILE_ERROR })
-    .refine((text) => FILE.test(text), { error: FILE_ERROR })
-    .meta({ ...apiRule(`self.matches(${celPattern(FILE)})`, FILE_ERROR), maxLength: 128 });
-  return optional(name, description);
+  return optional(matching(FILE, 128, FILE_ERROR), description);
 }
 
 const SERVER_NAME = /^[A-Za-z0-9]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?$/;
 const SERVER_NAME_ERROR = 'expected a DNS name such as admin.gateway.example';
+
+const tls = z.strictObject({
+  caFile: fileName('The certificates of authorities to trust: a file in the folder --inspect-files.'),
+  serverName: optional(
+    matching(SERVER_NAME, 253, SERVER_NAME_ERROR),
+    'The name that certificates must be for; absent: the address of the pod, or the host of the url.',
+  ),
+  insecureSkipVerify: optional(z.boolean(), 'Do not verify certificates.'),
+});
 
 const INSTANCES_OR_URL = 'expected exactly one of instances and url';
 const URL_INTERVAL = 'expected syncInterval with url, and only there: how often its clients poll it';
@@ -129,23 +133,7 @@ const inspect = z
       durationFrom('1ms'),
       'With url: how often its clients poll it. A duration such as 10s.',
     ),
-    tls: optional(
-      z.strictObject({
-        caFile: fileName('The certificates of authorities to trust: a file in the folder --inspect-files.'),
-        serverName: optional(
-          z
-            .string({ error: SERVER_NAME_ERROR })
-            .refine((text) => SERVER_NAME.test(text), { error: SERVER_NAME_ERROR })
-            .meta({
-              ...apiRule(`self.matches(${celPattern(SERVER_NAME)})`, SERVER_NAME_ERROR),
-              maxLength: 253,
-            }),
-          'The name that certificates must be for; absent: the address of the pod, or the host of the url.',
-        ),
-        insecureSkipVerify: optional(z.boolean(), 'Do not verify certificates.'),
-      }),
-      'Instances serve the page with TLS; of a url, how it is verified.',
-    ),
+    tls: optional(tls, 'Instances serve the page with TLS; of a url, how it is verified.'),
     tokenFile: fileName('A token to send as `Authorization: Bearer`: a file in the folder --inspect-files.'),
   })
   .refine(({ instances: pods, url }) => (pods === undefined) !== (url === undefined), {
@@ -166,7 +154,23 @@ const inspect = z
   );
 export type InspectSpec = z.output<typeof inspect>;
 
-const ONE_WAY = 'expected exactly one of declared, reports, probe and inspect';
+const COPIES =
+  /^([-a-z0-9]|\{namespace\}|\{service\})+\/([-a-z0-9.]|\{namespace\}|\{service\})*\{service\}[-a-z0-9.]*$/;
+const COPIES_ERROR =
+  'expected NAMESPACE/NAME, in which {namespace} and {service} stand for those of the Service here, and the name has {service}';
+
+const endpoints = z.strictObject({
+  kubeconfigFile: matching(FILE, 128, FILE_ERROR).describe(
+    'The kubeconfig of the other cluster: a file in the folder --inspect-files, where a Secret is mounted.',
+  ),
+  copies: optional(
+    matching(COPIES, 512, COPIES_ERROR),
+    'The Service there that has the copy, such as access/{namespace}-{service}; absent: the same namespace and name.',
+  ),
+});
+export type EndpointsSpec = z.output<typeof endpoints>;
+
+const ONE_WAY = 'expected exactly one of declared, reports, probe, inspect and endpoints';
 
 /** How a consumer's lag is known: exactly one way. Strict, so that a later way is an error here and not ignored. */
 const measure = z
@@ -184,15 +188,158 @@ const measure = z
       inspect,
       'Its instances are asked whether they still use an address, while a removal is under way.',
     ),
+    endpoints: optional(
+      endpoints,
+      'It reads copies of the endpoints in another cluster: an address that is gone from the copy has been let go.',
+    ),
   })
   .refine((ways) => Object.values(ways).filter((way) => way !== undefined).length === 1, { error: ONE_WAY })
   .meta({
     ...apiRule(
-      '[has(self.declared), has(self.reports), has(self.probe), has(self.inspect)].exists_one(x, x)',
+      '[has(self.declared), has(self.reports), has(self.probe), has(self.inspect), has(self.endpoints)].exists_one(x, x)',
       ONE_WAY,
     ),
-    description: 'How its lag is known: exactly one of declared, reports, probe and inspect.',
+    description: 'How its lag is known: exactly one of declared, reports, probe, inspect and endpoints.',
   });
+
+const TEMPLATE_HINT = 'with no placeholders but {address}, {port}, {pod}, {namespace} and {label:KEY}';
+const URL_TEMPLATE_ERROR = `expected ${HTTP_URL_HINT}, ${TEMPLATE_HINT}, and none in the host`;
+
+const HEADER_NAME = /^[A-Za-z0-9][-A-Za-z0-9_.]{0,63}$/;
+/** They decide where a request goes and where it ends, which no author of a consumer may. */
+const OWN_HEADERS = [
+  ...['host', 'connection', 'keep-alive', 'content-length', 'transfer-encoding', 'te', 'trailer', 'upgrade'],
+  ...['expect', 'proxy-connection', 'proxy-authorization'],
+];
+const HEADER_NAME_ERROR = `expected the name of a header such as X-Token, other than ${OWN_HEADERS.join(', ')}`;
+const HEADER_VALUE = new RegExp(`^([ -z|~]|${PLACEHOLDER})*$`);
+const HEADER_VALUE_ERROR = `expected printable ASCII, at most 1024 characters, ${TEMPLATE_HINT}`;
+const VALUE_OR_FILE = 'expected exactly one of value and valueFile';
+
+const headers = z
+  .array(
+    z
+      .strictObject({
+        name: z
+          .string({ error: HEADER_NAME_ERROR })
+          .refine((name) => HEADER_NAME.test(name) && !OWN_HEADERS.includes(name.toLowerCase()), {
+            error: HEADER_NAME_ERROR,
+          })
+          .meta({
+            ...apiRule(
+              `self.matches(${celPattern(HEADER_NAME)}) && !(self.lowerAscii() in ${JSON.stringify(OWN_HEADERS)})`,
+              HEADER_NAME_ERROR,
+            ),
+            maxLength: 64,
+            description: 'Its name.',
+          }),
+        value: optional(matching(HEADER_VALUE, 1024, HEADER_VALUE_ERROR), 'Its value, a template.'),
+        valueFile: fileName(
+          'The whole value is a secret: a file in the folder --inspect-files, where a Secret is mounted.',
+        ),
+      })
+      .refine(({ value, valueFile }) => (value === undefined) !== (valueFile === undefined), {
+        error: VALUE_OR_FILE,
+      })
+      .meta(apiRule('has(self.value) != has(self.valueFile)', VALUE_OR_FILE)),
+  )
+  .max(16);
+
+const BODY = new RegExp(`^([^{]|${PLACEHOLDER}|\\{([^a-z]|$))*$`);
+const BODY_ERROR = `expected text of at most 4096 characters, ${TEMPLATE_HINT}`;
+const EUREKA_NAME = new RegExp(`^([A-Za-z0-9]|${PLACEHOLDER})([-A-Za-z0-9_.:]|${PLACEHOLDER})*$`);
+const EUREKA_NAME_ERROR = `expected a name such as {pod}:orders:8080, ${TEMPLATE_HINT}`;
+const EUREKA_URL = new RegExp(`${HOST}(/[!"$->@-z|~]*)?$`);
+const EUREKA_URL_ERROR =
+  'expected the http:// or https:// URL that clients have as serviceUrl, without a query';
+
+const NAMES_POD = 'expected {address} or {pod} in the url or the body, or every pod would take out the same';
+const NAMES_INSTANCE = 'expected {address} or {pod} in instance, or every pod would take out the same one';
+const HTTP_OR_EUREKA = 'expected exactly one of http and eureka';
+type Placeholder = '{address}' | '{pod}' | '{namespace}';
+const names = (texts: readonly string[], ...wanted: readonly Placeholder[]) =>
+  texts.some((text) => wanted.some((each) => text.includes(each)));
+/** The same in CEL. */
+const celNames = (texts: readonly string[], ...wanted: readonly Placeholder[]) =>
+  `[${texts.join(', ')}].exists(x, ${wanted.map((each) => `x.contains('${each}')`).join(' || ')})`;
+const celHttp = (http: string) => [`${http}.url`, `has(${http}.body) ? ${http}.body : ''`];
+
+const more = {
+  headers: optional(headers, 'Headers to send, such as Authorization.'),
+  tls: optional(tls, 'How a registry with https:// is verified.'),
+};
+
+const deregister = z
+  .strictObject({
+    http: optional(
+      z
+        .strictObject({
+          method: z.enum(['DELETE', 'PATCH', 'POST', 'PUT']).describe('The method.'),
+          url: matching(URL_TEMPLATE, LONGEST_URL, URL_TEMPLATE_ERROR).meta({
+            description: 'Where to; a template behind the host.',
+          }),
+          ...more,
+          body: optional(
+            matching(BODY, 4096, BODY_ERROR),
+            'The body, a template; application/json unless a header says otherwise.',
+          ),
+        })
+        .refine(({ url, body = '' }) => names([url, body], '{address}', '{pod}'), { error: NAMES_POD })
+        .meta(apiRule(celNames(celHttp('self'), '{address}', '{pod}'), NAMES_POD)),
+      'A request to the registry. It may be sent more than once. 2xx: the pod is out; 404 and 410: it was not in.',
+    ),
+    eureka: optional(
+      z
+        .strictObject({
+          url: matching(EUREKA_URL, LONGEST_URL, EUREKA_URL_ERROR).meta({
+            description: 'The URL that clients have as serviceUrl, such as http://eureka:8761/eureka.',
+          }),
+          app: matching(EUREKA_NAME, 512, EUREKA_NAME_ERROR).meta({
+            description: 'The name of the application, such as ORDERS or {label:app}.',
+          }),
+          instance: matching(EUREKA_NAME, 512, EUREKA_NAME_ERROR).meta({
+            description: "The instance's ID, such as {pod}:orders:8080.",
+          }),
+          ...more,
+        })
+        .refine(({ instance }) => names([instance], '{address}', '{pod}'), { error: NAMES_INSTANCE })
+        .meta(apiRule(celNames(['self.instance'], '{address}', '{pod}'), NAMES_INSTANCE)),
+      'Eureka: sets OUT_OF_SERVICE, which lasts whatever the instance says in its heartbeats.',
+    ),
+    port: optional(
+      z.int().min(1).max(65_535),
+      'What {port} stands for; absent: the first port that a container of the pod declares.',
+    ),
+  })
+  .refine(({ http, eureka }) => (http === undefined) !== (eureka === undefined), { error: HTTP_OR_EUREKA })
+  .meta(apiRule('has(self.http) != has(self.eureka)', HTTP_OR_EUREKA));
+export type DeregisterSpec = z.output<typeof deregister>;
+
+type DeregisterRequest = NonNullable<DeregisterSpec['http']>;
+
+/** The request, its templates not filled yet: of Eureka, the one that its recipe stands for. */
+export function deregisterRequest({ http, eureka }: DeregisterSpec): DeregisterRequest {
+  if (http !== undefined) return http;
+  const { url = '', app, instance, ...rest } = eureka ?? {};
+  const path = `/apps/${app}/${instance}/status?value=OUT_OF_SERVICE`;
+  return { ...rest, method: 'PUT', url: `${url.replace(/\/+$/, '')}${path}` };
+}
+
+const MEASURES_REGISTRY =
+  'expected measure.declared or measure.inspect beside deregister: nothing else follows what pods register';
+const ONE_NAMESPACE =
+  'expected {address} or {namespace} in the templates of deregister, or appliesTo.namespaceSelector: pods of other namespaces may have the same name';
+
+/** The parts that say which instance a request is about. */
+function namesNamespace(spec: DeregisterSpec): boolean {
+  const { url, body = '' } = deregisterRequest(spec);
+  return names([url, body], '{address}', '{namespace}');
+}
+
+const celNamesNamespace = [
+  ['http', celHttp('self.deregister.http')] as const,
+  ['eureka', ['self.deregister.eureka.app', 'self.deregister.eureka.instance']] as const,
+].map(([way, texts]) => `(has(self.deregister.${way}) && ${celNames(texts, '{address}', '{namespace}')})`);
 
 /** spec of a DiscoveryConsumer: something beyond the EndpointSlices that finds endpoints and sends traffic. */
 export const discoveryConsumerSpec = z
@@ -216,7 +363,28 @@ export const discoveryConsumerSpec = z
       z.enum(CONSUMER_MODES),
       'Enforce: waits and Hold count on its lag. Observe: it is measured and reported, and changes no wait. Absent: Enforce.',
     ),
+    deregister: optional(
+      deregister,
+      'Its registry, which pods enter themselves: how Linger takes one out when its termination begins.',
+    ),
   })
+  .refine(({ deregister: out, measure: by }) => out === undefined || Boolean(by.declared ?? by.inspect), {
+    error: MEASURES_REGISTRY,
+  })
+  .refine(
+    ({ deregister: out, appliesTo }) =>
+      out === undefined || appliesTo?.namespaceSelector !== undefined || namesNamespace(out),
+    { error: ONE_NAMESPACE },
+  )
+  .meta(
+    apiRules(
+      ['!has(self.deregister) || has(self.measure.declared) || has(self.measure.inspect)', MEASURES_REGISTRY],
+      [
+        `!has(self.deregister) || (has(self.appliesTo) && has(self.appliesTo.namespaceSelector)) || ${celNamesNamespace.join(' || ')}`,
+        ONE_NAMESPACE,
+      ],
+    ),
+  )
   .describe('Something that finds endpoints and sends traffic to them, and how its lag is known.');
 export type DiscoveryConsumerSpec = z.output<typeof discoveryConsumerSpec>;
 
@@ -230,7 +398,7 @@ const lagFields = {
 export const discoveryConsumerStatus = z
   .object({
     observedGeneration,
-    measure: optional(z.string(), 'How its lag is known: declared, reports, probe or inspect.'),
+    measure: optional(z.string(), 'How its lag is known: declared, reports, probe, inspect or endpoints.'),
     ...lagFields,
     lastSample: optional(z.string(), 'When it was timed last.', { format: 'date-time' }),
     additions: optional(

@@ -12,7 +12,7 @@ function envelope<K extends string, S extends z.ZodType, M extends z.ZodType>(ki
     kind: z.literal(kind),
     metadata,
     spec,
-    // Written by Linger, and present in what `kubectl get -o yaml` prints; it decides nothing.
+    // Written by Linger and printed by `kubectl get -o yaml`; ignored here.
     status: z.unknown().optional(),
   });
 }
@@ -48,7 +48,8 @@ export function isLingerObject(object: { readonly apiVersion?: unknown }): boole
  */
 export function parseDocument(object: { readonly [key: string]: unknown }, where: string): LingerDocument {
   const { apiVersion, kind } = object;
-  const invalid = (what: string) => new LingerError('policy-invalid', `${where}: ${what}`);
+  const invalid = (what: string, path: readonly PropertyKey[] = []) =>
+    new LingerError('policy-invalid', `${where}: ${what}`, { path });
   if (apiVersion !== API_VERSION) {
     throw invalid(`apiVersion: expected ${API_VERSION}, got ${show(apiVersion)}`);
   }
@@ -60,10 +61,10 @@ export function parseDocument(object: { readonly [key: string]: unknown }, where
   if (forbidden !== undefined) throw invalid(`${kind}: ${forbidden}: no key may have this name; remove it`);
   const result = DOCUMENT_SCHEMAS[kind as LingerKind].safeParse(object);
   if (result.success) return result.data;
-  throw invalid(`${kind}: ${result.error.issues.map((issue) => describe(issue, object)).join('; ')}`);
+  const { issues } = result.error;
+  throw invalid(`${kind}: ${issues.map((issue) => describe(issue, object)).join('; ')}`, pathOf(issues[0]));
 }
 
-/** Wins over every other policy of its namespace. */
 const HIGHEST_PRIORITY = 1_000_000;
 
 /**
@@ -102,13 +103,18 @@ export function speaksOfRestraint(spec: unknown): boolean {
   return (mode !== undefined && mode !== 'Enforce') || ceiling !== undefined || overrides !== undefined;
 }
 
+function pathOf(issue: z.core.$ZodIssue | undefined): readonly PropertyKey[] {
+  const [unknown] = issue?.code === 'unrecognized_keys' ? issue.keys : [];
+  return [...(issue?.path ?? []), ...(unknown === undefined ? [] : [unknown])];
+}
+
 function describe(issue: z.core.$ZodIssue, object: unknown): string {
   const path = issue.path.join('.');
   if (issue.code === 'unrecognized_keys') {
     const fields = issue.keys.map((key) => (path === '' ? key : `${path}.${key}`));
     return `${fields.join(', ')}: unknown field; check its spelling and place, or remove it`;
   }
-  // zod wraps what is wrong with a key into an issue of its own.
+  // zod wraps the problem of a key into another issue.
   const message = issue.code === 'invalid_key' ? (issue.issues[0]?.message ?? issue.message) : issue.message;
   const got = valueAt(object, issue.path);
   return `${path === '' ? 'document' : path}: ${message}${got === undefined ? ' (it is missing)' : `, got ${show(got)}`}`;

@@ -35,10 +35,15 @@ export function parseDuration(text: string): number | undefined {
 export function formatDuration(seconds: number): string {
   const hours = Math.floor(seconds / 3600);
   const minutes = Math.floor((seconds % 3600) / 60);
-  // More digits than milliseconds would show binary fractions.
+  // Digits beyond milliseconds would only show binary fractions.
   const rest = Math.round((seconds - hours * 3600 - minutes * 60) * 1000) / 1000;
   const text = `${hours > 0 ? `${hours}h` : ''}${minutes > 0 ? `${minutes}m` : ''}${rest > 0 ? `${rest}s` : ''}`;
   return text === '' ? '0s' : text;
 }
 
 export const DURATION_HINT = 'a duration such as 30s or 1m30s';
+
+/** A whole number for people, never in the machine's locale: `6,040` */
+export function grouped(count: number): string {
+  return String(count).replace(/\B(?=(\d{3})+$)/g, ',');
+}

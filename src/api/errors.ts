@@ -17,6 +17,7 @@ export const ERRORS = {
   'cluster-denied': 'The API server does not accept these credentials, or they do not allow what is needed.',
   'not-found': 'The cluster has no object of the name that was given.',
   'not-published': 'No leader of Linger has published there what is asked for.',
+  'prove-refused': 'prove did not disturb the workload, or was interrupted.',
   'metrics-unreadable': 'Metrics that were named cannot be read.',
   'metrics-invalid': 'Metrics that were named are not in the Prometheus text format, or not those asked for.',
 } as const satisfies Record<string, string>;
@@ -31,33 +32,38 @@ export abstract class UserError extends Error {
   abstract readonly code: string;
 }
 
-/** A {@link UserError} with a code of {@link ERRORS}. */
 export class LingerError extends UserError {
   override readonly name = 'LingerError';
   override readonly code: ErrorCode;
+  /** The member that is wrong, in a document; empty: the document, or no document is. */
+  readonly path: readonly PropertyKey[];
 
-  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+  constructor(
+    code: ErrorCode,
+    message: string,
+    { path = [], ...options }: ErrorOptions & { readonly path?: readonly PropertyKey[] } = {},
+  ) {
     super(message, options);
     this.code = code;
+    this.path = path;
   }
 }
 
-/** Whatever was thrown, as an Error. */
 export function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error(String(thrown));
 }
 
 const MOST_NAMES = 3;
 
-/** `a, b, c and 4997 more`: of what others have made there may be any number. */
+/** `a, b, c and 4997 more`: a list that others have written may have any length. */
 export function fewOf(names: readonly string[]): string {
   const more = names.length - MOST_NAMES;
   return `${names.slice(0, MOST_NAMES).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 
 /**
- * What others wrote, to be shown to people: characters that would end the line, move a terminal's cursor or turn the
- * direction of reading, and those that XML cannot have, stand there as JSON would escape them.
+ * Makes foreign text safe to print: characters that would end the line, move a terminal’s cursor or change the direction of
+ * the text become escapes.
  */
 export function printable(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\uFFFE\uFFFF]/gu, (char) => {

@@ -30,7 +30,6 @@ export function apiRule(rule: string, message: string): ApiRules {
   return apiRules([rule, message]);
 }
 
-/** Several rules of one value. */
 export function apiRules(...rules: readonly (readonly [rule: string, message: string])[]): ApiRules {
   return { 'x-kubernetes-validations': rules.map(([rule, message]) => ({ rule, message })) };
 }
@@ -142,7 +141,6 @@ export const namespaceName = z
 
 export const observedGeneration = optional(z.int(), 'The metadata.generation that this was said of.');
 
-/** metav1.Condition. */
 const condition = z.object({
   type: z.string().describe('What is true or not: Measured of a consumer, Ready or HoldUsable of a policy.'),
   status: z.enum(['True', 'False', 'Unknown']).describe('Unknown where it is too early to say.'),
@@ -154,7 +152,6 @@ const condition = z.object({
   observedGeneration,
 });
 
-/** The conditions of a status. */
 export const conditions = optional(z.array(condition), 'How it stands.', {
   'x-kubernetes-list-type': 'map',
   'x-kubernetes-list-map-keys': ['type'],

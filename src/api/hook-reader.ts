@@ -51,7 +51,7 @@ const UNKNOWN: HookReading = { kind: 'unknown' };
 /** The one reader of hooks that Linger has not written. */
 export function readHook(handler: LifecycleHandler): HookReading {
   const [kind, ...more] = HANDLER_KINDS.filter((each) => (handler[each] ?? undefined) !== undefined);
-  // A kind of handler that is not known here (yet) is not one that the API server does not know.
+  // The API server may know a kind of handler that is not known here yet.
   if (kind === undefined && Object.keys(handler).some((each) => !isHandlerKind(each))) return UNKNOWN;
   if (kind === undefined) return { kind: 'broken', why: 'must specify a handler type' };
   if (more.length > 0) return { kind: 'broken', why: 'may not specify more than 1 handler type' };
@@ -159,13 +159,12 @@ function readCommand(command: unknown): HookReading {
   return seconds > 0 ? { kind: 'atLeast', seconds: Math.min(seconds, MOST_SECONDS) } : UNKNOWN;
 }
 
-/** A word of a command; not fixed: variables or substitutions decide what it is. */
+/** A word of a command. Not fixed: variables or substitutions decide its value. */
 interface Word {
   readonly text: string;
   readonly fixed: boolean;
 }
 
-/** The result of reading a command. */
 interface Run {
   /** It takes this long; not exact: or longer. */
   readonly seconds: number;
@@ -278,7 +277,7 @@ function runShell(args: readonly Word[]): Run {
     }
   }
   const script = args[at];
-  // Without a script, a hook's shell reads its empty standard input, or a file that is not known here.
+  // Without a script, the shell reads its empty standard input, or a file that is not known here.
   if (!isScript) return script === undefined ? SUCCEEDS : ANYTHING;
   if (script === undefined) return FAILS;
   return script.fixed ? runScript(script.text, args.slice(at + 1), errexit) : LAST;
@@ -424,7 +423,7 @@ function commandsIn(
       endWord();
       [redirected, isTarget] = [true, true];
     } else if (comment !== undefined) {
-      // In the middle of a word, it is a part of it.
+      // In the middle of a word it is part of the word.
       if (word === undefined) continue;
       add('#');
       pattern.lastIndex = read - comment.length + 1;
@@ -434,7 +433,7 @@ function commandsIn(
     } else add(text ?? dynamic ?? '', text !== undefined);
   }
   const isWhole = read === script.length;
-  // A command whose end cannot be read is not one that is known to run.
+  // A command whose end cannot be read may not run.
   if (isWhole) endCommand('');
   return { commands, isWhole };
 }

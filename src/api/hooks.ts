@@ -2,7 +2,6 @@ import { HOLD_HELPER, type HoldCall, isHoldToken } from './hold.ts';
 import { type LifecycleHandler, onlyMember, plainSleep } from './hook-reader.ts';
 import { isRecord } from './json.ts';
 
-/** The capabilities of the nodes that a pod can run on. */
 export interface HookSupport {
   /** The API server and every kubelet know `sleep` as a handler. */
   readonly nativeSleep: boolean;
@@ -11,7 +10,6 @@ export interface HookSupport {
   readonly holdHelper: boolean;
 }
 
-/** The parameters of a hook. */
 export interface HookContents {
   /** Whole seconds; of Hold: those without a word from the Hold Service. */
   readonly wait: number;
@@ -90,7 +88,6 @@ function helperCommand(call: HoldCall | undefined): readonly string[] {
 const ADDRESS = /^(\d{1,3}(\.\d{1,3}){3}|\[[0-9a-f:.]{2,45}\]):\d{1,5}$/;
 const SECONDS = /^[1-9]\d{0,8}$/;
 
-/** The helper's arguments in a handler that Linger has rendered for Hold. */
 function holdCallOf(handler: LifecycleHandler): HoldCall | undefined {
   const exec = onlyMember(handler, 'exec');
   const command = exec?.command;

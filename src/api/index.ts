@@ -15,9 +15,12 @@ export {
 } from './choices.ts';
 export {
   type ConsumerStatus,
+  type DeregisterSpec,
   type DiscoveryConsumerSpec,
+  deregisterRequest,
   discoveryConsumerSpec,
   discoveryConsumerStatus,
+  type EndpointsSpec,
   type InspectSpec,
 } from './discovery-consumer.ts';
 export {
@@ -32,7 +35,7 @@ export {
   speaksOfRestraint,
   type TerminationPolicy,
 } from './documents.ts';
-export { DURATION_HINT, formatDuration, parseDuration } from './duration.ts';
+export { DURATION_HINT, formatDuration, grouped, parseDuration } from './duration.ts';
 export { asError, ERRORS, type ErrorCode, fewOf, LingerError, printable, UserError } from './errors.ts';
 export { labelSelector } from './fields.ts';
 export {
@@ -126,7 +129,9 @@ export {
   selects,
   type WebhookSelectors,
 } from './selector.ts';
-export { Shares } from './shares.ts';
+export { FairLog, Shares } from './shares.ts';
+export { taken } from './steps.ts';
+export { fillTemplate, type TemplateValues } from './template.ts';
 export {
   type ClusterTerminationPolicySpec,
   clusterTerminationPolicySpec,

@@ -13,7 +13,7 @@ export function jsonIn(text: string): unknown {
   }
 }
 
-/** A member of a member, and so on; undefined where any of them is missing. */
+/** undefined where a member on the way is missing. */
 export function memberAt(object: unknown, path: readonly string[]): unknown {
   let value = object;
   for (const member of path) value = isRecord(value) ? value[member] : undefined;
@@ -36,7 +36,6 @@ export function readEntries<T>(list: unknown, read: (entry: unknown) => T | unde
     .filter((entry) => entry !== undefined);
 }
 
-/** The objects of a list, which may be a member of a member, and so on. */
 export function recordsAt(value: unknown, ...path: readonly string[]): readonly Record<string, unknown>[] {
   return listOf(memberAt(value, path)).filter(isRecord);
 }

@@ -1,7 +1,6 @@
 import { NAMESPACE_NAME_LABEL } from './names.ts';
 import { EVERYTHING, type LabelSelector, type Labels, labelOf, NO_LABELS, selects } from './selector.ts';
 
-/** The fields of a Namespace that decisions read. */
 export interface NamespaceRecord {
   readonly name: string;
   readonly labels: Labels;
@@ -55,7 +54,6 @@ export interface ServiceRecord {
   readonly clusterIp?: string | undefined;
 }
 
-/** The Services by namespace. */
 export interface ServiceIndex {
   /** A namespace without an entry has no Service. Otherwise (files, or a watch that has not synced) it is unknown. */
   readonly complete: boolean;

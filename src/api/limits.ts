@@ -3,7 +3,6 @@ const MIB = 1024 * KIB;
 
 /** Bounds on what others write: applied before it is parsed or kept. */
 export interface ForeignLimit {
-  /** Its writers. */
   readonly from: string;
   /** The most bytes of one that are read; a longer one is refused, or left out. */
   readonly bytes: number;
@@ -47,6 +46,13 @@ export const FOREIGN_LIMITS = {
     from: 'consumers that report',
     bytes: 4 * KIB,
     loopBytes: 4 * KIB,
+    beyond: 'refused',
+  },
+  attempts: {
+    from: 'node timers',
+    bytes: 64 * KIB,
+    parts: { most: 1_024, what: 'attempts' },
+    loopBytes: 64 * KIB,
     beyond: 'refused',
   },
   helper: {

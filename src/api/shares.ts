@@ -26,3 +26,64 @@ export class Shares {
     return this.of(namespace) + weight <= most - this.total;
   }
 }
+
+/**
+ * Entries by key, for as long as there is room for their JSON. Where there is none, the namespace with the most makes it: of
+ * its workload with the most entries, the oldest. So none can push out the others'.
+ */
+export class FairLog<T extends { readonly namespace: string; readonly owner: string }> {
+  readonly #kept = new Map<string, { readonly key: string; readonly entry: T; readonly length: number }>();
+  readonly #limits: { readonly characters: number; readonly longest: number };
+  readonly #timeOf: (entry: T) => number;
+  readonly #shares = new Shares();
+
+  /** @param limits of all entries together, and of one */
+  constructor(
+    limits: { readonly characters: number; readonly longest: number },
+    timeOf: (entry: T) => number,
+  ) {
+    this.#limits = limits;
+    this.#timeOf = timeOf;
+  }
+
+  /** The one that was put last at the end. */
+  get all(): readonly T[] {
+    return [...this.#kept.values()].map(({ entry }) => entry);
+  }
+
+  get(key: string): T | undefined {
+    return this.#kept.get(key)?.entry;
+  }
+
+  /** Replaces what the key had. @returns the entries for which there is no room any more */
+  put(key: string, entry: T): readonly T[] {
+    const { length } = JSON.stringify(entry);
+    if (length > this.#limits.longest) return [entry];
+    this.#delete(key);
+    this.#kept.set(key, { key, entry, length });
+    this.#shares.add(entry.namespace, length);
+    const dropped: T[] = [];
+    while (this.#shares.total > this.#limits.characters) dropped.push(this.#makeRoom());
+    return dropped;
+  }
+
+  #makeRoom(): T {
+    const [namespace] = [...this.#shares.byNamespace].reduce((a, b) => (b[1] > a[1] ? b : a));
+    const own = [...this.#kept.values()].filter(({ entry }) => entry.namespace === namespace);
+    const counts = new Shares();
+    for (const { entry } of own) counts.add(entry.owner, 1);
+    const countOf = ({ entry }: (typeof own)[number]) => counts.of(entry.owner);
+    const oldest = own.reduce((a, b) => {
+      const more = countOf(b) - countOf(a);
+      return more > 0 || (more === 0 && this.#timeOf(b.entry) < this.#timeOf(a.entry)) ? b : a;
+    });
+    this.#delete(oldest.key);
+    return oldest.entry;
+  }
+
+  #delete(key: string): void {
+    const kept = this.#kept.get(key);
+    if (kept !== undefined) this.#shares.add(kept.entry.namespace, -kept.length);
+    this.#kept.delete(key);
+  }
+}

@@ -105,14 +105,26 @@ export function junit({ findings, summary }: AuditReport): string {
       : `${head}>\n      <system-out>${said}</system-out>\n    </testcase>`;
   });
   const { unprotected, skipped } = summary.verdicts;
-  const counts = `tests="${cases.size}" failures="${unprotected}" skipped="${skipped}"`;
-  const body = lines.map((line) => `${line}\n`).join('');
-  return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites ${counts}>\n  <testsuite name="linger audit" ${counts}>\n${body}  </testsuite>\n</testsuites>\n`;
+  return junitSuite('linger audit', { tests: cases.size, failures: unprotected, skipped }, lines);
+}
+
+/** @param counts of the test cases, by the attribute that says them */
+export function junitSuite(
+  name: string,
+  counts: Readonly<Record<string, number>>,
+  cases: readonly string[],
+): string {
+  const attributes = Object.entries(counts)
+    .map(([key, count]) => `${key}="${count}"`)
+    .join(' ');
+  const body = cases.map((each) => `${each}\n`).join('');
+  return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites ${attributes}>\n  <testsuite name="${name}" ${attributes}>\n${body}  </testsuite>\n</testsuites>\n`;
 }
 
 const ENTITIES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 
-function xml(text: string): string {
+/** Text, for an element or an attribute. */
+export function xml(text: string): string {
   return printable(text).replaceAll(/[&<>"]/g, (char) => ENTITIES[char] ?? char);
 }
 
@@ -121,20 +133,25 @@ const MARKDOWN = /[\\`*_{}[\]<>&#|~!$]/g;
 /** What GitHub and GitLab turn into a mention or a link by themselves. */
 const ADDRESSED = /@|:(?=\/\/)|(?<=www)\./gi;
 
-/** For a comment on a merge request. Text from manifests is escaped: it can neither link nor mention. */
-export function markdown({ findings, summary }: AuditReport): string {
-  const cell = (text: string) =>
+/** Text from elsewhere: it can neither link nor mention. */
+export function markdownCell(text: string): string {
+  return (
     printable(text)
       .replaceAll(MARKDOWN, (char) => `\\${char}`)
       // Followed by a zero-width space: escapes and entities are undone before mentions and links are recognised.
-      .replaceAll(ADDRESSED, (char) => `${char}\u200b`);
+      .replaceAll(ADDRESSED, (char) => `${char}\u200b`)
+  );
+}
+
+/** For a comment on a merge request. Text from manifests is escaped: it can neither link nor mention. */
+export function markdown({ findings, summary }: AuditReport): string {
   const named = [...byWorkload(findings)].flatMap(([subject, all]) =>
     all.map((each) => ({ ...each, subject })),
   );
   const rows = named.map(({ subject, verdict, reason, waitSeconds, exposureSeconds, text }) => {
     const seconds = (value: number | null) => (value === null ? '' : `${value} s`);
     const cells = [subject, verdict, reason, seconds(waitSeconds), seconds(exposureSeconds), text];
-    return `| ${cells.map(cell).join(' | ')} |\n`;
+    return `| ${cells.map(markdownCell).join(' | ')} |\n`;
   });
   const head = `**linger audit**: ${headlineOf(summary)}\n`;
   if (rows.length === 0) return head;

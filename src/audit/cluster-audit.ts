@@ -4,6 +4,7 @@ import { tellConfigured } from '../certs/index.ts';
 import { asFailure, type KubeConnection, type ObjectEvents } from '../cluster/index.ts';
 import { type ClusterSnapshot, workloadKey } from '../decision/index.ts';
 import type { PodGroup } from '../informers/index.ts';
+import type { ConsumerView } from '../lag/index.ts';
 import type { Leadership } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
 import { pause, Schedule, tick } from '../timing/index.ts';
@@ -23,6 +24,7 @@ import {
   PolicyReports,
   type ReportApi,
 } from './policy-reports.ts';
+import { additionsIn } from './related-objects.ts';
 
 /** The operator's settings of the audit. */
 export interface ClusterAuditSettings {
@@ -43,6 +45,7 @@ interface ClusterAuditOptions {
   readonly logger: Logger;
   readonly events: ObjectEvents;
   readonly snapshot: () => ClusterSnapshot;
+  readonly consumers: () => readonly ConsumerView[];
   /** Whether everything that decisions need has been read. */
   readonly synced: () => boolean;
   /** The running pods; undefined until they have been listed. */
@@ -133,11 +136,12 @@ export class ClusterAudit {
       ...{ signal, configuration: settings.configuration, mostObjects },
       pods: { byWorkload, bare: [...barePods()] },
     };
+    const additions = additionsIn(this.#options.consumers());
     const tally = new Tally();
     const { truncated, denied, unlisted, configured } = await gather(
       connection,
       gathering,
-      (subject, related) => tally.add(auditWorkload(subject, snapshot, related)),
+      (subject, related) => tally.add(auditWorkload(subject, snapshot, { ...related, additions })),
     );
     const [first] = denied;
     if (first !== undefined) throw first;

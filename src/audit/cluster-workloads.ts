@@ -7,9 +7,11 @@ import {
   type Resource,
 } from '../cluster/index.ts';
 import { templateReferenceOf, withTemplate, workloadKey, workloadOf } from '../decision/index.ts';
+import { ROUTING_KINDS } from '../discovery/index.ts';
+import { inPieces } from '../timing/index.ts';
 import type { AuditSubject, RunningPod } from './findings.ts';
 import { type Kind, objectsIn, POD, WORKLOAD_KINDS } from './kinds.ts';
-import { RELATED_KINDS, type RelatedObjects, relatedObjectsIn, WEBHOOK_KIND } from './related-objects.ts';
+import { RELATED_KINDS, type RelatedObjects, relating, WEBHOOK_KIND } from './related-objects.ts';
 
 /** Of each kind: workloads, and what surrounds them. */
 export const MOST_OBJECTS = 20_000;
@@ -75,8 +77,12 @@ export async function gather(
   const unlisted: string[] = [];
   for (const kind of RELATED_KINDS)
     if (await list(kind, (object) => surrounding.push(object))) unlisted.push(kind.kind);
+  // Not of the namespace alone. Without the right, findings name the route instead of whose it is.
+  for (const kind of ROUTING_KINDS)
+    await listKind(kind, connection, { signal, most }, (object) => surrounding.push(object));
   const configurations = await listWebhooks(connection, signal, configuration);
-  const related = relatedObjectsIn(surrounding, 'default', configurations);
+  const steps = relating(surrounding, 'default', configurations);
+  const related = await inPieces(steps, () => performance.now());
 
   const denied: KubeFailure[] = [];
   const referring: { readonly object: LiveObject; readonly key: string }[] = [];

@@ -67,6 +67,7 @@ export const AUDIT_FINDINGS = {
   StampedTooShort: 'unprotected',
   LagNotCovered: 'unprotected',
   UndeclaredConsumer: undefined,
+  RolloutOutrunsConsumers: undefined,
   DaemonSetServing: undefined,
   AnnotationMisplaced: undefined,
   FieldMisplaced: undefined,
@@ -146,6 +147,8 @@ export interface Audited {
   readonly cost: { readonly rollout: number; readonly drain: number };
   /** It loses requests, and would not if Linger’s webhook were there and the mode were Enforce. */
   readonly wouldBe: boolean;
+  /** The minReadySeconds that its rollouts need, where that is more than it has. */
+  readonly minReadySeconds?: number | undefined;
 }
 
 /** A problem of a workload, or something good to know. */
@@ -156,6 +159,8 @@ interface Said {
   readonly verdict?: Verdict | null;
   /** The shortest wait of the affected pods, where new pods get another. Seconds. */
   readonly wait?: number;
+  /** What the workload needs and does not have. */
+  readonly minReadySeconds?: number;
 }
 
 /** The wait that its pods have today, or would get. */
@@ -192,7 +197,8 @@ export function auditWorkload(
   const asked = isAsked(related, namespace, snapshot.namespaces.get(namespace)?.labels);
   const own = standingOf(subject, exposure, related);
   const standing = asked ? own : unasked(own);
-  const said = exposure === undefined || !asked ? [] : furtherFindings(subject, exposure, related, standing);
+  const said =
+    exposure === undefined || !asked ? [] : furtherFindings(subject, exposure, related, standing, snapshot);
   const sooner = said.find((each) => verdictOf(each) !== undefined);
   const decisive = standing.verdict === 'protected' || standing.verdict === 'unknown' ? sooner : undefined;
   const verdict = (decisive && verdictOf(decisive)) ?? standing.verdict;
@@ -208,6 +214,7 @@ export function auditWorkload(
   return {
     findings: all.map(({ reason, text }) => ({ ...common, reason, ...where, text })),
     cost: asked ? costOf(subject, related) : { rollout: 0, drain: 0 },
+    minReadySeconds: said.find((each) => each.minReadySeconds !== undefined)?.minReadySeconds,
     wouldBe: WITHOUT_LINGER.has(standing.reason) && said.every((each) => verdictOf(each) !== 'unprotected'),
   };
 }
@@ -388,6 +395,7 @@ function furtherFindings(
   exposure: Exposure,
   related: RelatedObjects,
   standing: Standing,
+  snapshot: ClusterSnapshot,
 ): readonly Said[] {
   // A plan that is there already leaves no notes: they are those of the wait that new pods would get.
   const noted = standing.reason === 'AlreadyInjected' ? exposure.choice.notes : [];
@@ -411,7 +419,8 @@ function furtherFindings(
     ...localTraffic(exposure, related),
     ...runningFindings(subject, exposure, related),
     ...lagNotCovered(subject, exposure, standing),
-    ...undeclaredConsumer(exposure, related),
+    ...undeclaredConsumer(subject, exposure, related, snapshot),
+    ...rolloutOutruns(subject, exposure, related),
     ...misplaced,
   ];
 }
@@ -605,15 +614,69 @@ function ofPods(some: number, all: number): string {
   return `${some} of ${all} ${all === 1 ? 'pod' : 'pods'}`;
 }
 
-/** A route leads from outside to one of the pods' Services, and no consumer declares its lag. */
-function undeclaredConsumer({ services, consumers }: Exposure, { routes }: RelatedObjects): readonly Said[] {
-  if (services === 'unknown' || consumers.some(({ builtIn }) => !builtIn)) return [];
-  const leading = services.flatMap(({ namespace, name }) => routes.get(serviceKey(namespace, name)) ?? []);
+/** Something sends to the pods, by the catalogue or by a route from outside, and no consumer declares its lag. */
+function undeclaredConsumer(
+  { namespace }: Decided,
+  { services, consumers }: Exposure,
+  { routes, undeclared }: RelatedObjects,
+  { measured }: ClusterSnapshot,
+): readonly Said[] {
+  if (services === 'unknown') return [];
+  const keys = services.map((each) => serviceKey(each.namespace, each.name));
+  const found = undeclared({ namespace, services: keys }, consumers);
+  const [one] = found;
+  if (one !== undefined) {
+    const senders = found.map(({ name, seen }) => `${name} (${fewOf(seen)})`);
+    const observed = measured.find((each) => each.observed && found.some(({ name }) => name === each.name));
+    const cure =
+      observed === undefined
+        ? 'linger consumers discover prints it ready to be applied'
+        : `DiscoveryConsumer ${observed.name} only observes it; set its mode to Enforce`;
+    const text = `${fewOf(senders)} sends traffic here, and no DiscoveryConsumer in force declares it, so no wait covers its lag: ${cure}`;
+    return [{ reason: 'UndeclaredConsumer', text }];
+  }
+  if (consumers.some(({ builtIn }) => !builtIn)) return [];
+  const leading = keys.flatMap((key) => routes.get(key) ?? []);
   const [first] = leading;
   if (first === undefined) return [];
   const named = fewOf([...new Set(leading)]);
   const text = `${named} routes traffic here, but no DiscoveryConsumer declares the lag of what is behind it, so no wait covers that. Declare it, for example: ${declarationOf(first)}`;
   return [{ reason: 'UndeclaredConsumer', text }];
+}
+
+/** Of the consumers that send to the pods, the last to send to a new one. */
+function slowestAddition({ consumers }: Exposure, { additions }: RelatedObjects) {
+  const known = consumers.flatMap(({ name }) => {
+    const seconds = additions.get(name);
+    return seconds === undefined ? [] : [{ name, seconds }];
+  });
+  return known.toSorted((a, b) => b.seconds - a.seconds)[0];
+}
+
+/** The kinds whose rollouts go on once a pod has been ready for minReadySeconds. */
+const PACED = /^(Deployment|StatefulSet|DaemonSet|Rollout|CloneSet)$/;
+/** Between a pod's readiness and the deletion of the next one, controllers themselves take up to about a second. */
+const PACE_SECONDS = 1;
+
+/** A rollout takes away old pods while consumers do not send to the new ones yet. */
+function rolloutOutruns(subject: Decided, exposure: Exposure, related: RelatedObjects): readonly Said[] {
+  const { workload, object } = subject;
+  const { services } = exposure;
+  const slowest = slowestAddition(exposure, related);
+  if (!PACED.test(workload.kind) || slowest === undefined) return [];
+  if (services !== 'unknown' && services.length === 0) return [];
+  const types = [
+    memberAt(object, ['spec', 'strategy', 'type']),
+    memberAt(object, ['spec', 'updateStrategy', 'type']),
+  ];
+  // The one has no new pod beside the old ones, of the other a person decides when.
+  if (types.includes('Recreate') || types.includes('OnDelete')) return [];
+  const given = memberAt(object, ['spec', 'minReadySeconds']);
+  const paced = typeof given === 'number' ? given : 0;
+  if (slowest.seconds < paced + PACE_SECONDS) return [];
+  const needed = Math.ceil(slowest.seconds);
+  const text = `${slowest.name} starts to send to a new pod up to ${needed}s (p99) after it is ready, and a rollout goes on after ${paced}s (minReadySeconds): old pods go while new ones get no traffic yet. Set spec.minReadySeconds to ${needed}`;
+  return [{ reason: 'RolloutOutrunsConsumers', text, minReadySeconds: needed }];
 }
 
 /** Flow YAML, to be pasted. */

@@ -1,4 +1,15 @@
-export { type AuditReport, byWorkload, github, junit, levelOf, markdown, sarif } from './audit-formats.ts';
+export {
+  type AuditReport,
+  byWorkload,
+  github,
+  junit,
+  junitSuite,
+  levelOf,
+  markdown,
+  markdownCell,
+  sarif,
+  xml,
+} from './audit-formats.ts';
 export { ClusterAudit, type ClusterAuditSettings, registerAuditMetrics } from './cluster-audit.ts';
 export {
   everyOne,
@@ -14,6 +25,7 @@ export {
 } from './cluster-workloads.ts';
 export {
   AUDIT_FINDINGS,
+  type Audited,
   type AuditFinding,
   type AuditSubject,
   type AuditSummary,
@@ -29,6 +41,7 @@ export {
 } from './findings.ts';
 export {
   type Kind,
+  kindAndName,
   objectsIn,
   POD,
   pathOf,
@@ -39,8 +52,7 @@ export {
 export { misplacedIn } from './misplaced.ts';
 export { REPORT_ANNOTATION } from './policy-reports.ts';
 export {
-  type BackendService,
-  backendsOf,
+  additionsIn,
   isAsked,
   RELATED_KINDS,
   type RelatedObjects,
@@ -48,6 +60,7 @@ export {
   WEBHOOK,
   WEBHOOK_KIND,
 } from './related-objects.ts';
+export { countOf } from './rollouts.ts';
 export { type Suggestion, suggest } from './suggest.ts';
 export { registerTerminationMetrics, TerminationReview } from './termination-review.ts';
 export {

@@ -37,6 +37,20 @@ export function pluralOf({ kind, plural }: Kind): string {
   return /[^aeiou]y$/.test(word) ? `${word.slice(0, -1)}ies` : `${word}${word.endsWith('s') ? 'es' : 's'}`;
 }
 
+/** @param text as kubectl takes it: `deployment/web`, `deploy/web`, `deployments.apps/web` @returns undefined for anything else */
+export function kindAndName(
+  text: string,
+): { readonly kind: WorkloadKind; readonly name: string } | undefined {
+  const [word = '', name = '', ...more] = text.split('/');
+  const [plain = '', ...group] = word.toLowerCase().split('.');
+  const kind = WORKLOAD_KINDS.find(
+    (each) =>
+      [each.kind.toLowerCase(), pluralOf(each), each.short].includes(plain) &&
+      (group.length === 0 || each.apiVersion.startsWith(`${group.join('.')}/`)),
+  );
+  return kind === undefined || name === '' || more.length > 0 ? undefined : { kind, name };
+}
+
 /** @param namespace undefined: all; a manifest's may be any text, and must not turn into another path */
 export function pathOf(each: Kind, namespace?: string): string {
   const root = each.apiVersion === 'v1' ? '/api/v1' : `/apis/${each.apiVersion}`;

@@ -8,14 +8,27 @@ import {
   NAMESPACE_NAME_LABEL,
   NO_LABELS,
   recordsAt,
+  taken,
   type WebhookSelectors,
 } from '../api/index.ts';
 import { workloadKey } from '../decision/index.ts';
+import {
+  backendsOf,
+  discovering,
+  TRAFFIC_SOURCE_KINDS,
+  type UndeclaredSenders,
+  undeclaredAmong,
+} from '../discovery/index.ts';
 import { neverWithdraws } from '../informers/index.ts';
+import type { ConsumerView } from '../lag/index.ts';
 import { countOf, isPicked } from './rollouts.ts';
 
 /** What an audit knows beside the snapshot: what the objects around workloads say about them. */
 export interface RelatedObjects {
+  /** What sends to pods, as far as the catalogue knows it, and is not declared. */
+  readonly undeclared: UndeclaredSenders;
+  /** By consumer, within how many seconds it sends to 99 % of added endpoints, where that is measured. */
+  readonly additions: ReadonlyMap<string, number>;
   /** By Service, the objects that route traffic from outside to it: `Ingress shop/web`. */
   readonly routes: ReadonlyMap<string, readonly string[]>;
   /** By {@link serviceKey}. */
@@ -64,90 +77,6 @@ export function serviceKey(namespace: string, name: string): string {
   return `${namespace}/${name}`;
 }
 
-/** A kind of object that sends traffic to Services. */
-interface TrafficKind {
-  /** Of these, the version in which a cluster lists it. */
-  readonly apiVersion: string;
-  readonly kinds: readonly string[];
-  /**
-   * Where in its spec Services are named: a `[]` goes through a list. There stands an object with a `name`, or a text:
-   * a name, or a host such as `web.shop.svc.cluster.local` or `http://web.shop:80`.
-   */
-  readonly services: readonly string[];
-}
-
-const ROUTE = {
-  services: [
-    'rules[].backendRefs[]',
-    'rules[].filters[].requestMirror.backendRef',
-    'rules[].backendRefs[].filters[].requestMirror.backendRef',
-  ],
-};
-
-/** Everything that leads traffic to a Service past kube-proxy, or before it. A cluster that does not serve a kind has none. */
-const TRAFFIC_KINDS: readonly TrafficKind[] = [
-  {
-    apiVersion: 'networking.k8s.io/v1',
-    kinds: ['Ingress'],
-    services: ['defaultBackend.service', 'rules[].http.paths[].backend.service'],
-  },
-  { apiVersion: 'gateway.networking.k8s.io/v1', kinds: ['HTTPRoute', 'GRPCRoute'], ...ROUTE },
-  { apiVersion: 'gateway.networking.k8s.io/v1alpha2', kinds: ['TCPRoute', 'TLSRoute', 'UDPRoute'], ...ROUTE },
-  {
-    apiVersion: 'networking.istio.io/v1',
-    kinds: ['VirtualService'],
-    services: [
-      ...['http[].route[].destination.host', 'http[].mirror.host', 'http[].mirrors[].destination.host'],
-      ...['tcp[].route[].destination.host', 'tls[].route[].destination.host'],
-    ],
-  },
-  {
-    apiVersion: 'traefik.io/v1alpha1',
-    kinds: ['IngressRoute', 'IngressRouteTCP', 'IngressRouteUDP'],
-    services: ['routes[].services[]'],
-  },
-  {
-    apiVersion: 'traefik.io/v1alpha1',
-    kinds: ['TraefikService'],
-    services: ['weighted.services[]', 'mirroring', 'mirroring.mirrors[]'],
-  },
-  {
-    apiVersion: 'projectcontour.io/v1',
-    kinds: ['HTTPProxy'],
-    services: ['routes[].services[]', 'tcpproxy.services[]'],
-  },
-  { apiVersion: 'route.openshift.io/v1', kinds: ['Route'], services: ['to', 'alternateBackends[]'] },
-  {
-    apiVersion: 'apisix.apache.org/v2',
-    kinds: ['ApisixRoute'],
-    services: ['http[].backends[].serviceName', 'stream[].backend.serviceName'],
-  },
-  {
-    apiVersion: 'configuration.konghq.com/v1beta1',
-    kinds: ['TCPIngress', 'UDPIngress'],
-    services: ['rules[].backend.serviceName'],
-  },
-  { apiVersion: 'elbv2.k8s.aws/v1beta1', kinds: ['TargetGroupBinding'], services: ['serviceRef'] },
-  {
-    apiVersion: 'k8s.nginx.org/v1',
-    kinds: ['VirtualServer', 'VirtualServerRoute', 'TransportServer'],
-    services: ['upstreams[].service'],
-  },
-  {
-    apiVersion: 'getambassador.io/v3alpha1',
-    kinds: ['Mapping', 'TCPMapping'],
-    services: ['service'],
-  },
-  { apiVersion: 'zalando.org/v1', kinds: ['RouteGroup'], services: ['backends[].serviceName'] },
-  { apiVersion: 'networking.gke.io/v1', kinds: ['ServiceAttachment'], services: ['resourceRef'] },
-  { apiVersion: 'http.keda.sh/v1alpha1', kinds: ['HTTPScaledObject'], services: ['scaleTargetRef.service'] },
-  {
-    apiVersion: 'cilium.io/v2',
-    kinds: ['CiliumEnvoyConfig'],
-    services: ['services[]', 'backendServices[]'],
-  },
-];
-
 /** Marks of Services, as annotations or labels, whose pods' addresses are copied to where something else follows them. */
 const MARKS: Readonly<Record<string, RegExp>> = {
   'cloud.google.com/neg': /exposed_ports/,
@@ -157,27 +86,6 @@ const MARKS: Readonly<Record<string, RegExp>> = {
   'io.cilium/global-service': /^true$/,
   'mirror.linkerd.io/exported': /./,
 };
-
-const SERVICE_EXPORT = 'multicluster.x-k8s.io/ServiceExport';
-
-/** The kinds to be listed of a cluster. */
-const TRAFFIC_SOURCE_KINDS = [
-  ...TRAFFIC_KINDS.flatMap(({ apiVersion, kinds }) => kinds.map((kind) => ({ apiVersion, kind }))),
-  { apiVersion: 'multicluster.x-k8s.io/v1alpha1', kind: 'ServiceExport' },
-];
-
-/** By group and kind, in whatever version. */
-const SERVICES_AT: ReadonlyMap<string, readonly string[]> = new Map(
-  TRAFFIC_KINDS.flatMap(({ apiVersion, kinds, services }) =>
-    kinds.map((kind) => [`${apiVersion.split('/')[0]}/${kind}`, services] as const),
-  ),
-);
-
-/** A Service that traffic is led to. */
-export interface BackendService {
-  readonly namespace: string;
-  readonly service: string;
-}
 
 /** The kinds that {@link relatedObjectsIn} reads. Many clusters do not serve most of them. */
 export const RELATED_KINDS = [
@@ -193,11 +101,16 @@ export const RELATED_KINDS = [
  * would not accept.
  * @param configurations {@link WEBHOOK_KIND}; undefined: not known. Without Linger's webhook, its installed selectors are assumed
  */
-export function relatedObjectsIn(
-  objects: Iterable<unknown>,
+export function relatedObjectsIn(...of: Parameters<typeof relating>): RelatedObjects {
+  return taken(relating(...of));
+}
+
+/** {@link relatedObjectsIn} in steps: a leader that audits a large cluster answers reviews meanwhile. */
+export function* relating(
+  objects: readonly unknown[],
   defaultNamespace: string,
   configurations?: readonly { readonly webhooks?: unknown }[],
-): RelatedObjects {
+): Generator<undefined, RelatedObjects> {
   const routes = new Map<string, string[]>();
   const services = new Map<string, ServiceTraits>();
   const scaled = new Map<string, Autoscaler>();
@@ -209,6 +122,7 @@ export function relatedObjectsIn(
     else if (known.at(-1) !== route) known.push(route);
   };
   for (const object of objects) {
+    yield;
     if (!isRecord(object) || !isString(object.kind)) continue;
     const { kind } = object;
     const name = String(memberAt(object, ['metadata', 'name']));
@@ -234,7 +148,18 @@ export function relatedObjectsIn(
   const webhooks = configurations?.flatMap((each) => recordsAt(each, 'webhooks'));
   const webhook = webhooks?.find(({ name }) => name === WEBHOOK);
   const configured = webhooks === undefined || webhook !== undefined;
-  return { routes, services, scaled, budgets, webhook: webhook ?? INSTALLED, configured };
+  const undeclared = undeclaredAmong(yield* discovering(objects, defaultNamespace));
+  const selectors = { webhook: webhook ?? INSTALLED, configured };
+  return { undeclared, additions: new Map(), routes, services, scaled, budgets, ...selectors };
+}
+
+/** With fewer samples, the slowest addition may have been chance. */
+const ADDITIONS_ENOUGH = 20;
+
+/** For {@link RelatedObjects.additions}. */
+export function additionsIn(views: readonly ConsumerView[]): RelatedObjects['additions'] {
+  const known = views.filter(({ additions }) => (additions?.samples ?? 0) >= ADDITIONS_ENOUGH);
+  return new Map(known.map(({ name, additions }) => [name, additions?.p99 ?? 0]));
 }
 
 /** The kind that configures which pods a webhook is called for. */
@@ -291,18 +216,6 @@ export function budgetsOf(
   return { ...(any && { any }), ...(refusing && { refusing }) };
 }
 
-/** The Services that an object (of any kind, not validated) sends traffic to. */
-export function backendsOf(
-  object: Readonly<Record<string, unknown>>,
-  namespace: string,
-): readonly BackendService[] {
-  const key = `${String(object.apiVersion).split('/')[0]}/${String(object.kind)}`;
-  const name = memberAt(object, ['metadata', 'name']);
-  if (key === SERVICE_EXPORT) return isString(name) ? [{ namespace, service: name }] : [];
-  const paths = SERVICES_AT.get(key) ?? [];
-  return paths.flatMap((path) => valuesAt(object.spec, path)).flatMap((each) => targetOf(each, namespace));
-}
-
 /** What leads from outside to a Service by what the Service itself says. */
 function waysInto(service: Readonly<Record<string, unknown>>): readonly string[] {
   const { metadata, spec } = service;
@@ -319,29 +232,4 @@ function waysInto(service: Readonly<Record<string, unknown>>): readonly string[]
 function recordAt(object: unknown, member: string): Readonly<Record<string, unknown>> {
   const value = memberAt(object, [member]);
   return isRecord(value) ? value : {};
-}
-
-function valuesAt(value: unknown, path: string): readonly unknown[] {
-  return path.split('.').reduce<readonly unknown[]>(
-    (values, step) => {
-      const name = step.replace('[]', '');
-      const members = values.map((each) => memberAt(each, [name]));
-      return name === step ? members : members.flatMap(listOf);
-    },
-    [value],
-  );
-}
-
-/** References to other kinds than Service lead elsewhere. */
-function targetOf(reference: unknown, namespace: string): readonly BackendService[] {
-  if (isString(reference)) {
-    const [service = '', other = namespace] = reference
-      .replace(/^\w+:\/\//, '')
-      .replace(/:\d+.*$/, '')
-      .split('.');
-    return service === '' ? [] : [{ namespace: other, service }];
-  }
-  const { name, namespace: other, kind = 'Service' } = isRecord(reference) ? reference : {};
-  if (!isString(name) || kind !== 'Service') return [];
-  return [{ namespace: isString(other) && other !== '' ? other : namespace, service: name }];
 }

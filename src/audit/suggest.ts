@@ -12,6 +12,7 @@ import {
   type AuditSubject,
   type AuditSummary,
   auditWorkload,
+  subjectOf,
   summaryOfAudit,
 } from './findings.ts';
 import type { RelatedObjects } from './related-objects.ts';
@@ -34,6 +35,8 @@ const NAME = 'linger-suggested';
 export interface Suggestion {
   /** Policies to be applied; none: no policy would help. */
   readonly policies: readonly ClusterTerminationPolicy[];
+  /** What no policy can do, and a field of the workload does: `Deployment shop/web: minReadySeconds: 12`. */
+  readonly changes: readonly string[];
   readonly before: AuditSummary;
   /** With them in force. */
   readonly after: AuditSummary;
@@ -71,7 +74,18 @@ export function suggest(
     if (Object.keys(fields).length > 0) kept.set(namespace, fields);
   }
   const policies = policiesFor(kept);
-  return { policies, before: summaryOfAudit(before), after: summaryOfAudit(judge(subjects, policies)) };
+  return {
+    policies,
+    changes: before.flatMap(changesIn),
+    before: summaryOfAudit(before),
+    after: summaryOfAudit(judge(subjects, policies)),
+  };
+}
+
+function changesIn({ findings, minReadySeconds }: Audited): readonly string[] {
+  const [own] = findings;
+  if (own === undefined || minReadySeconds === undefined) return [];
+  return [`${subjectOf(own)}: set spec.minReadySeconds to ${minReadySeconds}`];
 }
 
 /** By namespace: the fields that its findings ask for. */

@@ -16,6 +16,7 @@ import type { HeldPod, Release } from '../hold/index.ts';
 import { ownersOf, type PodMetadata } from '../informers/index.ts';
 import { findsByItself, type PodKey, type RemovalSample } from '../lag/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
+import { MOST_USERS, type ObservedEnd, type ObservedRelease, terminationOf } from '../timeline/index.ts';
 import { pause, RateLimit } from '../timing/index.ts';
 import { NO_WAIT } from './findings.ts';
 import { pathOf, WORKLOAD_KINDS } from './kinds.ts';
@@ -54,8 +55,10 @@ interface TerminationReviewOptions {
 }
 
 /** What a terminating pod carried. */
-interface Stopping extends Pick<PodMetadata, 'namespace' | 'plan' | 'controller' | 'owner'> {
+interface Stopping extends Pick<PodMetadata, 'namespace' | 'name' | 'plan' | 'controller' | 'owner'> {
   readonly senders: SendersLag;
+  /** The consumers with a known lag, the slowest first. */
+  readonly known: readonly { readonly name: string; readonly seconds: number }[];
   /** When the deletion showed. */
   readonly at: number;
   grace: number | undefined;
@@ -63,13 +66,21 @@ interface Stopping extends Pick<PodMetadata, 'namespace' | 'plan' | 'controller'
   readonly selected: boolean;
   /** Whether one of the two has happened: its removal is over, or the pod is gone. */
   half: boolean;
+  /** Whether something listed it as ready then. */
+  readonly listed: boolean;
+  withdrawals: RemovalSample['withdrawals'] | undefined;
+  /** For how long its hook holds SIGTERM back; undefined: not known. */
+  waited: number | undefined;
+  released: ObservedRelease | undefined;
+  goneAt: number | undefined;
 }
 
 /**
  * Characters that terminating pods may take, at most half for one namespace: 50,000 pods with the usual plan fit.
  */
 const MOST_STOPPING = 32 * 1024 * 1024;
-const WEIGHT_OF_POD = 384;
+const WEIGHT_OF_POD = 512;
+const WEIGHT_OF_CONSUMER = 64;
 /** How long the removal of a pod that is gone may still end: samples are verified by later heartbeats. */
 const REMOVAL_WITHIN_MS = 300_000;
 /** Workloads whose own hooks are known. */
@@ -139,13 +150,16 @@ export class TerminationReview {
     if (event.object.deletionTimestamp === undefined) return;
     if (this.#stopping.has(uid)) {
       const known = this.#stopping.get(uid);
-      // A second deletion can only shorten the grace.
-      if (grace !== undefined && known !== undefined) known.grace = Math.min(grace, known.grace ?? grace);
+      if (grace !== undefined && known !== undefined) shorten(known, grace, event.at);
       return;
     }
-    const { selected, ...senders } = sendersOf(event.object, this.#options.snapshot());
-    const about = { namespace, plan, controller, owner, grace };
-    const stopping = { ...about, senders, selected, at: event.at, half: false };
+    const { selected, known, ...senders } = sendersOf(event.object, this.#options.snapshot());
+    const listed = this.#options.listed(event.object);
+    const stopping: Stopping = {
+      ...{ namespace, name, plan, controller, owner, grace, senders, known, selected, listed },
+      ...{ at: event.at, half: false, withdrawals: undefined, waited: undefined, released: undefined },
+      goneAt: undefined,
+    };
     const weight = weightOf(stopping);
     if (!this.#shares.hasRoomFor(namespace, weight, MOST_STOPPING)) {
       this.#once.warn(
@@ -174,6 +188,7 @@ export class TerminationReview {
     for (const [uid, at] of this.#gone) {
       if (now - at < REMOVAL_WITHIN_MS) return;
       this.#gone.delete(uid);
+      this.#keep(uid, this.#stopping.get(uid));
       this.#forget(uid);
     }
   }
@@ -192,7 +207,7 @@ export class TerminationReview {
     const { owner = '', controller, grace, senders } = pod;
     const plan = parsePlan(pod.plan ?? '');
     // Judged as it is released.
-    if (plan?.hook === 'Hold') return;
+    if (plan?.hook === 'Hold') return this.#listsOver(sample, pod);
     const wait =
       plan === undefined
         ? await this.#ownHookOf(sample.namespace, controller, sample.pod)
@@ -201,15 +216,20 @@ export class TerminationReview {
     const { end, shortfall } = judgeEnd(sample, { owner, wait, grace, senders }, endedAt);
     this.#count(end.outcome);
     this.#record(end);
+    pod.waited = wait.least === wait.most ? Math.min(wait.most, grace ?? wait.most) : undefined;
+    this.#listsOver(sample, pod);
     if (shortfall === undefined) return;
     this.#metrics.seconds.observe(shortfall.seconds);
     this.#tell(shortfall);
   }
 
   /** To be called with each pod whose Hold hooks have been released. Never throws. */
-  async released({ pod, reason, heldMs, open = 0, undeclared }: Release): Promise<void> {
+  async released(release: Release): Promise<void> {
+    const { pod, reason, heldMs, open = 0, undeclared } = release;
     if (pod.deletion === undefined) return;
-    const { owner, senders } = this.#stopping.get(pod.uid) ?? {};
+    const stopping = this.#stopping.get(pod.uid);
+    if (stopping !== undefined) stopping.released = observedRelease(release, stopping.at);
+    const { owner, senders } = stopping ?? {};
     const end = aboutEnd({ ...pod, owner }, this.#options.epochSeconds());
     const outcome = HELD_OUTCOMES[reason] ?? 'Unknown';
     const cutBy = reason === 'Max' ? 'Max' : '';
@@ -236,6 +256,10 @@ export class TerminationReview {
   #ended(pod: PodMetadata, at: number): void {
     const { held: heldPod, leadsSince, clock, epochSeconds } = this.#options;
     const stopping = this.#pass(pod.uid);
+    if (stopping !== undefined) stopping.goneAt = at;
+    // Where its removal is not over, its instants are kept afterwards.
+    const isOver = stopping?.withdrawals !== undefined || (stopping?.selected && !stopping.listed);
+    if (isOver) this.#keep(pod.uid, stopping);
     const plan = parsePlan(stopping?.plan ?? '');
     if (stopping === undefined || plan === undefined || plan.wait === 0) return;
     const epochAt = (instant: number) => epochSeconds() - (clock() - instant) / 1000;
@@ -270,6 +294,18 @@ export class TerminationReview {
     }
     if (stopping !== undefined) stopping.half = true;
     return stopping;
+  }
+
+  #listsOver({ uid, withdrawals }: RemovalSample, stopping: Stopping): void {
+    stopping.withdrawals = withdrawals;
+    if (stopping.goneAt !== undefined) this.#keep(uid, stopping);
+  }
+
+  /** Keeps the instants of a termination, as far as they have been seen. */
+  #keep(uid: string, stopping: Stopping | undefined): void {
+    if (!this.#leads || stopping === undefined) return;
+    const { log, clock, epochSeconds } = this.#options;
+    log.keep(terminationOf(observedEnd(uid, stopping, epochSeconds() - (clock() - stopping.at) / 1000)));
   }
 
   get #leads(): boolean {
@@ -363,8 +399,50 @@ export class TerminationReview {
   }
 }
 
-function weightOf({ plan = '', controller = '', owner = '' }: Stopping): number {
-  return WEIGHT_OF_POD + plan.length + controller.length + owner.length;
+function weightOf({ plan = '', controller = '', owner = '', known }: Stopping): number {
+  return WEIGHT_OF_POD + plan.length + controller.length + owner.length + known.length * WEIGHT_OF_CONSUMER;
+}
+
+/**
+ * A second deletion can only shorten the grace. With 0, it is a forced one, or the kubelet's own of a pod that has stopped,
+ * which cuts nothing short.
+ */
+function shorten(stopping: Stopping, grace: number, at: number): void {
+  const least = grace > 0 ? grace : (at - stopping.at) / 1000;
+  const plan = parsePlan(stopping.plan ?? '');
+  if (grace > 0 || (plan?.hook !== 'Hold' && least < (plan?.wait ?? 0)))
+    stopping.grace = Math.min(least, stopping.grace ?? least);
+}
+
+function observedEnd(uid: string, stopping: Stopping, deletedAt: number): ObservedEnd {
+  const { namespace, name: pod, owner = '', at, goneAt, listed, withdrawals, released, grace } = stopping;
+  const { known, senders } = stopping;
+  const plan = parsePlan(stopping.plan ?? '');
+  const planned = plan && Math.min(plan.wait, grace ?? plan.wait);
+  return {
+    ...{ namespace, pod, uid, owner, deletedAt, listed, withdrawals, released },
+    hook: plan?.hook ?? '',
+    consumers: [...senders.unknown.map((name) => ({ name, seconds: undefined })), ...known],
+    wait: planned ?? stopping.waited,
+    gone: goneAt === undefined ? null : (goneAt - at) / 1000,
+  };
+}
+
+/** @param at when the deletion showed */
+function observedRelease({ pod, reason, consumers, counted, open }: Release, at: number): ObservedRelease {
+  const after = (instant: number) => Math.max(0, (instant - at) / 1000);
+  return {
+    reason,
+    after: after(pod.releasedAt ?? at),
+    consumers: consumers.map(({ name, by, at: stoppedAt }) => ({
+      ...{ name, by },
+      after: stoppedAt === undefined ? undefined : after(stoppedAt),
+    })),
+    witness:
+      counted === undefined
+        ? null
+        : { last: counted.lastAt === undefined ? null : after(counted.lastAt), open: open ?? null },
+  };
 }
 
 /** The addresses alone: a tenant's Event names no pods of other namespaces. */
@@ -401,15 +479,18 @@ const HELD_OUTCOMES: Readonly<Partial<Record<Release['reason'], TerminationOutco
 function sendersOf(
   { namespace, labels = NO_LABELS }: Pick<PodMetadata, 'namespace' | 'labels'>,
   snapshot: ClusterSnapshot,
-): SendersLag & { readonly selected: boolean } {
+): SendersLag & Pick<Stopping, 'known' | 'selected'> {
   const { services, consumers, lag } = trafficOf({ namespace, labels, annotations: NO_LABELS }, snapshot);
   // The first part is the control plane's, which is measured for this very pod.
   const parts = lag.parts.slice(1);
-  const known = parts.flatMap(({ name, lags }) => (lags ? [{ name, seconds: lags.quantile(99) }] : []));
+  const known = parts
+    .flatMap(({ name, lags }) => (lags ? [{ name, seconds: lags.quantile(99) }] : []))
+    .toSorted((a, b) => b.seconds - a.seconds);
   const selected =
     services === 'unknown' || services.length > 0 || consumers.some((each) => findsByItself(each, labels));
   return {
-    slowest: known.toSorted((a, b) => b.seconds - a.seconds)[0],
+    slowest: known[0],
+    known: known.slice(0, MOST_USERS),
     unknown: parts.flatMap(({ name, lags }) => (lags === undefined ? [name] : [])),
     selected,
   };

@@ -1,46 +1,58 @@
-import { isRecord, isString, readEntries } from '../api/index.ts';
+import { z } from 'zod';
+import { FairLog, isRecord, listOf } from '../api/index.ts';
 import type { RemovalSample } from '../lag/index.ts';
+import { isTermination, MOST_USERS, type Termination } from '../timeline/index.ts';
 
-/** What may turn out at the end of a pod, and for how many of each there is room in the log. */
+/**
+ * What may turn out at the end of a pod, and the characters for which there is room in the log: about 1,000 of the first, and
+ * 200 of each other.
+ */
 export const TERMINATION_FINDINGS = {
-  StoppedTooEarly: 1_000,
-  UndeclaredConsumer: 300,
-  OpenAtStop: 300,
-  SlowStop: 300,
-  HoldUnreachable: 300,
+  StoppedTooEarly: 250_000,
+  UndeclaredConsumer: 50_000,
+  OpenAtStop: 40_000,
+  SlowStop: 40_000,
+  HoldUnreachable: 40_000,
 } as const satisfies Record<string, number>;
 export type TerminationReason = keyof typeof TERMINATION_FINDINGS;
 
-/** What has turned out at the end of a pod. */
-export interface TerminationFinding {
-  readonly reason: TerminationReason;
+const TEXTS = z.array(z.string()).readonly();
+
+const FINDING = z.object({
+  reason: z.enum(Object.keys(TERMINATION_FINDINGS) as TerminationReason[]),
   /** When SIGTERM came; of `HoldUnreachable`, when the pod was deleted. Seconds since the epoch. */
-  readonly at: number;
-  readonly namespace: string;
-  readonly pod: string;
-  readonly uid: string;
+  at: z.number(),
+  namespace: z.string(),
+  pod: z.string(),
+  uid: z.string(),
   /** What made the pod, as `Deployment/web`; empty: nothing. */
-  readonly owner: string;
+  owner: z.string(),
   /** Seconds in which requests may have been lost or were still sent, or that the application or pod took; 0 for none. */
-  readonly seconds: number;
+  seconds: z.number(),
   /** Of `UndeclaredConsumer` and `OpenAtStop`. */
-  readonly connections?: number;
+  connections: z.number().exactOptional(),
   /** Of `UndeclaredConsumer`: addresses, and whose they are where that is known. */
-  readonly from?: readonly string[];
-}
+  from: TEXTS.exactOptional(),
+});
+
+const SHORTFALL = FINDING.extend({
+  reason: z.literal('StoppedTooEarly'),
+  /** For how long its hook held SIGTERM back. Seconds; 0: it had none. */
+  wait: z.number(),
+  /** From its deletion until the last list had withdrawn it, and the consumer had followed; `seconds` is lag − wait. */
+  lag: z.number(),
+  /** The first Services that listed it, and how many more did. */
+  services: TEXTS,
+  omitted: z.int().exactOptional(),
+  /** The slowest consumer that applies, whose 99th percentile is part of the lag; absent: the lists alone. */
+  consumer: z.string().exactOptional(),
+});
+
+/** What has turned out at the end of a pod. */
+export type TerminationFinding = Readonly<z.infer<typeof FINDING>>;
 
 /** A pod whose process was stopped before everything that sends it traffic had followed its removal. */
-export interface Shortfall extends TerminationFinding {
-  readonly reason: 'StoppedTooEarly';
-  /** For how long its hook held SIGTERM back. Seconds; 0: it had none. */
-  readonly wait: number;
-  /** From its deletion until the last list had withdrawn it, and the consumer had followed; `seconds` is lag − wait. */
-  readonly lag: number;
-  /** The Services that listed it. */
-  readonly services: readonly string[];
-  /** The slowest consumer that applies, whose 99th percentile is part of the lag; absent: the lists alone. */
-  readonly consumer?: string;
-}
+export type Shortfall = Readonly<z.infer<typeof SHORTFALL>>;
 
 export function isShortfall(finding: TerminationFinding): finding is Shortfall {
   return finding.reason === 'StoppedTooEarly';
@@ -52,12 +64,13 @@ export function sentenceOf(finding: TerminationFinding): string {
   const seconds = tenths(finding.seconds);
   const subject = `Pod ${pod}`;
   if (isShortfall(finding)) {
-    const { wait, lag, services, consumer } = finding;
+    const { wait, lag, omitted = 0, consumer } = finding;
+    const services = [...finding.services, ...(omitted > 0 ? [`${omitted} more`] : [])].join(', ');
     const when = wait === 0 ? 'immediately' : `after ${tenths(wait)}s`;
     const until =
       consumer === undefined
-        ? `${services.join(', ')} listed it for ${tenths(lag)}s`
-        : `${consumer} follows its removal from ${services.join(', ')} within ${tenths(lag)}s (p99)`;
+        ? `${services} listed it for ${tenths(lag)}s`
+        : `${consumer} follows its removal from ${services} within ${tenths(lag)}s (p99)`;
     return `${subject} got SIGTERM ${when}, but ${until}: requests may have been lost for ${seconds}s.`;
   }
   switch (reason) {
@@ -157,8 +170,12 @@ export function judgeEnd(
   const services = [...new Set(late.map(({ name }) => name))].toSorted();
   const consumer = slowest && { consumer: slowest.name };
   const shortfall = { reason: 'StoppedTooEarly', at, namespace, pod, uid, owner, ...consumer } as const;
-  const short = { ...shortfall, wait: most, lag, seconds: lag - most, services };
-  return { end: ended('TooEarly'), shortfall: short };
+  const omitted = services.length > MOST_USERS && { omitted: services.length - MOST_USERS };
+  const named = { services: services.slice(0, MOST_USERS), ...omitted };
+  return {
+    end: ended('TooEarly'),
+    shortfall: { ...shortfall, wait: most, lag, seconds: lag - most, ...named },
+  };
 }
 
 /** The end of a pod with a plan. Instants are seconds of one clock. */
@@ -192,37 +209,40 @@ export function slowStopOf({ deletedAt, stoppedAt, goneAt, grace, planned }: Pod
 /** Seconds. */
 export const KEPT_SECONDS = 7 * 86_400;
 
-/** How many findings wait to be sorted in. */
-const MOST_UNSORTED = 1_000;
+const ENDED_PODS = z.object({
+  /** The minute's beginning: seconds since the epoch. */
+  from: z.number(),
+  /** The replica that has counted them. */
+  by: z.string(),
+  namespace: z.string(),
+  /** As `Deployment/web`; of a bare pod, `Pod/web`. */
+  owner: z.string(),
+  ended: z.number(),
+  /** Of those, the ones that were stopped too early, and those of which that is not known. */
+  tooEarly: z.number(),
+  unknown: z.number(),
+  /** Without any wait, and with one that was cut short; `cutBy`: by what, the last time. */
+  noWait: z.number(),
+  cut: z.number(),
+  cutBy: z.string(),
+  /** The shortest and the longest wait. Seconds; null: none is known. */
+  waits: z.tuple([z.number(), z.number()]).readonly().nullable(),
+  /** The longest lag that a wait was compared with, and whose it was. */
+  lag: z.number().nullable(),
+  consumer: z.string(),
+  /** Consumers that apply and have no known lag. */
+  unmeasured: TEXTS,
+});
 
 /** The pods of a workload that ended within a minute, as one replica saw them while it led. */
-export interface EndedPods {
-  /** The minute's beginning: seconds since the epoch. */
-  readonly from: number;
-  /** The replica that has counted them. */
-  readonly by: string;
-  readonly namespace: string;
-  /** As `Deployment/web`; of a bare pod, `Pod/web`. */
-  readonly owner: string;
-  readonly ended: number;
-  /** Of those, the ones that were stopped too early, and those of which that is not known. */
-  readonly tooEarly: number;
-  readonly unknown: number;
-  /** Without any wait, and with one that was cut short; `cutBy`: by what, the last time. */
-  readonly noWait: number;
-  readonly cut: number;
-  readonly cutBy: string;
-  /** The shortest and the longest wait. Seconds; null: none is known. */
-  readonly waits: readonly [least: number, most: number] | null;
-  /** The longest lag that a wait was compared with, and whose it was. */
-  readonly lag: number | null;
-  readonly consumer: string;
-  /** Consumers that apply and have no known lag. */
-  readonly unmeasured: readonly string[];
-}
+export type EndedPods = Readonly<z.infer<typeof ENDED_PODS>>;
 
-/** For {@link EndedPods}: so many rows are some 350 KB. */
-const MOST_ROWS = 1_500;
+/** The longest entry: names have at most 253 characters, and {@link MOST_USERS} of each kind are kept. */
+const LONGEST = 8_000;
+/** Characters of {@link EndedPods}, some 1,500. All logs together fit into a ConfigMap, which takes 1 MiB. */
+const ROOM_FOR_ROWS = 350_000;
+/** Characters of the latest terminations, some 200. */
+const ROOM_FOR_TERMINATIONS = 150_000;
 export const ROW_SECONDS = 60;
 const MOST_UNMEASURED = 5;
 
@@ -266,15 +286,29 @@ export interface TerminationRecord {
   readonly ended: readonly EndedPods[];
   /** Before this instant there was no room for all rows. Seconds since the epoch. */
   readonly incompleteBefore: number;
+  /** The instants of the latest. */
+  readonly terminations: readonly Termination[];
 }
 
-/** How pods ended in the last week, and what turned out; of very many, the latest. */
+/** How pods ended in the last week, and what turned out; of very many, the latest of each namespace. */
 export class TerminationLog {
   readonly #by: string;
-  #all: readonly TerminationFinding[] = [];
-  #added: TerminationFinding[] = [];
-  readonly #rows = new Map<string, EndedPods>();
+  readonly #findings = new Map(
+    Object.entries(TERMINATION_FINDINGS).map(([reason, characters]) => [
+      reason,
+      new FairLog<TerminationFinding>({ characters, longest: LONGEST }, ({ at }) => at),
+    ]),
+  );
+  readonly #rows = new FairLog<EndedPods>(
+    { characters: ROOM_FOR_ROWS, longest: LONGEST },
+    ({ from }) => from,
+  );
+  readonly #recent = new FairLog<Termination>(
+    { characters: ROOM_FOR_TERMINATIONS, longest: LONGEST },
+    ({ deletedAt }) => deletedAt,
+  );
   #incompleteBefore = 0;
+  #newest = 0;
   #text: string | undefined;
 
   /** @param by unique to this replica's process: rows that two replicas have counted are summed */
@@ -287,64 +321,53 @@ export class TerminationLog {
    * JSON does not have, is left out.
    */
   add(...findings: readonly TerminationFinding[]): void {
-    for (const each of findings) if (isFinding(each)) this.#added.push(each);
-    this.#text = undefined;
-    if (this.#added.length >= MOST_UNSORTED) this.#settle();
-  }
-
-  /** Sorted in when they are asked for: a storm adds thousands. */
-  #settle(): readonly TerminationFinding[] {
-    if (this.#added.length === 0) return this.#all;
-    const byKey = new Map<string, TerminationFinding>();
-    for (const each of [...this.#all, ...this.#added]) {
-      const key = `${each.reason}/${each.uid}`;
-      if (!byKey.has(key)) byKey.set(key, each);
+    for (const finding of findings.flatMap(findingIn)) {
+      const log = this.#findings.get(finding.reason);
+      if (log === undefined || log.get(finding.uid) !== undefined) continue;
+      const dropped = log.put(finding.uid, finding);
+      this.#changed(finding.at, isShortfall(finding) ? dropped.map(({ at }) => at) : []);
     }
-    this.#added = [];
-    const all = [...byKey.values()].toSorted((a, b) => a.at - b.at);
-    const from = (all.at(-1)?.at ?? 0) - KEPT_SECONDS;
-    const room: Record<string, number> = {};
-    this.#all = all
-      .toReversed()
-      .filter(({ at, reason }) => {
-        room[reason] = (room[reason] ?? TERMINATION_FINDINGS[reason]) - 1;
-        return at >= from && room[reason] >= 0;
-      })
-      .toReversed();
-    return this.#all;
   }
 
   /** Counts a pod that has ended. */
   count(end: JudgedEnd): void {
-    const row = rowOf(end, this.#by);
-    if (!areEndedPods(row)) return;
+    const { data: row } = ENDED_PODS.safeParse(rowOf(end, this.#by));
+    if (row === undefined) return;
     const before = this.#rows.get(keyOfRow(row));
     this.#put(before === undefined ? row : sumOfEnded(before, row));
   }
 
-  #put(row: EndedPods): void {
-    const key = keyOfRow(row);
+  /** Keeps the instants of a termination for as long as there is room. */
+  keep(termination: Termination): void {
+    if (this.#recent.get(termination.uid) !== undefined || !isTermination(termination)) return;
+    this.#recent.put(termination.uid, termination);
     this.#text = undefined;
-    const isNew = !this.#rows.delete(key);
-    this.#rows.set(key, row);
-    if (!isNew) return;
-    for (const [old, { from }] of this.#rows) if (from < row.from - KEPT_SECONDS) this.#rows.delete(old);
-    if (this.#rows.size <= MOST_ROWS) return;
-    // The namespace with the most rows makes room, so that none can push out the others'.
-    const namespaces = [...Map.groupBy(this.#rows.values(), ({ namespace }) => namespace).values()];
-    const largest = namespaces.reduce((most, each) => (each.length > most.length ? each : most));
-    const oldest = largest.reduce((least, each) => (each.from < least.from ? each : least));
-    this.#rows.delete(keyOfRow(oldest));
-    this.#incompleteBefore = Math.max(this.#incompleteBefore, oldest.from + ROW_SECONDS);
+  }
+
+  #put(row: EndedPods): void {
+    const dropped = this.#rows.put(keyOfRow(row), row);
+    this.#changed(
+      row.from,
+      dropped.map(({ from }) => from + ROW_SECONDS),
+    );
+  }
+
+  /** @param dropped until when counts are too low now */
+  #changed(at: number, dropped: readonly number[]): void {
+    this.#text = undefined;
+    this.#newest = Math.max(this.#newest, at);
+    this.#incompleteBefore = Math.max(this.#incompleteBefore, ...dropped);
   }
 
   /** Oldest first. @param from seconds since the epoch */
   since(from: number): readonly TerminationFinding[] {
-    return this.#settle().filter(({ at }) => at >= from);
+    const oldest = Math.max(from, this.#newest - KEPT_SECONDS);
+    const all = [...this.#findings.values()].flatMap((log) => log.all);
+    return all.filter(({ at }) => at >= oldest).toSorted((a, b) => a.at - b.at);
   }
 
   get ended(): readonly EndedPods[] {
-    return [...this.#rows.values()];
+    return this.#rows.all.filter(({ from }) => from >= this.#newest - KEPT_SECONDS);
   }
 
   /** Takes in what {@link text} has said; idempotent. @returns undefined for what it does not say */
@@ -355,17 +378,23 @@ export class TerminationLog {
     for (const row of record.ended)
       if (row.ended > (this.#rows.get(keyOfRow(row))?.ended ?? 0)) this.#put(row);
     this.#incompleteBefore = Math.max(this.#incompleteBefore, record.incompleteBefore);
+    for (const each of record.terminations) this.keep(each);
     return true;
   };
 
   /** The same text as long as nothing is added; empty while there is nothing. */
   get text(): string {
-    const findings = this.#settle();
-    if (findings.length === 0 && this.#rows.size === 0) return '';
-    const { ended } = this;
-    const incompleteBefore = this.#incompleteBefore;
-    this.#text ??= JSON.stringify({ v: 2, findings, ended, incompleteBefore }, rounded);
+    this.#text ??= this.#rendered();
     return this.#text;
+  }
+
+  #rendered(): string {
+    const { ended } = this;
+    const findings = this.since(0);
+    const terminations = this.#recent.all;
+    if (findings.length + ended.length + terminations.length === 0) return '';
+    const incompleteBefore = this.#incompleteBefore;
+    return JSON.stringify({ v: 2, findings, ended, incompleteBefore, terminations }, rounded);
   }
 }
 
@@ -381,37 +410,17 @@ function rounded(_member: string, value: unknown): unknown {
 /** @returns undefined for what {@link TerminationLog.text} does not say; records of older versions have no rows */
 export function terminationsIn(json: unknown): TerminationRecord | undefined {
   if (!isRecord(json) || json.v !== 2 || !Array.isArray(json.findings)) return undefined;
-  const { ended = [], incompleteBefore = 0 } = json;
-  const findings = readEntries(json.findings, (each) => (isFinding(each) ? each : undefined));
+  const { findings, ended, incompleteBefore = 0, terminations } = json;
   return {
-    findings,
-    ended: readEntries(ended, (each) => (areEndedPods(each) ? each : undefined)),
+    findings: listOf(findings).flatMap(findingIn),
+    ended: listOf(ended).flatMap((each) => ENDED_PODS.safeParse(each).data ?? []),
     incompleteBefore: Number.isFinite(incompleteBefore) ? (incompleteBefore as number) : 0,
+    terminations: listOf(terminations).filter(isTermination),
   };
 }
 
-function areEndedPods(value: unknown): value is EndedPods {
-  if (!isRecord(value)) return false;
-  const { from, by, namespace, owner, cutBy, consumer, unmeasured, waits, lag } = value;
-  const { ended, tooEarly, unknown, noWait, cut } = value;
-  if (![by, namespace, owner, cutBy, consumer].every(isString) || !areTexts(unmeasured)) return false;
-  if (![from, ended, tooEarly, unknown, noWait, cut].every(Number.isFinite)) return false;
-  if (waits !== null && !(Array.isArray(waits) && waits.length === 2 && waits.every(Number.isFinite)))
-    return false;
-  return lag === null || Number.isFinite(lag);
-}
-
-function isFinding(value: unknown): value is TerminationFinding {
-  if (!isRecord(value) || !isString(value.reason)) return false;
-  if (!Object.hasOwn(TERMINATION_FINDINGS, value.reason)) return false;
-  const { reason, namespace, pod, uid, owner, at, seconds, connections = 0, from = [] } = value;
-  if (![namespace, pod, uid, owner].every(isString) || !areTexts(from)) return false;
-  if (![at, seconds, connections].every(Number.isFinite)) return false;
-  const { wait, lag, services, consumer = '' } = value;
-  if (!isString(consumer)) return false;
-  return reason !== 'StoppedTooEarly' || ([wait, lag].every(Number.isFinite) && areTexts(services));
-}
-
-function areTexts(value: unknown): value is readonly string[] {
-  return Array.isArray(value) && value.every(isString);
+function findingIn(value: unknown): readonly TerminationFinding[] {
+  const isShort = isRecord(value) && value.reason === 'StoppedTooEarly';
+  const { data } = (isShort ? SHORTFALL : FINDING).safeParse(value);
+  return data === undefined ? [] : [data];
 }

@@ -31,8 +31,8 @@ export interface EnsureOptions {
   /** DNS names, wildcards and IP addresses that a certificate of Linger's own shall be valid for. */
   readonly names: readonly string[];
   /**
-   * A person asks (`linger certs`): the certificate gets exactly these names, and is made anew once two thirds of its life
-   * have passed. A server leaves a valid certificate that has its names alone, because clients trust it as it is.
+   * A person asks (`linger certs`): the certificate gets exactly these names, and is replaced once two thirds of its life
+   * have passed. A server leaves a valid certificate with its names alone, because clients trust it.
    */
   readonly onRequest?: boolean;
 }
@@ -42,7 +42,7 @@ export interface ServingCertificate extends ServingMaterial {
   readonly origin: 'generated' | 'reused' | 'provided' | 'shared';
 }
 
-/** How long a process that was second waits for the pair of the first: its files are written in milliseconds. */
+/** A second process waits this long for the pair of the first, which writes it in milliseconds. */
 const WRITTEN_WITHIN_MS = 250;
 
 /**
@@ -61,13 +61,13 @@ export async function ensureCertificates(options: EnsureOptions, now: Date): Pro
     return { ...acceptPair(files, directory, now), origin: isOurs ? 'reused' : 'provided' };
   try {
     await makeDirectory(directory);
-    // Before a key is made: a server that retries every few seconds must not burn a core for nothing.
+    // Checked before keys are made: a server that retries every few seconds must not burn a core for nothing.
     await access(directory, constants.W_OK | constants.X_OK);
     const made = await makePair(names, now);
     if (await writePair(directory, made, files['tls.key']))
       return { ...acceptPair(made, directory, now), origin: 'generated' };
   } catch (error) {
-    // Of a pair that is there, that it has expired says more than that the folder cannot be written to.
+    // That the pair has expired says more than that the folder cannot be written to.
     if (files['tls.key'] !== undefined) acceptPair(files, directory, now);
     throw unwritable(directory, error);
   }
@@ -206,7 +206,7 @@ function unwritable(path: string, error: unknown): CertificateError {
   );
 }
 
-/** EACCES and the like: it says all there is to say, and a message of Node's would repeat the path. */
+/** EACCES and the like; Node’s own message would repeat the path. */
 function errorCode(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : String(error);
 }

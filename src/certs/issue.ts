@@ -98,7 +98,7 @@ export async function issueServingCertificate(
 }
 
 /**
- * Carries an issue out. Takes about 100 ms for each new key, in the thread pool.
+ * Takes about 100 ms for each new key, in the thread pool.
  * @param lifeMs of a new serving certificate
  */
 export async function issueSecret(

@@ -6,8 +6,8 @@ const PROOF_BYTES = 16;
 export type SigningKeys = readonly [newest: Buffer, ...older: Buffer[]];
 
 /**
- * By which replicas know what one of them has said: 22 characters.
- * @param said none may hold a line break, or two could be mistaken for two others
+ * Proves to another replica who said this; 22 characters.
+ * @param said none may contain a line break, or two texts could be mistaken for two others
  */
 export function proofOf(key: Buffer, ...said: readonly string[]): string {
   const hmac = createHmac('sha256', key).update(said.join('\n'));

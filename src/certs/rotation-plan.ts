@@ -31,7 +31,10 @@ export interface Issue {
   readonly retained: string;
 }
 
-/** Whether a serving certificate is due for renewal. One that ends with its authority is not: nor could a new one outlive that. */
+/**
+ * Whether a serving certificate is due for renewal. One that ends with its authority is not, because a new one could not
+ * outlive it either.
+ */
 function isExpiring(leaf: X509Certificate, authority: X509Certificate, now: Date): boolean {
   return leaf.validToDate < authority.validToDate && now >= renewalTime(leaf);
 }
@@ -47,13 +50,13 @@ function renewal(
   return { because, authority: signing, names, retained: formatCertificates(others) };
 }
 
-/*
- * What to do about the certificates that replicas share in a Secret. Each replica decides alone, from what it sees, and
- * any of them may act: a write names the version that it replaces, so of two that race one has to look again.
+/**
+ * How replicas rotate the certificates that they share in a Secret. Each replica decides alone, from what it sees, and any
+ * may act: a write names the version that it replaces, so of two that race one has to look again.
  *
- * The rule: an authority is trusted before anything that it has issued serves. So a rotation takes three writes of the
- * Secret: the new authority beside the old one; then, once API servers have known both for a while, a serving certificate
- * from the new one; and when that has served for an hour, the old authority goes.
+ * The rule: an authority is trusted before any of its certificates is served. So a rotation takes three writes of the
+ * Secret: the new authority beside the old one; once API servers have known both for a while, a serving certificate from the
+ * new one; and when that has served for an hour, the old authority is removed.
  */
 
 /** What a replica sees. */
@@ -76,7 +79,7 @@ export interface Trust {
 }
 
 export interface RotationPlan {
-  /** Once it has been written, the rest is decided again. Until then the rest keeps calls coming. */
+  /** Once this has been written, the rest is decided again; until then the rest keeps the webhook reachable. */
   readonly issue?: Issue;
   /** What the caBundle must become, PEM. */
   readonly caBundle?: string | undefined;
@@ -90,7 +93,7 @@ export interface RotationPlan {
  */
 export const TRUSTED_MS = 10_000;
 
-/** For replicas that are cut off from the API server, and serve with what they had. */
+/** Time for replicas that are cut off from the API server and still serve the old certificate. */
 export const RETIRE_MS = 3_600_000;
 
 /** A Secret that is deleted again and again must not make the bundle grow without bound. */
@@ -105,7 +108,7 @@ export function planRotation(view: ReplicaView, now: Date): RotationPlan {
   return { caBundle, serve: replacement(stored, view, now) };
 }
 
-/** What is served and trusted until an issue has been written, which may be refused for any length of time. */
+/** What is served and trusted until the issue has been written, which may be refused for any length of time. */
 function meanwhile(
   stored: SecretContents,
   view: ReplicaView,
@@ -117,7 +120,7 @@ function meanwhile(
   const served = serve ?? serving;
   if (served === undefined || trust === undefined || isTrusted(served.cert, trust.bundle, now))
     return { serve };
-  // Another replica may serve with what is trusted now.
+  // Another replica may still serve a certificate that is trusted now.
   const others = [served.caBundle, trust.bundle].flatMap(parseCertificates).filter(isIssuedByLinger);
   const caBundle = formatCertificates(newest(validOf([...stored.bundle, ...others], now)));
   return { serve, caBundle: isTrusted(served.cert, caBundle, now) ? caBundle : undefined };
@@ -127,7 +130,7 @@ function issueDue(stored: SecretContents, { trust, serving }: ReplicaView, now: 
   const { authority, authorityFault, bundle, chain, names } = stored;
   const lost = servingFault(stored, bundle, now);
   if (authority === undefined || authorityFault !== undefined) {
-    // Where the Secret says nothing any more, replicas still serve, and API servers still trust.
+    // The Secret is lost or damaged, but replicas still serve and API servers still trust its certificates.
     const others = [trust?.bundle, serving?.caBundle].flatMap((pem) => parseCertificates(pem ?? ''));
     const known = [...bundle, ...validOf(others.filter(isIssuedByLinger), now)];
     const retained = formatCertificates(newest(known));
@@ -153,7 +156,7 @@ function isEstablished(authority: X509Certificate, trust: Trust | undefined): bo
   return trust.forMs >= TRUSTED_MS && known.some((each) => each.fingerprint256 === authority.fingerprint256);
 }
 
-/** What the Secret holds, if it is time to serve with that. */
+/** The stored certificate, if it is time to serve it. */
 function replacement(
   stored: SecretContents,
   { trust, serving }: ReplicaView,

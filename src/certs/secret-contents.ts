@@ -30,7 +30,6 @@ export type IssueReason =
   | 'AuthorityNotYetValid'
   | 'Retired';
 
-/** What the Secret holds. */
 export interface SecretContents {
   readonly contents: SecretData;
   /** The authorities that clients shall trust: those of ca.crt that have not expired. */
@@ -58,7 +57,7 @@ function faultOf(
   return now >= renewalTime(authority) ? 'AuthorityExpiring' : undefined;
 }
 
-/** Why the serving certificate cannot be used. @param issuers who may have issued it */
+/** @param issuers who may have issued it @returns undefined: it can be used */
 export function servingFault(
   { contents: { 'tls.crt': cert, 'tls.key': keyText }, chain: [leaf], names }: SecretContents,
   issuers: readonly X509Certificate[],
@@ -95,7 +94,7 @@ export function readSecret(contents: SecretData, wanted: readonly string[], now:
   const chain = parseCertificates(contents['tls.crt'] ?? '');
   const [leaf] = chain;
   const bundle = unexpired(authorities, now);
-  // Names of a certificate that is none of ours, or no longer what we made, might be names that none can have.
+  // A certificate that Linger did not make may have names that cannot be issued.
   const isOurs =
     leaf !== undefined && isIssuedByLinger(leaf) && bundle.some((each) => isIssuedBy(leaf, each));
   const names = union(isOurs ? namesOf(leaf) : [], wanted);

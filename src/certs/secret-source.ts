@@ -27,13 +27,12 @@ export interface SecretOptions {
   readonly connection: KubeConnection;
   /** Linger's own. */
   readonly namespace: string;
-  /** Of this replica: by it, the API server tells apart who created the Secret. */
+  /** Of this replica: field managers tell the API server who created the Secret. */
   readonly identity: string;
   /** The name of the Secret. What is in it is Linger's own: whatever cannot be used is replaced. */
   readonly secret: string;
   /** The name of the MutatingWebhookConfiguration whose caBundle is kept. */
   readonly configuration: string;
-  /** What the certificate is for. */
   readonly names: readonly string[];
   readonly logger: Logger;
   readonly metrics: Metrics;
@@ -45,14 +44,14 @@ export interface SecretOptions {
 /** Milliseconds. */
 const LIMITS = {
   requestMs: 5_000,
-  /** Between two looks at what time has brought; what others do is seen at once. */
+  /** How often expiry is checked; what others write is seen at once. */
   lookEveryMs: 15_000,
-  /** Between two looks while something is due, or a trust has to last for a while. */
+  /** The same while something is due, or new trust has to settle. */
   lookSoonMs: 1_000,
-  /** Replicas that see the same must not all write at once. */
+  /** Replicas that see the same change must not all write at once. */
   jitterMs: 300,
   failure: { firstPauseMs: 500, longestPauseMs: 8_000 },
-  /** How long an untrusted certificate keeps a replica unready: beyond that it would only hide the cause. */
+  /** Beyond this, an untrusted certificate no longer keeps a replica unready: that would only hide the cause. */
   untrustedMs: 30_000,
 };
 /**
@@ -74,11 +73,9 @@ interface StoredSecret {
 /** The webhooks of the configuration, each by what it trusts. */
 interface Configuration {
   readonly bundles: readonly string[];
-  /** What a write replaces. */
   readonly resourceVersion: string;
 }
 
-/** What a watch shows of an object. */
 interface Followed<T> {
   /** Whether it has been read. */
   isKnown: boolean;
@@ -104,16 +101,16 @@ export class SecretSource implements CertificateSource {
   /** Since when the caBundle is what it is, in milliseconds of the monotonic clock. */
   #trustSince = performance.now();
   #serving: ServingCertificate | undefined;
-  /** What the Secret has said last of what replicas sign with. */
+  /** The Secret’s last value of the key that replicas sign with. */
   #common: string | undefined;
-  /** Of this replica alone, until the Secret has been read. */
+  /** This replica’s own until the Secret has been read. */
   commonKeys: CommonKeys = [newCommon()];
-  /** What all webhooks of the configuration trust; where they differ, none: then all of them are written. */
+  /** What all webhooks of the configuration trust; empty where they differ, so that all are written. */
   #bundle: string | undefined;
   #woken = new AbortController();
-  /** Why what was due last could not be done. */
+  /** Why the last attempt failed. */
   #problem = '';
-  /** Whether a certificate of ours has been trusted once; after that, being distrusted is no reason to be unready. */
+  /** A certificate of ours has been trusted once. After that, distrust is no reason to be unready. */
   #settled = false;
   readonly #openedAt = performance.now();
 
@@ -202,7 +199,7 @@ export class SecretSource implements CertificateSource {
 
   /** Does what is due. Never rejects. @returns when to look again, in milliseconds, unless woken */
   async #look(use: Use): Promise<number> {
-    // What changes while this works ends the pause after it.
+    // A change during this look ends the pause after it.
     if (!this.#options.signal.aborted) this.#woken = new AbortController();
     try {
       const waitMs = await this.#step(use);
@@ -238,7 +235,7 @@ export class SecretSource implements CertificateSource {
     const { issue, caBundle, serve } = plan;
     if (serve !== undefined) this.#serve(serve, use);
     const now = performance.now();
-    // What is refused keeps the other from nothing.
+    // If one is refused, the other is still written.
     const written = await Promise.allSettled([
       caBundle !== undefined && this.#trusts.take(now) && this.#unlessOvertaken(this.#trust(caBundle)),
       issue !== undefined && this.#issues.take(now) && this.#unlessOvertaken(this.#issue(issue)),
@@ -250,7 +247,7 @@ export class SecretSource implements CertificateSource {
     return isSettled ? LIMITS.lookEveryMs : LIMITS.lookSoonMs;
   }
 
-  /** Another replica was first: what it has written will do, and the watch brings it. */
+  /** Another replica wrote first; the watch brings what it wrote. */
   async #unlessOvertaken(write: Promise<void>): Promise<void> {
     try {
       await write;
@@ -262,7 +259,7 @@ export class SecretSource implements CertificateSource {
   #serve(material: NonNullable<RotationPlan['serve']>, use: Use): void {
     const certificate: ServingCertificate = { ...material, origin: 'shared' };
     if (certificate.cert !== this.#serving?.cert || certificate.key !== this.#serving.key) use(certificate);
-    // Where the Secret has none, replicas have the key of their certificate in common.
+    // Without one in the Secret, replicas share the key of their certificate.
     if (this.#common === undefined) this.#signWith(certificate.key);
     this.#serving = certificate;
   }
@@ -272,7 +269,7 @@ export class SecretSource implements CertificateSource {
     if (key !== before) this.commonKeys = this.#serving === undefined ? [key] : [key, before];
   }
 
-  /** Where it does not, or is not trusted, trust is being waited for. */
+  /** If false, a certificate waits to become trusted. */
   #servesWhatIsStored(now: Date): boolean {
     const [stored] = parseCertificates(this.#secret.value?.contents['tls.crt'] ?? '');
     const [served] = parseCertificates(this.#serving?.cert ?? '');
@@ -327,7 +324,7 @@ export class SecretSource implements CertificateSource {
           this.#woken.abort();
         },
         onFailure: (failure) => {
-          // A watch that breaks off is resumed; where that fails, the next failure says so.
+          // An interrupted watch is resumed; if that fails, the next failure is reported.
           if (failure.reason === 'Cut') return;
           known.failure = failure;
           this.#woken.abort();
@@ -343,12 +340,12 @@ export class SecretSource implements CertificateSource {
 
   async #issue(issue: Issue): Promise<void> {
     const { connection, namespace, identity, secret: name, logger, metrics } = this.#options;
-    // What is written replaces this one, whatever comes meanwhile.
+    // The version that this write replaces, whatever arrives meanwhile.
     const before = this.#secret.value;
     const { issueSecret } = await import('./issue.ts');
     const contents = await issueSecret(issue, before?.contents ?? {}, new Date());
     const files = Object.entries(contents).map(([file, text]) => [file, encoded(text)] as const);
-    // It outlives every certificate; a lost Secret gets it back from the replica that makes it again.
+    // It outlives every certificate. If the Secret is lost, the replica that makes it again restores this key.
     const common = this.#common ?? newCommon();
     const data = { ...Object.fromEntries(files), [COMMON_KEY]: encoded(common) };
     const about = {
@@ -356,8 +353,8 @@ export class SecretSource implements CertificateSource {
       annotations: { 'linger.dev/about': ABOUT },
     };
     const created = { apiVersion: 'v1', kind: 'Secret', type: 'Opaque', metadata: { name, ...about }, data };
-    // RBAC can limit no `create` to a name but that of an apply. Not forced, and by a manager of our own: of two replicas that
-    // make it, the API server refuses the second.
+    // RBAC can limit an apply to a name, but not a create. Not forced, and with a field manager per replica: of two
+    // replicas that create it, the API server refuses the second.
     const create = { namespace, name, fieldManager: `linger-${identity}`, body: created };
     const { resourceVersion } = before ?? {};
     const change = { namespace, name, body: { metadata: { resourceVersion }, data } };
@@ -365,7 +362,8 @@ export class SecretSource implements CertificateSource {
     const { metadata } = await callApi(connection, 'CoreV1Api', { ...this.#call, patch }, (core) =>
       core.patchNamespacedSecret(before === undefined ? create : change),
     );
-    // Not left to the watch: until that brings it, the next look would make another, which this manager may apply over it.
+    // Not left to the watch: before that delivers it, the next look would issue another, which this manager may apply over
+    // it.
     const stored: StoredSecret = { contents, common, resourceVersion: metadata?.resourceVersion ?? '' };
     this.#secret.value = stored;
     this.#tookSecret(stored);
@@ -403,7 +401,7 @@ export class SecretSource implements CertificateSource {
   }
 }
 
-/** Of the Secret: what replicas sign with among themselves. */
+/** The Secret’s key that replicas sign with among themselves. */
 const COMMON_KEY = 'common.key';
 
 function newCommon(): string {
@@ -412,7 +410,7 @@ function newCommon(): string {
 
 const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations';
 
-/** What happens in ordinary operation. */
+/** Reasons that occur in normal operation. */
 const ROUTINE: ReadonlySet<Issue['because']> = new Set<Issue['because']>([
   'Absent',
   'Expiring',

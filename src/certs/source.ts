@@ -23,26 +23,25 @@ export interface FollowOptions {
 /** Secrets that all replicas with the same source have, the newest first: what was signed with an older one is good, too. */
 export type CommonKeys = readonly [newest: string, ...older: string[]];
 
-/** Where a server's certificate comes from. A source that is open always has one. */
+/** An open source always has a certificate. */
 export interface CertificateSource {
-  /** The certificate in force. */
   get(): ServingCertificate;
-  /** Others, and another array, whenever they change. */
+  /** Replaced by another array whenever the keys change. */
   readonly commonKeys: CommonKeys;
-  /** Why clients refuse the certificate in force; undefined: they do not. */
+  /** Why clients refuse the current certificate; undefined: they do not. */
   unready(now: Date): string | undefined;
   /** Whether there is a webhook configuration; undefined: not known. Absent: the source does not follow it. */
   configured?(): boolean | undefined;
   /** The list-watches that it depends on, by resource; absent: none. */
   watches?(): Readonly<Record<string, WatchStats>>;
   /**
-   * Keeps the certificate up until the signal aborts; the wait keeps no process alive.
-   * @param use gets each new certificate; one that it refuses, by throwing, does not come into force
+   * Keeps the certificate current until the signal aborts.
+   * @param use gets each new certificate; one that it rejects by throwing does not come into force
    */
   follow(use: (certificate: ServingCertificate) => void, options: FollowOptions): Promise<void>;
 }
 
-/** @param configuration the name of the MutatingWebhookConfiguration @param there whether there is one */
+/** @param there whether the MutatingWebhookConfiguration exists */
 export function tellConfigured(once: LogOnce, configuration: string, there: boolean): void {
   if (there) once.over('configuration', { configuration }, 'webhook configuration found again');
   else
@@ -119,7 +118,6 @@ export class FileSource implements CertificateSource {
   #replace(certificate: ServingCertificate): void {
     const { key } = this.#current;
     this.#current = certificate;
-    // Other replicas may still sign with the previous key.
     if (certificate.key !== key) this.commonKeys = [certificate.key, key];
   }
 }

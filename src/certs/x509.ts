@@ -161,7 +161,9 @@ export function isIssuedBy(certificate: X509Certificate, authority: X509Certific
 
 /** True when the issuer's name says that Linger made it. A label, not a proof: it guards a user's files, not a secret. */
 export function isIssuedByLinger(certificate: X509Certificate): boolean {
-  return certificate.issuer.split('\n').includes(`O=${OWN_ORGANIZATION}`);
+  // Undefined for an empty name, which cert-manager's SelfSigned issuers give.
+  const issuer: string | undefined = certificate.issuer;
+  return issuer?.split('\n').includes(`O=${OWN_ORGANIZATION}`) ?? false;
 }
 
 /** A certificate authority: its certificate and its private key (PKCS #8), both PEM. */

@@ -1,6 +1,13 @@
-import { type ClusterTerminationPolicy, formatDuration, isRecord, LingerError } from '../api/index.ts';
+import {
+  type ClusterTerminationPolicy,
+  formatDuration,
+  isRecord,
+  LingerError,
+  printable,
+} from '../api/index.ts';
 import {
   AUDIT_FINDINGS,
+  type Audited,
   type AuditFinding,
   type AuditReport,
   type AuditSubject,
@@ -44,9 +51,11 @@ import {
   snapshotOf,
 } from '../decision/index.ts';
 import { ManifestError, readDocuments } from '../manifest/index.ts';
+import { inPieces } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
-import { askCluster, readManifests, sourcesFor, workloadsIn } from './manifests.ts';
+import { askCluster, readingOf, readManifests, sourcesFor, workloadsIn } from './manifests.ts';
+import { rendered, yamlText } from './rendering.ts';
 import type { Tried } from './server-dry-run.ts';
 import {
   checkFailOn,
@@ -54,19 +63,13 @@ import {
   exitCodeFor,
   jsonText,
   paragraphs,
-  rendered,
   type Surroundings,
   showInstant,
   showSeconds,
-  yamlText,
 } from './terminal.ts';
 
 const ANY = 'any';
 
-/** For one object, with a user waiting for it. */
-const ANSWER_WITHIN_MS = 30_000;
-
-/** The workloads to audit, and what is known about them. */
 export interface AuditInput {
   readonly subjects: readonly AuditSubject[];
   readonly sources: Sources;
@@ -95,7 +98,7 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
     : await clusterInput(settings, surroundings);
   const snapshot = snapshotOf(sources);
   const { subjects, incomplete } = settings.serverDryRun
-    ? await tried(input.subjects, snapshot, related, connection, warn)
+    ? await tried(input.subjects, snapshot, related, connection, surroundings)
     : { ...input, incomplete: false };
   if (subjects.length === 0) warn('no Pod or workload in the input');
   if (settings.suggest) {
@@ -104,7 +107,7 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
     );
     return failed || incomplete ? 1 : 0;
   }
-  const audited = subjects.map((subject) => auditWorkload(subject, snapshot, related));
+  const audited = await auditAll({ subjects, related }, snapshot, { progress: surroundings.progress });
   const report: AuditReport & AuditJson = {
     findings: audited.flatMap(({ findings }) => findings),
     summary: summaryOfAudit(audited),
@@ -157,14 +160,14 @@ async function tried(
   snapshot: ClusterSnapshot,
   related: RelatedObjects,
   connection: KubeConnection | undefined,
-  warn: Surroundings['warn'],
+  surroundings: Surroundings,
 ): Promise<Tried> {
   if (connection === undefined)
     throw usageError('--server-dry-run: needs a cluster; name it with --kubeconfig or --context');
   const { tryPods } = await import('./server-dry-run.ts');
   const asked = ({ namespace }: AuditSubject) =>
     isAsked(related, namespace, snapshot.namespaces.get(namespace)?.labels);
-  return tryPods(subjects, snapshot, asked, connection, warn);
+  return tryPods(subjects, snapshot, asked, connection, surroundings);
 }
 
 export function withPolicies(sources: Sources, policies: readonly ClusterTerminationPolicy[]): Sources {
@@ -172,18 +175,38 @@ export function withPolicies(sources: Sources, policies: readonly ClusterTermina
   return { ...sources, files: { ...files, clusterPolicies: [...files.clusterPolicies, ...policies] } };
 }
 
+/** Audits thousands of workloads, piece by piece: whatever else waits has its turn. */
+export function auditAll(
+  { subjects, related }: Pick<AuditInput, 'subjects' | 'related'>,
+  snapshot: ClusterSnapshot,
+  { signal, progress }: { readonly signal?: AbortSignal } & Partial<Pick<Surroundings, 'progress'>> = {},
+): Promise<readonly Audited[]> {
+  const steps = function* () {
+    const all: Audited[] = [];
+    for (const subject of subjects) {
+      signal?.throwIfAborted();
+      progress?.('auditing workloads', all.length, subjects.length);
+      all.push(auditWorkload(subject, snapshot, related));
+      yield;
+    }
+    return all;
+  };
+  return inPieces(steps(), () => performance.now());
+}
+
 /** Policies to be piped into `kubectl apply`, with what they do and cost as comments. */
-function renderSuggestion({ policies, before, after }: Suggestion): string {
+function renderSuggestion({ policies, changes, before, after }: Suggestion): string {
   const { workloads } = before;
+  const own = changes.map((line) => `# ${printable(line)}\n`).join('');
   const counts = ({ verdicts }: AuditSummary) => `${verdicts.protected} of ${workloads} workloads protected`;
   if (policies.length === 0)
-    return `# ${counts(before)}; no policy would change that: what is left needs changes of the workloads (linger audit)\n`;
+    return `# ${counts(before)}; no policy would change that: what is left needs changes of the workloads (linger audit)\n${own}`;
   const cost = [
     `rollouts that replace pods one after the other: ${formatDuration(before.rolloutSeconds)} → ${formatDuration(after.rolloutSeconds)} of waits, all together`,
     `the drain of a node: ${formatDuration(before.drainSeconds)} → ${formatDuration(after.drainSeconds)} of waits, at most`,
   ];
   const head = [`${counts(before)}; with these policies ${after.verdicts.protected}`, ...cost];
-  return `${head.map((line) => `# ${line}\n`).join('')}${policies.map(yamlText).join('---\n')}`;
+  return `${head.map((line) => `# ${line}\n`).join('')}${own}${policies.map(yamlText).join('---\n')}`;
 }
 
 /** `linger audit --since 2h`: were requests lost, and whose? */
@@ -198,8 +221,7 @@ async function terminationReview(
   const { connectToLinger } = await import('./connect.ts');
   const { readTerminations } = await import('./read-cluster.ts');
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
-  const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
-  const record = await readTerminations(connection, lingerNamespace, signal);
+  const record = await readTerminations(connection, lingerNamespace);
   const from = surroundings.now() - since;
   if (since > KEPT_SECONDS)
     surroundings.warn(
@@ -208,7 +230,7 @@ async function terminationReview(
   const isIncomplete = record.incompleteBefore > from;
   if (isIncomplete)
     surroundings.warn(
-      `termination log overflowed; counts before ${showInstant(record.incompleteBefore)} are too low`,
+      `termination log overflowed; what ended before ${showInstant(record.incompleteBefore)} is incomplete`,
     );
   const isWanted = (each: { readonly namespace: string }) => (namespace ?? each.namespace) === each.namespace;
   const recent = record.findings.filter((each) => each.at >= from && isWanted(each));
@@ -236,7 +258,7 @@ interface EndedWorkload extends Omit<EndedPods, 'from' | 'by'> {
   readonly verdict: Verdict;
 }
 
-/** The worst first. */
+/** Worst first. */
 function endedByWorkload(rows: readonly EndedPods[]): readonly EndedWorkload[] {
   const workloads = Map.groupBy(rows, ({ namespace, owner }) => `${namespace} ${owner}`);
   return [...workloads.values()]
@@ -259,7 +281,6 @@ function summaryOfEnded(workloads: readonly EndedWorkload[]) {
   };
 }
 
-/** A headline, then a row for each workload. */
 function renderEnded(workloads: readonly EndedWorkload[], since: number): string {
   const { ended, tooEarly, unknown, noWait, cut } = summaryOfEnded(workloads);
   const within = `in the last ${formatDuration(since)}`;
@@ -309,7 +330,6 @@ function renderTerminations(findings: readonly TerminationFinding[], wide: boole
   return `\n${paragraphs(columns([header, ...rows]))}`;
 }
 
-/** Each pod that was stopped too early. */
 function renderShortfalls(shortfalls: readonly Shortfall[]): string {
   if (shortfalls.length === 0) return '';
   const pods = shortfalls.map(({ at, namespace, pod, wait, lag, seconds: lost, services, consumer = '' }) => {
@@ -343,7 +363,6 @@ function printed({ output }: Settings<'audit'>, report: AuditReport, version: st
   return rendered(output, report, (wide) => renderAudit(report, wide));
 }
 
-/** The workloads of manifests, among the Services and routes that stand beside them. */
 export async function manifestsOf(
   settings: Settings<'audit'>,
   surroundings: Surroundings,
@@ -356,7 +375,7 @@ export async function manifestsOf(
   const sources = await sourcesFor(manifests.documents, wanted, cluster?.known);
   const subjects: AuditSubject[] = [];
   const objects: unknown[] = [];
-  const reading = { warn: surroundings.warn, failed: manifests.failed };
+  const reading = readingOf(surroundings.warn, manifests);
   for (const input of manifests.inputs)
     for (const document of readDocuments(input.text, input.name)) {
       for (const object of document.objects())
@@ -364,14 +383,20 @@ export async function manifestsOf(
       for (const { object, ...placed } of workloadsIn(document, input, wanted, manifests, reading))
         subjects.push({ ...placed, object: object.value, file: input.name, line: object.line });
     }
-  // Policies do something only where the webhook is.
+  // Policies have an effect only where the webhook is.
   const isThere = settings.webhook || settings.suggest;
   const configurations = isThere ? undefined : await webhooksBeside(objects, cluster?.connection);
-  const related = relatedObjectsIn(objects, namespace, configurations);
+  const related = {
+    ...relatedObjectsIn(objects, namespace, configurations),
+    ...(cluster && { additions: cluster.known.additions }),
+  };
   return { subjects, sources, related, connection: cluster?.connection, failed: reading.failed };
 }
 
-/** A webhook is there where the cluster has one, or the manifests bring one; without `--webhook`, nothing else says so. */
+/**
+ * The cluster’s webhooks and those in the manifests; undefined: not known. Without `--webhook`, nothing else shows that
+ * there is one.
+ */
 async function webhooksBeside(objects: readonly unknown[], connection: KubeConnection | undefined) {
   const brought = objects.filter(isRecord).filter(({ kind }) => kind === WEBHOOK_KIND.kind);
   if (connection === undefined) return brought;
@@ -387,15 +412,16 @@ export async function clusterInput(
   const { namespace } = settings;
   const { readWorkloads } = await import('./read-cluster.ts');
   const { connection, known } = await askCluster(settings, surroundings);
-  // A misspelt namespace would have no findings.
+  // Otherwise a misspelt namespace would have no findings.
   if (namespace !== undefined && !known.namespaces?.has(namespace))
     throw new LingerError('not-found', `there is no namespace ${namespace} in this cluster`);
   const sources = await sourcesFor(NO_DOCUMENTS, { ...settings, namespace: namespace ?? 'default' }, known);
-  const read = await readWorkloads(connection, settings, surroundings.warn);
-  return { subjects: read.workloads, sources, connection, failed: false, ...read };
+  const read = await readWorkloads(connection, settings, surroundings);
+  const related = { ...read.related, additions: known.additions };
+  return { ...read, subjects: read.workloads, sources, related, connection, failed: false };
 }
 
-/** One screen first, then the list: the unprotected first. */
+/** A summary of one screen, then the workloads: unprotected ones first. */
 function renderAudit({ findings, summary }: AuditReport, wide: boolean): string {
   const workloads = byWorkload(findings);
   const shown = [...workloads]

@@ -22,8 +22,9 @@ import { connectToLinger } from './connect.ts';
 import { usageError } from './flags.ts';
 import { sourcesFor } from './manifests.ts';
 import { readCluster } from './read-cluster.ts';
+import { rendered } from './rendering.ts';
 import { statusHeadline } from './status.ts';
-import { columns, exitCodeFor, paragraphs, rendered, type Surroundings } from './terminal.ts';
+import { columns, exitCodeFor, paragraphs, type Surroundings } from './terminal.ts';
 
 /**
  * `linger check`: with paths, every document of policies that `serve` could not use; without any, whether Linger works in
@@ -72,7 +73,7 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
     now: now(),
   };
   const readInForce = async () => {
-    // What it warns of is said by other checks, and of files by what it returns.
+    // Other checks report these warnings, and the returned members what is wrong with files.
     const place = { lingerNamespace, policies: undefined, namespace: tryIn };
     const warnings: string[] = [];
     const known = await readCluster(connection, place, (text) => warnings.push(text));
@@ -102,9 +103,11 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
   };
   let reading: ReturnType<typeof readInForce> | undefined;
   const inForce = () => (reading ??= readInForce());
+  surroundings.progress(pre ? 'checking the cluster' : 'checking Linger in the cluster');
   const { checks, headline } = await inquire(options, async (inquiry) => {
     if (pre) return { checks: await checkBefore(inquiry), headline: [] };
-    const found = await checkInstallation(inquiry, inForce);
+    const senders = async () => (await import('./discover-consumers.ts')).sendersOf(connection, options);
+    const found = await checkInstallation(inquiry, inForce, senders);
     const isReached = !found.some(({ code, state }) => code === 'ApiServer' && state === 'failure');
     return { checks: found, headline: isReached ? [statusHeadline(await overviewOf(inquiry))] : [] };
   });

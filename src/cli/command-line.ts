@@ -10,7 +10,6 @@ import {
 } from './flags.ts';
 import type { Streams } from './terminal.ts';
 
-/** A command to run, its settings read and checked. */
 export interface CommandInvocation<C extends CommandName = CommandName> {
   readonly command: C;
   readonly settings: Settings<C>;
@@ -56,7 +55,7 @@ export function readCommandLine(
 
   for (const [name, verb] of Object.entries(VERBS) as [CommandName, Verb][]) {
     const { about, flags, operands } = verb;
-    // Interactive commands depend only on what is typed.
+    // Interactive commands depend only on the command line.
     const fromEnvironment = name === 'serve';
     const command = parser.command(name).description(about);
     for (const [key, flag] of Object.entries(flags)) command.addOption(optionOf(key, flag, fromEnvironment));
@@ -69,7 +68,7 @@ export function readCommandLine(
       const values = resolve(flags, asText(command.opts()), fromEnvironment ? environment : {});
       invocation = {
         command: name,
-        // The flags of the table under this name, so the settings are those of the command of this name.
+        // The flags come from this command’s table, so the settings are of its type.
         settings: { ...values, operands: command.args } as unknown,
         kube: kubeEnvironment(environment),
         colour: !environment.NO_COLOR,

@@ -1,8 +1,11 @@
 import { MODES, PAGE_FORMATS } from '../api/index.ts';
-import { CHANGES, LAG_STAGES } from '../lag/index.ts';
+import { CHANGES, ENDPOINTS_CHOICES, LAG_STAGES } from '../lag/index.ts';
 import { LOG_LEVELS } from '../telemetry/index.ts';
+import { AFTER_SIGTERM } from '../timeline/index.ts';
 import {
   addressOrFiles,
+  count,
+  countPair,
   type Flags,
   flag,
   instant,
@@ -147,6 +150,11 @@ const SERVE_FLAGS = {
   deleteOnNodeShutdown: toggle(
     'delete the pods of a node that shuts down, so that their endpoints are withdrawn',
   ),
+  endpoints: flag(
+    oneOf(ENDPOINTS_CHOICES),
+    'Auto',
+    'whether Endpoints objects count beside EndpointSlices. Auto: while a controller maintains them; Ignore: never, where nothing else reads them',
+  ),
   auditEvery: flag(seconds, '10m', 'how often the leader audits the workloads of the cluster; 0: never'),
   policyReports: flag(
     oneOf(POLICY_REPORTS),
@@ -193,7 +201,6 @@ const EXPLAIN_FLAGS = {
   ),
 };
 
-/** The flags of commands that users run against a cluster. */
 const CLUSTER_FLAGS = {
   kubeconfig: optional(
     file,
@@ -247,6 +254,20 @@ const DASHBOARD_FLAGS = {
   lingerNamespace,
   port: flag(port, '8089', 'port of the page on 127.0.0.1; 0 chooses a free one'),
   noOpen: toggle('only print the address, and open no browser'),
+};
+
+const TIMELINE_FLAGS = {
+  ...CLUSTER_FLAGS,
+  namespace: optional(name, 'namespace of the pods; without it, that of the context', 'n'),
+  allNamespaces: toggle('pods of all namespaces', 'A'),
+  lingerNamespace,
+  since: optional(seconds, 'only terminations of that time, such as 10m; without it, all that are known'),
+  svg: optional(file, 'also draw them, into this file'),
+  output: output('the terminations; wide: all, and not only the latest ten'),
+  failOn: optional(
+    someOf(AFTER_SIGTERM),
+    'exit 3 when of a termination this is so: something may have sent to the pod after SIGTERM, or that is not known',
+  ),
 };
 
 const CHECK_FLAGS = {
@@ -321,6 +342,11 @@ const WITNESS_FLAGS = {
   format: flag(oneOf(PAGE_FORMATS), 'Envoy', 'how the page says that an address is in use'),
 };
 
+const NODE_TIMER_FLAGS = {
+  clusterIp: optional(text('<address>'), 'ClusterIP of the Service linger-canary; its port is 80'),
+  port: flag(port, '8447', 'port on which the leader fetches what was timed (HTTP)'),
+};
+
 const STATUS_FLAGS = { ...CLUSTER_FLAGS, lingerNamespace, output: output('what is seen') };
 
 const HISTORY_FLAGS = {
@@ -376,7 +402,60 @@ const DIAGNOSE_FLAGS = {
   ),
 };
 
-/** A command of the program. */
+const PROVE_FORMATS = ['table', 'json', 'yaml', 'junit', 'markdown'] as const;
+
+const PROVE_FLAGS = {
+  ...CLUSTER_FLAGS,
+  namespace: optional(name, 'namespace of the workload; without it, that of the context', 'n'),
+  rollout: toggle('restart the workload, as kubectl rollout restart does: the default'),
+  deleteOne: toggle('delete the oldest ready pod'),
+  evict: toggle('evict the oldest ready pod'),
+  scale: optional(
+    countPair,
+    'scale to the first number beforehand, and then to the second; restored at the end',
+  ),
+  drain: optional(name, 'cordon this node and evict the pods of the workload from it; uncordoned at the end'),
+  service: optional(
+    text('<name[:port]>'),
+    'Service to send through; without it, the one that selects the pods',
+  ),
+  urlsOnly: toggle('send through no Service, only through each --url'),
+  url: optional(
+    list('<[name=]url>'),
+    'also send through this gateway, such as edge=https://shop.example; may be repeated',
+  ),
+  urlFrom: flag(oneOf(['here', 'cluster']), 'here', 'where requests through each --url come from'),
+  insecure: toggle('do not verify the certificate at a --url'),
+  rate: flag(count, '50', 'requests a second through each way, each on a new connection'),
+  keepAlive: toggle('also send at the same rate on connections that stay open'),
+  method: flag(text('<method>'), 'GET', 'HTTP method'),
+  path: flag(text('<path>'), '/', 'path, where a --url has none of its own'),
+  header: optional(list('<name:value>'), 'header of each request; visible in the Job while it runs'),
+  timeout: flag(seconds, '3s', 'after which a request is lost'),
+  slow: flag(seconds, '1s', 'after which an answer is slow'),
+  calm: flag(seconds, '5s', 'how long to send before the disturbance'),
+  quiet: flag(seconds, '12s', 'how long nothing may be lost afterwards until all counts as quiet'),
+  for: flag(seconds, '10m', 'at most, from the disturbance on'),
+  image: optional(
+    text('<image>'),
+    'image of Linger to send traffic from; without it, that of the Linger that runs here',
+  ),
+  lingerNamespace: optional(name, 'namespace in which Linger runs, for its image; without it, linger'),
+  compare: toggle('disturb two copies in namespaces of their own, with and without the waits of Linger'),
+  copySecrets: toggle('with --compare: also copy the Secrets that the pods use'),
+  yes: toggle('do not ask before anything is touched', 'y'),
+  maxLost: flag(count, '0', 'exit 3 when more requests than this were lost'),
+  svg: optional(file, 'also draw the run into this file: each way with its requests, each pod that went'),
+  output: flag(oneOf(PROVE_FORMATS), 'table', 'how to print the result', 'o'),
+};
+
+const PROVE_KEEP_FLAGS = {
+  ...CLUSTER_FLAGS,
+  namespace: flag(name, 'default', 'namespace to remove'),
+};
+
+const PROVE_TRAFFIC_FLAGS = { plan: flag(text('<json>'), '{}', 'what to send, as prove writes it') };
+
 export interface Verb<F extends Flags = Flags> {
   readonly about: string;
   readonly flags: F;
@@ -416,6 +495,11 @@ export const VERBS = {
     'Show in a browser which workloads lose requests, and what is being removed and held now.',
     DASHBOARD_FLAGS,
   ),
+  timeline: verb(
+    'Show of the last terminations when everything happened, and what sent to a pod after SIGTERM.',
+    TIMELINE_FLAGS,
+    ['[KIND/NAME...]', 'workloads or pods, such as deployment/web or pod/web-1; without any, all'],
+  ),
   check: verb(
     'Check whether Linger works in a cluster or can be installed there, or validate policies.',
     CHECK_FLAGS,
@@ -436,6 +520,10 @@ export const VERBS = {
     ['list', 'discover'],
   ]),
   witness: verb('Run beside a gateway and report whether it uses an address.', WITNESS_FLAGS),
+  'node-timer': verb(
+    'Run on every node and time its kube-proxy for the leader; the DaemonSet runs this.',
+    NODE_TIMER_FLAGS,
+  ),
   history: verb('List episodes (storms, bad releases) that raise the waits, or remove one.', HISTORY_FLAGS, [
     '[action]',
     'list (the default) or forget',
@@ -446,12 +534,20 @@ export const VERBS = {
     'list (the default), or manifest: the ConfigMap, for kubectl apply',
     ['list', 'manifest'],
   ]),
+  prove: verb('Send traffic to a workload, disturb it once, and show what was lost and why.', PROVE_FLAGS, [
+    '[kind/name]',
+    'the workload, such as deployment/web',
+  ]),
+  'prove-traffic': verb('Send the traffic of prove; its pods run this.', PROVE_TRAFFIC_FLAGS),
+  'prove-keep': verb(
+    'Remove the namespace of a copy of prove when it ends; its pods run this.',
+    PROVE_KEEP_FLAGS,
+  ),
   completion: verb('Print a shell completion script.', {}, ['<shell>', 'the shell', ['bash', 'zsh', 'fish']]),
 };
 
 export type CommandName = keyof typeof VERBS;
 
-/** The operands of the command line, in order. */
 export interface Operands {
   readonly operands: readonly string[];
 }

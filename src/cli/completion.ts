@@ -2,7 +2,6 @@ import { type Operands, VERBS, type Verb } from './commands.ts';
 import { flagName } from './flags.ts';
 import type { Terminal } from './terminal.ts';
 
-/** What a shell needs to know about a flag. */
 interface Word {
   /** `--output`, and `-o` where there is one. */
   readonly names: readonly string[];

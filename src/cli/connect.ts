@@ -22,7 +22,7 @@ export async function connect(
   { cluster, kubeconfig, context }: Settings<'serve'>,
   { service, variables }: KubeEnvironment,
 ): Promise<KubeConnection | { readonly none: string }> {
-  // A server is unattended, even when it was started from a terminal.
+  // A server runs unattended, even if it was started from a terminal.
   const plugins = { environment: variables, interactive: false };
   if (kubeconfig !== undefined) return readKubeconfig(kubeconfig, { context, plugins });
   if (context !== undefined) throw usageError('--context: expected a --kubeconfig that has it, got none');
@@ -34,7 +34,6 @@ export async function connect(
   }
 }
 
-/** The settings that select a user's cluster. */
 export type ClusterSettings = Pick<Settings<'watch'>, 'kubeconfig' | 'context'>;
 
 /**
@@ -64,7 +63,7 @@ export async function connectToLinger(
   const { lingerNamespace } = settings;
   if (lingerNamespace !== undefined) return { connection, lingerNamespace };
   const call = { signal: AbortSignal.timeout(5_000), withinMs: 5_000 };
-  // Without an answer, what is asked for next says why.
+  // If this fails, the next request reports why.
   const configuration = await callApi(connection, 'AdmissionregistrationV1Api', call, (api) =>
     api.readMutatingWebhookConfiguration({ name }),
   ).catch(() => undefined);
@@ -92,7 +91,7 @@ export function nameOf({ server, name }: KubeConnection): string {
   return name === undefined ? address : `${address} (${name})`;
 }
 
-/** Whether the credentials are the trouble, and not the way to the server. */
+/** Whether the credentials were rejected, rather than the server not reached. */
 export function isDenied(reason: FailureReason): boolean {
   return reason === 'Unauthorized' || reason === 'Forbidden';
 }
@@ -109,7 +108,6 @@ export async function asked<T>(connection: KubeConnection, request: Promise<T>):
   }
 }
 
-/** The failure as an error with the way out. */
 export function explained({ reason, message }: KubeFailure, connection: KubeConnection): LingerError {
   return isDenied(reason)
     ? new LingerError('cluster-denied', `${nameOf(connection)}: ${message}`)

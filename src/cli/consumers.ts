@@ -1,24 +1,15 @@
 import { formatDuration } from '../api/index.ts';
+import type { ConsumersReport } from '../dashboard/index.ts';
 import { span } from '../diagnose/index.ts';
 import { CONDITIONS, type ConsumerTable, type ConsumerView } from '../lag/index.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger } from './connect.ts';
 import { usageError } from './flags.ts';
 import { readConsumerTable } from './read-cluster.ts';
-import {
-  checkFailOn,
-  columns,
-  exitCodeFor,
-  paragraphs,
-  rendered,
-  type Surroundings,
-  showSeconds,
-} from './terminal.ts';
+import { rendered } from './rendering.ts';
+import { checkFailOn, columns, exitCodeFor, paragraphs, type Surroundings, showSeconds } from './terminal.ts';
 
 const ANY = 'any';
-
-/** For one object, with a user waiting for it. */
-const ANSWER_WITHIN_MS = 30_000;
 
 /** The leader publishes at least every 5 minutes; twice that, and some for a change of leader. */
 const OLD_SECONDS = 900;
@@ -36,8 +27,7 @@ export async function consumers(
   checkFailOn(failOn, [ANY, ...Object.keys(CONDITIONS)]);
   const { now, print, warn } = surroundings;
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
-  const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
-  const published = await readConsumerTable(connection, lingerNamespace, signal);
+  const published: ConsumersReport & ConsumerTable = await readConsumerTable(connection, lingerNamespace);
   const age = now() - published.asOf;
   if (age > OLD_SECONDS)
     warn(`last published ${formatDuration(Math.round(age))} ago; probably no replica of Linger leads`);

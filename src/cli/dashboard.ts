@@ -1,9 +1,8 @@
 import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
 import {
   API_VERSION,
-  asError,
   type ClusterTerminationPolicy,
   LingerError,
   NAMESPACE_NAME_LABEL,
@@ -11,10 +10,22 @@ import {
   namespaceRecord,
   parseDocument,
   UserError,
+  unseenNamespace,
 } from '../api/index.ts';
-import { type AuditSubject, auditWorkload, headlineOf, subjectOf, summaryOfAudit } from '../audit/index.ts';
+import {
+  type AuditSubject,
+  type AuditSummary,
+  headlineOf,
+  isShortfall,
+  sentenceOf,
+  subjectOf,
+  summaryOfAudit,
+  type TerminationRecord,
+} from '../audit/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
 import type {
+  AllWorkloads,
+  ConsumersView,
   NowReport,
   Sources,
   Subject,
@@ -22,21 +33,23 @@ import type {
   WhatIfReport,
   WorkloadsReport,
 } from '../dashboard/index.ts';
-import { type ClusterSnapshot, explain, snapshotOf } from '../decision/index.ts';
+import { type ClusterSnapshot, explain, holdObstacle, namespaceView, snapshotOf } from '../decision/index.ts';
 import { EndpointWatch } from '../informers/index.ts';
-import { ChangeSummary, LAG_STAGES, type LagHistory, type ObservedChange } from '../lag/index.ts';
+import { ChangeSummary, CONTROL_PLANE, LAG_STAGES, LagHistory, type ObservedChange } from '../lag/index.ts';
 import { tick } from '../timing/index.ts';
 import { close } from '../webhook/index.ts';
-import { type AuditInput, clusterInput, manifestsOf, withPolicies } from './audit.ts';
+import { type AuditInput, auditAll, clusterInput, manifestsOf, withPolicies } from './audit.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger, explained, isDenied, nameOf } from './connect.ts';
 import { readHistory } from './history.ts';
 import { askLeader } from './hold-command.ts';
-import { curveOf, lagReportOf, waitsOf } from './lag-report.ts';
+import { lagReportOf, sampledCurve, waitsOf } from './lag-report.ts';
 import { planOfRunning } from './manifests.ts';
 import { becauseOf, openPage } from './playground.ts';
-import { readConsumerTable } from './read-cluster.ts';
-import { type Surroundings, yamlText } from './terminal.ts';
+import { readConsumerTable, readTerminations } from './read-cluster.ts';
+import { yamlText } from './rendering.ts';
+import { type Surroundings, stopRequested } from './terminal.ts';
+import { timelineReportOf } from './timeline.ts';
 
 /** Lists of all workloads: a large cluster takes seconds for each. */
 const AUDIT_EVERY_MS = 60_000;
@@ -46,7 +59,6 @@ const FILES_EVERY_MS = 5_000;
 const ASK_EVERY_MS = 5_000;
 /** The leader writes it every few minutes. */
 const HISTORY_EVERY_MS = 120_000;
-const ANSWER_WITHIN_MS = 30_000;
 /** Removals are shown without waiting for an audit of a large cluster. */
 const SOON_MS = 500;
 /** Soon enough for a person who has just deleted a pod. */
@@ -58,8 +70,11 @@ export async function dashboard(
   surroundings: Surroundings,
 ): Promise<number> {
   const { port, noOpen } = settings;
+  // Lists of a large cluster come and go: collected early, they leave half of the memory.
+  setFlagsFromString('--heap-growing-percent=20');
+  setFlagsFromString('--semi-space-growth-factor=1');
   const { print, warn, interactive } = surroundings;
-  const stopped = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
+  const stopped = stopRequested();
   const ending = new AbortController();
   const live = new Live(ending.signal);
   const sources =
@@ -138,20 +153,31 @@ class Live {
 
 /** An audit, and what the explanation of one of its workloads takes. */
 interface Audit {
-  readonly report: WorkloadsReport;
+  readonly report: AllWorkloads;
   readonly input: AuditInput;
   readonly snapshot: ClusterSnapshot;
   readonly subjects: ReadonlyMap<string, AuditSubject>;
 }
 
-function keyOf({ kind, namespace, name, file = '', line = 0 }: Subject): string {
+type Named = Pick<Subject, 'kind' | 'namespace' | 'name'>;
+
+function keyOf({
+  kind,
+  namespace,
+  name,
+  file = '',
+  line = 0,
+}: Named & { readonly file?: string | undefined; readonly line?: number | undefined }): string {
   return `${kind} ${namespace}/${name} ${file}:${line}`;
 }
 
-function audited(input: AuditInput, unseen: readonly string[], asOf: number): Audit {
-  const { sources, subjects, related } = input;
+/** Monotonic milliseconds. */
+const clock = () => performance.now();
+
+async function audited(input: AuditInput, unseen: readonly string[], asOf: number): Promise<Audit> {
+  const { sources, subjects } = input;
   const snapshot = snapshotOf(sources);
-  const all = subjects.map((subject) => auditWorkload(subject, snapshot, related));
+  const all = await auditAll(input, snapshot);
   const summary = summaryOfAudit(all);
   const findings = all.flatMap((each) => each.findings);
   const keyed = subjects.map((subject) => {
@@ -160,22 +186,43 @@ function audited(input: AuditInput, unseen: readonly string[], asOf: number): Au
     const where = file === undefined || line === undefined ? {} : { file, line };
     return [keyOf({ ...of, ...where }), subject] as const;
   });
-  const report = { findings, summary, asOf, headline: worstOf(findings, summary), unseen };
-  return { report, input, snapshot, subjects: new Map(keyed) };
+  const byKey = new Map(keyed);
+  const worst = worstOf(findings);
+  const subject = worst && byKey.get(keyOf(worst));
+  const through = subject && slowestFor(subject, snapshot);
+  const headline = headlineFor(summary, worst, through);
+  const report = { findings, summary, asOf, headline, unseen };
+  return { report, input, snapshot, subjects: byKey };
 }
 
-/** `3 of 41 workloads lose requests when they roll; worst: Deployment shop/web, for 10 s` */
-function worstOf(
-  findings: WorkloadsReport['findings'],
-  summary: WorkloadsReport['summary'] & Parameters<typeof headlineOf>[0],
+/** The workload whose pods get requests for the longest time after they have stopped. */
+function worstOf(findings: WorkloadsReport['findings']): WorkloadsReport['findings'][number] | undefined {
+  const open = findings.filter(({ verdict }) => verdict === 'unprotected');
+  return open.reduce<WorkloadsReport['findings'][number] | undefined>(
+    (worst, each) => ((each.exposureSeconds ?? 0) > (worst?.exposureSeconds ?? -1) ? each : worst),
+    undefined,
+  );
+}
+
+/** The consumer that follows removals of these pods the latest; undefined: none is known. */
+function slowestFor(subject: AuditSubject, snapshot: ClusterSnapshot): string | undefined {
+  const { estimate } = explain(planOfRunning(subject, snapshot));
+  const consumers = (estimate?.parts ?? []).filter(({ name }) => name !== CONTROL_PLANE);
+  return consumers.toSorted((a, b) => (b.lagSeconds ?? 0) - (a.lagSeconds ?? 0))[0]?.name;
+}
+
+/** `3 of 41 workloads lose requests when they roll; worst: Deployment shop/web, open for 10 s through edge` */
+function headlineFor(
+  summary: Parameters<typeof headlineOf>[0],
+  worst: WorkloadsReport['findings'][number] | undefined,
+  through: string | undefined,
 ): string {
   const { unprotected } = summary.verdicts;
   if (unprotected === 0) return headlineOf(summary);
-  const open = findings.filter(({ verdict }) => verdict === 'unprotected');
-  const [worst] = open.toSorted((a, b) => (b.exposureSeconds ?? 0) - (a.exposureSeconds ?? 0));
   const seconds = worst?.exposureSeconds ?? 0;
-  const howLong = seconds >= 1e9 ? ', for ever' : seconds > 0 ? `, for ${seconds} s` : '';
-  const which = worst === undefined ? '' : `; worst: ${subjectOf(worst)}${howLong}`;
+  const howLong = seconds >= 1e9 ? ', open for ever' : seconds > 0 ? `, open for ${seconds} s` : '';
+  const by = through === undefined || howLong === '' ? '' : ` through ${through}`;
+  const which = worst === undefined ? '' : `; worst: ${subjectOf(worst)}${howLong}${by}`;
   const lose = unprotected === 1 ? 'loses requests when it rolls' : 'lose requests when they roll';
   return `${unprotected} of ${summary.workloads} workloads ${lose}${which}`;
 }
@@ -186,11 +233,13 @@ function auditSources(
   everyMs: number,
   topics: readonly Topic[],
   read: () => Promise<Audit>,
-): Required<Pick<Sources, 'workloads' | 'explanation'>> & {
+): Required<Pick<Sources, 'workloads' | 'explanation' | 'whatIf'>> & {
   readonly latest: () => Promise<Audit>;
 } {
   const latest = live.keep(topics, everyMs, read);
+  const trials = new Trials(() => live.changed('what-if'));
   return {
+    whatIf: async (fields) => trials.report(await latest(), fields),
     workloads: async () => (await latest()).report,
     latest,
     explanation: async (of) => {
@@ -206,36 +255,134 @@ function auditSources(
 /** After every policy that an operator is likely to have. */
 const PRIORITY = 1_000;
 
-/**
- * What a wait would do: the decisions and the audit themselves, with one policy more.
- * @param history the lags of the cluster; undefined: there are none
- * @throws LingerError `policy-invalid`
- */
-function whatIfOf(
-  { report, input }: Pick<Audit, 'report' | 'input'>,
-  wait: Readonly<Record<string, unknown>>,
-  history: LagHistory | undefined,
-): WhatIfReport {
-  const document = {
+/** What other policies would do, for the page's view *What if*. */
+export class Trials {
+  readonly #done: () => void;
+  /** By policy, for as long as the audit is the latest. */
+  readonly #kept = new WeakMap<object, Map<string, Trial>>();
+  #running = new AbortController();
+
+  /** @param done called when an audit that was not waited for is there */
+  constructor(done: () => void) {
+    this.#done = done;
+  }
+
+  /**
+   * The decisions and the audit themselves, with one policy more. Where the audit takes longer than a person notices, its
+   * summary is null, and it goes on until another policy is asked about.
+   * @param fields members of `wait`; with `hold.` before them of `hold`; and `hook`
+   * @throws LingerError `policy-invalid`
+   */
+  async report(audit: Pick<Audit, 'report' | 'input'>, fields: Fields): Promise<WhatIfReport> {
+    const document = policyOf(fields);
+    const policy = parseDocument(document, 'what if') as ClusterTerminationPolicy;
+    const yaml = yamlText(document);
+    const kept = this.#kept.get(audit.report) ?? new Map<string, Trial>();
+    this.#kept.set(audit.report, kept);
+    const trial = kept.get(yaml) ?? trialOf(audit, yaml, policy);
+    if (kept.size >= MOST_TRIALS) kept.clear();
+    kept.set(yaml, trial);
+    const after = await this.#audited(audit, trial);
+    return { ...trial.report, after };
+  }
+
+  async #audited(
+    { input: { subjects, related } }: Pick<Audit, 'input'>,
+    trial: Trial,
+  ): Promise<AuditSummary | null> {
+    if (trial.after !== undefined || trial.signal?.aborted === false) return trial.after ?? null;
+    this.#running.abort();
+    this.#running = new AbortController();
+    const { signal } = this.#running;
+    trial.signal = signal;
+    const withWebhook = { subjects, related: { ...related, configured: true } };
+    const auditing = auditAll(withWebhook, trial.snapshot, { signal }).then(
+      (all) => {
+        trial.after = summaryOfAudit(all);
+        return trial.after;
+      },
+      (thrown: unknown) => {
+        trial.signal = undefined;
+        if (!signal.aborted) throw thrown;
+        return null;
+      },
+    );
+    const soonest = await Promise.race([auditing, sleep(NOTICED_MS, undefined, { ref: false })]);
+    if (soonest !== undefined) return soonest;
+    // What fails now is said to who asks next.
+    void auditing.then(
+      (late) => late !== null && this.#done(),
+      () => this.#done(),
+    );
+    return null;
+  }
+}
+
+/** What is known of one policy more. */
+interface Trial {
+  readonly report: Omit<WhatIfReport, 'after'>;
+  readonly snapshot: ClusterSnapshot;
+  after: AuditSummary | undefined;
+  /** Of the audit that is under way. */
+  signal: AbortSignal | undefined;
+}
+
+function trialOf(
+  { input, report }: Pick<Audit, 'report' | 'input'>,
+  yaml: string,
+  policy: ClusterTerminationPolicy,
+): Trial {
+  const snapshot = snapshotOf(withPolicies(input.sources, [policy]));
+  const bare = (name: string) => namespaceRecord(name, { [NAMESPACE_NAME_LABEL]: name }, NO_LABELS);
+  const names = [...new Set(input.subjects.map(({ namespace }) => namespace))];
+  const records = names.map((name) => snapshot.namespaces.get(name) ?? bare(name));
+  const { lag, hold } = namespaceView(unseenNamespace(''), snapshot);
+  const longest = Math.max(lag.seen?.quantile(100) ?? 0, hold?.max ?? 0, 1);
+  const distribution = lag.coverage === undefined ? [] : sampledCurve({ coverage: lag.coverage }, longest);
+  const heldFor = (share: number) => {
+    const [seconds = longest] = distribution.find(([, upTo]) => upTo >= share) ?? [];
+    return Math.min(Math.max(seconds, hold?.min ?? 0), hold?.max ?? seconds);
+  };
+  const whys = hold === undefined ? [] : names.flatMap((name) => holdObstacle(name, 'Auto', snapshot) ?? []);
+  const known = {
+    policy: yaml,
+    waits: waitsOf(records, snapshot).map(({ seconds, hold: bounds, namespaces }) => {
+      const shares = namespaces.map((each) => each.lag.coverage?.(bounds?.max ?? seconds));
+      const covered = shares.every((share) => share !== undefined) ? Math.min(...shares) : null;
+      const held = bounds === undefined ? null : { minSeconds: bounds.min, maxSeconds: bounds.max };
+      return { seconds, namespaces: namespaces.length, hold: held, covered };
+    }),
+    removals: lag.coverage === undefined ? null : lag.samples,
+    distribution,
+    held: hold === undefined || distribution.length === 0 ? null : { p50: heldFor(0.5), p99: heldFor(0.99) },
+    obstacles: [...new Set(whys)].slice(0, MOST_OBSTACLES),
+    before: report.summary,
+  };
+  return { report: known, snapshot, after: undefined, signal: undefined };
+}
+
+const MOST_OBSTACLES = 3;
+const MOST_TRIALS = 64;
+/** Milliseconds. */
+const NOTICED_MS = 100;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+function policyOf(fields: Fields) {
+  const { hook, ...others } = fields;
+  const entries = Object.entries(others);
+  const hold = entries.flatMap(([name, value]) => (name.startsWith('hold.') ? [[name.slice(5), value]] : []));
+  const wait = entries.filter(([name]) => !name.startsWith('hold.'));
+  return {
     apiVersion: API_VERSION,
     kind: 'ClusterTerminationPolicy',
     metadata: { name: 'what-if' },
-    spec: { priority: PRIORITY, mode: 'Enforce', wait },
+    spec: {
+      ...{ priority: PRIORITY, mode: 'Enforce', wait: Object.fromEntries(wait) as Fields },
+      ...(hook !== undefined && { hook }),
+      ...(hold.length > 0 && { hold: Object.fromEntries(hold) as Fields }),
+    },
   };
-  const policy = parseDocument(document, 'what if') as ClusterTerminationPolicy;
-  const snapshot = snapshotOf(withPolicies(input.sources, [policy]));
-  const related = { ...input.related, configured: true };
-  const after = summaryOfAudit(input.subjects.map((subject) => auditWorkload(subject, snapshot, related)));
-  const curve = history && curveOf(history);
-  const names = [...new Set(input.subjects.map(({ namespace }) => namespace))];
-  const bare = (name: string) => namespaceRecord(name, { [NAMESPACE_NAME_LABEL]: name }, NO_LABELS);
-  const namespaces = names.map((name) => snapshot.namespaces.get(name) ?? bare(name));
-  const waits = waitsOf(namespaces, snapshot).map((each) => ({
-    ...each,
-    covered: curve?.covered(each.seconds) ?? null,
-  }));
-  const { summary: before } = report;
-  return { policy: yamlText(document), waits, removals: curve?.samples ?? null, before, after };
 }
 
 /** What an audit takes of the settings of this command, and of its own otherwise. */
@@ -253,7 +400,11 @@ function sourcesOfFiles(settings: Settings<'dashboard'>, surroundings: Surroundi
   const read = async () => {
     const unseen: string[] = [];
     const warn = (line: string) => void unseen.push(line.replace(/^linger: /, ''));
-    const input = await manifestsOf(auditSettings(settings), { ...surroundings, warn });
+    const input = await manifestsOf(auditSettings(settings), {
+      ...surroundings,
+      warn,
+      progress: () => undefined,
+    });
     return audited(input, unseen, now());
   };
   const root = {
@@ -261,8 +412,8 @@ function sourcesOfFiles(settings: Settings<'dashboard'>, surroundings: Surroundi
     views: ['workloads', 'what-if'],
     source: settings.filename?.join(', ') ?? null,
   } as const;
-  const { workloads, explanation, latest } = auditSources(live, FILES_EVERY_MS, ['workloads'], read);
-  const whatIf: Sources['whatIf'] = async (wait) => whatIfOf(await latest(), wait, undefined);
+  const topics = ['workloads', 'what-if'] as const;
+  const { workloads, explanation, whatIf } = auditSources(live, FILES_EVERY_MS, topics, read);
   return { root, workloads, explanation, whatIf };
 }
 
@@ -278,7 +429,11 @@ async function sourcesOfCluster(
   const readAudit = async () => {
     const unseen: string[] = [];
     const warn = (line: string) => void unseen.push(line);
-    const reading = clusterInput(auditSettings(settings), { ...surroundings, warn });
+    const reading = clusterInput(auditSettings(settings), {
+      ...surroundings,
+      warn,
+      progress: () => undefined,
+    });
     const input = await reading.catch((error: unknown) => {
       if (!(error instanceof LingerError) || error.code !== 'cluster-denied') throw error;
       throw new LingerError(
@@ -288,13 +443,22 @@ async function sourcesOfCluster(
     });
     return audited(input, unseen, now());
   };
-  const audit = auditSources(live, AUDIT_EVERY_MS, ['workloads', 'now'], readAudit);
+  const topics = ['workloads', 'now', 'consumers', 'what-if'] as const;
+  const audit = auditSources(live, AUDIT_EVERY_MS, topics, readAudit);
   const consumers = live.keep(['consumers', 'now'], ASK_EVERY_MS, () =>
-    readConsumerTable(connection, lingerNamespace, AbortSignal.timeout(ANSWER_WITHIN_MS)),
+    readConsumerTable(connection, lingerNamespace),
+  );
+  const terminations = live.keep(['consumers', 'now', 'timeline'], ASK_EVERY_MS, () =>
+    readTerminations(connection, lingerNamespace),
   );
   const held = live.keep(['now'], ASK_EVERY_MS, () =>
     askLeader(connection, lingerNamespace, { warn: () => undefined }),
   );
+  const timeline = async () => {
+    const { terminations: kept } = await terminations();
+    const of = kept.filter(({ namespace }) => namespace === (settings.namespace ?? namespace));
+    return { ...timelineReportOf(of.toSorted((a, b) => b.deletedAt - a.deletedAt)), asOf: now() };
+  };
   const history = live.keep(['lag'], HISTORY_EVERY_MS, async () => {
     const unseen: string[] = [];
     const { scopes } = await readHistory(
@@ -305,34 +469,39 @@ async function sourcesOfCluster(
     );
     return { scopes, unseen };
   });
+  const watchedChanged = () => {
+    live.changed('now');
+    live.changed('lag');
+  };
+  const watched = new Watched(connection, settings.namespace, watchedChanged, signal);
   const lag = async (scope: string) => {
-    const { scopes, unseen } = await history();
+    const unseen: string[] = [];
+    const published = await history().catch((thrown: unknown) => {
+      if (!(thrown instanceof UserError)) throw thrown;
+      unseen.push(`history: ${thrown.message}`);
+      return undefined;
+    });
+    // What this command has seen itself is there without Linger, too.
+    const own = [...watched.histories].map(([each, seen]) => [each, () => seen] as const);
+    const scopes = new Map([...(published?.scopes ?? []), ...own]);
+    const [first] = watched.histories.keys();
+    const wanted = scope === 'cluster' && !scopes.has(scope) ? (first ?? scope) : scope;
     // Where the audit cannot be had, there is a history all the same.
     const snapshot = await audit.latest().then(
       ({ snapshot: known }) => known,
       () => undefined,
     );
-    const report = lagReportOf(scopes, scope, snapshot, now());
+    const report = lagReportOf(scopes, wanted, snapshot, now());
     const more = snapshot === undefined ? ['waits: the policies of the cluster cannot be read'] : [];
-    return report && { ...report, unseen: [...unseen, ...more] };
+    return report && { ...report, unseen: [...unseen, ...(published?.unseen ?? []), ...more] };
   };
-  const watched = new Watched(connection, settings.namespace, () => live.changed('now'), signal);
   const reportNow = async (): Promise<NowReport> => {
     const unseen: string[] = [];
-    /** null: not yet, or not at all; what comes later is shown when it comes. */
-    const unless = async <T>(what: string, read: () => Promise<T>): Promise<T | null> => {
-      try {
-        return await Promise.race([read(), sleep(SOON_MS, null, { ref: false })]);
-      } catch (thrown) {
-        if (!(thrown instanceof UserError)) throw thrown;
-        unseen.push(`${what}: ${asError(thrown).message}`);
-        return null;
-      }
-    };
-    const [report, table, pods] = await Promise.all([
-      unless('workloads', audit.workloads),
-      unless('consumers', consumers),
-      unless('held pods', held),
+    const [report, table, pods, ended] = await Promise.all([
+      soon('workloads', audit.workloads, unseen),
+      soon('consumers', consumers, unseen),
+      soon('held pods', held, unseen),
+      soon('terminations', terminations, unseen),
     ]);
     const troubled = table?.consumers.filter(({ condition }) => condition.status === 'False') ?? null;
     const isUnread = unseen.some((line) => line.startsWith('workloads: '));
@@ -340,29 +509,100 @@ async function sourcesOfCluster(
     const headline = report?.headline ?? nothing;
     const problem = watched.problem;
     if (problem !== undefined) unseen.push(`removals: ${problem}`);
-    return { asOf: now(), headline, held: pods, troubled, watched: watched.report(now()), unseen };
+    const shortfalls = ended && shortfallsOf(ended, now());
+    return {
+      asOf: now(),
+      headline,
+      held: pods,
+      troubled,
+      shortfalls,
+      watched: watched.report(now()),
+      unseen,
+    };
   };
-  const whatIf: Sources['whatIf'] = async (wait) => {
-    const known = await history().catch(() => undefined);
-    return whatIfOf(await audit.latest(), wait, known?.scopes.get('cluster'));
+  const reportConsumers = async (): Promise<ConsumersView> => {
+    const unseen: string[] = [];
+    const table = await consumers();
+    const [ended, report] = await Promise.all([
+      soon('terminations', terminations, unseen),
+      soon('workloads', audit.workloads, unseen),
+    ]);
+    const routed = report?.findings.filter(({ reason }) => reason === 'UndeclaredConsumer');
+    return {
+      ...table,
+      undeclared: ended && undeclaredOf(ended),
+      routed: routed?.map(({ kind, namespace, name, text }) => ({ kind, namespace, name, text })) ?? null,
+      unseen,
+    };
   };
-  const views = ['now', 'workloads', 'lag', 'what-if', 'consumers'] as const;
-  const { workloads, explanation } = audit;
+  const views = ['now', 'workloads', 'timeline', 'lag', 'what-if', 'consumers'] as const;
+  const { workloads, explanation, whatIf } = audit;
   const root = { version, views, source: nameOf(connection) };
-  return { root, workloads, explanation, now: reportNow, consumers, lag, whatIf };
+  return { root, workloads, explanation, now: reportNow, timeline, consumers: reportConsumers, lag, whatIf };
+}
+
+/**
+ * What a view has beside other things: null where it cannot be had, which `unseen` says, or not yet; the page is called back
+ * when it comes.
+ */
+async function soon<T>(what: string, read: () => Promise<T>, unseen: string[]): Promise<T | null> {
+  try {
+    return await Promise.race([read(), sleep(SOON_MS, null, { ref: false })]);
+  } catch (thrown) {
+    if (!(thrown instanceof UserError)) throw thrown;
+    // A cluster without Linger is no trouble of each of its parts.
+    const isAbsent = thrown.code === 'not-published';
+    if (!isAbsent || !unseen.some((line) => line.startsWith(ABSENT)))
+      unseen.push(`${isAbsent ? ABSENT : what}: ${thrown.message}`);
+    return null;
+  }
+}
+
+const ABSENT = 'what Linger publishes';
+
+const SHORTFALL_SECONDS = 86_400;
+const MOST_SHORTFALLS = 20;
+
+/** @param now seconds since the epoch */
+function shortfallsOf({ findings }: TerminationRecord, now: number): NowReport['shortfalls'] {
+  return findings
+    .filter((each) => isShortfall(each) && each.at > now - SHORTFALL_SECONDS)
+    .toReversed()
+    .slice(0, MOST_SHORTFALLS)
+    .map((each) => {
+      const { at, namespace, pod, owner, seconds } = each;
+      return { at, namespace, pod, owner, seconds, text: sentenceOf(each) };
+    });
+}
+
+/** Who still connected to pods after every known consumer had let go of them: the latest first. */
+export function undeclaredOf({ findings }: TerminationRecord): ConsumersView['undeclared'] {
+  const seen = findings
+    .filter(({ reason }) => reason === 'UndeclaredConsumer')
+    .flatMap(({ from = [], ...each }) => from.map((sender) => ({ sender, ...each })));
+  return [...Map.groupBy(seen, ({ sender }) => sender)]
+    .map(([from, all]) => ({
+      from,
+      pods: new Set(all.map(({ uid }) => uid)).size,
+      connections: all.reduce((sum, { connections = 0 }) => sum + connections, 0),
+      lastSeen: Math.max(...all.map(({ at }) => at)),
+      workloads: [
+        ...new Set(all.map(({ namespace, owner, pod }) => `${namespace}/${owner || `Pod/${pod}`}`)),
+      ],
+    }))
+    .toSorted((a, b) => b.lastSeen - a.lastSeen);
 }
 
 /** More is for `linger watch`. */
 const MOST_DONE = 100;
 const MOST_OPEN = 50;
 
-/** Monotonic milliseconds. */
-const clock = () => performance.now();
-
 /** The removals that this process watches itself, as `linger watch` does. */
 class Watched {
   readonly #watch: EndpointWatch;
   readonly #summary = new ChangeSummary();
+  /** By scope, as the view of lags names them. */
+  readonly histories = new Map(LAG_STAGES.map((stage) => [`watched/${stage}`, new LagHistory()] as const));
   #done: readonly ObservedChange[] = [];
   #begunAt: number | undefined;
   #seen = '';
@@ -393,7 +633,11 @@ class Watched {
         this.problem = undefined;
       }
       const changes = this.#watch.observer.take(clock());
-      for (const each of changes) this.#summary.add(each);
+      for (const each of changes) {
+        this.#summary.add(each);
+        if (each.lag !== undefined)
+          this.histories.get(`watched/${each.source}`)?.record(each.lag, Date.now() / 1000);
+      }
       // Where the process stood still, or a watch was interrupted, a removal has no lag: it is one all the same.
       const through = changes.filter(({ lag, withdrawn, change, seen }) => {
         const ends = withdrawn && (change === 'terminating' || change === 'removed');

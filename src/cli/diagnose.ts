@@ -13,13 +13,13 @@ import {
 import type { Settings } from './commands.ts';
 import { asked, connectAsKubectl } from './connect.ts';
 import { usageError } from './flags.ts';
-import { checkFailOn, columns, exitCodeFor, paragraphs, rendered, type Surroundings } from './terminal.ts';
+import { rendered } from './rendering.ts';
+import { checkFailOn, columns, exitCodeFor, paragraphs, type Surroundings, wrapped } from './terminal.ts';
 
 /** What `linger diagnose --output json` prints, with null for what is undefined. */
 export interface Diagnosis {
   readonly findings: readonly Finding[];
   readonly looks: readonly Look[];
-  /** The numbers behind it, as they were read. */
   readonly facts: Omit<Facts, 'looks'>;
 }
 
@@ -28,9 +28,10 @@ const ANY = 'any';
 /** `linger diagnose`: why endpoints are withdrawn late here, and which flags to set. */
 export async function diagnose(settings: Settings<'diagnose'>, surroundings: Surroundings): Promise<number> {
   const { failOn, output, controllerFlags, linger, lag, interval } = settings;
-  const { interactive, warn, print, stdin, now } = surroundings;
+  const { print, progress, stdin, now } = surroundings;
   checkFailOn(failOn, [ANY, ...Object.keys(FINDINGS)]);
   const connection = await clusterOf(settings, surroundings);
+  progress('reading the metrics of the controller-manager');
   const { looks, ...facts } = await gatherFacts({
     connection,
     metrics: metricsOf(settings, connection),
@@ -38,14 +39,12 @@ export async function diagnose(settings: Settings<'diagnose'>, surroundings: Sur
     linger,
     watch: lag === 'watch',
     intervalSeconds: interval,
-    onWait: (seconds) => {
-      if (interactive) warn(`next observation in ${formatDuration(seconds)}`);
-    },
+    onWait: (seconds) => progress(`observing for ${formatDuration(seconds)}`),
     stdin,
     now,
   });
   const findings = findingsOf({ ...facts, looks });
-  // Every member is always there: null where it is not known.
+  // Every member is present: null where it is not known.
   const orNull = (_key: string, value: unknown) => (value === undefined ? null : value);
   const diagnosis = JSON.parse(JSON.stringify({ findings, looks, facts }, orNull)) as Diagnosis;
   print(rendered(output, diagnosis, (wide) => renderDiagnosis(findings, looks, wide)));
@@ -102,18 +101,19 @@ function metricsOf(
   };
 }
 
-/** Prose is wrapped here; evidence and commands are not, so that they can be copied. */
+/** Prose is wrapped here, or at the edge of a narrower terminal; evidence and commands are not, so that they can be copied. */
 const WIDTH = 100;
 
 /** A diagnosis as text: a block for each finding, then what was looked at. */
 function renderDiagnosis(findings: readonly Finding[], looks: readonly Look[], wide: boolean): string {
-  const wrapped = (text: string, indent: string) => (wide ? [indent + text] : wrap(text, indent));
+  const inLines = (text: string, indent: string) =>
+    (wide ? [text] : wrapped(text, WIDTH - indent.length)).map((line) => indent + line);
   const blockOf = ({ code, severity, text, evidence, cure }: Finding) => [
     `${severity.toUpperCase()} ${code}`,
-    ...wrapped(text, '  '),
+    ...inLines(text, '  '),
     ...(evidence.length === 0 ? [] : ['  evidence', ...evidence.map((line) => `    ${line}`)]),
     ...(cure.length === 0 ? [] : ['  cure']),
-    ...cure.flatMap((line) => (/^(--|kubectl )/.test(line) ? [`    ${line}`] : wrapped(line, '    '))),
+    ...cure.flatMap((line) => (/^(--|kubectl )/.test(line) ? [`    ${line}`] : inLines(line, '    '))),
   ];
   const seen = looks.filter((look) => look.seen);
   const unseen = looks.filter((look) => !look.seen);
@@ -130,16 +130,4 @@ function lookLines(looks: readonly Look[]): readonly string[] {
     ...(remedy === undefined ? [] : [['', '', `→ ${remedy}`]]),
   ]);
   return columns(rows);
-}
-
-function wrap(text: string, indent: string): readonly string[] {
-  const lines: string[] = [];
-  let line = '';
-  for (const word of text.split(' ')) {
-    if (line !== '' && indent.length + line.length + 1 + word.length > WIDTH) {
-      lines.push(indent + line);
-      line = word;
-    } else line = line === '' ? word : `${line} ${word}`;
-  }
-  return [...lines, indent + line];
 }

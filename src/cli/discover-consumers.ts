@@ -1,13 +1,22 @@
-import { API_VERSION, fewOf, printable } from '../api/index.ts';
-import { listKind, MOST_OBJECTS, RELATED_KINDS } from '../audit/index.ts';
+import { API_VERSION, fewOf, LingerError, printable } from '../api/index.ts';
+import { KEPT_SECONDS, listKind, MOST_OBJECTS, RELATED_KINDS } from '../audit/index.ts';
 import { callApi, type KubeConnection, KubeFailure } from '../cluster/index.ts';
-import { DISCOVERY_KINDS, type Discovered, type DiscoveredConsumer, discover } from '../discovery/index.ts';
+import type { Senders } from '../diagnose/index.ts';
+import {
+  type Discovered,
+  type DiscoveredConsumer,
+  discover,
+  ROUTING_KINDS,
+  SENDER_KINDS,
+} from '../discovery/index.ts';
 import { ManifestError, readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, connectAsKubectl, explained } from './connect.ts';
 import { usageError } from './flags.ts';
 import { readManifests } from './manifests.ts';
-import { columns, paragraphs, rendered, type Surroundings, yamlText } from './terminal.ts';
+import { readTerminations } from './read-cluster.ts';
+import { rendered, yamlText } from './rendering.ts';
+import { columns, paragraphs, type Surroundings } from './terminal.ts';
 
 /** For everything that is listed; a person is waiting. */
 const CLUSTER_WITHIN_MS = 60_000;
@@ -22,6 +31,7 @@ export async function discoverConsumers(
   const { print, warn } = surroundings;
   if (apply && filename !== undefined)
     throw usageError('--apply and --filename: --apply creates what the cluster shows; leave one out');
+  if (filename === undefined) surroundings.progress('reading the cluster');
   const connection = filename === undefined ? await connectAsKubectl(settings, surroundings) : undefined;
   const { objects, failed } =
     connection === undefined ? await ofManifests(settings, surroundings) : await ofCluster(connection, warn);
@@ -51,7 +61,7 @@ async function ofCluster(connection: KubeConnection, warn: Surroundings['warn'])
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
   const objects: unknown[] = [];
   const denied: string[] = [];
-  for (const kind of [...RELATED_KINDS, ...DISCOVERY_KINDS]) {
+  for (const kind of [...RELATED_KINDS, ...ROUTING_KINDS, ...SENDER_KINDS]) {
     const listing = listKind(kind, connection, { signal }, (object) => objects.push(object));
     const { isWhole, denied: failure } = await asked(connection, listing);
     if (!isWhole) warn(`${kind.kind}: only the first ${MOST_OBJECTS} objects are considered`);
@@ -59,6 +69,29 @@ async function ofCluster(connection: KubeConnection, warn: Surroundings['warn'])
   }
   if (denied.length > 0) warn(`listing is forbidden, so consumers may be missing: ${denied.join(', ')}`);
   return { objects, failed: false };
+}
+
+/** For `linger check`: what the catalogue recognises, and what held pods have seen in the last week. */
+export async function sendersOf(
+  connection: KubeConnection,
+  { namespace, now }: { readonly namespace: string; readonly now: number },
+): Promise<Senders> {
+  const { objects } = await ofCluster(connection, () => undefined);
+  const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
+  // Nothing is published before the first pod has ended.
+  const record = await readTerminations(connection, namespace, signal).catch((thrown: unknown) => {
+    if (thrown instanceof LingerError && thrown.code === 'not-published') return undefined;
+    throw thrown;
+  });
+  const seen = (record?.findings ?? []).filter(
+    ({ reason, at }) => reason === 'UndeclaredConsumer' && at >= now - KEPT_SECONDS,
+  );
+  const pods = Map.groupBy(
+    seen.flatMap(({ from = [] }) => from),
+    (sender) => sender.split(' ')[0] ?? sender,
+  );
+  const witnessed = new Map([...pods.values()].map((all) => [all.at(-1) ?? '', { pods: all.length }]));
+  return { discovered: discover(objects, 'default'), witnessed };
 }
 
 /** Creates what is not declared yet; what exists is never changed. */
@@ -114,11 +147,12 @@ function asYaml({ consumers }: Discovered): string {
 }
 
 function asJson({ consumers, unrecognised }: Discovered) {
-  const shown = consumers.map(({ ecosystem: { measure, source }, spec, instances, declaredBy, ...rest }) => ({
-    ...rest,
-    ...{ measure, source, instances: instances ?? null, declaredBy: declaredBy ?? null },
-    document: spec ?? null,
-  }));
+  const shown = consumers.map(({ name, ecosystem, services, seen, instances, declaredBy, spec }) => {
+    const { measure, source } = ecosystem;
+    const { podLabels: _, ...asked } = instances ?? {};
+    const where = { instances: instances === undefined ? null : asked, declaredBy: declaredBy ?? null };
+    return { name, services, seen, measure, source, ...where, document: spec ?? null };
+  });
   return { consumers: shown, unrecognised };
 }
 

@@ -24,13 +24,15 @@ import {
   planOf,
   planOfRunning,
   type Reading,
+  readingOf,
   readManifests,
   type SnapshotSettings,
   sourcesFor,
   workloadsIn,
 } from './manifests.ts';
 import type { KnownCluster } from './read-cluster.ts';
-import { checkFailOn, columns, exitCodeFor, paragraphs, rendered, type Surroundings } from './terminal.ts';
+import { rendered } from './rendering.ts';
+import { checkFailOn, columns, exitCodeFor, paragraphs, type Surroundings } from './terminal.ts';
 
 /** An explanation with the place of its workload (lines from 1), or with the plans of its pods in the cluster. */
 type LocatedExplanation = Omit<Explanation, 'outcome'> & {
@@ -69,7 +71,7 @@ export async function explain(settings: Settings<'explain'>, surroundings: Surro
   return exitCodeFor(failOn, codes);
 }
 
-/** The explanation of each workload; `failed`: a document could not be read, and was reported by `warn`. */
+/** `failed`: a document could not be read, and was reported by `warn`. */
 export async function explainManifests(
   settings: ManifestSettings & SnapshotSettings,
   surroundings: Pick<Surroundings, 'stdin' | 'warn'>,
@@ -77,12 +79,12 @@ export async function explainManifests(
 ): Promise<{ readonly plans: readonly LocatedExplanation[]; readonly failed: boolean }> {
   const manifests = await readManifests(settings, surroundings);
   const snapshot = snapshotOf(await sourcesFor(manifests.documents, settings, cluster));
-  const reading = { warn: surroundings.warn, failed: manifests.failed };
+  const reading = readingOf(surroundings.warn, manifests);
   const plans = explanationsIn(manifests, snapshot, settings, reading);
   return { plans, failed: reading.failed };
 }
 
-/** The explanation of each workload of manifests; what cannot be read is reported to `reading`. */
+/** Reports what cannot be read to `reading`. */
 export function explanationsIn(
   manifests: Manifests,
   snapshot: ClusterSnapshot,
@@ -94,7 +96,7 @@ export function explanationsIn(
     for (const document of readDocuments(input.text, input.name))
       for (const found of workloadsIn(document, input, settings, manifests, reading)) {
         const { notes, ...known } = explanationOf(planOf(found, snapshot));
-        // Of a template that cannot be read, nothing is said about what the webhook does.
+        // If the template cannot be read, the decision of the webhook is unknown.
         const isOpen = found.unknown !== undefined && known.reason === 'InvalidPod';
         const explained = isOpen ? { ...known, outcome: 'unknown' as const, reason: null } : known;
         const { value, line } = found.object;
@@ -117,7 +119,7 @@ function unknownText(unknown: string, isOpen: boolean): string {
 /** `pod/web-1`, `deployment.apps/web`: kubectl's names for objects of the cluster, unless there is such a file. */
 const LIVE_NAME = /^[A-Za-z.]+\/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/;
 
-/** The decision as of today for a running workload, beside what its pods got when they were created. */
+/** What a running workload’s pods would get today, beside what they got when they were created. */
 async function explainLive(
   names: readonly string[],
   settings: Settings<'explain'>,
@@ -166,7 +168,6 @@ function liveRows(
   return all.map((text, index) => [index === 0 ? `pods ${pods}` : '', text]);
 }
 
-/** Explanations as text: a block for each workload, and the totals by outcome and reason. */
 function renderTable(plans: readonly LocatedExplanation[], wide: boolean): string {
   const subject = ({ kind, namespace, name }: Explanation | LocatedExplanation) =>
     `${kind} ${namespace}/${name}`;
@@ -216,7 +217,7 @@ function outcomeRows(plan: LocatedExplanation): readonly (readonly string[])[] {
           ['outcome', `skip: ${plan.reason}`],
           ['why', SKIP_REASONS[plan.reason]],
         ];
-  // A pod that already carries its plan is skipped, but waits nevertheless.
+  // A pod that already carries its plan is skipped, but waits all the same.
   if (plan.waitSeconds === null) return outcome;
   return [
     ...outcome,

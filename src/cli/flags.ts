@@ -8,7 +8,6 @@ import {
   parseLabelQuery,
 } from '../api/index.ts';
 
-/** Parses the text of a setting. */
 export interface Reader<T> {
   /** In the help, such as `<port>`; undefined for a switch. */
   readonly argument: string | undefined;
@@ -82,7 +81,6 @@ export const literalAddress: Reader<string> = {
   },
 };
 
-/** A duration. */
 export const seconds: Reader<number> = {
   argument: '<duration>',
   expected: DURATION_HINT,
@@ -100,13 +98,29 @@ export const instant: Reader<number> = {
   },
 };
 
+/** A whole number. */
+export const count: Reader<number> = {
+  argument: '<number>',
+  expected: 'a whole number from 0 to 1,000,000',
+  parse: (text) => (/^\d{1,7}$/.test(text) && Number(text) <= 1_000_000 ? Number(text) : undefined),
+};
+
+/** Two whole numbers. */
+export const countPair: Reader<readonly [from: number, to: number]> = {
+  argument: '<from,to>',
+  expected: 'two numbers of replicas, the second one smaller, such as 4,2',
+  parse: (text) => {
+    const [, from, to] = /^(\d{1,4}),(\d{1,4})$/.exec(text) ?? [];
+    return to !== undefined && Number(to) < Number(from) ? [Number(from), Number(to)] : undefined;
+  },
+};
+
 export const probability: Reader<number> = {
   argument: '<probability>',
   expected: 'a probability from 0 to 1',
   parse: (text) => (text.trim() !== '' && Number(text) >= 0 && Number(text) <= 1 ? Number(text) : undefined),
 };
 
-/** One setting of a command: how its text is parsed, and its default. */
 export interface Flag<T> extends Reader<T> {
   /** As the user would write it; undefined: the setting may have no value. */
   readonly fallback: string | undefined;
@@ -170,7 +184,7 @@ export function resolve<F extends Flags>(
   return Object.fromEntries(values) as Values<F>;
 }
 
-/** What the user has to write differently, which ends the program with exit code 2. */
+/** An error in the command line: the program exits with code 2. */
 export function usageError(problem: string): LingerError {
   return new LingerError('settings-invalid', problem);
 }
@@ -178,7 +192,7 @@ export function usageError(problem: string): LingerError {
 /** What the kubelet sets for a Service named `linger`: LINGER_PORT=tcp://10.96.31.7:443. */
 const SERVICE_LINK = /^(tcp|udp|sctp):\/\//;
 
-/** The text of a variable that is meant for us. One set to nothing is how manifests say that it is not set. */
+/** The text of a variable meant for Linger. Manifests set a variable to the empty text where it is not wanted. */
 function settingIn(variable: string | undefined): string | undefined {
   return variable === undefined || variable === '' || SERVICE_LINK.test(variable) ? undefined : variable;
 }

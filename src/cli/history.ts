@@ -1,6 +1,7 @@
 import { formatDuration } from '../api/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
-import { type Episode, LagHistory } from '../lag/index.ts';
+import type { HistoryReport } from '../dashboard/index.ts';
+import { LagHistory } from '../lag/index.ts';
 import {
   type Forgotten,
   readConfigMap,
@@ -13,16 +14,17 @@ import type { Settings } from './commands.ts';
 import { asked, connectToLinger } from './connect.ts';
 import { usageError } from './flags.ts';
 import { notPublished } from './read-cluster.ts';
-import { columns, paragraphs, rendered, type Surroundings, showSeconds } from './terminal.ts';
+import { rendered } from './rendering.ts';
+import { columns, paragraphs, type Surroundings, showSeconds } from './terminal.ts';
 
 /** For all requests together. */
 const ANSWER_WITHIN_MS = 60_000;
 const REQUEST_MS = 10_000;
 
-/** `linger history`: the episodes in what a running Linger has measured. `linger history forget`: takes a span out. */
+/** `linger history`: the episodes in the stored history. `linger history forget`: removes a span from it. */
 export async function history(settings: Settings<'history'>, surroundings: Surroundings): Promise<number> {
   const { operands, output } = settings;
-  const { now, print, warn } = surroundings;
+  const { now, print, progress, warn } = surroundings;
   const span = operands[0] === 'forget' ? forgottenOf(settings, now()) : undefined;
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
   if (span !== undefined) {
@@ -35,16 +37,19 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
     return 0;
   }
   const at = now();
+  progress('reading the history');
   const { scopes, forgotten } = await readHistory(connection, lingerNamespace, at, warn);
   const episodes = [...scopes].flatMap(([scope, lags]) =>
-    [...lags.episodes(at, 0)].map((episode) => ({ scope, ...episode })),
+    [...lags().episodes(at, 0)].map((episode) => ({ scope, ...episode })),
   );
-  print(rendered(output, { episodes, forgotten }, () => renderEpisodes(episodes, forgotten)));
+  const report: HistoryReport = { episodes, forgotten };
+  print(rendered(output, report, () => renderEpisodes(report)));
   return 0;
 }
 
 /**
- * What the leader has stored of the lags, by scope, without what has been forgotten.
+ * What the leader has stored of the lags, by scope, without what has been forgotten. Each is kept as text until it is asked
+ * for: in memory, 28 days of a busy namespace take several times as much.
  * @throws LingerError `not-published`, `cluster-denied`, `cluster-unreachable`
  */
 export async function readHistory(
@@ -52,27 +57,34 @@ export async function readHistory(
   namespace: string,
   now: number,
   warn: Surroundings['warn'],
-): Promise<{ readonly scopes: ReadonlyMap<string, LagHistory>; readonly forgotten: readonly Forgotten[] }> {
+): Promise<{
+  readonly scopes: ReadonlyMap<string, () => LagHistory>;
+  readonly forgotten: readonly Forgotten[];
+}> {
   const call = { signal: AbortSignal.timeout(ANSWER_WITHIN_MS), withinMs: REQUEST_MS };
-  const scopes = new Map<string, LagHistory>();
+  /** The history of a busy scope comes in several parts. */
+  const parts = new Map<string, string[]>();
   const restorePart = (json: unknown) => {
-    const part = LagHistory.readPart(json);
-    if (part === undefined) return false;
-    const { key, history } = part;
-    // The history of a busy scope comes in several parts.
-    const scope = scopes.get(key);
-    if (scope === undefined) scopes.set(key, history);
-    else scope.merge(history);
-    return true;
+    const key = LagHistory.readPart(json)?.key;
+    if (key !== undefined) parts.set(key, [...(parts.get(key) ?? []), JSON.stringify(json)]);
+    return key !== undefined;
   };
   const read = (name: string) => readConfigMap(connection, namespace, name, call);
   const { refused, stamp } = await asked(connection, restoreHistory(read, { restorePart }, now));
   if (refused !== undefined) warn(refused.problem);
   if (stamp === undefined) throw notPublished(connection, `there is no history in namespace ${namespace}`);
   const forgotten = readForgotten(await asked(connection, read(SHARED_NAMES.planned)));
-  // The leader may not have written the history since.
-  for (const [scope, lags] of scopes)
+  const restored = (scope: string, texts: readonly string[]) => {
+    const lags = new LagHistory();
+    for (const text of texts) {
+      const part = LagHistory.readPart(JSON.parse(text));
+      if (part !== undefined) lags.merge(part.history);
+    }
+    // The leader may not have rewritten the history since then.
     for (const each of forgotten) if (isOf(scope, each)) lags.forget(each.from, each.to);
+    return lags;
+  };
+  const scopes = new Map([...parts].map(([scope, texts]) => [scope, () => restored(scope, texts)] as const));
   return { scopes, forgotten };
 }
 
@@ -96,10 +108,7 @@ function isOf(scope: string, { namespace, consumer }: Forgotten): boolean {
 const HEADER = ['SCOPE', 'FROM', 'TO', 'REMOVALS', 'SHARE', 'P99', 'P99 WITHOUT'];
 const ALIGNMENT = ['left', 'left', 'left', 'right', 'right', 'right', 'right'] as const;
 
-function renderEpisodes(
-  episodes: readonly (Episode & { readonly scope: string })[],
-  forgotten: readonly Forgotten[],
-): string {
+function renderEpisodes({ episodes, forgotten }: HistoryReport): string {
   const rows = episodes.map(({ scope, from, to, removals, share, p99Seconds, p99WithoutSeconds }) => [
     scope,
     timeText(from),
@@ -120,7 +129,7 @@ function renderEpisodes(
   return paragraphs(table, spans.length === 0 ? [] : ['Forgotten', ...spans]);
 }
 
-function scopeText({ namespace, consumer }: Forgotten): string {
+function scopeText({ namespace, consumer }: HistoryReport['forgotten'][number]): string {
   if (namespace !== undefined) return `of namespace ${namespace}`;
   return consumer === undefined ? 'of the cluster and all namespaces' : `of consumer ${consumer}`;
 }

@@ -1,13 +1,15 @@
 import { stringify } from 'yaml';
 import { jsonIn, LingerError, recordsAt } from '../api/index.ts';
 import { asFailure, type KubeConnection, KubeFailure, type RawObject } from '../cluster/index.ts';
+import type { HoldReport } from '../dashboard/index.ts';
 import { ApiReader } from '../diagnose/index.ts';
 import { type HeldView, readHelperObject } from '../hold/index.ts';
 import { pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, connectToLinger, explained, nameOf } from './connect.ts';
 import { notPublished } from './read-cluster.ts';
-import { columns, jsonText, paragraphs, rendered, type Surroundings, showSeconds } from './terminal.ts';
+import { rendered } from './rendering.ts';
+import { columns, jsonText, paragraphs, type Surroundings, showSeconds } from './terminal.ts';
 
 /** `linger hold ACTION`: the commands around hook Hold. */
 export async function hold(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
@@ -20,10 +22,9 @@ export async function hold(settings: Settings<'hold'>, surroundings: Surrounding
 const ADMIN = { name: 'admin', port: 8080 };
 
 const WATCH_MS = 2_000;
-/** A handover takes as long where the leader has vanished, and helpers then call the next one. */
+/** A handover takes this long where the leader has vanished. */
 const HANDOVER_MS = 25_000;
 
-/** The pods that are held now, as the replica that leads knows. */
 async function list(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
   const { namespace: wanted, output, watch } = settings;
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
@@ -33,7 +34,8 @@ async function list(settings: Settings<'hold'>, surroundings: Surroundings): Pro
   do {
     const held = await askLeader(connection, lingerNamespace, surroundings);
     const shown = held.filter((each) => wanted === undefined || wanted.includes(each.namespace));
-    surroundings.print(rendered(output, { held: shown }, () => tableOf(shown)));
+    const report: HoldReport = { held: shown };
+    surroundings.print(rendered(output, report, () => tableOf(shown)));
   } while (watch && (await pause(WATCH_MS, stopping.signal)));
   process.off('SIGINT', stop).off('SIGTERM', stop);
   return 0;
@@ -89,7 +91,7 @@ async function askReplicas(pods: string, names: readonly string[], reader: ApiRe
       throw new KubeFailure('Malformed', `${name} answered with no list of holds`);
     } catch (thrown) {
       failure = asFailure(thrown);
-      // Replicas that do not lead say so with a 503.
+      // Replicas that do not lead answer with a 503.
       isHandover ||= failure.message.startsWith('503');
       if (failure.reason === 'Forbidden') break;
     }
@@ -140,7 +142,7 @@ function manifest({ namespace, output }: Settings<'hold'>, { print }: Surroundin
     print(jsonText(objects.length === 1 ? only : list));
     return 0;
   }
-  // Base64 is one long word: folding would only make it harder to compare.
+  // Not folded: base64 is one long word, and easier to compare that way.
   print(objects.map((object) => stringify(object, { lineWidth: 0 })).join('---\n'));
   return 0;
 }

@@ -25,21 +25,23 @@ import {
   type Manifests,
   patched,
   planOf,
+  readingOf,
   readManifests,
   sourcesFor,
   workloadsIn,
 } from './manifests.ts';
-import { type Surroundings, unifiedDiff } from './terminal.ts';
+import { unifiedDiff } from './rendering.ts';
+import type { Surroundings } from './terminal.ts';
 
-/** What is to be done to a workload's pods, and what is said about it on standard error. */
+/** What to do to a workload’s pods, and what to report on standard error. */
 interface Edit {
   readonly operations: readonly Operation[];
   readonly said: readonly string[];
 }
 
 /**
- * `linger inject`: manifests in, manifests out, with hooks and grace put in where the decision says so. All is
- * worked out before the first byte is printed, so that an error leaves standard output empty.
+ * `linger inject`: prints manifests with hooks and graces added where the decision says so. Everything is computed before
+ * the first byte is printed, so that standard output stays empty after an error.
  */
 export async function inject(settings: Settings<'inject'>, surroundings: Surroundings): Promise<number> {
   checkSettings(settings);
@@ -53,7 +55,7 @@ export async function inject(settings: Settings<'inject'>, surroundings: Surroun
     const said = [summaryOf(planned), ...decision.notes.map(({ code, text }) => `  note ${code}: ${text}`)];
     const operations = isAudit(decision) ? [] : patchFor(pod as Pod, decision);
     if (pod === given) return { operations, said };
-    // What was taken out and put in again in the same form is no change.
+    // Removing something and adding it again in the same form is no change.
     return {
       operations: fastJsonPatch.compare(given as object, patched(pod, operations) as object) as Operation[],
       said,
@@ -61,7 +63,7 @@ export async function inject(settings: Settings<'inject'>, surroundings: Surroun
   });
 }
 
-/** `linger uninject`: takes out of manifests what `inject` has put in. */
+/** `linger uninject`: removes what `inject` has added. */
 export async function uninject(settings: Settings<'uninject'>, surroundings: Surroundings): Promise<number> {
   checkSettings(settings);
   const manifests = await readManifests(settings, surroundings, !settings.inPlace);
@@ -91,14 +93,14 @@ async function rewrite(
   manifests: Manifests,
   editOf: (found: FoundWorkload) => Edit,
 ): Promise<number> {
-  const reading = { warn, remark: '; passed through as it is', failed: manifests.failed };
+  const reading = readingOf(warn, manifests, '; passed through as it is');
   const outputs: Output[] = [];
   for (const input of manifests.inputs) {
     const parts: string[] = [];
     let json = true;
     for (const document of readDocuments(input.text, input.name)) {
       json &&= document.json;
-      /** Said when it is done: what cannot be changed must not be announced. */
+      /** Reported once it is done: an edit that fails must not be announced. */
       const announced = new Map<string, readonly string[]>();
       const edits = function* (): Generator<ManifestEdit> {
         for (const found of workloadsIn(document, input, settings, manifests, reading)) {
@@ -140,7 +142,7 @@ function printAll(outputs: readonly Output[], write: Surroundings['write']): voi
   }
 }
 
-/** By way of a file beside it: a full disk, or an end in the middle, must not cost its content. */
+/** Through a temporary file, so that a full disk or an interruption does not cost the content. */
 async function writeBack({ input, text }: Output): Promise<void> {
   if (text === input.text) return;
   try {

@@ -1,40 +1,85 @@
-import type { NamespaceRecord } from '../api/index.ts';
+import { type NamespaceRecord, unseenNamespace } from '../api/index.ts';
 import type { LagReport } from '../dashboard/index.ts';
 import { type ClusterSnapshot, namespaceView } from '../decision/index.ts';
-import { type LagHistory, lagsOf, stepsOf, totalOf } from '../lag/index.ts';
+import {
+  BUILT_IN_ENOUGH,
+  CONTROL_PLANE,
+  type Density,
+  type LagHistory,
+  type Lags,
+  lagsOf,
+  stepsOf,
+  totalOf,
+  wholeOf,
+} from '../lag/index.ts';
 
 /** Seconds. A factor of about three: what differs by less is no other kind of lag. */
 const EDGES = [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300] as const;
 
-/** A curve needs no more. */
 const MOST_POINTS = 200;
 
-/** What is drawn of the history of one scope. @param now seconds since the epoch */
+/** @param now seconds since the epoch */
 export function lagReportOf(
-  scopes: ReadonlyMap<string, LagHistory>,
+  scopes: ReadonlyMap<string, () => LagHistory>,
   scope: string,
   snapshot: ClusterSnapshot | undefined,
   now: number,
 ): Omit<LagReport, 'unseen'> | undefined {
-  const history = scopes.get(scope);
+  const history = scopes.get(scope)?.();
   if (history === undefined) return undefined;
-  const spans = [...history.spans()];
-  const { samples, curve, quantile, covered } = curveOf(history);
   const [, own] = /^namespace\/(.+)$/.exec(scope) ?? [];
   const about = [...(snapshot?.namespaces.values() ?? [])].filter(({ name }) => (own ?? name) === name);
-  const every = Math.ceil(curve.length / MOST_POINTS);
+  const plane = densityOf(history, now);
+  const parts =
+    !/^(?:cluster$|namespace\/)/.test(scope) || !snapshot ? [] : partsOf(scopes, plane, own, snapshot, now);
+  const consumers = parts.slice(1).flatMap(({ density }) => density ?? []);
+  const { samples } = curveOf(plane);
+  const { curve, quantile, covered } = curveOf(wholeOf(plane, consumers));
   return {
     asOf: now,
     scopes: [...scopes.keys()].toSorted(),
-    ...{ scope, samples, p50: quantile(50), p90: quantile(90), p99: quantile(99) },
-    max: quantile(100),
+    ...{ scope, samples, p50: quantile(50), p90: quantile(90), p99: quantile(99), max: quantile(100) },
     edges: [...EDGES],
-    spans: spans.map(({ from, to, lags: ended }) => ({ from, to, counts: bandsOf(ended) })),
-    // The last point is the longest lag.
-    distribution: curve.filter((_, index) => (curve.length - 1 - index) % every === 0),
-    waits: waitsOf(about, snapshot).map((each) => ({ ...each, covered: covered(each.seconds) })),
-    episodes: [...history.episodes(now, 0)].map(({ from, to, removals }) => ({ from, to, removals })),
+    spans: [...history.spans()].map(({ from, to, lags: ended }) => ({ from, to, counts: bandsOf(ended) })),
+    distribution: curve,
+    parts: parts.map(({ density, ...part }) => {
+      const of = curveOf(density);
+      const [p50, p99] = density === undefined ? [null, null] : [of.quantile(50), of.quantile(99)];
+      return { ...part, p50, p99, distribution: of.curve };
+    }),
+    waits: waitsOf(about, snapshot).map(({ seconds, namespaces }) => ({
+      ...{ seconds, namespaces: namespaces.length },
+      covered: covered(seconds),
+    })),
+    episodes: [...history.episodes(now, 0)].map((each) => ({ scope, ...each })),
   };
+}
+
+/** The lags that waits are taken from; undefined: there are none. */
+function densityOf(history: LagHistory | undefined, now: number): Density | undefined {
+  return history?.window(now, BUILT_IN_ENOUGH.minSamples)?.counts;
+}
+
+/** The parts of the lag of an ordinary Service's pods, the control plane first. @param namespace undefined: any */
+function partsOf(
+  scopes: ReadonlyMap<string, () => LagHistory>,
+  plane: Density | undefined,
+  namespace: string | undefined,
+  snapshot: ClusterSnapshot,
+  now: number,
+) {
+  const record = snapshot.namespaces.get(namespace ?? '') ?? unseenNamespace(namespace ?? '');
+  return namespaceView(record, snapshot).lag.parts.map(({ name, source }) => {
+    const isDeclared = source === 'declared';
+    const density =
+      name === CONTROL_PLANE
+        ? plane
+        : isDeclared
+          ? snapshot.consumers.find((each) => each.name === name)?.declared
+          : densityOf(scopes.get(`consumer/${name}/removal`)?.(), now);
+    const known = isDeclared ? 'declared' : density === undefined ? 'unknown' : 'measured';
+    return { name, density, source: known, samples: isDeclared ? 0 : curveOf(density).samples } as const;
+  });
 }
 
 function bandsOf(lags: readonly (readonly [seconds: number, count: number])[]): readonly number[] {
@@ -47,24 +92,55 @@ function bandsOf(lags: readonly (readonly [seconds: number, count: number])[]): 
   return counts;
 }
 
-/** The distribution of all lags of a history; of one without lags, all is 0. */
-export function curveOf({ counts }: LagHistory) {
-  const samples = totalOf(counts);
-  const { quantile, coverage } = lagsOf(counts);
+/** A distribution of lags as it is drawn; of one without lags, all is 0. */
+export function curveOf(density: Density | undefined) {
+  const samples = density === undefined ? 0 : totalOf(density);
+  const lags = density === undefined || samples === 0 ? undefined : lagsOf(density);
+  const steps = density === undefined ? [] : stepsOf(density);
+  const every = Math.ceil(steps.length / MOST_POINTS);
   return {
     samples,
-    curve: stepsOf(counts),
-    quantile: (percentile: number) => (samples === 0 ? 0 : quantile(percentile)),
+    // The last point is the longest lag.
+    curve: steps.filter((_, index) => (steps.length - 1 - index) % every === 0),
+    quantile: (percentile: number) => lags?.quantile(percentile) ?? 0,
     /** The share of removals that were through within so many seconds. */
-    covered: (seconds: number) => (samples === 0 ? 0 : coverage(seconds)),
+    covered: (seconds: number) => lags?.coverage(seconds) ?? 0,
   };
 }
 
-/** The waits that pods of these namespaces get, without policies and annotations of their own. */
+/** Seconds: the shortest lag that is drawn. */
+const SHORTEST = 0.001;
+
+/** A curve of what can only be asked: exact where it is drawn. @param longest seconds */
+export function sampledCurve({ coverage }: Pick<Lags, 'coverage'>, longest: number) {
+  const growth = Math.max(longest, 2 * SHORTEST) / SHORTEST;
+  return Array.from({ length: MOST_POINTS }, (_, index) => {
+    const seconds = SHORTEST * growth ** (index / (MOST_POINTS - 1));
+    return [seconds, coverage(seconds)] as const;
+  });
+}
+
+type View = ReturnType<typeof namespaceView>;
+
+/** Of hundreds of namespaces they take a while. */
+const viewsKept = new WeakMap<ClusterSnapshot, Map<string, View>>();
+
+function viewOf(namespace: NamespaceRecord, snapshot: ClusterSnapshot): View {
+  const kept = viewsKept.get(snapshot) ?? new Map<string, View>();
+  viewsKept.set(snapshot, kept);
+  const view = kept.get(namespace.name) ?? namespaceView(namespace, snapshot);
+  kept.set(namespace.name, view);
+  return view;
+}
+
+/** What pods of these namespaces get, without policies and annotations of their own: the shortest wait first. */
 export function waitsOf(namespaces: readonly NamespaceRecord[], snapshot: ClusterSnapshot | undefined) {
   if (snapshot === undefined) return [];
-  const views = namespaces.map((each) => namespaceView(each, snapshot)).filter(({ mode }) => mode !== 'Off');
-  return [...Map.groupBy(views, ({ seconds }) => seconds)]
-    .map(([seconds, these]) => ({ seconds, namespaces: these.length }))
+  const views = namespaces.map((each) => viewOf(each, snapshot)).filter(({ mode }) => mode !== 'Off');
+  return [...Map.groupBy(views, ({ seconds, hold }) => `${seconds} ${hold?.min} ${hold?.max}`).values()]
+    .flatMap((these) => {
+      const [first] = these;
+      return first === undefined ? [] : [{ seconds: first.seconds, hold: first.hold, namespaces: these }];
+    })
     .toSorted((a, b) => a.seconds - b.seconds);
 }

@@ -5,13 +5,11 @@ import { promisify } from 'node:util';
 import { asError, isRecord, LingerError } from '../api/index.ts';
 import { decodeText, readManifests } from '../manifest/index.ts';
 
-/** What the paths of a command line come to. */
 export interface FoundFiles {
   /** Manifests, `-` for standard input. */
   readonly files: readonly string[];
   /** Folders of kustomizations that no other of them uses: what is built. */
   readonly kustomizations: readonly string[];
-  /** Folders of Helm charts. */
   readonly charts: readonly string[];
 }
 
@@ -113,7 +111,7 @@ const BUILDERS = [
   ['kustomize', 'build'],
 ] as const;
 
-/** The manifests that a kustomization makes. @returns undefined where neither kubectl nor kustomize is there */
+/** @returns undefined where neither kubectl nor kustomize is installed */
 export async function build(
   folder: string,
 ): Promise<{ readonly bytes: Buffer; readonly by: string } | undefined> {

@@ -17,7 +17,6 @@ import {
   type ClusterSnapshot,
   type Documents,
   decide,
-  type LocatedObject,
   NO_DOCUMENTS,
   NO_SOURCES,
   type Operation,
@@ -41,12 +40,12 @@ import {
   readPolicies,
   sortDocuments,
 } from '../manifest/index.ts';
+import type { TextProblem } from '../yaml/index.ts';
 import type { Settings } from './commands.ts';
 import { build, findManifests, unreadable } from './manifest-files.ts';
 import type { KnownCluster } from './read-cluster.ts';
 import type { Surroundings, Terminal } from './terminal.ts';
 
-/** Which manifests are read, and which of their objects are looked at. */
 export type ManifestSettings = Omit<Settings<'uninject'>, 'inPlace' | 'diff'>;
 
 export interface ManifestInput {
@@ -58,18 +57,17 @@ export interface ManifestInput {
   readonly encoding: Encoding;
 }
 
-/** The manifests of a command, and what their objects say about each other. */
 export interface Manifests {
   readonly inputs: readonly ManifestInput[];
   /** The Services and Namespaces among them. */
   readonly documents: Documents;
   /** By {@link ownerKeyOf}: every object that another may belong to, with its pod template where a Rollout refers to it. */
   readonly objects: ReadonlyMap<string, unknown>;
-  /** Something could not be read, and has been said. */
+  /** Something could not be read, and was reported. */
   readonly failed: boolean;
 }
 
-/** Loads what asking a cluster takes only where one is asked. @throws ConnectionError, LingerError */
+/** Loads the client of the API server only where a cluster is asked. @throws ConnectionError, LingerError */
 export async function askCluster(
   settings: Pick<Settings<'explain'>, 'kubeconfig' | 'context' | 'lingerNamespace' | 'policies'> & {
     readonly namespace?: string | undefined;
@@ -79,8 +77,9 @@ export async function askCluster(
   const { connectToLinger } = await import('./connect.ts');
   const { readCluster } = await import('./read-cluster.ts');
   const { connection, ...place } = await connectToLinger(settings, surroundings);
-  // The namespace that kubectl would take: all that is read where the whole cluster may not be.
+  // kubectl’s default namespace: all that is read where listing the whole cluster is forbidden.
   const { namespace = connection.namespace } = settings;
+  surroundings.progress('reading policies, Services, namespaces and nodes');
   const known = await readCluster(connection, { ...settings, ...place, namespace }, surroundings.warn);
   return { connection, known };
 }
@@ -128,8 +127,18 @@ export async function readManifests(
   }
   for (const folder of charts) refuse(`${folder} is a Helm chart: render it first (helm template ${folder})`);
   const { documents, objects, problems } = survey(inputs, namespace);
-  for (const problem of problems) refuse(problem);
+  for (const { message } of problems) refuse(message);
   return { inputs, documents, objects, failed };
+}
+
+/** A way through manifests that is told in the terminal. */
+export function readingOf(
+  warn: Terminal['warn'],
+  { failed }: Pick<Manifests, 'failed'>,
+  remark?: string,
+): Reading {
+  const report = ({ message }: ManifestProblem) => warn(`linger: ${message}`);
+  return { report, failed, ...(remark !== undefined && { remark }) };
 }
 
 export type SnapshotSettings = Pick<Settings<'explain'>, 'policies' | 'namespace' | 'modeLimit'>;
@@ -149,7 +158,7 @@ export async function sourcesFor(
   return cluster === undefined ? sources : { ...sources, cluster, lags: cluster.lags };
 }
 
-/** Manifests of workloads that stand by themselves are read once. */
+/** Texts without any of these words refer to no other object, and are not parsed twice. */
 const SURVEYED = /\b(?:Service|Namespace)(?:List)?\b|\bownerReferences\b|\bworkloadRef\b/;
 
 /**
@@ -157,7 +166,7 @@ const SURVEYED = /\b(?:Service|Namespace)(?:List)?\b|\bownerReferences\b|\bworkl
  * they are about to be applied and not in force.
  */
 export function survey(inputs: readonly ManifestInput[], defaultNamespace: string) {
-  const documents: LocatedObject[] = [];
+  const documents: ManifestObject[] = [];
   const objects = new Map<string, unknown>();
   const refers = inputs.some(({ text }) => /\bworkloadRef\b/.test(text));
   const owned = refers || inputs.some(({ text }) => /\bownerReferences\b/.test(text));
@@ -176,20 +185,22 @@ export function survey(inputs: readonly ManifestInput[], defaultNamespace: strin
 }
 
 /** A Service whose selector cannot be read might select anything of its namespace. */
-function unreadableIn({ value, where }: LocatedObject): readonly string[] {
+function unreadableIn({ value, where, lineOf }: ManifestObject): readonly ManifestProblem[] {
   const kind = String(memberAt(value, ['kind']));
   const fields = kind === 'Service' ? ['spec.selector'] : ['metadata.labels', 'metadata.annotations'];
-  const subject = `${where}: ${kind} ${nameOf(value)}`;
+  const said = (field: string, what: string): ManifestProblem => {
+    const problem = `${kind} ${nameOf(value)}: ${field} ${what}: ignored for the pods of its namespace`;
+    return { message: `${where}: ${problem}`, place: { line: lineOf(field.split('.')), problem } };
+  };
   const spec = memberAt(value, ['spec']) ?? {};
-  const effect = 'ignored for the pods of its namespace';
-  if (!isRecord(spec)) return [`${subject}: spec is no object: ${effect}`];
+  if (!isRecord(spec)) return [said('spec', 'is no object')];
   return fields.flatMap((field) => {
     const map = memberAt(value, field.split('.')) ?? {};
     if (isStringMap(map)) return [];
     const members = nonTexts(map);
     const what =
       members.length === 0 ? 'is no map of text' : `has members that are no text: ${fewOf(members)}`;
-    return [`${subject}: ${field} ${what}: ${effect}`];
+    return [said(field, what)];
   });
 }
 
@@ -207,19 +218,27 @@ function ownerKeyOf(value: unknown, defaultNamespace: string): string | undefine
   );
 }
 
-/** An object with pods in it. */
+/** An object that creates pods. */
 export interface FoundWorkload {
   readonly object: ManifestObject;
   readonly workload: Workload;
   readonly namespace: string;
-  /** What is not known of its pods, as a sentence: its kind, or its template. */
+  /** What is unknown about its pods, as a sentence: their kind or their template. */
   readonly unknown?: string;
+}
+
+/** What is wrong with a manifest. */
+export interface ManifestProblem {
+  /** With its place in words. */
+  readonly message: string;
+  /** undefined: it is about the whole text. */
+  readonly place: TextProblem | undefined;
 }
 
 /** A command's way through manifests. */
 export interface Reading {
-  readonly warn: Terminal['warn'];
-  /** The manifests are about to be changed: what cannot be changed is passed through, and this is said of what cannot be read. */
+  readonly report: (problem: ManifestProblem) => void;
+  /** Appended to messages about objects that cannot be read, where manifests are to be changed. */
   readonly remark?: string;
   /** Whether an object could not be read. */
   failed: boolean;
@@ -233,28 +252,33 @@ export function* workloadsIn(
   { objects }: Manifests,
   reading: Reading,
 ): Generator<FoundWorkload> {
-  const passOver = (message: string) => reading.warn(`linger: ${message}`);
-  const fail = (message: string) => {
+  const passOver = (problem: string, line?: number) =>
+    reading.report(
+      line === undefined
+        ? { message: `${name}: ${problem}`, place: undefined }
+        : { message: `${name}:${line}: ${problem}`, place: { line, problem } },
+    );
+  const fail = ({ message, place }: ManifestProblem) => {
     reading.failed = true;
-    passOver(message + (reading.remark ?? ''));
+    reading.report({ message: message + (reading.remark ?? ''), place });
   };
   const edits = reading.remark !== undefined;
   const owned: string[] = [];
   for (const object of document.objects()) {
     if (object instanceof ManifestError) {
-      fail(object.message);
+      fail(object);
       continue;
     }
     const { value, line } = object;
     if (!isSelected(value, selector)) continue;
-    const place = `${name}:${line}`;
     if (isKustomization(value)) {
-      fail(`${place}: this is a kustomization: render it first (kubectl kustomize FOLDER)`);
+      const problem = 'this is a kustomization: render it first (kubectl kustomize FOLDER)';
+      fail({ message: `${name}:${line}: ${problem}`, place: { line, problem } });
       continue;
     }
     const replacement = replacementOf(value);
     if (replacement !== undefined) {
-      passOver(`${place}: ${replacement}${edits ? '; left unchanged' : ''}`);
+      passOver(`${replacement}${edits ? '; left unchanged' : ''}`, line);
       const gone = edits ? undefined : foreignWorkload(value);
       if (gone !== undefined)
         yield { ...gone, object, namespace: gone.workload.namespace ?? namespace, unknown: replacement };
@@ -266,21 +290,20 @@ export function* workloadsIn(
     const { workload } = found;
     const where = { object, namespace: workload.namespace ?? namespace };
     if (isOwnedIn(value, where.namespace, objects)) owned.push(`${workload.kind} ${workload.name}`);
-    else if (object.duplicateKey !== undefined) fail(object.duplicateKey.message);
+    else if (object.duplicateKey !== undefined) fail(object.duplicateKey);
     else if (!edits || own !== undefined) yield { ...where, ...found };
-    // The template of a Rollout that refers to another workload is changed there.
+    // The template is in the other workload, and is changed there.
     else
       passOver(
-        `${place}: ${found.unknown ?? `${String(memberAt(value, ['apiVersion']))} ${workload.kind} is no kind that inject changes`}; left unchanged`,
+        `${found.unknown ?? `${String(memberAt(value, ['apiVersion']))} ${workload.kind} is no kind that inject changes`}; left unchanged`,
+        line,
       );
   }
   if (owned.length > 0)
-    passOver(
-      `${name}: ${fewOf(owned)}: left ${edits ? 'unchanged' : 'out'}, as their owners are among the manifests`,
-    );
+    passOver(`${fewOf(owned)}: left ${edits ? 'unchanged' : 'out'}, as their owners are among the manifests`);
 }
 
-/** Pods of a template that stands elsewhere, or of a kind that Linger does not know. */
+/** Pods whose template is in another object, or of a kind that Linger does not know. */
 function foundOtherwise(
   value: unknown,
   defaultNamespace: string,
@@ -322,7 +345,6 @@ const GONE: readonly (readonly [apiVersion: RegExp, kinds: RegExp, instead: stri
   [/^autoscaling\/v2beta[12]$/, /^HorizontalPodAutoscaler$/, 'autoscaling/v2'],
 ];
 
-/** A sentence about an object in an API version that is gone. */
 function replacementOf(value: unknown): string | undefined {
   if (!isRecord(value)) return undefined;
   const [apiVersion, kind] = [String(value.apiVersion), String(value.kind)];
@@ -338,7 +360,7 @@ function nameOf(value: unknown): string {
 /** Deep enough for an operator's nested templates. */
 const TEMPLATE_DEPTH = 8;
 
-/** The pods that an object of a kind that Linger does not know seems to make, and what is to be said about that. */
+/** The pods that an object of an unknown kind seems to create, and what to report about that. */
 function foreignWorkload(
   value: unknown,
 ): { readonly workload: Workload; readonly unknown?: string } | undefined {
@@ -346,7 +368,7 @@ function foreignWorkload(
   const [apiVersion, kind] = [String(value.apiVersion), String(value.kind)];
   const metadata = isRecord(value.metadata) ? value.metadata : {};
   const as = (pointer: string, pod: unknown, unknown?: string) => {
-    // Of a known kind, a template that is missing.
+    // undefined: the template of a known kind is missing.
     const workload = workloadOf({ apiVersion: 'v1', kind: 'Pod', metadata, spec: {} });
     return (
       workload && { workload: { ...workload, kind, pointer, pod }, ...(unknown !== undefined && { unknown }) }
@@ -404,7 +426,6 @@ export function patched(pod: unknown, operations: readonly Operation[]): unknown
   return fastJsonPatch.applyPatch(fastJsonPatch.deepClone(pod), patch).newDocument as unknown;
 }
 
-/** Decides for the pods of a workload. */
 export function planOf(found: Pick<FoundWorkload, 'workload' | 'namespace'>, snapshot: ClusterSnapshot) {
   const { workload, namespace } = found;
   // A template that cannot be read has no labels.
@@ -413,12 +434,12 @@ export function planOf(found: Pick<FoundWorkload, 'workload' | 'namespace'>, sna
   return { ...found, decision: decide(requestOf(found), snapshot), observers };
 }
 
-/** Decides for the pods of a workload that runs, as of today. */
+/** Decides as of today for the pods of a running workload. */
 export function planOfRunning(
   { workload, namespace }: Pick<FoundWorkload, 'workload' | 'namespace'>,
   snapshot: ClusterSnapshot,
 ) {
-  // The pod as its author wrote it: with its plan, the answer would only be AlreadyInjected.
+  // Without what Linger has added: with its plan, the answer would only be AlreadyInjected.
   const pod = workload.pointer === '' ? patched(workload.pod, undoFor(workload.pod)) : workload.pod;
   return planOf({ workload: { ...workload, pod }, namespace }, snapshot);
 }

@@ -1,5 +1,5 @@
 import type { Server } from 'node:http';
-import { asError, isLingerObject, isRecord, printable, UserError } from '../api/index.ts';
+import { isLingerObject, isRecord, printable, UserError } from '../api/index.ts';
 import {
   type ExplanationReport,
   newToken,
@@ -29,8 +29,15 @@ import {
 } from '../manifest/index.ts';
 import { adminServer, listen } from '../webhook/index.ts';
 import { explanationsIn } from './explain.ts';
-import { type Manifests, planOf, survey, workloadsIn } from './manifests.ts';
-import { unifiedDiff } from './terminal.ts';
+import {
+  type ManifestProblem,
+  type Manifests,
+  planOf,
+  type Reading,
+  survey,
+  workloadsIn,
+} from './manifests.ts';
+import { unifiedDiff } from './rendering.ts';
 
 /** The names of the two texts, in what is said about them. */
 const NAMES = { manifest: 'manifest.yaml', policies: 'policies.yaml' } as const;
@@ -71,32 +78,38 @@ export async function playground(version: string, port: number, onError: (error:
 
 /** What `explain` and `inject --diff` say of a manifest under policies, without a cluster. */
 export function explainTexts({ manifest, policies }: PlaygroundRequest): PlaygroundReport {
-  const said: string[] = [];
+  const found: Problem[] = [];
+  const report = (where: Problem['in'], { message, place }: ManifestProblem) =>
+    found.push({
+      in: where,
+      line: place?.line ?? null,
+      column: place?.column ?? null,
+      text: printable(place?.problem ?? message),
+    });
   const input = { path: NAMES.manifest, name: NAMES.manifest, text: manifest, encoding: 'utf-8' } as const;
+  // Several readers of one text say the same of it.
+  const distinct = () => [...new Map(found.map((each) => [JSON.stringify(each), each])).values()];
+  const reading = { report: (each: ManifestProblem) => void report('manifest', each), failed: false };
   try {
     const { problems, ...known } = survey([input], WITHIN.namespace);
-    said.push(...problems);
+    for (const each of problems) report('manifest', each);
     const manifests = { inputs: [input], failed: false, ...known };
     const files = policiesOfMap({ [NAMES.policies]: policies }, '');
-    said.push(...files.problems.map(({ message }) => message));
+    for (const { message, place } of files.problems) report('policies', { message, place });
     const applied = manifests.documents;
     const snapshot = snapshotOf({ ...NO_SOURCES, modeLimit: 'Enforce', files: files.documents, applied });
-    const warn = (line: string) => void said.push(line);
-    const reading = { warn, failed: false };
     const plans = explanationsIn(manifests, snapshot, WITHIN, reading).map((plan) => ({
       ...plan,
       because: becauseOf(plan),
     }));
-    const diff = diffOf(manifests, snapshot);
-    return { plans, problems: problemsOf(said, { manifest, policies }), diff };
+    reportMisplaced(manifest, reading);
+    return { plans, problems: distinct(), diff: diffOf(manifests, snapshot) };
   } catch (error) {
     // One that concerns the whole text: the others are collected as they are found.
     if (!(error instanceof UserError)) throw error;
-    return {
-      plans: [],
-      problems: problemsOf([...said, asError(error).message], { manifest, policies }),
-      diff: '',
-    };
+    const place = error instanceof ManifestError ? error.place : undefined;
+    report('manifest', { message: error.message, place });
+    return { plans: [], problems: distinct(), diff: '' };
   }
 }
 
@@ -120,7 +133,7 @@ export function becauseOf({ reason, why, outcome }: Judged): string {
 function diffOf(manifests: Manifests, snapshot: ClusterSnapshot): string {
   const [input] = manifests.inputs;
   if (input === undefined) return '';
-  const reading = { warn: () => undefined, remark: '', failed: false };
+  const reading = { report: () => undefined, remark: '', failed: false };
   const parts = [...readDocuments(input.text, input.name)].map((document) => {
     const edits = function* (): Generator<ManifestEdit> {
       for (const found of workloadsIn(document, input, WITHIN, manifests, reading)) {
@@ -134,36 +147,10 @@ function diffOf(manifests: Manifests, snapshot: ClusterSnapshot): string {
   return unifiedDiff(input.name, input.text, parts.join(''));
 }
 
-/** Messages begin with the place in one of the texts: `FILE:LINE:COLUMN`, `FILE:LINE`, or `FILE document N`. */
-const PLACED =
-  /^(?:linger: )? ?(manifest|policies)\.yaml(?::(\d+))?(?::(\d+))?(?:: (?:manifest\.yaml)?)?(?: ?document \d+(?: items\[\d+\])?: )?(.*)$/s;
-
-function problemsOf(messages: readonly string[], texts: PlaygroundRequest): readonly Problem[] {
-  const problems = [...messages, ...misplacedPolicies(texts.manifest)].map((message): Problem => {
-    const [, where = 'manifest', line, column, text = message] = PLACED.exec(message) ?? [];
-    const source = where === 'policies' ? 'policies' : 'manifest';
-    const place = line === undefined ? lineOf(message, texts[source], NAMES[source]) : Number(line);
-    const shown = printable(text.trim());
-    return { in: source, line: place, column: column === undefined ? null : Number(column), text: shown };
-  });
-  // Several readers of one text say the same of it.
-  return [...new Map(problems.map((each) => [JSON.stringify(each), each])).values()];
-}
-
-/** The line of the object that a message names: `policies.yaml document 2`. */
-function lineOf(message: string, text: string, name: string): number | null {
-  const { objects } = readManifests(text, name);
-  const named = objects.filter(({ where }) => message.includes(where));
-  return named.toSorted((a, b) => b.where.length - a.where.length)[0]?.line ?? null;
-}
-
 /** Policies of the manifest are about to be applied: they are not in force yet. */
-function misplacedPolicies(manifest: string): readonly string[] {
-  return [...readDocuments(manifest, NAMES.manifest)]
-    .flatMap((document) => [...document.objects()])
-    .flatMap((object) =>
-      object instanceof ManifestError || !isRecord(object.value) || !isLingerObject(object.value)
-        ? []
-        : [`${NAMES.manifest}:${object.line}: a policy counts only in the other text: move it there`],
-    );
+function reportMisplaced(manifest: string, { report }: Reading): void {
+  const problem = 'a policy counts only in the other text: move it there';
+  for (const { value, line } of readManifests(manifest, NAMES.manifest).objects)
+    if (isRecord(value) && isLingerObject(value))
+      report({ message: `${NAMES.manifest}:${line}: ${problem}`, place: { line, problem } });
 }

@@ -1,5 +1,6 @@
 import {
   EVERYTHING,
+  isRecord,
   isStringMap,
   type Labels,
   LingerError,
@@ -14,6 +15,7 @@ import {
   serviceIndex,
 } from '../api/index.ts';
 import {
+  additionsIn,
   everyOne,
   gather,
   type Kind,
@@ -77,20 +79,22 @@ import { policiesOfMap } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, nameOf } from './connect.ts';
 import { usageError } from './flags.ts';
-import type { Terminal } from './terminal.ts';
+import type { Surroundings, Terminal } from './terminal.ts';
 
-/** Longer than any list takes; a person is waiting. */
+/** Longer than any list takes; a user is waiting. */
 const CLUSTER_WITHIN_MS = 60_000;
 
-/** For one small object. */
+/** For one or two objects. */
+const OBJECT_WITHIN_MS = 30_000;
+
 const ANSWER_MS = 10_000;
 
-export interface KnownCluster extends ClusterView, KnownFiles {
+export interface KnownCluster extends ClusterView, KnownFiles, Pick<RelatedObjects, 'additions'> {
   readonly lags: LagSource;
 }
 
 interface KnownFiles {
-  /** Policies in force that are no objects of the cluster. */
+  /** Policies in force that come from files. */
   readonly files: Documents;
   /** What is invalid among them. */
   readonly fileProblems: readonly string[];
@@ -101,7 +105,7 @@ interface KnownFiles {
 const NO_FILES: KnownFiles = { files: NO_DOCUMENTS, fileProblems: [], filesUnread: undefined };
 
 /**
- * What decisions read of a cluster, at one moment. What cannot be read of Linger's own is left out, and said.
+ * A snapshot of what decisions read of a cluster. Missing parts of Linger’s own are reported by `warn`.
  * @throws LingerError `cluster-unreachable`, `cluster-denied`
  */
 export async function readCluster(
@@ -168,9 +172,15 @@ export async function readCluster(
     clusterPolicies: declared[1].values,
     policies: declared[2].values,
     hold,
+    additions: additionsOf(shared),
     lags: 'none' in planned ? NONE_YET : plannedLags(planned.value),
     ...(files || NO_FILES),
   };
+}
+
+function additionsOf(shared: Parameters<typeof readConsumers>[0] | null | undefined) {
+  const read = shared ? readConsumers(shared) : undefined;
+  return additionsIn(read?.outcome === 'read' ? read.value.consumers : []);
 }
 
 const HOLD_ASSUMED = 'assuming that hook Hold is available';
@@ -189,7 +199,7 @@ interface Allowed<T> {
   readonly scope: 'cluster' | 'namespace' | 'none';
 }
 
-/** All objects, or where that is forbidden those of one namespace; what is assumed of the others is said. */
+/** All objects, or where listing them is forbidden those of one namespace; `warn` reports what is assumed of the others. */
 async function asFarAsAllowed<T>(
   resource: Resource<T>,
   { connection, signal, namespace, warn }: Reading,
@@ -208,7 +218,9 @@ async function asFarAsAllowed<T>(
   }
 }
 
-/** Who may not list Namespaces may still get their own; where not even that, it is taken to have no labels of its own. */
+/**
+ * A user who may not list Namespaces may still get their own; if not even that, it is assumed to have no labels of its own.
+ */
 async function namespacesSeen(read: Reading): Promise<readonly NamespaceRecord[]> {
   const { connection, signal, namespace: name } = read;
   const assumed = 'ignoring labels and annotations of namespaces';
@@ -234,7 +246,7 @@ function noneIfForbidden(thrown: unknown): undefined {
 
 function servicesSeen({ items, scope }: Allowed<ServiceRecord>, namespace = ''): ServiceIndex {
   const index = serviceIndex(items, scope === 'cluster');
-  // A namespace whose Services were listed and are none is known, too.
+  // Also if all its Services were listed and there are none.
   const own = scope === 'namespace' && !index.byNamespace.has(namespace);
   return own ? { ...index, byNamespace: new Map([...index.byNamespace, [namespace, []]]) } : index;
 }
@@ -246,23 +258,29 @@ function servicesSeen({ items, scope }: Allowed<ServiceRecord>, namespace = ''):
  */
 export async function readWorkloads(
   connection: KubeConnection,
-  { namespace, selector = EVERYTHING }: Settings<'audit'>,
-  warn: Terminal['warn'],
+  { namespace, selector = EVERYTHING, serverDryRun }: Settings<'audit'>,
+  { warn, progress }: Pick<Surroundings, 'warn' | 'progress'>,
 ): Promise<{
   readonly workloads: readonly LiveWorkload[];
   readonly related: RelatedObjects;
-  /** Some are left out, and that has been said. */
+  /** Some are missing, and that was reported. */
   readonly incomplete: boolean;
 }> {
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
-  const pods = await readPods(connection, namespace, signal).catch((thrown: unknown): RunningPods => {
+  progress('reading pods');
+  const onPod = (count: number) => progress('reading pods', count);
+  const pods = await readPods(connection, namespace, signal, onPod).catch((thrown: unknown): RunningPods => {
     if (!(thrown instanceof LingerError) || thrown.code !== 'cluster-denied') throw thrown;
     warn(`${thrown.message}; running pods are not audited`);
     return NO_PODS;
   });
+  progress('reading routes, autoscalers and budgets');
   const workloads: LiveWorkload[] = [];
   const gathered = gather(connection, { signal, namespace, pods }, (each) => {
-    if (selects(selector, labelsOf(each.object))) workloads.push(each);
+    if (!selects(selector, labelsOf(each.object))) return;
+    if (!serverDryRun) dropEnvironment(each.workload.pod);
+    workloads.push(each);
+    progress('reading workloads', workloads.length);
   });
   const { related, truncated, denied, unlisted } = await asked(connection, gathered);
   for (const { message } of denied) warn(`${message}; workloads of this kind are not audited`);
@@ -270,6 +288,12 @@ export async function readWorkloads(
     warn(`listing related objects is forbidden; findings that need them are missing: ${unlisted.join(', ')}`);
   if (truncated.size > 0) warn(`${TRUNCATED}: ${truncatedInWords(truncated)}`);
   return { workloads, related, incomplete: denied.length > 0 || truncated.size > 0 };
+}
+
+/** Often most of a template; no decision depends on it. */
+function dropEnvironment(pod: unknown): void {
+  const containers = memberAt(pod, ['spec', 'containers']);
+  for (const each of Array.isArray(containers) ? containers : []) if (isRecord(each)) delete each.env;
 }
 
 function labelsOf(object: unknown): Labels {
@@ -323,10 +347,14 @@ async function readPods(
   connection: KubeConnection,
   within: string | undefined,
   signal: AbortSignal,
+  onPod: (count: number) => void = () => undefined,
 ): Promise<RunningPods> {
+  let count = 0;
   const byWorkload = new Map<string, RunningPod[]>();
   const bare: { readonly namespace: string; readonly name: string }[] = [];
   const project = ({ metadata }: RawObject) => {
+    count += 1;
+    onPod(count);
     const { namespace = '', name, annotations = NO_LABELS, deletionTimestamp } = metadata;
     const { owner } = ownersOf(metadata);
     if (deletionTimestamp !== undefined) return;
@@ -343,7 +371,7 @@ async function readPods(
   return { byWorkload, bare };
 }
 
-/** The objects of one of Linger's own kinds, none where its CRD is not installed; and why some could not be read. */
+/** None where the CRD is not installed; `problems`: why some could not be read. */
 async function objectsOf<T>(kind: CustomKind<T>, read: Reading) {
   const { signal } = read;
   let objects: readonly CustomObject<T>[];
@@ -363,7 +391,6 @@ async function objectsOf<T>(kind: CustomKind<T>, read: Reading) {
   };
 }
 
-/** What a replica publishes, or why there is none. */
 type Published<T> = { readonly value: T } | { readonly none: string };
 
 /** As the readers of leader/ give it. */
@@ -387,7 +414,7 @@ async function readPublished<T>(
   return { none: shared.outcome === 'empty' ? `${name} is empty` : `${name}: ${shared.problem}` };
 }
 
-/** For commands that can do without: a ConfigMap that cannot be read counts as absent. */
+/** Treats a ConfigMap that cannot be read as absent, for commands that can do without it. */
 function refused(
   namespace: string,
   map: string,
@@ -405,8 +432,8 @@ function refused(
 export async function readConsumerTable(
   connection: KubeConnection,
   namespace: string,
-  signal: AbortSignal,
 ): Promise<ConsumerTable> {
+  const signal = AbortSignal.timeout(OBJECT_WITHIN_MS);
   const place = [namespace, SHARED_NAMES.consumers] as const;
   const published = await asked(connection, readPublished(connection, place, signal, readConsumers));
   if ('value' in published) return published.value;
@@ -420,7 +447,7 @@ export async function readConsumerTable(
 export async function readTerminations(
   connection: KubeConnection,
   namespace: string,
-  signal: AbortSignal,
+  signal = AbortSignal.timeout(OBJECT_WITHIN_MS),
 ): Promise<TerminationRecord> {
   const read = (name: string) =>
     asked(connection, readConfigMap(connection, namespace, name, { signal, withinMs: ANSWER_MS }));
@@ -428,10 +455,10 @@ export async function readTerminations(
   if (shared.outcome === 'read') return shared.value;
   const place = `ConfigMap ${namespace}/${SHARED_NAMES.shortfalls}`;
   if (shared.outcome === 'refused') throw notPublished(connection, `${place}: ${shared.problem}`);
-  // A Linger that has never published anything has never measured anything, either.
+  // If Linger has never published anything, it has never measured anything.
   if ((await read(SHARED_NAMES.planned)) === undefined)
     throw notPublished(connection, `there is neither ${place} nor ${SHARED_NAMES.planned}`);
-  return { findings: [], ended: [], incompleteBefore: 0 };
+  return { findings: [], ended: [], incompleteBefore: 0, terminations: [] };
 }
 
 export function notPublished(connection: KubeConnection, problem: string): LingerError {

@@ -9,7 +9,7 @@ import {
   USAGE_EXIT_CODE,
 } from './command-line.ts';
 import type { CommandName, Settings } from './commands.ts';
-import type { Streams, Surroundings } from './terminal.ts';
+import { fitTablesTo, Progress, type Streams, type Surroundings } from './terminal.ts';
 
 /**
  * A command.
@@ -18,7 +18,7 @@ import type { Streams, Surroundings } from './terminal.ts';
  */
 type Run<C extends CommandName> = (settings: Settings<C>, surroundings: Surroundings) => Promise<number>;
 
-/** Each command brings its own libraries: a server should not carry those of the others in its memory. */
+/** Loaded on demand: a server must not carry the libraries of other commands in its memory. */
 const RUN: { readonly [C in CommandName]: () => Promise<Run<C>> } = {
   serve: async () => (await import('./serve.ts')).serve,
   inject: async () => (await import('./inject.ts')).inject,
@@ -26,6 +26,7 @@ const RUN: { readonly [C in CommandName]: () => Promise<Run<C>> } = {
   explain: async () => (await import('./explain.ts')).explain,
   audit: async () => (await import('./audit.ts')).audit,
   dashboard: async () => (await import('./dashboard.ts')).dashboard,
+  timeline: async () => (await import('./timeline.ts')).timeline,
   check: async () => (await import('./check.ts')).check,
   simulate: async () => (await import('./simulate.ts')).simulate,
   certs: async () => (await import('./certs.ts')).certs,
@@ -33,9 +34,13 @@ const RUN: { readonly [C in CommandName]: () => Promise<Run<C>> } = {
   diagnose: async () => (await import('./diagnose.ts')).diagnose,
   consumers: async () => (await import('./consumers.ts')).consumers,
   witness: async () => (await import('./witness.ts')).witness,
+  'node-timer': async () => (await import('./node-timer.ts')).nodeTimer,
   status: async () => (await import('./status.ts')).status,
   history: async () => (await import('./history.ts')).history,
   hold: async () => (await import('./hold-command.ts')).hold,
+  prove: async () => (await import('./prove.ts')).prove,
+  'prove-keep': async () => (await import('./prove-keep.ts')).proveKeep,
+  'prove-traffic': async () => (await import('./prove-traffic.ts')).proveTraffic,
   completion: async () => (await import('./completion.ts')).completion,
 };
 
@@ -68,23 +73,30 @@ async function start<C extends CommandName>(
   const load: () => Promise<Run<C>> = RUN[command];
   const runCommand = await load();
   const write = writerTo(stdout);
-  // A pause keeps no process alive, nor does an idle connection: it would end between two attempts.
+  // Keeps the process alive: pauses and idle connections do not, so it would exit between two attempts.
   const alive = setInterval(() => undefined, 2 ** 30);
+  const terminal = {
+    print: (text: string) => write(Buffer.from(text)),
+    warn: (line: string) => void stderr.write(`${printable(line)}\n`),
+    overwrite: (text: string) => void stderr.write(text),
+    errorColumns: () => (stderr.isTTY === true ? (stderr.columns ?? 80) : undefined),
+  };
+  const { report, print, note, end } = new Progress(terminal);
+  if (stdout.isTTY === true) fitTablesTo(stdout.columns ?? 80);
   try {
     return await runCommand(settings, {
-      print: (text) => write(Buffer.from(text)),
+      ...{ ...terminal, print, warn: note, progress: report },
       write,
-      warn: (line) => void stderr.write(`${printable(line)}\n`),
-      overwrite: (text) => void stderr.write(text),
       kube,
       version,
       stdin,
       interactive: stdin.isTTY === true && stderr.isTTY === true,
       colour: colour && stdout.isTTY === true,
-      errorColumns: () => (stderr.isTTY === true ? (stderr.columns ?? 80) : undefined),
+      outputColumns: () => (stdout.isTTY === true ? (stdout.columns ?? 80) : undefined),
       now: () => Date.now() / 1000,
     });
   } finally {
+    end();
     clearInterval(alive);
   }
 }
@@ -122,14 +134,14 @@ export function leaveWithout(error: NodeJS.ErrnoException): never {
 
 const LONGEST_MESSAGE = 4_000;
 
-/** What the user can mend is one line; anything else is a bug, and its stack helps to find it. */
+/** An error that the user can fix is one line; anything else is a bug, and its stack helps to find it. */
 function explainFailure(error: unknown, stderr: NodeJS.WritableStream): number {
   if (!(error instanceof UserError)) {
     stderr.write(printableLines(inspect(error)));
     return FAILURE_EXIT_CODE;
   }
   const { message } = error;
-  // A value that is quoted may be a megabyte long.
+  // Messages may quote a value of a megabyte.
   const shown = message.length > LONGEST_MESSAGE ? `${message.slice(0, LONGEST_MESSAGE)}…` : message;
   stderr.write(printableLines(`linger: ${shown} [${error.code}]`));
   return error.code === 'settings-invalid' ? USAGE_EXIT_CODE : FAILURE_EXIT_CODE;

@@ -1,13 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { fewOf } from '../api/index.ts';
-import {
-  ClusterAudit,
-  type ClusterAuditSettings,
-  TerminationLog,
-  TerminationReview,
-} from '../audit/index.ts';
-import type { SigningKeys } from '../certs/index.ts';
+import { ClusterAudit, TerminationLog, TerminationReview } from '../audit/index.ts';
+import type { CertificateSource, SigningKeys } from '../certs/index.ts';
 import {
   DeadWatches,
   type KubeConnection,
@@ -36,6 +31,7 @@ import {
   followCustomResources,
   TERMINATION_POLICIES,
 } from '../informers/index.ts';
+import { HEARTBEAT_STREAMS } from '../lag/index.ts';
 import {
   BUILT_IN_POLICY,
   createBuiltInPolicy,
@@ -51,6 +47,7 @@ import type { Leadership, Manager, Runnable } from '../manager/index.ts';
 import {
   type CanarySettings,
   ConsumerViews,
+  Deregistrations,
   Measurement,
   measureConsumers,
   registerCanaryMetrics,
@@ -63,42 +60,43 @@ import {
 } from '../measurement/index.ts';
 import { type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
 import { pause, tick } from '../timing/index.ts';
-import { estimatesPage, takeReports } from '../webhook/index.ts';
+import { type connectionsThatFit, estimatesPage, takeReports } from '../webhook/index.ts';
+import type { Settings } from './commands.ts';
 
-/** What the connection to a cluster shares with the rest of a running server. */
-export interface ClusterContext {
+/** What the parts of a running server share. */
+export interface ServerContext {
+  readonly settings: Settings<'serve'>;
   readonly manager: Manager;
-  readonly connection: KubeConnection;
-  /** Seconds. */
-  readonly syncTimeout: number;
   readonly logger: Logger;
-  readonly metrics: Pick<Metrics, 'registry'>;
+  readonly metrics: Metrics;
   readonly snapshot: SnapshotHolder;
-  /** Brings policies into force, others' turns between; resolves when they are. */
+  /** Puts policies into force in steps, between which reviews are answered; resolves once they are in force. */
   readonly changePolicies: (event: SnapshotChange) => Promise<void>;
+  /** How many connections fit into this process's file descriptors. */
+  readonly fitting: Awaited<ReturnType<typeof connectionsThatFit>>;
+  /** Aborts when the server ends; everything that goes on in the background listens to it. */
+  readonly signal: AbortSignal;
+}
+
+export interface ClusterContext extends ServerContext {
+  readonly connection: KubeConnection;
+  readonly certificates: CertificateSource;
   /** Where replicas share what they measure; undefined: this one is alone. */
   readonly place: Place | undefined;
   /** undefined: there is no canary. */
   readonly canary: CanarySettings | undefined;
   /** undefined: no pod gets hook Hold. */
   readonly hold: (DeliverySettings & HoldSettings) | undefined;
-  /** Whether the leader deletes the pods of a node that shuts down. */
-  readonly deleteOnNodeShutdown: boolean;
-  /** Where pages of consumers may be asked for, and the folder of files that consumers may name. */
-  readonly inspect: { readonly allowLinkLocal: boolean; readonly files: string | undefined };
-  /** What tokens of reports must have been made for, and what cursors are signed with. */
-  readonly reports: { readonly audience: string; readonly keys: () => SigningKeys };
-  readonly audit: ClusterAuditSettings;
-  /** Aborts when the server ends; everything that goes on in the background listens to it. */
-  readonly signal: AbortSignal;
+  /** Signs the cursors of reports. */
+  readonly reportKeys: () => SigningKeys;
 }
 
 /** Monotonic milliseconds. */
 const clock = () => performance.now();
-/** A wall clock that never steps: one that is set while the process lives moves no slice of the history. */
+/** A wall clock that never steps: setting the system clock while the process runs must not shift the history. */
 const epochSeconds = () => (performance.timeOrigin + clock()) / 1000;
 
-/** What list-watches meet, for the log; each call names the kind of objects, as the API's plural. */
+/** Logs what happens to list-watches; `what` is the kind of objects, as the API’s plural. */
 function watchReporting(logger: Logger) {
   const once = new LogOnce(logger);
   return {
@@ -123,7 +121,6 @@ function watchReporting(logger: Logger) {
   };
 }
 
-/** The same for one kind of objects. */
 function reportingOf(what: string, logger: Logger) {
   const { onFailure, onCurrent, onHandlerError } = watchReporting(logger);
   return {
@@ -133,7 +130,7 @@ function reportingOf(what: string, logger: Logger) {
   };
 }
 
-/** Follows policies and consumers of the cluster into the snapshot; log lines say what cannot be used. */
+/** Follows policies and consumers of the cluster into the snapshot, and logs what cannot be used. */
 function followDeclared(context: ClusterContext) {
   const { snapshot, changePolicies } = context;
   const consumers = followKind(DISCOVERY_CONSUMERS, context, (values) =>
@@ -155,7 +152,7 @@ function followDeclared(context: ClusterContext) {
     consumers,
     clusterPolicies,
     policies,
-    /** What of policies and consumers cannot be read, and what holds instead. */
+    /** What of policies and consumers is invalid, and what applies instead. */
     problems: () =>
       Object.entries(kinds).flatMap(([plural, { objects, leftOut }]) => [
         ...objects()
@@ -163,9 +160,9 @@ function followDeclared(context: ClusterContext) {
           .map((object) => `${customKey(object)}: ${object.problem}; ${effectOf(object)}`),
         ...(leftOut().length === 0 ? [] : [`no room for these ${plural}: ${fewOf(leftOut())}`]),
       ]),
-    /** Resolves once the API server has answered for each kind: with its objects, or that it has none for us. */
+    /** Resolves once the API server has answered for each kind, be it with a refusal. */
     read: Promise.all(Object.values(kinds).map(({ read }) => read)),
-    /** Of the kinds that are served: a kind that is not is not followed, and no watch that should be current. */
+    /** Only of kinds that are served: the others are not followed. */
     watches: () => Object.fromEntries(served().map(([name, { stats }]) => [name, stats])),
   };
 }
@@ -194,23 +191,22 @@ function followKind<T>(
   return followCustomResources(kind, connection, handlers, options);
 }
 
-/** What is shared with the other replicas. A replica that is alone leads, too. */
+/** Also for a replica that is alone, which then leads. */
 type Shared = Pick<PublishingOptions, 'consumers' | 'statuses' | 'shortfalls' | 'address'> & {
   readonly measurement: Measurement;
 };
 
-/** Where the lags in force come from. */
 interface Sharing {
-  /** Whether what is stored has been read, or has been waited for for long enough. */
+  /** Whether the stored state has been read, or waited for long enough. */
   readonly warm: () => boolean;
   readonly runnable: Runnable;
-  /** Where the leader takes what is relayed to it; undefined: not known. */
+  /** The leader’s address for relayed connections; undefined: not known. */
   readonly leader: () => string | undefined;
-  /** Hands the lead over; resolves once that is done, or cannot be: within 15 s. */
+  /** Hands over the lead; resolves once that is done or cannot be done, within 15 s. */
   readonly leave: () => Promise<void>;
 }
 
-/** How long a replica stays unready without having read what is stored; after that it answers with `initial`. */
+/** After this, a replica becomes ready without the stored state, and answers with `initial`. */
 const WARM_WITHIN_MS = 5_000;
 
 /**
@@ -226,7 +222,6 @@ export function placeOf(
   return namespace === undefined ? undefined : { namespace, identity: settings.identity ?? hostname() };
 }
 
-/** Shares what is measured with the other replicas, or follows what this one alone measures. */
 function startSharing(context: ClusterContext, shared: Shared): Sharing {
   const { place, logger } = context;
   if (place !== undefined) return shareIn(place, context, shared);
@@ -238,7 +233,6 @@ function startSharing(context: ClusterContext, shared: Shared): Sharing {
   return { warm: () => true, runnable, leader: () => undefined, leave: () => Promise.resolve() };
 }
 
-/** Between two computations of the lags by a replica that is alone. */
 const ALONE_EVERY_MS = 5_000;
 
 function shareIn({ namespace, identity }: Place, context: ClusterContext, shared: Shared): Sharing {
@@ -278,7 +272,7 @@ function shareIn({ namespace, identity }: Place, context: ClusterContext, shared
   };
 }
 
-/** What of the cluster is not known for want of room. */
+/** What is unknown because it is too large or its namespace has no room left. */
 function unreadProblems(
   unread: ReturnType<ClusterSource['unread']>,
   removals: Measurement['leftOut'],
@@ -292,12 +286,11 @@ function unreadProblems(
   );
 }
 
-/** A server's connection to its cluster. */
 export type ClusterPart = ReturnType<typeof startCluster>;
 
 /** Follows the cluster and measures its lag, from now on until the signal aborts: snapshots, metrics and log lines follow. */
 export function startCluster(context: ClusterContext) {
-  const { connection, manager, snapshot, metrics, place, logger, signal } = context;
+  const { connection, manager, snapshot, metrics, place, settings, certificates, logger, signal } = context;
   const { registry } = metrics;
   const random = Math.random;
   const source = followCluster(
@@ -308,7 +301,7 @@ export function startCluster(context: ClusterContext) {
       onPod: manager.pod,
       ...watchReporting(logger),
     },
-    { signal, clock, random, namespace: place?.namespace },
+    { signal, clock, random, namespace: place?.namespace, endpoints: settings.endpoints },
   );
   const declared = followDeclared(context);
   const delivery = deliveryOf(context);
@@ -331,6 +324,11 @@ export function startCluster(context: ClusterContext) {
           { namespace, name },
           'removals beyond the share of their namespace; they give no samples',
         ),
+      trusted: place?.namespace,
+      onUpkeep: (maintained) => {
+        if (maintained) logger.info('Endpoints are maintained again; they count');
+        else logger.warn('no controller maintains Endpoints; they no longer count');
+      },
     },
   );
   measurement.onLags((lags) => snapshot.apply({ kind: 'lags', lags }));
@@ -340,11 +338,20 @@ export function startCluster(context: ClusterContext) {
   consumers.onSample(({ consumer, direction, lag }) => {
     if (direction === 'removal') consumerMetrics.removal(consumer, lag);
   });
+  const events = new ObjectEvents({
+    ...{ connection, logger, clock, signal },
+    identity: place?.identity ?? hostname(),
+  });
   const inspecting = startInspecting({
-    ...{ ...context, ...context.inspect },
-    ...{ measurement: consumers, clock },
+    ...{ ...context, clock, events, measurement: consumers },
+    ...{ allowLinkLocal: settings.probeAllowLinkLocal, files: settings.inspectFiles },
   });
   measurement.onRemoval((sample) => inspecting.inspection.removed(sample));
+  const deregistrations = new Deregistrations({
+    ...{ connection, snapshot, measurement: consumers, events, registry, logger, clock, random, signal },
+    ...{ allowLinkLocal: settings.probeAllowLinkLocal, files: settings.inspectFiles },
+    onConnect: (address) => inspecting.inspection.connected(address),
+  });
 
   const log = new TerminationLog(randomBytes(6).toString('base64url'));
   const sharing = startSharing(context, {
@@ -371,34 +378,32 @@ export function startCluster(context: ClusterContext) {
   const { pods, endpointslices, endpoints } = source.watches;
   const reported = manager.listeners<[consumer: string]>('reports');
   const reports = takeReports({
-    ...{ ...context, ...context.reports },
+    ...context,
+    ...{ audience: settings.reportsAudience, keys: context.reportKeys },
     consumers: () => snapshot.current().measured,
     measurement: consumers,
-    newest: () => versionsOf(endpointslices.version, endpoints.version),
+    newest: () => versionsOf(endpointslices.version, endpoints?.version),
     clock,
     onSynced: reported.call,
   });
-  const events = new ObjectEvents({
-    ...{ connection, logger, clock, signal },
-    identity: place?.identity ?? hostname(),
-  });
   const released = manager.listeners<[Release]>('hold');
   const shuttingDown = manager.listeners<[uid: string, budget: number]>('node-shutdown');
-  const { deleteOnNodeShutdown: deletes } = context;
+  const { deleteOnNodeShutdown: deletes, auditEvery: every, policyReports } = settings;
   const nodeShutdowns = new NodeShutdowns({
     ...{ connection, logger, clock, random, deletes },
     onPod: shuttingDown.call,
   });
-  // Only where there is a Lease can replicas tell which of them holds.
+  // Without a Lease, replicas could not agree on which of them holds pods.
   const hold =
     place &&
     context.hold &&
     startHold({
       ...{ connection, measurement, events, registry, logger, clock, signal },
-      inspecting: inspecting.inspection,
+      ...{ inspecting: inspecting.inspection, deregistrations },
       ...context.hold,
       snapshot: snapshot.current,
-      current: () => sync.state !== 'reading' && pods.current && endpointslices.current && endpoints.current,
+      current: () =>
+        sync.state !== 'reading' && pods.current && endpointslices.current && endpoints?.current !== false,
       reports: reports.taken,
       leader: sharing.leader,
       nodeBudgetOf: nodeShutdowns.budgetOf,
@@ -419,8 +424,12 @@ export function startCluster(context: ClusterContext) {
   measurement.onRemoval((sample) => void review.removed(sample));
   const audit = new ClusterAudit({
     ...{ connection, registry, logger, events, clock, epochSeconds, random, synced },
-    settings: context.audit,
+    settings: {
+      ...{ every, policyReports, configuration: settings.webhookConfiguration },
+      configured: () => certificates.configured?.(),
+    },
     snapshot: snapshot.current,
+    consumers: () => views.all,
     pods: source.pods,
     barePods: source.barePods,
   });
@@ -439,9 +448,11 @@ export function startCluster(context: ClusterContext) {
         registerWatchMetrics(registry, { watches: manager.watches, unread: source.unread, synced, clock }),
     },
     { name: 'declared', watches: declared.watches },
-    // Before the measurement: a pod is asked about before its removal has ended.
+    // Before the measurement, so that gateways are asked about a pod before its removal has ended.
     inspecting.runnable,
-    // Before Hold: it asks what is known of a pod that is gone.
+    // Before Hold, which waits for it.
+    deregistrations.runnable,
+    // Before Hold, which forgets a pod once it is gone; the review asks Hold about it first.
     { name: 'termination review', onPod: (event) => review.pod(event) },
     hold?.runnable,
     place && (deletes || hold !== undefined) ? nodeShutdowns : undefined,
@@ -465,7 +476,6 @@ export function startCluster(context: ClusterContext) {
   const deadWatches = new DeadWatches();
   const reading = () => sync.state === 'reading' || !sharing.warm();
   return {
-    /** Why this process should be restarted, checked periodically; undefined while its watches are alive. */
     dead: () => {
       const names = deadWatches.look(manager.watches(), clock());
       if (names.length === 0) return undefined;
@@ -475,7 +485,6 @@ export function startCluster(context: ClusterContext) {
       );
       return `watches have stalled: ${names.join(', ')}`;
     },
-    /** Why the webhook should get no connections yet; undefined when it should. */
     unready: () => (reading() ? 'the cluster is being read' : undefined),
     problems: () => [...declared.problems(), ...unreadProblems(source.unread(), measurement.leftOut)],
     /** What `/estimates` shows. */
@@ -514,14 +523,18 @@ function builtInPolicy(
 
 function heartbeats(
   place: Place,
-  { connection, manager, logger }: ClusterContext,
+  { connection, manager, settings: { endpoints }, logger }: ClusterContext,
   measurement: Measurement,
 ): Runnable {
+  const streams = HEARTBEAT_STREAMS.filter((stream) => stream !== 'Endpoints' || endpoints !== 'Ignore');
   const wanted = measurement.wantsHeartbeat.bind(measurement);
   const onWritten = measurement.heartbeatWritten.bind(measurement);
   const time = { clock, random: Math.random, pause: tick };
   const run = (signal: AbortSignal) =>
-    sendHeartbeats({ connection, place, leads: manager.leads, wanted, onWritten, logger, signal, ...time });
+    sendHeartbeats({
+      ...{ connection, place, streams, leads: manager.leads, wanted, onWritten, logger, signal },
+      ...time,
+    });
   return { name: 'heartbeats', run };
 }
 
@@ -542,21 +555,20 @@ function canaryOf(
     namespace,
     present,
     measurement,
-    // A gateway that is probed may itself be held: these connections are no traffic.
+    // The probed gateway may itself be held: these connections are not traffic.
     onProbe: (address) => inspection.connected(address),
     logger,
     count,
     clock,
   });
   const lead = async (leadership: Leadership) => {
-    // Declared consumers may replace the built-in ones, which would be flipped for until they are known.
+    // Declared consumers may replace the built-in ones, which should not be timed until that is known.
     await Promise.race([declared, pause(DECLARED_WITHIN_MS, leadership.signal)]);
     await running.lead?.(leadership);
   };
   return { ...running, lead };
 }
 
-/** How long the canary waits for the API server to say which consumers are declared. */
 const DECLARED_WITHIN_MS = 30_000;
 
 /** @returns undefined where replicas share nothing: then there is no Service that helpers could call */
@@ -568,11 +580,11 @@ function deliveryOf(context: ClusterContext): Delivery | undefined {
   return new Delivery({ ...context, ...reporting, ...time, place, settings: hold });
 }
 
-/** Whether the cluster has been read; `late`: it takes too long to wait for, and reviews are answered with what is known. */
+/** `late`: reading takes too long, so reviews are answered with what is known. */
 function followSync(
   source: ClusterSource,
   declared: Promise<unknown>,
-  { syncTimeout, logger, signal }: ClusterContext,
+  { settings: { syncTimeout }, logger, signal }: ClusterContext,
 ) {
   const sync: { state: 'reading' | 'late' | 'synced' } = { state: 'reading' };
   const begun = clock();

@@ -36,10 +36,10 @@ import {
 import { fileText } from '../yaml/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
-import type { ClusterContext, ClusterPart } from './serve-cluster.ts';
+import type { ClusterPart, ServerContext } from './serve-cluster.ts';
 import type { Surroundings } from './terminal.ts';
 
-/** Of a reload of policies: it may take its time. */
+/** Reloading policies is not urgent, so reviews get their turn after each of these pieces. */
 const PIECE_MS = 1;
 
 /** An AdmissionReview recorded from a real API server, in this checkout. */
@@ -79,13 +79,12 @@ function quoted(path: string): string {
   return /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }
 
-/** The address to call for an address that is listened on. */
 function name(host: string): string {
   if (isUnspecified(host)) return 'localhost';
   return host.includes(':') ? `[${host}]` : host;
 }
 
-/** Between the end of the drain and that of the process, at most: the servers cut their connections a little earlier. */
+/** Servers cut their connections a little before this. */
 const CLOSING_MS = 4_500;
 
 /** By the shell's convention a process ended by signal N exits with 128 + N. */
@@ -111,9 +110,9 @@ function listenForShutdown() {
 }
 
 /**
- * SIGUSR2 turns the log to debug, and the next one back: what happens in a replica can be looked at without the restart
- * that would end it. (SIGUSR1 is Node's own, and opens its inspector.)
- * @returns what stops listening
+ * SIGUSR2 switches the log to debug and back, so that a replica can be examined without restarting it. (SIGUSR1 opens Node’s
+ * inspector.)
+ * @returns a function that stops listening
  */
 function listenForLogLevel(logger: Logger, configured: Settings<'serve'>['logLevel']): () => void {
   const other = configured === 'debug' ? 'info' : 'debug';
@@ -125,18 +124,9 @@ function listenForLogLevel(logger: Logger, configured: Settings<'serve'>['logLev
   return () => process.off('SIGUSR2', onSignal);
 }
 
-/** What the parts of a running server share. */
-interface Beginning extends Pick<ClusterContext, 'logger' | 'snapshot' | 'changePolicies' | 'signal'> {
-  readonly settings: Settings<'serve'>;
-  readonly metrics: Metrics;
-  readonly manager: Manager;
-  readonly fitting: Awaited<ReturnType<typeof connectionsThatFit>>;
-}
-
-interface Running extends Beginning {
+interface Running extends ServerContext {
   readonly certificates: CertificateSource;
   readonly cluster: ClusterPart | undefined;
-  /** What is wrong with policy files at the moment. */
   readonly policyProblems: () => readonly string[];
 }
 
@@ -151,12 +141,13 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
     const sayShadowed = shadowReporting(snapshot, logger);
     const metrics = createMetrics(surroundings.version);
     const { registry } = metrics;
-    reportLoopTime(metrics.loopBlocked, logger);
+    let isAnswering = false;
+    reportLoopTime(metrics.loopBlocked, logger, () => isAnswering);
     const fitting = await connectionsThatFit();
     if (fitting.limit !== undefined)
       logger.warn({ ...fitting }, 'few file descriptors (ulimit -n); serving fewer connections at once');
     const time = { clock: () => performance.now(), random: Math.random };
-    const beginning: Beginning = {
+    const server: ServerContext = {
       settings,
       logger,
       metrics,
@@ -169,10 +160,13 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
       }),
       signal: ending.signal,
     };
-    const begun = begin(beginning, surroundings);
+    const begun = begin(server, surroundings);
     const running = await Promise.race([begun, shutdown.requested, shutdown.forced]);
     if (running === undefined || typeof running === 'number') return running ?? 0;
-    return await answerUntilShutdown(running, surroundings, shutdown);
+    const onListening = () => {
+      isAnswering = true;
+    };
+    return await answerUntilShutdown(running, surroundings, shutdown, onListening);
   } finally {
     ending.abort();
     shutdown.release();
@@ -181,24 +175,23 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
   }
 }
 
-async function begin(beginning: Beginning, surroundings: Surroundings): Promise<Running> {
-  const { certs: directory, certsSecret, certNames, host } = beginning.settings;
-  const connection = await connectionOf(beginning, surroundings);
-  // The address that is listened on must be in the certificate, too, unless it stands for all of them.
+async function begin(server: ServerContext, surroundings: Surroundings): Promise<Running> {
+  const { certs: directory, certsSecret, certNames, host } = server.settings;
+  const connection = await connectionOf(server, surroundings);
+  // The certificate must also cover the listening address, unless that is a wildcard.
   const names = isUnspecified(host) ? certNames : [...certNames, host];
   const certificates =
     certsSecret === undefined
       ? await FileSource.open({ directory, names }, new Date())
-      : await openSecret(certsSecret, names, connection, beginning);
-  const policyProblems = await startPolicies(beginning);
-  const cluster = connection && (await startCluster(beginning, certificates, connection));
-  return { ...beginning, certificates, cluster, policyProblems };
+      : await openSecret(certsSecret, names, connection, server);
+  const policyProblems = await startPolicies(server);
+  const cluster = connection && (await startCluster(server, certificates, connection));
+  return { ...server, certificates, cluster, policyProblems };
 }
 
-/** Enough to see what it is about. */
 const SHADOWED_SAID = 10;
 
-/** @returns what says in the log which policies of files do not count, when that has changed */
+/** @returns a function that logs which policies of files are overridden, whenever that has changed */
 function shadowReporting(snapshot: SnapshotHolder, logger: Logger): () => void {
   let said = '';
   return () => {
@@ -229,6 +222,7 @@ async function answerUntilShutdown(
   running: Running,
   { version, kube, print }: Surroundings,
   shutdown: ReturnType<typeof listenForShutdown>,
+  onListening: () => void,
 ): Promise<number> {
   const { settings, logger, metrics, manager, snapshot, certificates, cluster, policyProblems, fitting } =
     running;
@@ -270,6 +264,7 @@ async function answerUntilShutdown(
 
   const onError = (error: Error) => logger.error({ problem: error.message }, 'server error');
   const port = await listen(webhook, settings.host, settings.port, '--port', onError);
+  onListening();
   const adminPort = await listen(admin, settings.host, settings.adminPort, '--admin-port', onError);
   if (hold !== undefined) await listen(hold.server, settings.host, settings.holdPort, '--hold-port', onError);
   logger.info({ host: settings.host, port, adminPort, version }, 'listening');
@@ -280,7 +275,7 @@ async function answerUntilShutdown(
     return address;
   };
   const page = settings.pagePort === undefined ? undefined : await openPlayground(settings.pagePort);
-  // The greeting is for a terminal; in a cluster it would only be noise in the log.
+  // For a terminal only; in a cluster it would be noise in the log.
   const ownAuthority = !['provided', 'shared'].includes(certificates.get().origin);
   if (kube.service.host === undefined)
     print(`${greeting({ ...settings, port, adminPort }, ownAuthority, page)}\n`);
@@ -296,7 +291,7 @@ async function answerUntilShutdown(
     // The API server goes on using its open connections to a terminating webhook pod (kubernetes#127335).
     const left = cluster?.leave();
     await sleep(settings.drain * 1000);
-    // Whatever is stalled, this ends before the pod's grace does.
+    // Must end before the pod’s grace does, whatever stalls.
     const closed = Promise.all([manager.close(), left]);
     await Promise.race([closed, sleep(CLOSING_MS, undefined, { ref: false })]);
     logger.info('stopped');
@@ -307,14 +302,14 @@ async function answerUntilShutdown(
 
 /** @returns undefined without a cluster: then none of what it takes is loaded */
 async function connectionOf(
-  { settings, logger }: Beginning,
+  { settings, logger }: ServerContext,
   { kube }: Surroundings,
 ): Promise<KubeConnection | undefined> {
   if (settings.cluster === 'off') return undefined;
   const { connect } = await import('./connect.ts');
   const connection = await connect(settings, kube);
   if ('none' in connection) {
-    // Outside of a cluster that is to be expected.
+    // To be expected outside of a cluster.
     if (kube.service.host !== undefined)
       logger.info(
         { why: connection.none },
@@ -331,7 +326,7 @@ async function openSecret(
   secret: string,
   names: readonly string[],
   connection: KubeConnection | undefined,
-  { settings, logger, metrics, signal }: Beginning,
+  { settings, logger, metrics, signal }: ServerContext,
 ): Promise<CertificateSource> {
   const { placeOf } = await import('./serve-cluster.ts');
   const place = connection && placeOf(settings, connection);
@@ -345,16 +340,16 @@ async function openSecret(
 }
 
 async function startCluster(
-  beginning: Beginning,
+  server: ServerContext,
   certificates: CertificateSource,
   connection: KubeConnection,
 ): Promise<ClusterPart> {
-  const { settings } = beginning;
+  const { settings } = server;
   const { placeOf, startCluster: start } = await import('./serve-cluster.ts');
   const place = placeOf(settings, connection);
   // Every replica answers the canary's requests; only the leader sends them.
-  const canary = place && (await listenForCanary(beginning));
-  // All replicas have them, so each can read what another has signed.
+  const canary = place && (await listenForCanary(server));
+  // The same in all replicas, so each can verify what another has signed.
   const keysFor = (what: string) => {
     const derived = (key: string) => Buffer.from(hkdfSync('sha256', key, '', what, 32));
     let latest: { readonly from: CertificateSource['commonKeys']; readonly keys: SigningKeys } | undefined;
@@ -365,32 +360,14 @@ async function startCluster(
       return latest.keys;
     };
   };
-  const reports = { audience: settings.reportsAudience, keys: keysFor('linger.dev/reports: cursors') };
-  const { holdPort: holdsOn, holdAddress: address, holdImage: image, holdTestImage: testImage } = settings;
+  const { holdPort, holdAddress: address, holdImage: image, holdTestImage: testImage } = settings;
   const relay = { address: relayAddress(settings), keys: keysFor('linger.dev/hold: relays') };
-  const hold =
-    holdsOn === 0
-      ? undefined
-      : {
-          ...{ port: holdsOn, address, image, testImage, relay },
-          connections: beginning.fitting.holds,
-        };
-  const { syncTimeout, probeAllowLinkLocal: allowLinkLocal, inspectFiles: files } = settings;
-  const inspect = { allowLinkLocal, files };
-  const { auditEvery: every, policyReports, webhookConfiguration: configuration } = settings;
-  const audit = { every, policyReports, configuration, configured: () => certificates.configured?.() };
-  const { deleteOnNodeShutdown } = settings;
+  const hold = { port: holdPort, address, image, testImage, relay, connections: server.fitting.holds };
   return start({
-    ...beginning,
-    deleteOnNodeShutdown,
-    connection,
-    syncTimeout,
-    place,
-    canary,
-    inspect,
-    reports,
-    hold,
-    audit,
+    ...server,
+    ...{ connection, certificates, place, canary },
+    hold: holdPort === 0 ? undefined : hold,
+    reportKeys: keysFor('linger.dev/reports: cursors'),
   });
 }
 
@@ -402,7 +379,11 @@ function relayAddress({ host, podIp, holdPort }: Settings<'serve'>): string {
   return isIPv6(address) ? `[${address}]:${holdPort}` : `${address}:${holdPort}`;
 }
 
-async function listenForCanary({ settings, logger, signal }: Beginning): Promise<CanarySettings | undefined> {
+async function listenForCanary({
+  settings,
+  logger,
+  signal,
+}: ServerContext): Promise<CanarySettings | undefined> {
   const { host, canaryPort, canaryEvery, probeAllowLinkLocal: allowLinkLocal } = settings;
   if (canaryEvery === 0) return undefined;
   const identity = randomBytes(16).toString('hex');
@@ -417,7 +398,7 @@ async function listenForCanary({ settings, logger, signal }: Beginning): Promise
  * Follows the policy files; with `--strict`, throws their first problem.
  * @returns what is wrong with them at the moment
  */
-async function startPolicies({ settings, logger, metrics, changePolicies, signal }: Beginning) {
+async function startPolicies({ settings, logger, metrics, changePolicies, signal }: ServerContext) {
   const path = settings.policies;
   let problems: PolicyState['problems'] = [];
   const take = async (state: PolicyState) => {
@@ -455,7 +436,7 @@ function showPolicies({ documents, problems, unknown }: PolicyState, metrics: Me
   metrics.policyProblems.set(problems.length);
   if (problems.length === 0) metrics.policyLastSuccess.setToCurrentTime();
   const counts = {
-    // While they are unknown, the one that holds pods in Audit is none of the operator's.
+    // Not the operator’s: the policy that holds pods in Audit while theirs are unknown.
     ClusterTerminationPolicy: documents.clusterPolicies.length - (unknown ? 1 : 0),
     TerminationPolicy: documents.policies.length,
     DiscoveryConsumer: documents.consumers.length,

@@ -1,15 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ANNOTATION, isString, listOf, memberAt, printable } from '../api/index.ts';
-import {
-  type AuditSubject,
-  type GraceCut,
-  objectsIn,
-  POD,
-  pathOf,
-  subjectOf,
-  WEBHOOK,
-  WEBHOOK_KIND,
-} from '../audit/index.ts';
+import { type AuditSubject, type GraceCut, POD, pathOf, subjectOf } from '../audit/index.ts';
 import { asFailure, type FailureReason, type KubeConnection, type KubeFailure } from '../cluster/index.ts';
 import {
   type ClusterSnapshot,
@@ -20,13 +11,12 @@ import {
   patchFor,
   requestOf,
 } from '../decision/index.ts';
-import { ApiReader } from '../diagnose/index.ts';
+import { ApiReader, changersOf } from '../diagnose/index.ts';
 import { patched } from './manifests.ts';
-import type { Terminal } from './terminal.ts';
+import type { Surroundings } from './terminal.ts';
 
 /** The limits of a trial; what exceeds them is left out and reported. */
 const LIMITS = {
-  /** Workloads. */
   most: 1_000,
   /** The pause between two requests: at this rate, 1,000 workloads take a minute. */
   everyMs: 50,
@@ -35,18 +25,17 @@ const LIMITS = {
 };
 export type TryLimits = typeof LIMITS;
 const LONGEST_SENTENCE = 400;
-/** Attempts for one pod while the API server is busy, and the longest Retry-After that is followed. */
+/** Attempts for one pod while the API server is busy, and the longest Retry-After that is honoured. */
 const MOST_ATTEMPTS = 3;
 const LONGEST_PAUSE_MS = 5_000;
 
 /** Refusals that are about the object itself, by validation, an admission plugin or a policy. */
 const REFUSALS: ReadonlySet<FailureReason> = new Set(['Refused', 'Forbidden']);
-/** Failures that every further pod would meet, too. */
+/** Every further pod would fail in the same way. */
 const HOPELESS: ReadonlySet<FailureReason> = new Set(['Unauthorized', 'Unreachable']);
 /** RBAC's words; admission's refusals are Forbidden, too. Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters. */
 const NO_RIGHT = /^403: pods is forbidden: .* cannot create resource "pods"/;
 
-/** The result of the trial. */
 export interface Tried {
   /** The workloads, with the API server's refusals of their waits, and what it makes of their grace. */
   readonly subjects: readonly AuditSubject[];
@@ -64,7 +53,7 @@ export async function tryPods(
   snapshot: ClusterSnapshot,
   asked: (subject: AuditSubject) => boolean,
   connection: KubeConnection,
-  warn: Terminal['warn'],
+  { warn, progress }: Pick<Surroundings, 'warn' | 'progress'>,
   limits: TryLimits = LIMITS,
 ): Promise<Tried> {
   const signal = AbortSignal.timeout(limits.withinMs);
@@ -91,7 +80,7 @@ export async function tryPods(
     const decision = decide(requestOf(subject), snapshot);
     return decision.outcome === 'inject' && asked(subject) ? [{ subject, decision }] : [];
   });
-  /** The workloads whose pods are refused with a wait, or get another, as they are returned. */
+  /** Replacements for workloads whose pods are refused with a wait, or come back with a shorter one. */
   const judged = new Map<AuditSubject, AuditSubject>();
   const untried: string[] = [];
   /** Namespaces in which pods may not be created or that do not exist, each with the reason; key '': the whole cluster. */
@@ -101,6 +90,7 @@ export async function tryPods(
   try {
     for (const { subject, decision } of waiting.slice(0, limits.most)) {
       const { namespace } = subject;
+      progress('trying pods as dry runs', tried, Math.min(waiting.length, limits.most));
       const leaveOut = (why: string) =>
         untried.push(`${subjectOf({ ...subject.workload, namespace })}: ${why}`);
       const known = hopeless.get('') ?? hopeless.get(namespace);
@@ -115,7 +105,10 @@ export async function tryPods(
         if (!('failure' in answer)) {
           const cut = graceCutOf(sent, answer.created);
           if (cut !== undefined) {
-            const by = await cuttersOf(answer.created, reader);
+            const by = await changersOf(
+              { sent, returned: answer.created, namespace, taken: 'grace' },
+              reader,
+            );
             judged.set(subject, { ...subject, cut: { ...cut, by } });
           }
         } else if (without !== undefined && !('failure' in without) && REFUSALS.has(answer.failure.reason))
@@ -150,7 +143,7 @@ export async function tryPods(
   return { subjects: subjects.map((each) => judged.get(each) ?? each), incomplete };
 }
 
-/** What the cluster has made of a pod's grace, and of the wait where Linger's own webhook has followed it. */
+/** How the cluster has cut a pod’s grace, and what Linger’s own webhook has made of the wait after that. */
 function graceCutOf(sent: Pod, created: unknown): Omit<GraceCut, 'by'> | undefined {
   const grace = memberAt(created, ['spec', 'terminationGracePeriodSeconds']);
   if (typeof grace !== 'number' || grace >= graceOf(sent)) return undefined;
@@ -162,45 +155,7 @@ function graceCutOf(sent: Pod, created: unknown): Omit<GraceCut, 'by'> | undefin
   return { from: graceOf(sent), grace, wait };
 }
 
-/** Kinds whose objects change pods; a cluster may serve none of them. */
-const MUTATING_KINDS = [
-  ...['v1', 'v1beta1', 'v1alpha1'].map((version) => ({
-    apiVersion: `admissionregistration.k8s.io/${version}`,
-    kind: 'MutatingAdmissionPolicy',
-    plural: 'mutatingadmissionpolicies',
-  })),
-  { apiVersion: 'kyverno.io/v1', kind: 'ClusterPolicy', plural: 'clusterpolicies' },
-  { apiVersion: 'kyverno.io/v1', kind: 'Policy', plural: 'policies' },
-  { apiVersion: 'mutations.gatekeeper.sh/v1', kind: 'Assign', plural: 'assign' },
-];
-
-const FIELD = 'terminationGracePeriodSeconds';
-/** Kyverno writes on each pod which of its rules changed what: `rule.policy.kyverno.io: replaced /spec/…`. */
-const KYVERNO_PATCHES = 'policies.kyverno.io/last-applied-patches';
-const MOST_MUTATING = 500;
-
-/**
- * Who may have cut the grace of a pod: whose mark it carries, or else the policies that name the field, or else the
- * webhooks that change anything. What may not be listed is left out.
- */
-async function cuttersOf(pod: unknown, reader: ApiReader): Promise<readonly string[]> {
-  const patches = memberAt(pod, ['metadata', 'annotations', KYVERNO_PATCHES]);
-  const rules = isString(patches) ? patches.split('\n').filter((line) => line.includes(FIELD)) : [];
-  if (rules.length > 0) return rules.map((line) => `Kyverno ${line.split(': ')[0]}`);
-  const named = new Set<string>();
-  for (const kind of MUTATING_KINDS) {
-    const found = await reader.list(objectsIn(undefined, kind), MOST_MUTATING).catch(() => []);
-    for (const { metadata, spec } of found)
-      if (JSON.stringify(spec ?? {}).includes(FIELD)) named.add(`${kind.kind} ${metadata.name}`);
-  }
-  if (named.size > 0) return [...named];
-  const webhooks = await reader.list(objectsIn(undefined, WEBHOOK_KIND), MOST_MUTATING).catch(() => []);
-  return webhooks
-    .filter((each) => !JSON.stringify(each.webhooks ?? []).includes(WEBHOOK))
-    .map(({ metadata }) => `${WEBHOOK_KIND.kind} ${metadata.name}`);
-}
-
-/** Of a webhook's or a policy's author. */
+/** The text comes from a webhook or a policy. */
 function sentenceOf({ message }: KubeFailure): string {
   return printable(message.replaceAll(/\s+/g, ' ')).slice(0, LONGEST_SENTENCE);
 }

@@ -17,19 +17,24 @@ import { columns, jsonText, type Surroundings, showInstant } from './terminal.ts
 /** `linger simulate`: the waits that Linger would have planned while the removals of a file happened. */
 export async function simulate(
   { operands, policies, namespace, output }: Settings<'simulate'>,
-  { print, stdin }: Surroundings,
+  { print, progress, stdin }: Surroundings,
 ): Promise<number> {
   const [file = '-'] = operands;
   const snapshot = snapshotOf(
     policies === undefined ? NO_SOURCES : { ...NO_SOURCES, files: await readPolicies(policies) },
   );
-  const events = await readEvents(file, file === '-' ? stdin : createReadStream(file));
+  const events = await readEvents(file, file === '-' ? stdin : createReadStream(file), progress);
+  progress('simulating events', events.length);
   const changes = waitsOf(events, snapshot, namespace);
   print(output === 'json' ? jsonText({ changes }) : table(changes));
   return 0;
 }
 
-async function readEvents(file: string, input: NodeJS.ReadableStream): Promise<readonly SimulatedEvent[]> {
+async function readEvents(
+  file: string,
+  input: NodeJS.ReadableStream,
+  progress: Surroundings['progress'],
+): Promise<readonly SimulatedEvent[]> {
   const name = file === '-' ? 'stdin' : file;
   const invalid = (where: string, problem: string) =>
     new LingerError('events-invalid', `${where}: ${problem}`);
@@ -42,6 +47,7 @@ async function readEvents(file: string, input: NodeJS.ReadableStream): Promise<r
       const event = eventOf(text);
       if (typeof event === 'string') throw invalid(`${name}:${line}`, event);
       events.push(event);
+      progress('reading events', events.length);
     }
   } catch (error) {
     if (error instanceof LingerError) throw error;

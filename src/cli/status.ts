@@ -1,28 +1,19 @@
 import { headlineOf } from '../audit/index.ts';
+import type { StatusReport } from '../dashboard/index.ts';
 import { NO_DOCUMENTS, namespaceView, snapshotOf } from '../decision/index.ts';
 import { inquire, type Overview, overviewOf, span } from '../diagnose/index.ts';
-import type { ConsumerView } from '../lag/index.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger } from './connect.ts';
 import { sourcesFor } from './manifests.ts';
 import { readCluster, readConsumerTable } from './read-cluster.ts';
-import { columns, paragraphs, rendered, type Surroundings } from './terminal.ts';
-
-/** Namespaces whose pods get the same. */
-interface NamespaceGroup {
-  readonly mode: string;
-  readonly hook: string;
-  readonly waitSeconds: number;
-  readonly why: string;
-  readonly namespaces: readonly string[];
-}
-
-const ANSWER_WITHIN_MS = 30_000;
+import { rendered } from './rendering.ts';
+import { columns, paragraphs, type Surroundings } from './terminal.ts';
 
 /** `linger status`: what a running Linger does, on one screen. Says what it may not read, and goes on. */
 export async function status(settings: Settings<'status'>, surroundings: Surroundings): Promise<number> {
   const { print, now } = surroundings;
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
+  surroundings.progress('asking the replicas and the cluster');
   const unseen: string[] = [];
   const about = {
     connection,
@@ -36,20 +27,18 @@ export async function status(settings: Settings<'status'>, surroundings: Surroun
   const known = await readCluster(connection, place, (line) => unseen.push(line));
   const within = { namespace: 'default', policies: undefined, modeLimit: 'Enforce' } as const;
   const snapshot = snapshotOf(await sourcesFor(NO_DOCUMENTS, within, known));
-  const groups = new Map<string, NamespaceGroup>();
+  const groups = new Map<string, StatusReport['namespaces'][number]>();
   for (const namespace of snapshot.namespaces.values()) {
     const { mode, hook, seconds, why } = namespaceView(namespace, snapshot);
     const key = JSON.stringify([mode, hook, seconds, why]);
     const { namespaces = [] } = groups.get(key) ?? {};
     groups.set(key, { mode, hook, waitSeconds: seconds, why, namespaces: [...namespaces, namespace.name] });
   }
-  const table = await readConsumerTable(
-    connection,
-    lingerNamespace,
-    AbortSignal.timeout(ANSWER_WITHIN_MS),
-  ).catch((error: Error) => void unseen.push(`consumers: ${error.message}`));
+  const table = await readConsumerTable(connection, lingerNamespace).catch(
+    (error: Error) => void unseen.push(`consumers: ${error.message}`),
+  );
   const troubled = table?.consumers.filter(({ condition }) => condition.status === 'False');
-  const value = {
+  const value: StatusReport = {
     headline: statusHeadline(overview),
     ...overview,
     namespaces: [...groups.values()].toSorted((a, b) => b.namespaces.length - a.namespaces.length),
@@ -60,7 +49,7 @@ export async function status(settings: Settings<'status'>, surroundings: Surroun
   return 0;
 }
 
-/** As `audit` begins; `check` has it, too. */
+/** The same first line as `audit` and `check` print. */
 export function statusHeadline({ audit }: Pick<Overview, 'audit'>): string {
   if (audit !== undefined) {
     const { protected: safe = 0, unprotected = 0, skipped = 0, unknown = 0 } = audit.verdicts;
@@ -73,15 +62,7 @@ export function statusHeadline({ audit }: Pick<Overview, 'audit'>): string {
 const MOST_NAMES = 5;
 const MOST_FINDINGS = 5;
 
-function renderStatus(
-  value: Overview & {
-    readonly headline: string;
-    readonly namespaces: readonly NamespaceGroup[];
-    readonly consumers: readonly ConsumerView[] | undefined;
-  },
-  now: number,
-  wide: boolean,
-): string {
+function renderStatus(value: StatusReport, now: number, wide: boolean): string {
   const { replicas, leader, decisions, held, audit, namespaces, consumers, unseen } = value;
   const few = (names: readonly string[]) => {
     const shown = wide ? names : names.slice(0, MOST_NAMES);

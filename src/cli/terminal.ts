@@ -1,20 +1,21 @@
-import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff';
-import { stringify } from 'yaml';
+import { once } from 'node:events';
 import { printable } from '../api/index.ts';
-import type { OutputFormat } from './commands.ts';
 import { type KubeEnvironment, usageError } from './flags.ts';
 
 /** Results go to standard output, everything else to standard error. */
 export interface Terminal {
   readonly print: (text: string) => void;
-  /** One line. Whatever it quotes can neither end it nor command the terminal. */
+  /** One line. Quoted text can neither end it nor control the terminal. */
   readonly warn: (line: string) => void;
 }
 
-/** The streams of a command: the process's own, which may be terminals, or others. */
 export interface Streams {
   readonly stdin: NodeJS.ReadableStream & { readonly isTTY?: boolean };
-  readonly stdout: NodeJS.WritableStream & { readonly isTTY?: boolean; readonly fd?: number };
+  readonly stdout: NodeJS.WritableStream & {
+    readonly isTTY?: boolean;
+    readonly fd?: number;
+    readonly columns?: number;
+  };
   readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean; readonly columns?: number };
 }
 
@@ -31,10 +32,124 @@ export interface Surroundings extends Terminal {
   readonly overwrite: (text: string) => void;
   /** Whether standard output may be coloured. */
   readonly colour: boolean;
+  /** The width of standard output; undefined if it is not a terminal. */
+  readonly outputColumns: () => number | undefined;
   /** The width of standard error; undefined if it is not a terminal. */
   readonly errorColumns: () => number | undefined;
+  /**
+   * Says how far a command is, which is shown once that takes over a second.
+   * @param what a clause: `reading pods`
+   * @param total of so many; undefined: that is not known
+   */
+  readonly progress: (what: string, done?: number, total?: number) => void;
   /** Seconds since the epoch. */
   readonly now: () => number;
+}
+
+/** Resolves when the process is asked to stop; a second Ctrl-C ends it as usual. */
+export async function stopRequested(): Promise<void> {
+  await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
+}
+
+const BACK_AND_CLEAR = '\r\u001b[K';
+
+export type LiveSurroundings = Pick<Surroundings, 'print' | 'warn' | 'overwrite' | 'errorColumns'>;
+
+/** Results and notes and, on a terminal, a status line below them that is overwritten. */
+export class LiveTerminal {
+  readonly #terminal: LiveSurroundings;
+  readonly #quiet: boolean;
+  #status = '';
+
+  /** @param quiet whether to leave out notes and the status line */
+  constructor(terminal: LiveSurroundings, quiet: boolean) {
+    this.#terminal = terminal;
+    this.#quiet = quiet;
+  }
+
+  print(text: string): void {
+    if (text === '') return;
+    this.#withoutStatus(() => this.#terminal.print(text));
+  }
+
+  note(...lines: readonly string[]): void {
+    if (this.#quiet) return;
+    this.#withoutStatus(() => lines.forEach(this.#terminal.warn));
+  }
+
+  /** @param text one line; empty: none */
+  status(text: string): void {
+    const columns = this.#terminal.errorColumns();
+    if (columns === undefined || this.#quiet) return;
+    // A wrapped line could not be erased.
+    const line = printable(text).slice(0, Math.max(0, columns - 1));
+    if (line === this.#status) return;
+    this.#terminal.overwrite(`${BACK_AND_CLEAR}${line}`);
+    this.#status = line;
+  }
+
+  /** Both streams may be the same terminal. */
+  #withoutStatus(write: () => void): void {
+    if (this.#status !== '') this.#terminal.overwrite(BACK_AND_CLEAR);
+    write();
+    if (this.#status !== '') this.#terminal.overwrite(this.#status);
+  }
+}
+
+/** Milliseconds before anything is said, and between two lines where standard error is no terminal. */
+const PROGRESS_EVERY_MS = 1_000;
+const OVERWRITE_EVERY_MS = 200;
+const BAR = 20;
+
+/**
+ * How far a command is that takes over a second: on a terminal a line that is overwritten, elsewhere a line each second, on
+ * standard error.
+ */
+export class Progress {
+  readonly #live: LiveTerminal;
+  readonly #terminal: LiveSurroundings;
+  readonly #clock: () => number;
+  #begun: number | undefined;
+  #at: { readonly what: string; readonly done: number | undefined; readonly total: number | undefined };
+  #timer: NodeJS.Timeout | undefined;
+
+  /** @param clock monotonic milliseconds */
+  constructor(terminal: LiveSurroundings, clock: () => number = () => performance.now()) {
+    this.#terminal = terminal;
+    this.#live = new LiveTerminal(terminal, false);
+    this.#clock = clock;
+    this.#at = { what: '', done: undefined, total: undefined };
+  }
+
+  readonly report: Surroundings['progress'] = (what, done, total) => {
+    this.#begun ??= this.#clock();
+    this.#at = { what, done, total };
+    const everyMs = this.#isTerminal ? OVERWRITE_EVERY_MS : PROGRESS_EVERY_MS;
+    this.#timer ??= setInterval(() => this.#show(), everyMs).unref();
+  };
+
+  readonly print = (text: string): void => this.#live.print(text);
+  readonly note = (line: string): void => this.#live.note(line);
+
+  readonly end = (): void => {
+    clearInterval(this.#timer);
+    this.#live.status('');
+  };
+
+  get #isTerminal(): boolean {
+    return this.#terminal.errorColumns() !== undefined;
+  }
+
+  #show(): void {
+    const tookMs = this.#clock() - (this.#begun ?? 0);
+    if (tookMs < PROGRESS_EVERY_MS) return;
+    const { what, done, total } = this.#at;
+    const count = done === undefined ? '' : `: ${done}${total === undefined ? '' : ` of ${total}`}`;
+    const text = `${what}${count} (${Math.round(tookMs / 1000)} s)`;
+    const filled = Math.round((BAR * (done ?? 0)) / Math.max(1, total ?? 0));
+    if (!this.#isTerminal) this.#terminal.warn(`… ${text}`);
+    else this.#live.status(total === undefined ? text : `[${'#'.repeat(filled).padEnd(BAR)}] ${text}`);
+  }
 }
 
 /** The exit code of a command that found something that --fail-on names. */
@@ -56,20 +171,9 @@ export function exitCodeFor(failOn: readonly string[] = [], found: readonly (str
   return failOn.some((word) => found.includes(word)) ? FINDINGS_EXIT_CODE : 0;
 }
 
-/** A result in the format of --output. @param table the text form; `wide`: with all columns */
-export function rendered(output: OutputFormat, value: object, table: (wide: boolean) => string): string {
-  if (output === 'json') return jsonText(value);
-  return output === 'yaml' ? yamlText(value) : table(output === 'wide');
-}
-
-/** Where a terminal would obey a character, JSON's own escape stands for it: the value stays the same. */
+/** Control characters become JSON escapes, which leave the value unchanged. */
 export function jsonText(value: unknown): string {
   return paragraphs(JSON.stringify(value, undefined, 2).split('\n'));
-}
-
-/** The same for YAML, which quotes strings with control characters, but escapes only those that JSON must. */
-export function yamlText(value: unknown): string {
-  return stringify(value).replaceAll(/[\u007f-\u009f]/g, printable);
 }
 
 /** Blocks of lines, separated by empty lines; empty blocks are left out. Quoted text cannot break a line. */
@@ -81,13 +185,38 @@ export function paragraphs(...blocks: readonly (readonly string[])[]): string {
 /** A name of 1 MB in a manifest must not make every line that long. */
 const WIDEST = 400;
 
-/** Lines with columns as wide as their widest cell, without trailing blanks. */
+/** The width of standard output; it is no terminal: any. Of the process, as the terminal is. */
+let terminalWidth = Number.POSITIVE_INFINITY;
+
+/** Called once, before a command runs. */
+export function fitTablesTo(width: number): void {
+  terminalWidth = width;
+}
+
+/** A column that is narrower has no room for prose. */
+const LEAST_PROSE = 24;
+
+/**
+ * Lines with columns as wide as their widest cell, without trailing blanks. On a terminal that is too narrow, the words of the
+ * last column go on below; names are never cut, so that they can be copied.
+ */
 export function columns(
   rows: readonly (readonly string[])[],
   alignment: readonly ('left' | 'right')[] = [],
 ): readonly string[] {
   const widths: number[] = [];
-  const shown = rows.map((row) => row.map(printable));
+  const last = Math.max(0, ...rows.map((row) => row.length)) - 1;
+  const isProse = (column: number) => column === last && alignment[column] !== 'right';
+  const before = rows.map((row) => row.map(printable));
+  const others = Array.from({ length: Math.max(0, last) }, (_, column) =>
+    Math.min(WIDEST, Math.max(0, ...before.map((row) => row[column]?.length ?? 0))),
+  ).reduce((sum, width) => sum + width + 2, 0);
+  const room = terminalWidth - others;
+  const shown = before.flatMap((row) => {
+    const lines =
+      room < LEAST_PROSE || !isProse(row.length - 1) ? [row.at(-1) ?? ''] : wrapped(row.at(-1) ?? '', room);
+    return lines.map((line, index) => [...row.slice(0, -1).map((cell) => (index === 0 ? cell : '')), line]);
+  });
   for (const row of shown)
     for (const [column, { length }] of row.entries())
       widths[column] = Math.min(WIDEST, Math.max(widths[column] ?? 0, length));
@@ -96,10 +225,19 @@ export function columns(
   return shown.map((row) => row.map(padded).join('  ').trimEnd());
 }
 
-/** What turns one text into another, as `diff -u` shows it; empty where they are the same. */
-export function unifiedDiff(name: string, before: string, after: string): string {
-  const options = { context: 3, headerOptions: FILE_HEADERS_ONLY };
-  return before === after ? '' : createTwoFilesPatch(name, name, before, after, '', '', options);
+/** Text in lines of at most this width, where its words allow that; as wide as the terminal where that is narrower. */
+export function wrapped(text: string, width: number): readonly string[] {
+  const most = Math.min(width, terminalWidth);
+  if (text.length <= most) return [text];
+  const lines: string[] = [];
+  let line = '';
+  for (const word of text.split(' ')) {
+    if (line !== '' && line.length + 1 + word.length > most) {
+      lines.push(line);
+      line = word;
+    } else line = line === '' ? word : `${line} ${word}`;
+  }
+  return [...lines, line];
 }
 
 /** UTC: `2026-03-01 14:05:09`. @param at seconds since the epoch */

@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import { LingerError, printable } from '../api/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
 import {
@@ -24,52 +23,15 @@ import { pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, connectAsKubectl, explained, isDenied, nameOf } from './connect.ts';
 import { usageError } from './flags.ts';
-import { columns, FINDINGS_EXIT_CODE, paragraphs, type Surroundings, showSeconds } from './terminal.ts';
-
-const BACK_AND_CLEAR = '\r\u001b[K';
-
-type LiveSurroundings = Pick<Surroundings, 'print' | 'warn' | 'overwrite' | 'errorColumns'>;
-
-/** Results and notes and, on a terminal, a status line below them that is overwritten. */
-export class LiveTerminal {
-  readonly #terminal: LiveSurroundings;
-  readonly #quiet: boolean;
-  #status = '';
-
-  /** @param quiet whether to leave out notes and the status line */
-  constructor(terminal: LiveSurroundings, quiet: boolean) {
-    this.#terminal = terminal;
-    this.#quiet = quiet;
-  }
-
-  print(text: string): void {
-    if (text === '') return;
-    this.#withoutStatus(() => this.#terminal.print(text));
-  }
-
-  note(...lines: readonly string[]): void {
-    if (this.#quiet) return;
-    this.#withoutStatus(() => lines.forEach(this.#terminal.warn));
-  }
-
-  /** @param text one line; empty: none */
-  status(text: string): void {
-    const columns = this.#terminal.errorColumns();
-    if (columns === undefined || this.#quiet) return;
-    // A wrapped line could not be erased.
-    const line = printable(text).slice(0, Math.max(0, columns - 1));
-    if (line === this.#status) return;
-    this.#terminal.overwrite(`${BACK_AND_CLEAR}${line}`);
-    this.#status = line;
-  }
-
-  /** Both streams may be the same terminal. */
-  #withoutStatus(write: () => void): void {
-    if (this.#status !== '') this.#terminal.overwrite(BACK_AND_CLEAR);
-    write();
-    if (this.#status !== '') this.#terminal.overwrite(this.#status);
-  }
-}
+import {
+  columns,
+  FINDINGS_EXIT_CODE,
+  LiveTerminal,
+  paragraphs,
+  type Surroundings,
+  showSeconds,
+  stopRequested,
+} from './terminal.ts';
 
 /** A change as a line of `linger watch --output json`. Null: a slice without a Service, an address without a pod, no lag. */
 export function changeLine(change: ObservedChange, time: Date) {
@@ -250,7 +212,6 @@ interface SessionOptions {
   readonly settings: Settings<'watch'>;
   readonly terminal: LiveTerminal;
   readonly colour: boolean;
-  /** The scope in words: `all namespaces of https://…`. */
   readonly where: string;
 }
 
@@ -294,7 +255,6 @@ class WatchSession {
     options.terminal.print(this.#table.header());
   }
 
-  /** Resolves once all watches are current. */
   get begun(): Promise<void> {
     return this.#begun.promise;
   }
@@ -442,8 +402,7 @@ export async function watch(given: Settings<'watch'>, surroundings: Surroundings
   const settings = given.allNamespaces ? { ...given, namespace: undefined } : given;
   const { namespace, service: services, source, selector, quiet, initial } = settings;
   const ending = new AbortController();
-  // A second Ctrl-C ends the process as usual.
-  const stopped = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
+  const stopped = stopRequested();
   const connection = await connectAsKubectl(settings, surroundings);
   const sources = LAG_STAGES.filter((stage) => source.includes(stage));
   const namespaces = namespace === undefined ? [undefined] : [...new Set(namespace)];

@@ -1,8 +1,6 @@
-import { once } from 'node:events';
-import type { RequestListener, Server } from 'node:http';
+import type { RequestListener } from 'node:http';
 import { connect } from 'node:net';
 import { asError, type PageFormat } from '../api/index.ts';
-import { http } from '../cluster/index.ts';
 import {
   endpointIn,
   MOST_WITNESSED,
@@ -15,22 +13,17 @@ import {
   readPage,
   USUAL_PATHS,
 } from '../measurement/index.ts';
-import { pause } from '../timing/index.ts';
-import { close, listen } from '../webhook/index.ts';
+import { NEVER, pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
+import { serveLeader } from './sidecar-server.ts';
 import type { Terminal } from './terminal.ts';
 
 /** The page: a URL, or a Unix socket that speaks HTTP or HAProxy's own commands. */
 type Page = { readonly url: URL } | { readonly socketPath: string };
 
 const PAGE_MS = 4_000;
-/** Between two reads of the page, however many ask. */
 const REST_MS = 50;
-const MOST_CONNECTIONS = 64;
-/** From one address: the leader asks an instance once at a time. */
-const MOST_OF_ONE = 8;
-const REQUEST_MS = 5_000;
 const USES = '/v1/uses/';
 
 /**
@@ -42,37 +35,9 @@ export async function witness(settings: Settings<'witness'>, { warn }: Terminal)
   const asked = pageOf(page, format);
   const { address = '', port } = addressOf(where);
   const answer = witnessApp(format, (reader) => readFrom(asked, format, reader));
-  const limits = { requestTimeout: REQUEST_MS, headersTimeout: REQUEST_MS };
-  const server: Server = http.createServer(limits, answer);
-  limitConnections(server);
-  const onError = (error: Error) => warn(`linger: ${error.message}`);
-  const bound = await listen(server, address, port, '--listen', onError);
-  warn(
-    `listening on ${address === '' ? '*' : address}:${bound}; whether ${page} lists an address as in use is at ${USES}ADDRESS:PORT`,
-  );
-  await Promise.race([once(process, 'SIGTERM'), once(process, 'SIGINT')]);
-  await close(server);
+  const about = `whether ${page} lists an address as in use is at ${USES}ADDRESS:PORT`;
+  await serveLeader({ address, port, flag: '--listen' }, answer, { warn }, about);
   return 0;
-}
-
-/** No client takes all connections, however often it connects. */
-export function limitConnections(server: Server): void {
-  server.maxConnections = MOST_CONNECTIONS;
-  const open = new Map<string, number>();
-  server.on('connection', (socket) => {
-    const from = socket.remoteAddress ?? '';
-    const others = open.get(from) ?? 0;
-    if (others >= MOST_OF_ONE) {
-      socket.destroy();
-      return;
-    }
-    open.set(from, others + 1);
-    socket.once('close', () => {
-      const left = (open.get(from) ?? 1) - 1;
-      if (left > 0) open.set(from, left);
-      else open.delete(from);
-    });
-  });
 }
 
 interface UseQuestion {
@@ -134,8 +99,6 @@ export function witnessApp(
     void readOn();
   };
 }
-
-const NEVER = new AbortController().signal;
 
 function endpointOf(name: string): PageEndpoint | undefined {
   const { address, port } = endpointIn(name) ?? {};

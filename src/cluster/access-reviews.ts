@@ -11,7 +11,6 @@ export interface TokenUser {
   readonly extra: Readonly<Record<string, readonly string[]>>;
 }
 
-/** The access to check: authorization.k8s.io/v1 ResourceAttributes. */
 interface Access {
   readonly verb: string;
   readonly group: string;
@@ -22,9 +21,8 @@ interface Access {
 
 interface AccessReviewsOptions {
   readonly connection: KubeConnection;
-  /** Milliseconds for each request. */
   readonly requestMs: number;
-  /** How many requests run concurrently; the others wait for a connection, and the wait counts towards their timeout. */
+  /** Requests beyond this number wait for a connection, and the wait counts towards their timeout. */
   readonly connections: number;
   readonly signal: AbortSignal;
 }

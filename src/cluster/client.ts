@@ -24,7 +24,6 @@ export interface ApiCall {
 /** A list of a few hundred small objects; a ConfigMap has 1 MiB, base64 and managedFields make it a few. */
 const LONGEST_ANSWER = 8 * 1024 * 1024;
 
-/** How many typed calls run concurrently over the shared connections. */
 const SHARED_CONNECTIONS = 8;
 
 const shared = new WeakMap<KubeConnection, Agent>();

@@ -86,6 +86,8 @@ function notInCluster(why: string): ConnectionError {
 interface KubeconfigOptions {
   /** Default: the current-context. */
   readonly context?: string | undefined;
+  /** Refuse what it does not hold itself: files that it names, credential plugins and auth-providers. */
+  readonly selfContained?: boolean;
   /** Where credential plugins run. Default: without an environment, and not interactively. */
   readonly plugins?: PluginHost;
 }
@@ -108,7 +110,7 @@ export async function readKubeconfig(
     async () => (await load()).config,
     (why) => new ConnectionError('KubeconfigUnreadable', `${file}: ${why}`),
   );
-  // A file that is missing shows here; a plugin may ask a question, so it runs when it is needed.
+  // A missing file shows here. A plugin may ask a question, so it runs only when it is needed.
   if (plugin === undefined) await authentication.credentials();
   return {
     server,
@@ -134,7 +136,9 @@ async function selectedIn(of: string | readonly string[], options: KubeconfigOpt
   const { value: context, file } = pick(present, 'context', wanted, (config) => config.getContexts());
   // A context without a user is anonymous, as for kubectl proxy.
   const known = context.user ? pick(present, 'user', context.user, (config) => config.getUsers()) : undefined;
-  const cluster = clusterOf(pick(present, 'cluster', context.cluster, (config) => config.getClusters()));
+  const picked = pick(present, 'cluster', context.cluster, (config) => config.getClusters());
+  if (options.selfContained) refuseReferences(picked, known);
+  const cluster = clusterOf(picked);
   const user = known === undefined ? { name: '' } : userOf(known);
 
   const plugin =
@@ -155,7 +159,7 @@ async function selectedIn(of: string | readonly string[], options: KubeconfigOpt
 interface KubeconfigFile {
   readonly file: string;
   readonly config: KubeConfig;
-  /** For the fields that client-node leaves out. */
+  /** Has the fields that client-node leaves out. */
   readonly document: Record<string, unknown>;
 }
 
@@ -226,7 +230,20 @@ function clusterOf({ value, file }: Picked<Cluster>): Cluster {
   } as Cluster;
 }
 
-/** The auth-providers that client-node implements. */
+const REFERENCES = [
+  ...['exec', 'auth-provider', 'tokenFile'],
+  ...['client-certificate', 'client-key', 'certificate-authority'],
+];
+
+/** Whoever wrote the kubeconfig must not choose which files of this process are sent, or what it runs. */
+function refuseReferences(...entries: readonly (Picked<unknown> | undefined)[]): void {
+  for (const { raw, file } of entries.filter((each) => each !== undefined)) {
+    const found = REFERENCES.find((field) => raw[field] !== undefined);
+    if (found !== undefined)
+      throw unsupported(file, found, 'put the token, or the certificate and the CA as -data, into it');
+  }
+}
+
 const AUTH_PROVIDERS: readonly unknown[] = ['oidc', 'azure', 'gcp'];
 
 const CERTIFICATE = ['client-certificate-data', 'client-key-data'];

@@ -99,7 +99,7 @@ async function credentialsOf(
   const ended = Promise.withResolvers<string>();
   child.on('error', ({ code }: NodeJS.ErrnoException) => ended.resolve(`cannot be run (${code})`));
   child.on('exit', (code, signal) => {
-    // Children of its own may still hold the pipe.
+    // Its own children may still hold the pipe.
     if (signal !== null) child.stdout.destroy();
     ended.resolve(
       code === 0 ? '' : signal ? `was ended by ${signal}, or took too long` : `failed with exit code ${code}`,

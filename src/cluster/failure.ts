@@ -38,7 +38,6 @@ export type FailureReason = keyof typeof RESTARTS | keyof typeof OBJECT_FAILURES
 export class KubeFailure extends Error {
   override readonly name = 'KubeFailure';
   readonly reason: FailureReason;
-  /** Milliseconds that the server asked for. */
   readonly retryAfterMs: number | undefined;
 
   constructor(reason: FailureReason, message: string, retryAfterMs?: number) {

@@ -16,6 +16,7 @@ export { OVER_CAPACITY, TOLERATE_UNREADY } from './object-json.ts';
 export { type LabelledPod, PodLabels } from './pod-labels.ts';
 export {
   followObject,
+  LineReader,
   type ObjectHandlers,
   type ResourceWatch,
   type WatchOptions,

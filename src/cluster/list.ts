@@ -22,10 +22,10 @@ const LONGEST_PAGE = FOREIGN_LIMITS.watch.bytes;
 type OnItem = (item: RawObject) => void;
 
 /**
- * Requests pages over one connection, without a resourceVersion, so that the first page is a consistent read: never older
- * than anything seen before, from any API server. `resourceVersion=0` would be cheaper for the server, but may go
- * back in time after a reconnect, and ignores `limit`: 150,000 pods in one answer of hundreds of MB. From 1.31 on the
- * watch cache serves consistent reads too, and from 1.34 their further pages.
+ * Requests pages over one connection, without a resourceVersion: the first page is then a consistent read, never older than
+ * what any API server has returned before. `resourceVersion=0` is cheaper for the server, but may go back in time after a
+ * reconnect, and ignores `limit`: 150,000 pods in one answer of hundreds of MB. From 1.31 on the watch cache serves
+ * consistent reads, and from 1.34 also their further pages.
  */
 export function pagesOf(
   resource: Listed,
@@ -33,9 +33,9 @@ export function pagesOf(
   onBytes = (_bytes: number): void => undefined,
 ) {
   const agent = newAgent(connection);
-  /** Fewer objects than asked for, where that many were too long. */
+  /** Fewer objects than asked for, where so many did not fit into a page. */
   let most = LARGEST_PAGE_SIZE;
-  /** One page after the other is read into it: to allocate each would leave the process's memory in fragments. */
+  /** Reused for every page: allocating each would fragment the memory of the process. */
   let room: ArrayBufferLike | undefined;
   return {
     /**
@@ -64,7 +64,7 @@ export function pagesOf(
         onBytes(page?.length ?? LONGEST_PAGE);
         if (page !== undefined) {
           if (2 * page.length < LONGEST_PAGE) most = Math.min(LARGEST_PAGE_SIZE, 2 * most);
-          // Others have their turn between pieces.
+          // Reviews are answered between pieces.
           return await inPieces(stepsOnLoop('list', readPage(page, onItem)), () => performance.now());
         }
         if (asked === 1) throw new KubeFailure('Malformed', `an object of more than ${LONGEST_PAGE} bytes`);
@@ -85,7 +85,6 @@ interface ListOptions {
   readonly onBytes: (bytes: number) => void;
   /** Called with the failure before the page is retried. */
   readonly pause: (failure: KubeFailure, pauseMs: number) => Promise<void>;
-  /** Whether the rest of the collection is not needed. */
   readonly isEnough?: () => boolean;
 }
 
@@ -165,7 +164,7 @@ export async function listSome<T>(
 
 const SOME_PAGE = 250;
 
-/** Failures that even a healthy server returns occasionally; any other would be the same a second later. */
+/** Failures that a healthy server returns occasionally; any other would recur a second later. */
 const PASSING: ReadonlySet<FailureReason> = new Set(['Expired', 'Throttled', 'Cut']);
 
 /**

@@ -26,7 +26,6 @@ export interface ObjectEvent {
 
 interface ObjectEventsOptions {
   readonly connection: KubeConnection;
-  /** The name of this replica. */
   readonly identity: string;
   readonly logger: Logger;
   readonly clock: () => number;
@@ -34,17 +33,20 @@ interface ObjectEventsOptions {
 }
 
 const REQUEST_MS = 5_000;
-/** The rate of Events when thousands of pods end at once; the log and the metrics tell of all of them. */
+/** Thousands of pods may end at once; the log and the metrics cover all of them. */
 const ALLOWANCE = { perSecond: 5, atOnce: 25 };
 const MOST_WAITING = 500;
-/** For this long, one Event for an object and reason is enough. Milliseconds. */
+/** For this long, an Event for the same object and reason is not repeated. Milliseconds. */
 const SAME_AGAIN_MS = 60_000;
 const MOST_REMEMBERED = 5_000;
 /** events.k8s.io/v1: note. */
 const LONGEST_NOTE = 1_000;
 
-/** API groups of the kinds that Events are about. */
-const GROUPS: Readonly<Record<string, string>> = { Pod: 'v1', Rollout: 'argoproj.io/v1alpha1' };
+const GROUPS: Readonly<Record<string, string>> = {
+  Pod: 'v1',
+  Service: 'v1',
+  Rollout: 'argoproj.io/v1alpha1',
+};
 
 /** Writes Events at a limited rate: they are for people, and must not load the API server in a storm. */
 export class ObjectEvents {

@@ -3,13 +3,12 @@ import { KubeFailure } from './failure.ts';
 import type { RawObject } from './resource.ts';
 
 /**
- * Objects of the API server, read from bytes. Tenants write them, and labels are limited neither in number nor in length:
- * what is too large is skipped as bytes, in one pass, before anything is decoded or kept.
+ * Objects of the API server, read from bytes. Tenants write them, and neither the number nor the length of labels is
+ * limited: excess is skipped as bytes, in one pass, before anything is decoded or kept.
  */
 
 const SMALL = FOREIGN_LIMITS.watch.loopBytes;
 
-/** The members of ObjectMeta that are read. */
 const READ_METADATA: ReadonlySet<string> = new Set([
   ...['name', 'namespace', 'uid', 'resourceVersion', 'generation', 'creationTimestamp'],
   ...['deletionTimestamp', 'deletionGracePeriodSeconds', 'ownerReferences', 'labels', 'annotations'],
@@ -35,13 +34,13 @@ const READ_ANNOTATIONS: ReadonlySet<string> = new Set([OVER_CAPACITY, TOLERATE_U
 const DIGITS = /"(\d{5,15})"/g;
 const MOST_DIGITS = 32;
 
-/** The JSON of an object. @returns undefined for anything else @throws KubeFailure `Malformed` */
+/** @returns undefined for anything but an object @throws KubeFailure `Malformed` */
 function readObject(bytes: Buffer): RawObject | undefined {
   const text = smallText(bytes) ?? withoutExcess(bytes, 0);
   return recordIn(text) as RawObject | undefined;
 }
 
-/** A watch event. @returns undefined for anything else @throws KubeFailure `Malformed` */
+/** @returns undefined for anything but a watch event @throws KubeFailure `Malformed` */
 export function readEvent(bytes: Buffer): { readonly type?: unknown; readonly object?: unknown } | undefined {
   const text = smallText(bytes);
   if (text !== undefined) return recordIn(text);
@@ -52,7 +51,7 @@ export function readEvent(bytes: Buffer): { readonly type?: unknown; readonly ob
   return recordIn(`{${members.join()}}`);
 }
 
-/** @returns undefined for what is not to be parsed as it is */
+/** @returns undefined for text that is too long, or has too many strings of digits, to be parsed as it is */
 function smallText(bytes: Buffer): string | undefined {
   if (bytes.length > SMALL) return undefined;
   const text = bytes.toString();
@@ -63,7 +62,7 @@ function smallText(bytes: Buffer): string | undefined {
 function withoutExcess(bytes: Buffer, at: number): string {
   const members = Array.from(membersOf(bytes, at), ({ key, start, end }) => {
     const isMetadata = key === 'metadata' && bytes[start] === OPEN;
-    // Beyond identity no number in digits matters to anything that is read of such an object.
+    // No string of digits outside of the metadata matters.
     return `"${key}":${isMetadata ? metadataIn(bytes, start) : harmless(textOf(bytes, start, end))}`;
   });
   return `{${members.join()}}`;
@@ -85,7 +84,7 @@ function metadataIn(bytes: Buffer, at: number): string {
   return `{${kept.join()}}`;
 }
 
-/** The annotations that are read, where there are too many bytes of others. @returns undefined: of these, too */
+/** The annotations that are read, where all of them are too large together. @returns undefined: even these are too large */
 function annotationsIn(bytes: Buffer, at: number): string | undefined {
   const kept: string[] = [];
   let left = SMALL;
@@ -144,7 +143,7 @@ export function malformed(expected: string, bytes: Buffer): KubeFailure {
 const [OPEN, CLOSE, OPEN_LIST, CLOSE_LIST] = [0x7b, 0x7d, 0x5b, 0x5d];
 const [QUOTE, BACKSLASH, COMMA, COLON, SPACE] = [0x22, 0x5c, 0x2c, 0x3a, 0x20];
 
-/** A value's bytes. What is no JSON gives any spans, within the bytes: their texts do not parse. */
+/** The bytes of a value. For invalid JSON the spans are arbitrary but within the bytes, and their texts do not parse. */
 interface Span {
   readonly start: number;
   readonly end: number;
@@ -199,7 +198,6 @@ function valueAt(bytes: Buffer, at: number): Span {
   return { start, end: bytes.length };
 }
 
-/** @returns what follows the string whose opening quote is at `at` */
 function endOfString(bytes: Buffer, at: number): number {
   for (let index = at + 1; index < bytes.length; index += 1) {
     const byte = bytes[index];

@@ -3,7 +3,6 @@ import { pointer } from '../api/index.ts';
 import { callApi } from './client.ts';
 import type { KubeConnection } from './connection.ts';
 
-/** The labels and the address of one of Linger's own pods. */
 export interface LabelledPod {
   readonly name: string;
   readonly uid: string;
@@ -14,7 +13,7 @@ export interface LabelledPod {
   readonly ready: boolean;
 }
 
-/** A change of one label of one pod, with its current and its new value; undefined: absent. */
+/** A change of one label; undefined: absent before, or afterwards. */
 interface LabelChange {
   readonly pod: Pick<LabelledPod, 'name' | 'uid'>;
   readonly label: string;
@@ -26,11 +25,10 @@ interface PodLabelsOptions {
   readonly connection: KubeConnection;
   /** Linger's own namespace: it may not patch pods elsewhere. */
   readonly namespace: string;
-  /** Milliseconds for each request. */
   readonly requestMs: number;
 }
 
-/** More replicas than any installation has: the list must have a limit. */
+/** More replicas than any installation has. */
 const MOST_PODS = 100;
 
 /** Labels of Linger's own pods, by which Services select some of the replicas. */

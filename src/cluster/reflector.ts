@@ -85,7 +85,6 @@ interface CurrentOptions {
 /** For a server whose versions are not numbers: there, only silence shows that nothing is outstanding. */
 const BEYOND_REACH = 2n ** 128n;
 
-/** How often to check; two or three checks are usual. */
 const LOOK_MS = 25;
 
 /**
@@ -137,16 +136,16 @@ function numberOf(resourceVersion: string): bigint | undefined {
   return /^\d+$/.test(resourceVersion) ? BigInt(resourceVersion) : undefined;
 }
 
-/** Uids by namespace and name, about 150 bytes for each object: no combined key has to be built and stored. */
+/** Two levels take about 150 bytes per object, because no combined key has to be built and stored. */
 type Names = Map<string, Map<string, string>>;
 
 /**
- * The names and uids of existing objects. That is enough to find out at the next list which are gone;
- * handlers keep what they need of an object, so it is not stored here as well.
+ * The names and uids of existing objects: enough to find out at the next list which are gone. Handlers keep what else they
+ * need.
  */
 export class Inventory {
   #named: Names = new Map();
-  /** While a list is read: known objects that it has not named yet. */
+  /** Known objects that the list being read has not named yet. */
   #unnamed: Names = new Map();
   #size = 0;
 
@@ -154,7 +153,7 @@ export class Inventory {
     return this.#size;
   }
 
-  /** @returns the uid of the object that had this name until now */
+  /** @returns the uid that this name belonged to until now */
   put({ namespace, name, uid }: ObjectIdentity): string | undefined {
     let names = this.#named.get(namespace);
     if (names === undefined) {
@@ -199,14 +198,13 @@ export class Inventory {
   }
 }
 
-/** Turns lists and watches into events, and tracks which objects exist. */
 class Reception<T> {
   readonly #project: Resource<T>['project'];
   readonly #handlers: WatchHandlers<T>;
   readonly #stats: ReturnType<typeof newStats>;
   readonly #inventory = new Inventory();
   #broken = true;
-  /** Since when the previous watch had been silent, until it is clear that it has missed nothing. */
+  /** When the previous watch fell silent; undefined once it is clear that it has missed nothing. */
   #silentSince: number | undefined;
 
   constructor(resource: Resource<T>, handlers: WatchHandlers<T>, stats: ReturnType<typeof newStats>) {
@@ -253,7 +251,7 @@ class Reception<T> {
     return resourceVersion;
   }
 
-  /** Events may be late from this instant on, or from the last sign of life if silence followed. */
+  /** From this instant on events may be late; where silence came before it, from the last sign of life on. */
   broken(at: number): void {
     const since = this.#silentSince ?? at;
     this.#silentSince = undefined;
@@ -305,7 +303,6 @@ class Reception<T> {
     this.#emit(() => ({ type: 'deleted', identity, at, relist: true }));
   }
 
-  /** Projections may throw as well. */
   #emit(event: () => ResourceEvent<T>): void {
     this.#guarded(() => this.#handlers.onEvent(event()));
   }
@@ -327,7 +324,7 @@ class Reception<T> {
       try {
         this.#handlers.onHandlerError?.(asError(error));
       } catch {
-        // It is counted; there is no other place to report it.
+        // It has been counted; there is no other place to report it.
       }
     }
   }
@@ -386,7 +383,7 @@ export function watchResource<T>(
   const reception = new Reception(resource, handlers, stats);
   const newBackoff = () => new Backoff(limits, random);
   const backoff = newBackoff();
-  /** Where to resume; undefined: with a list. */
+  /** undefined: begin with a list. */
   let resourceVersion: string | undefined;
   let heardAt = 0;
   /** Whether the previous watch ended with an ERROR event and nothing else has arrived since. */
@@ -426,7 +423,7 @@ export function watchResource<T>(
     return version;
   }
 
-  /** One watch, on a connection of its own. Returns when it has ended, or was silent, and can be resumed. */
+  /** Returns when the watch has ended, or was silent, and can be resumed. */
   function watch(from: string): Promise<void> {
     const agent = newAgent(connection);
     return withSignal({ signal }, async (until, leave) => {
@@ -519,7 +516,10 @@ export function watchResource<T>(
     }
   }
 
-  /** A watch that was closed too soon, even in good order, counts as a failure: otherwise a server could make us hammer it. */
+  /**
+   * A watch that closes too soon counts as a failure, even in good order: otherwise a server could make this client hammer
+   * it.
+   */
   async function rewatch(ended: 'Ended' | 'Silent', livedMs: number): Promise<void> {
     if (ended === 'Silent') reception.silent(heardAt, clock());
     else reception.rotated(clock());

@@ -62,7 +62,6 @@ export async function readText(response: IncomingMessage, most: number, stallMs:
   return bytes.toString('utf8');
 }
 
-/** What a response is read into at first. */
 const FIRST_ROOM = 64 * 1024;
 
 /**
@@ -96,8 +95,8 @@ export async function readBytes(
 }
 
 /**
- * Milliseconds of work after which others have their turn: Node reads up to 2 MB of one connection before it looks at another, and a
- * review must not wait for as many events.
+ * Milliseconds of work before the event loop turns to other connections: Node reads up to 2 MB of one connection first, and
+ * a review must not wait for that many events.
  */
 const TURN_MS = 25;
 
@@ -200,7 +199,7 @@ function answerTo(
     const request =
       server.protocol === 'http:' ? http.request(target, options) : https.request(target, options);
     request.on('socket', (socket) => socket.setKeepAlive(true, KEEP_ALIVE_MS));
-    // Our own timer: those of sockets start only once there is a connection.
+    // Not the socket’s own timeout, which starts only once there is a connection.
     const late = () => request.destroy(new Error(`no answer within ${answerMs} ms`));
     const timer = setTimeout(late, answerMs).unref();
     request.on('response', (response) => {

@@ -7,7 +7,7 @@ export interface RawMetadata {
   readonly namespace?: string;
   readonly uid: string;
   readonly resourceVersion: string;
-  /** Incremented by each change of the spec, for kinds that have it. */
+  /** Incremented by each change of the spec. */
   readonly generation?: number;
   readonly labels?: Labels;
   readonly annotations?: Labels;
@@ -60,7 +60,6 @@ export type ResourceEvent<T> = { readonly identity: ObjectIdentity; readonly at:
 
 const PARTIAL = 'g=meta.k8s.io;v=v1';
 
-/** The Accept header: lists and watches of metadata have their own kinds. */
 export function acceptOf(
   { metadataOnly }: Pick<Resource<unknown>, 'metadataOnly'>,
   verb: 'list' | 'watch',
@@ -88,7 +87,6 @@ export function pathOf(
  */
 export interface StreamChange {
   readonly type: 'ListBegins' | 'ListEnds' | 'StreamBroken' | 'StreamRotated' | 'StreamCurrent';
-  /** Milliseconds of the caller's monotonic clock. */
   readonly at: number;
 }
 
@@ -99,7 +97,7 @@ export interface StreamChange {
 export interface WatchHandlers<T> {
   onEvent(event: ResourceEvent<T>): void;
   onStream?(change: StreamChange): void;
-  /** `ListEnds`: every existing object has been passed on. Called after {@link onStream}, like the next. */
+  /** `ListEnds`. Called after {@link onStream}. */
   onListed?(): void;
   /** `StreamCurrent`. */
   onCurrent?(): void;
@@ -186,7 +184,7 @@ export const WATCH_LIMITS = {
   healthyMs: 30_000,
   /**
    * The longest pause after a healthy watch was closed in good order. Short, since events during the pause are seen late;
-   * not 0, so that 6 watches that a server closes together do not reconnect in the same millisecond.
+   * not 0, so that watches that a server closes together do not all reconnect at once.
    */
   rewatchMs: 250,
   /**
@@ -194,6 +192,5 @@ export const WATCH_LIMITS = {
    * differ for the recorder (INVERSION_MS).
    */
   currentWithinMs: 250,
-  /** The pause between two attempts to find out how far behind a watch is. */
   currentRetryMs: 1_000,
 };

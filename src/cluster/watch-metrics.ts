@@ -8,10 +8,10 @@ import type { WatchStats } from './resource.ts';
  */
 const DEAD_AFTER_MS = 240_000;
 
-/** The interval of checks. After a longer gap the process itself may have stood still, and silence says nothing about a watch. */
+/** After a longer gap between checks the process itself may have been paused, and silence proves nothing. */
 const LOOKS_WITHIN_MS = 60_000;
 
-/** Changes whenever a list-watch does something: reads, requests, fails, pauses or continues. */
+/** Changes whenever a list-watch does anything. */
 export function signOfLife({ bytes, restarts, lists, state }: WatchStats): string {
   return JSON.stringify([bytes, restarts, lists, state]);
 }
@@ -24,7 +24,7 @@ export class DeadWatches {
   #signs = new Map<string, { readonly sign: string; readonly since: number }>();
   #lookedAt = Number.NEGATIVE_INFINITY;
 
-  /** @param now monotonic milliseconds @returns the names of dead list-watches */
+  /** @param now monotonic milliseconds */
   look(watches: Readonly<Record<string, WatchStats>>, now: number): readonly string[] {
     const before = now - this.#lookedAt <= LOOKS_WITHIN_MS ? this.#signs : undefined;
     this.#lookedAt = now;

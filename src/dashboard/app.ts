@@ -4,32 +4,35 @@ import { fromThisPage, guarded, refuse, withToken } from './access.ts';
 import type { Assets } from './assets.ts';
 import {
   type ApiRoot,
-  type ConsumersReport,
+  type ConsumersView,
   type ExplanationReport,
   type LagReport,
   type NowReport,
   type PlaygroundReport,
   type PlaygroundRequest,
   playgroundRequest,
+  type TimelineView,
   type Topic,
   type WhatIfReport,
-  type WorkloadsReport,
+  workloadsQuery,
 } from './contract.ts';
+import { type AllWorkloads, matchingIn } from './workload-list.ts';
 
 /** What the API answers with; a view without its source is not there. */
 export interface Sources {
   readonly root: ApiRoot;
   /** What a pasted manifest and policy come to. */
   readonly explain?: (request: PlaygroundRequest) => PlaygroundReport;
-  readonly workloads?: () => Promise<WorkloadsReport>;
+  readonly workloads?: () => Promise<AllWorkloads>;
   /** undefined: there is none of that name. */
   readonly explanation?: (of: Subject) => Promise<ExplanationReport | undefined>;
   readonly now?: () => Promise<NowReport>;
-  readonly consumers?: () => Promise<ConsumersReport>;
+  readonly timeline?: () => Promise<TimelineView>;
+  readonly consumers?: () => Promise<ConsumersView>;
   /** undefined: there is no history of that scope. */
   readonly lag?: (scope: string) => Promise<LagReport | undefined>;
-  /** @param wait the member `wait` of a policy @throws LingerError `policy-invalid` */
-  readonly whatIf?: (wait: Readonly<Record<string, unknown>>) => Promise<WhatIfReport>;
+  /** @param fields of a policy: members of `wait`, `hook`, `hold.max` … @throws LingerError `policy-invalid` */
+  readonly whatIf?: (fields: Readonly<Record<string, unknown>>) => Promise<WhatIfReport>;
   /** Calls back when the data of a view have changed. @returns what ends that */
   readonly follow?: (changed: (topic: Topic) => void) => () => void;
 }
@@ -46,17 +49,8 @@ export interface Subject {
 /** Of both texts together: a few hundred workloads. */
 const LONGEST_BODY = 1024 * 1024;
 
-/** Of 20,000 workloads 10 MB: made once, and kept for as long as the report is. */
-const texts = new WeakMap<object, Buffer>();
-
-function jsonOf(report: object): Buffer {
-  const known = texts.get(report) ?? Buffer.from(JSON.stringify(report));
-  texts.set(report, known);
-  return known;
-}
-
 /** The paths of the views; the page itself reads which one. */
-const VIEWS = ['/', '/playground', '/workloads', '/now', '/consumers', '/lag', '/what-if'];
+const VIEWS = ['/', '/playground', '/workloads', '/now', '/timeline', '/consumers', '/lag', '/what-if'];
 
 /** So that a connection that is gone is noticed, and none is taken for idle. */
 const ALIVE_MS = 15_000;
@@ -79,16 +73,21 @@ export function pageApp(sources: Sources, token: string, page: Assets): Express 
       if (success) response.json(explain(data));
       else refuse(response, 400, 'bad-request', `expected a manifest and policies as text: ${error.message}`);
     });
-  for (const view of ['workloads', 'now', 'consumers'] as const) {
+  for (const view of ['now', 'timeline', 'consumers'] as const) {
     const read = sources[view];
     if (read !== undefined)
-      api.get(`/${view}`, async (_request, response) => {
-        response.type('application/json').send(jsonOf(await read()));
-      });
+      api.get(`/${view}`, async (_request, response) => void response.json(await read()));
   }
+  const { workloads } = sources;
+  if (workloads !== undefined)
+    api.get('/workloads', async ({ query }, response) => {
+      const { success, data, error } = workloadsQuery.safeParse(query);
+      if (success) response.json(matchingIn(await workloads(), data));
+      else refuse(response, 400, 'bad-request', error.message);
+    });
   const { explanation, follow, lag, whatIf } = sources;
   if (whatIf !== undefined)
-    api.get('/what-if', async ({ query }, response) => void response.json(await whatIf(waitIn(query))));
+    api.get('/what-if', async ({ query }, response) => void response.json(await whatIf(fieldsIn(query))));
   if (lag !== undefined)
     api.get('/lag', async ({ query: { scope } }, response) => {
       const found = await lag(typeof scope === 'string' ? scope : 'cluster');
@@ -125,7 +124,7 @@ export function pageApp(sources: Sources, token: string, page: Assets): Express 
 }
 
 /** What is no number stays a text, and the policy's schema says what it expects. */
-function waitIn(query: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+function fieldsIn(query: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const numeric = (name: string, text: unknown) =>
     ['percentile', 'safetyFactor'].includes(name) ? Number(text) : text;
   return Object.fromEntries(Object.entries(query).map(([name, text]) => [name, numeric(name, text)]));

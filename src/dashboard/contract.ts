@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { AFTER_SIGTERM, INSTANT_SOURCES } from '../timeline/index.ts';
 
 /*
  * What `--output json` of the commands prints and what /api/v1 answers with: the same shapes. Objects are strict, so that a
@@ -118,13 +119,25 @@ export const auditReport = z.strictObject({
   summary: auditSummary,
 });
 
-/** The answer to `GET /api/v1/workloads`. */
+/** The answer to `GET /api/v1/workloads?search=…&verdict=…&sort=…&limit=…`. */
 export const workloadsReport = auditReport.extend({
   /** Seconds since the epoch. */
   asOf: seconds,
   headline: z.string(),
+  /** How many workloads match; the findings are those of the first ones. */
+  matching: z.number(),
   /** What could not be read, and what is assumed in its place; a right that is missing is named. */
   unseen: z.array(z.string()).readonly(),
+});
+
+/** The query of `GET /api/v1/workloads`. */
+export const workloadsQuery = z.strictObject({
+  /** Part of the name, namespace, kind or of a reason. */
+  search: z.string().default(''),
+  verdict: z.string().default(''),
+  /** Without it, in the order of `audit`. */
+  sort: z.enum(['verdict', 'name', 'wait', 'open']).optional(),
+  limit: z.coerce.number().int().min(1).max(1_000).default(100),
 });
 
 /** The answer to `GET /api/v1/explanation?kind=…&namespace=…&name=…`. */
@@ -135,11 +148,13 @@ const lagView = z.union([z.strictObject({ samples: z.number(), p50: seconds, p99
 const consumerView = z.strictObject({
   name: z.string(),
   measure: z.string(),
+  mode: z.literal('Observe').optional(),
   removals: lagView,
   additions: lagView,
   lastSample: z.union([seconds, nothingKnown]),
   services: z.union([z.number(), nothingKnown]),
   instances: z.union([z.number(), nothingKnown]),
+  unseen: z.strictObject({ since: seconds, pods: z.number() }).optional(),
   condition: z.strictObject({
     status: z.enum(['True', 'False', 'Unknown']),
     reason: z.string(),
@@ -155,12 +170,32 @@ export const consumersReport = z.strictObject({
   consumers: z.array(consumerView).readonly(),
 });
 
-/** A pod that hook Hold keeps from SIGTERM, as `linger hold list -o json` has it. */
+/** A sender that held pods saw after every known consumer had let go of them. */
+const undeclaredSender = z.strictObject({
+  /** An address, and whose it is where that is known. */
+  from: z.string(),
+  pods: z.number(),
+  connections: z.number(),
+  /** Seconds since the epoch. */
+  lastSeen: seconds,
+  /** Whose pods: `shop/Deployment/web`. */
+  workloads: z.array(z.string()).readonly(),
+});
+
+/** The answer to `GET /api/v1/consumers`; null: not known, and `unseen` says why. */
+export const consumersView = consumersReport.extend({
+  undeclared: z.union([z.array(undeclaredSender).readonly(), nothingKnown]),
+  /** Workloads to which a route or a load balancer leads that no DiscoveryConsumer declares, as `audit` finds them. */
+  routed: z.union([z.array(z.strictObject({ ...named, text: z.string() })).readonly(), nothingKnown]),
+  unseen: z.array(z.string()).readonly(),
+});
+
+/** A pod that hook Hold keeps from SIGTERM. */
 const heldPod = z.strictObject({
   namespace: z.string(),
   pod: z.string(),
   uid: z.string(),
-  cause: z.union([z.string(), z.undefined()]).optional(),
+  cause: z.string().optional(),
   heldMs: z.number(),
   deleted: z.boolean(),
   hooks: z.number(),
@@ -174,8 +209,70 @@ const heldPod = z.strictObject({
       }),
     )
     .readonly(),
-  open: z.union([z.number(), z.undefined()]).optional(),
+  open: z.number().optional(),
   from: z.array(z.string()).readonly(),
+});
+
+/** `linger hold list -o json`. */
+export const holdReport = z.strictObject({ held: z.array(heldPod).readonly() });
+
+/** A pod that got SIGTERM before everything that sends it traffic had followed its removal. */
+const shortfall = z.strictObject({
+  ...{ at: seconds, namespace: z.string(), pod: z.string(), owner: z.string() },
+  /** For how long requests may have been lost. */
+  seconds,
+  text: z.string(),
+});
+
+const episode = z.strictObject({
+  ...{ from: seconds, to: seconds, removals: z.number(), share: z.number() },
+  ...{ p99Seconds: seconds, p99WithoutSeconds: seconds },
+});
+
+const forgotten = z.strictObject({
+  ...{ from: seconds, to: seconds },
+  ...{ namespace: z.string().optional(), consumer: z.string().optional() },
+});
+
+/** `linger history -o json`. */
+export const historyReport = z.strictObject({
+  episodes: z.array(episode.extend({ scope: z.string() })).readonly(),
+  forgotten: z.array(forgotten).readonly(),
+});
+
+/** `linger status -o json`; what is absent could not be read, and `unseen` says why. */
+export const statusReport = z.strictObject({
+  headline: z.string(),
+  replicas: z.strictObject({ ready: z.number(), all: z.number() }).optional(),
+  leader: z.strictObject({ name: z.string(), renewedSeconds: seconds }).optional(),
+  decisions: z.strictObject({ outcomes: counts, skips: counts }).optional(),
+  held: z.number().optional(),
+  audit: z
+    .strictObject({
+      verdicts: counts,
+      findings: z
+        .array(
+          z.strictObject({
+            reason: z.string(),
+            workloads: z.number(),
+            namespaces: z.array(z.string()).readonly(),
+          }),
+        )
+        .readonly(),
+    })
+    .optional(),
+  /** Namespaces whose pods get the same, the most first. */
+  namespaces: z
+    .array(
+      z.strictObject({
+        ...{ mode: z.string(), hook: z.string(), waitSeconds: seconds, why: z.string() },
+        namespaces: z.array(z.string()).readonly(),
+      }),
+    )
+    .readonly(),
+  /** Those whose lag cannot be relied on. */
+  consumers: z.array(consumerView).readonly().optional(),
+  unseen: z.array(z.string()).readonly(),
 });
 
 const place = { namespace: z.string(), service: z.string(), pod: z.string(), source: z.string() };
@@ -187,6 +284,8 @@ export const nowReport = z.strictObject({
   held: z.union([z.array(heldPod).readonly(), nothingKnown]),
   /** Consumers whose lag cannot be relied on. */
   troubled: z.union([z.array(consumerView).readonly(), nothingKnown]),
+  /** Of the last day, as the leader has published them: the latest first. */
+  shortfalls: z.union([z.array(shortfall).readonly(), nothingKnown]),
   /** What this command watches by itself, since it has begun. */
   watched: z.strictObject({
     /** null: the watches have not begun yet. */
@@ -206,7 +305,10 @@ export const nowReport = z.strictObject({
   unseen: z.array(z.string()).readonly(),
 });
 
-/** The answer to `GET /api/v1/lag?scope=…`. */
+/** Lags in ascending order, each with the share of removals that took no longer. */
+const distribution = z.array(z.tuple([seconds, z.number()]).readonly()).readonly();
+
+/** The answer to `GET /api/v1/lag?scope=…`. Lags are those that waits are taken from: of a week, or of more in a quiet cluster. */
 export const lagReport = z.strictObject({
   asOf: seconds,
   /** What has a history: `cluster`, `namespace/NAME`, `consumer/NAME/removal` … */
@@ -223,11 +325,24 @@ export const lagReport = z.strictObject({
   spans: z
     .array(z.strictObject({ from: seconds, to: seconds, counts: z.array(z.number()).readonly() }))
     .readonly(),
-  /** Lags in ascending order, each with the share of removals that took no longer. */
-  distribution: z.array(z.tuple([seconds, z.number()]).readonly()).readonly(),
+  /** Of the whole: the control plane, followed by the slowest of the consumers that are known. */
+  distribution,
+  /** The control plane first, then each consumer of an ordinary Service; empty: the scope is one of them itself. */
+  parts: z
+    .array(
+      z.strictObject({
+        name: z.string(),
+        /** `unknown`: nothing is measured yet, and the whole is longer than it looks. */
+        source: z.enum(['measured', 'declared', 'unknown']),
+        samples: z.number(),
+        ...{ p50: z.union([seconds, nothingKnown]), p99: z.union([seconds, nothingKnown]) },
+        distribution,
+      }),
+    )
+    .readonly(),
   /** The waits that pods get now, without policies and annotations of their own, and in how many namespaces. */
   waits: z.array(z.strictObject({ seconds, namespaces: z.number(), covered: z.number() })).readonly(),
-  episodes: z.array(z.strictObject({ from: seconds, to: seconds, removals: z.number() })).readonly(),
+  episodes: historyReport.shape.episodes,
   unseen: z.array(z.string()).readonly(),
 });
 
@@ -235,7 +350,12 @@ const wait = z.strictObject({
   seconds,
   /** How many namespaces have it. */
   namespaces: z.number(),
-  /** The share of past removals that were through within it; null: there is no history. */
+  /** The shortest and the longest hold; null: the hook is another. */
+  hold: z.union([z.strictObject({ minSeconds: seconds, maxSeconds: seconds }), nothingKnown]),
+  /**
+   * The least share of past removals, of these namespaces, that were through within it (with Hold: within the longest
+   * hold), as `simulate` states it; null: not enough has been measured.
+   */
   covered: z.union([z.number(), nothingKnown]),
 });
 
@@ -244,14 +364,60 @@ export const whatIfReport = z.strictObject({
   /** For `kubectl apply`. */
   policy: z.string(),
   waits: z.array(wait).readonly(),
+  /** How many past removals that is; null: none are known. */
   removals: z.union([z.number(), nothingKnown]),
-  /** The audit as it is, and with the policy in force. */
+  /** Of the whole lag in the cluster; empty: not enough has been measured. */
+  distribution,
+  /** With Hold, for how long half and 99 % of pods would be held; null: another hook, or not enough has been measured. */
+  held: z.union([z.strictObject({ p50: seconds, p99: seconds }), nothingKnown]),
+  /** Why pods of some namespaces would get no Hold. */
+  obstacles: z.array(z.string()).readonly(),
+  /** The audit as it is, and with the policy in force; null: it takes a while, and the event `what-if` says when it is there. */
   before: auditSummary,
-  after: auditSummary,
+  after: z.union([auditSummary, nothingKnown]),
 });
 
+const instant = z.union([seconds, nothingKnown]);
+const instantSource = z.enum(INSTANT_SOURCES);
+
+/** Instants are seconds after the deletion; null: not known, or not until the observation ended. */
+const termination = z.strictObject({
+  ...{ namespace: z.string(), pod: z.string(), uid: z.string() },
+  /** As `Deployment/web`; empty: nothing. */
+  owner: z.string(),
+  /** Seconds since the epoch. */
+  deletedAt: seconds,
+  hook: z.string(),
+  withdrawals: z.union([
+    z.array(z.strictObject({ source: z.string(), service: z.string(), after: instant })).readonly(),
+    nothingKnown,
+  ]),
+  consumers: z.array(z.strictObject({ name: z.string(), after: instant, by: instantSource })).readonly(),
+  omitted: z.number(),
+  /** Of the helper of hook Hold: the last connection, and how many were open at SIGTERM. */
+  witness: z.union([
+    z.strictObject({ last: instant, open: z.union([z.number(), nothingKnown]) }),
+    nothingKnown,
+  ]),
+  sigterm: z.strictObject({ after: instant, by: instantSource }),
+  release: z.string(),
+  gone: instant,
+  /** Whether something may have sent to the pod after SIGTERM; `overruns`: what, and for how long. */
+  afterSigterm: z.enum(AFTER_SIGTERM),
+  overruns: z.array(z.strictObject({ what: z.string(), seconds: instant })).readonly(),
+  /** What is not known, in words. */
+  unknown: z.array(z.string()).readonly(),
+  text: z.string(),
+});
+
+/** `linger timeline -o json`: the latest first. */
+export const timelineReport = z.strictObject({ terminations: z.array(termination).readonly() });
+
+/** The answer to `GET /api/v1/timeline`. */
+export const timelineView = timelineReport.extend({ asOf: seconds });
+
 /** The views whose data may change while they are looked at: the events of `GET /api/v1/events`. */
-export const TOPICS = ['workloads', 'now', 'consumers', 'lag'] as const;
+export const TOPICS = ['workloads', 'now', 'timeline', 'consumers', 'lag', 'what-if'] as const;
 export type Topic = (typeof TOPICS)[number];
 
 /** Any answer with a status of 400 or more. */
@@ -260,7 +426,7 @@ export const apiError = z.strictObject({ error: z.strictObject({ code: z.string(
 /** What this server has to show: the answer to `GET /api/v1`. */
 export const apiRoot = z.strictObject({
   version: z.string(),
-  views: z.array(z.enum(['playground', 'what-if', ...TOPICS])).readonly(),
+  views: z.array(z.enum(['playground', ...TOPICS])).readonly(),
   /** The cluster or the folder that is shown; null: none. */
   source: z.union([z.string(), nothingKnown]),
 });
@@ -270,10 +436,17 @@ export type PlaygroundReport = z.infer<typeof playgroundReport>;
 export type PlaygroundRequest = z.infer<typeof playgroundRequest>;
 export type AuditJson = z.infer<typeof auditReport>;
 export type WorkloadsReport = z.infer<typeof workloadsReport>;
+export type WorkloadsQuery = z.infer<typeof workloadsQuery>;
 export type ExplanationReport = z.infer<typeof explanationReport>;
 export type ConsumersReport = z.infer<typeof consumersReport>;
+export type ConsumersView = z.infer<typeof consumersView>;
+export type HoldReport = z.infer<typeof holdReport>;
+export type HistoryReport = z.infer<typeof historyReport>;
+export type StatusReport = z.infer<typeof statusReport>;
 export type LagReport = z.infer<typeof lagReport>;
 export type WhatIfReport = z.infer<typeof whatIfReport>;
+export type TimelineReport = z.infer<typeof timelineReport>;
+export type TimelineView = z.infer<typeof timelineView>;
 export type NowReport = z.infer<typeof nowReport>;
 export type Problem = z.infer<typeof problem>;
 export type ApiRoot = z.infer<typeof apiRoot>;

@@ -8,12 +8,12 @@ import {
   type ServiceRecord,
   serviceIndex,
   type TerminationPolicy,
+  taken,
 } from '../api/index.ts';
 import { type Consumer, consumerOf, type LagSource, NONE_YET, STANDARD_CONSUMERS } from '../lag/index.ts';
 import type { Fleet } from './fleet.ts';
 import { originOf, type PolicySet, policySet } from './policy-set.ts';
 
-/** The facts about the cluster that `hook: Hold` depends on. */
 export interface HoldSupply {
   /** The literal address that helpers connect to: `10.201.0.7:8445` or `[fd00::7]:8445`. */
   readonly address: string;
@@ -23,13 +23,12 @@ export interface HoldSupply {
   readonly namespaces: ReadonlySet<string>;
   /** The kinds of node on which the self-test has passed. */
   readonly tested: ReadonlySet<string>;
-  /** The architectures with a helper. */
   readonly architectures: ReadonlySet<string>;
   /** The operator's image with the helpers, if there is one. */
   readonly image?: string;
 }
 
-/** No pod gets hook Hold, for this reason: the end of a sentence. */
+/** Why no pod gets hook Hold, as the end of a sentence. */
 export interface HoldAbsence {
   readonly why: string;
 }
@@ -75,7 +74,7 @@ export const NO_DOCUMENTS: Documents = {
   services: [],
 };
 
-/** The objects read from the API server; a member is undefined until its kind has been listed. */
+/** A member is undefined until its kind has been listed. */
 export interface ClusterView {
   readonly namespaces?: ReadonlyMap<string, NamespaceRecord>;
   readonly services?: ServiceIndex;
@@ -86,7 +85,6 @@ export interface ClusterView {
   readonly hold?: ClusterSnapshot['hold'];
 }
 
-/** The sources of a snapshot. */
 export interface Sources {
   readonly modeLimit: Mode;
   /** Policy files. */
@@ -105,7 +103,6 @@ export const NO_SOURCES: Sources = {
   lags: NONE_YET,
 };
 
-/** A change of one source. */
 export type SnapshotChange =
   | { readonly kind: 'documents'; readonly documents: Documents }
   | { readonly kind: 'namespaces'; readonly namespaces: ClusterSnapshot['namespaces'] }
@@ -133,7 +130,7 @@ export function snapshotOf(sources: Sources): ClusterSnapshot {
   return snapshotWith(taken(policiesOf(sources)), sources);
 }
 
-/** A snapshot and its sources: unchanged parts are shared with the next snapshot, which so costs only what has changed. */
+/** Unchanged parts are shared with the next snapshot, so that it costs only what has changed. */
 interface Before {
   readonly sources: Sources;
   readonly snapshot: ClusterSnapshot;
@@ -161,13 +158,6 @@ function snapshotWith(policies: PolicySet, sources: Sources, before?: Before): C
     lags: sources.lags,
     modeLimit: sources.modeLimit,
   };
-}
-
-/** Runs all steps of a computation at once, where nothing else is waiting for its turn. */
-export function taken<T>(steps: Generator<unknown, T>): T {
-  let step = steps.next();
-  while (step.done !== true) step = steps.next();
-  return step.value;
 }
 
 function* policiesOf(sources: Sources, before?: Before): Generator<undefined, PolicySet> {
@@ -199,7 +189,6 @@ function hiddenBy<T extends ClusterTerminationPolicy | TerminationPolicy>(
   return files.filter((each) => keys.has(objectKey(each.metadata)));
 }
 
-/** The last object of each name. */
 function byName<T extends { readonly name: string }>(all: readonly T[]): ReadonlyMap<string, T> {
   return new Map(all.map((each) => [each.name, each]));
 }

@@ -21,7 +21,6 @@ import {
 import type { EffectivePolicy } from './policy-values.ts';
 import { type Note, note } from './reasons.ts';
 
-/** A container that should wait. */
 export interface Target {
   readonly container: Container;
   /** Seconds that its preStop sleeps already: 0 without a hook, infinitely many where the hook is not ours to change. */
@@ -68,7 +67,6 @@ function sleepOf(container: Container, policy: EffectivePolicy): number {
   return sleep?.seconds ?? Number.POSITIVE_INFINITY;
 }
 
-/** The shortest of these sleeps of authors; undefined without any. */
 export function shortestOf(sleeps: readonly number[]): number | undefined {
   const own = sleeps.filter((seconds) => seconds > 0 && seconds !== Number.POSITIVE_INFINITY);
   return own.length === 0 ? undefined : Math.min(...own);
@@ -128,7 +126,7 @@ export interface ContainerWait {
   readonly own: HookReading | undefined;
   /** Linger's wait, given now or by an earlier pass; undefined: none. */
   readonly wait: number | undefined;
-  /** How long SIGTERM is held back in the end, by whichever hook: at least the seconds of {@link leastSecondsOf}. */
+  /** How long SIGTERM is held back in the end, by whichever hook; see {@link leastSecondsOf} for the least. */
   readonly held: HookReading;
   /** The pod's grace in the end. */
   readonly grace: number;

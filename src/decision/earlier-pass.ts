@@ -5,7 +5,6 @@ import { parsePlan } from './plan-codec.ts';
 import { annotationsOf, type Container, type Pod } from './pod.ts';
 import { type Note, note } from './reasons.ts';
 
-/** The plan and hooks that an earlier pass has left on a pod. */
 export interface EarlierPass {
   /** Absent where there is no annotation, or none that can be read. */
   readonly plan?: Plan;

@@ -11,7 +11,6 @@ import { SKIP_REASONS } from './reasons.ts';
 import { estimateInWords } from './wait.ts';
 import type { Workload } from './workload.ts';
 
-/** A workload and the decision for its pods. */
 export interface Explained {
   readonly workload: Workload;
   readonly namespace: string;

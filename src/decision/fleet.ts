@@ -1,6 +1,5 @@
 import type { Labels } from '../api/index.ts';
 
-/** A Kubernetes version, as far as decisions need it. */
 export interface Version {
   readonly major: number;
   readonly minor: number;
@@ -60,7 +59,6 @@ export function atLeast(version: Version, bound: Version): boolean {
   return version.major > bound.major || (version.major === bound.major && version.minor >= bound.minor);
 }
 
-/** The fleet with these versions. */
 export function fleetOf(apiServer: string, nodes: readonly NodeFacts[]): Fleet {
   let oldest: Version | undefined;
   for (const node of nodes) {
@@ -83,11 +81,10 @@ export function supportsImageVolumes(fleet: Fleet | undefined): boolean {
   return versions.every((version) => version !== undefined && atLeast(version, IMAGE_VOLUMES));
 }
 
-/** The fleet in force, and the one that may replace it. */
 export interface SettlingFleet {
   readonly inForce: Fleet | undefined;
   readonly candidate: Fleet | undefined;
-  /** When the candidate was first seen to differ in its answer, in seconds on any monotonic clock. */
+  /** When the candidate’s answer first differed, in seconds on any monotonic clock. */
   readonly since: number;
 }
 

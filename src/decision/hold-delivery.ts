@@ -32,7 +32,6 @@ import {
   shortTextIn,
 } from './pod.ts';
 
-/** The address and token that one pod's Hold hooks use, and the volume that they need. */
 export interface HoldSetup {
   readonly address: string;
   readonly token: string;
@@ -47,7 +46,6 @@ export interface NoHold {
   readonly ofPod?: true;
 }
 
-/** The conditions, apart from the pod, on which the delivery of the helper depends. */
 export interface DeliveryTerms {
   readonly namespace: string;
   readonly delivery: HoldDelivery;
@@ -55,7 +53,7 @@ export interface DeliveryTerms {
   readonly snapshot: Pick<ClusterSnapshot, 'hold' | 'fleet'>;
 }
 
-/** @param containers those that are to carry the hook */
+/** @param containers those that get the hook */
 export function newSetup(
   pod: Pod,
   containers: readonly Container[],
@@ -72,7 +70,7 @@ export function newSetup(
   return { address: hold.address, token: token.text, tokenHash: token.hashOf(token.text), volume };
 }
 
-/** Stands for all pods that nothing keeps to certain nodes. */
+/** A pod that can run on any node. */
 const ANY_POD: Pod = { spec: { containers: [] } };
 
 /**
@@ -91,14 +89,14 @@ export function holdObstacle(
 }
 
 /**
- * The API server gives up a request after 60 s (--request-timeout is 1m0s). So a token that is older than that when its
- * pod is created was copied from another pod's manifest.
+ * The API server gives up a request after 60 s (--request-timeout). A token that is older when its pod is created was copied
+ * from another pod’s manifest.
  */
 const ADMISSION_SECONDS = 60;
 
 /**
- * What an earlier pass of the same admission has set up. A pod that was copied from a live one carries all of it, too,
- * but with an older token: with the same token the Hold Service would confuse the two.
+ * What an earlier pass of the same admission has set up. A pod copied from a live one carries it, too, but with an older
+ * token: with one token for both, the Hold Service would confuse the two.
  */
 export function standingSetup(
   pod: Pod,
@@ -128,7 +126,6 @@ export function callOf(container: Container): HoldCall | undefined {
   return handler && HOOKS.Hold.recognise(handler)?.call;
 }
 
-/** Whether the hook of Hold in this container would find its helper. */
 export function hasHelper(pod: Pod, container: Container): boolean {
   return ownVolume(pod) !== undefined && ownMount(container) !== undefined;
 }
@@ -167,7 +164,7 @@ function isOwnMount(mount: unknown): boolean {
   return mount.name === HOLD_VOLUME && mount.mountPath === HOLD_MOUNT && mount.readOnly === true;
 }
 
-/** The property of the pod that keeps the helper from running, or would make the API server refuse the pod. */
+/** What of the pod keeps the helper from running, or would make the API server refuse the pod. */
 function obstacleIn(pod: Pod, containers: readonly Container[]): string | undefined {
   const { spec } = pod;
   if (isWindows(pod)) return 'the helper does not run on Windows';
@@ -211,7 +208,6 @@ function isUnderMount(path: unknown): boolean {
   return `${shortTextIn(path).replace(/\/+/g, '/')}/`.startsWith(`${HOLD_MOUNT}/`);
 }
 
-/** The volume that brings the helper into the pod, wherever it may run. */
 function volumeFor(pod: Pod, terms: DeliveryTerms, supply: HoldSupply): HoldVolume | NoHold {
   const { delivery, snapshot } = terms;
   const fromMap = delivery === 'Image' ? undefined : configMapVolume(pod, terms, supply);

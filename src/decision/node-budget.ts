@@ -17,13 +17,13 @@ const BUDGETS: readonly (readonly [label: string, value: string, seconds: number
   ['node.kubernetes.io/lifecycle', 'spot', 120],
 ];
 
-/** The operator's own word, as a label of the node: seconds. */
+/** Set by the operator on a node: seconds. */
 export const NODE_BUDGET_LABEL = `${GROUP}/node-budget`;
 
 /** How much of a node's budget a wait or a hold may take: the application needs the rest. */
 export const NODE_BUDGET_SHARE = 1 / 3;
 
-/** @returns undefined for a node of which nothing is known */
+/** @returns undefined for a node with none of these labels */
 export function nodeBudgetOf(labels: Labels): number | undefined {
   const own = /^[1-9]\d{0,4}$/.exec(labelOf(labels, NODE_BUDGET_LABEL) ?? '')?.[0];
   if (own !== undefined) return Number(own);

@@ -23,7 +23,6 @@ import {
   podProblemOf,
 } from './pod.ts';
 
-/** The operations of RFC 6902 that Linger uses. */
 export type Operation =
   | { readonly op: 'add' | 'replace'; readonly path: string; readonly value: unknown }
   | { readonly op: 'remove'; readonly path: string };
@@ -152,7 +151,6 @@ function mountsOf({ volumeMounts }: Container): readonly unknown[] {
   return entriesOf(volumeMounts);
 }
 
-/** Whether one of these volumes is, or one of these mounts is of, a volume with the name of Linger's. */
 function namesVolume(entries: unknown): boolean {
   return entriesOf(entries).some((each) => isRecord(each) && each.name === HOLD_VOLUME);
 }

@@ -6,7 +6,6 @@ import { constraintsOf, entriesOf, isWindows, nodeSelectorTerms, type Pod } from
 /** The kinds of node among those that a pod can run on, each with an example. */
 export type Kinds = ReadonlyMap<string, NodeFacts>;
 
-/** The common properties of the nodes that a pod can run on. */
 interface Reach {
   readonly kinds: Kinds;
   /** There are some, and all of them run Windows. */
@@ -15,7 +14,7 @@ interface Reach {
   readonly budget: number | undefined;
 }
 
-/** For the nodes of a Fleet, which is replaced as a whole: where a pod can run, by the text of its node constraints. */
+/** By Fleet, which is replaced as a whole, and by the text of a pod’s node constraints. */
 const ANSWERS = new WeakMap<readonly NodeFacts[], Map<string, Reach>>();
 /** Bounded, because the pods of a DaemonSet each have different constraints. */
 const MOST_ANSWERS = 1_000;
@@ -55,7 +54,6 @@ export function nodeBudget(pod: Pod, fleet: Fleet | undefined): number | undefin
   return seen ?? (constraintsOf(pod) === '' ? undefined : askedBudget(constraintsIn(pod)));
 }
 
-/** The budget by the node labels that the pod requires. */
 function askedBudget({ selector, terms = [] }: Constraints): number | undefined {
   const selected = nodeBudgetOf(Object.fromEntries(selector));
   if (selected !== undefined) return selected;

@@ -5,7 +5,7 @@ import type { EffectivePolicy, Origin } from './policy-values.ts';
 import type { Note, SkipReason } from './reasons.ts';
 import type { WaitEstimate, WaitReason } from './wait.ts';
 
-/** The changes to one pod. All times are whole seconds. */
+/** All times are whole seconds. */
 export interface Plan {
   readonly wait: number;
   readonly grace: number;
@@ -82,12 +82,10 @@ export function promiseOf({ plan, hold }: Pick<Injection, 'plan' | 'hold'>): str
   return `Hold ${hold.min}s..${hold.max}s, fallback ${hook} ${wait}s, grace ${hold.grace}s`;
 }
 
-/** Whether the decision is not applied. */
 export function isAudit({ policy }: Pick<Decision, 'policy'>): boolean {
   return policy?.mode.value === 'Audit';
 }
 
-/** Wait and grace of one pod, in whole seconds. */
 interface Fit {
   readonly wait: number;
   readonly grace: number;

@@ -160,7 +160,7 @@ export function endsByItself({ spec }: Pod, { restartPolicy }: Container): boole
   return (restartPolicy ?? spec.restartPolicy ?? 'Always') !== 'Always';
 }
 
-/** The second was removed from new nodes in 1.37; manifests have it still. */
+/** The second is no longer on new nodes from 1.37 on; manifests still use it. */
 const OS_LABELS = ['kubernetes.io/os', 'beta.kubernetes.io/os'] as const;
 /** Only Windows nodes have it. */
 const WINDOWS_BUILD = 'node.kubernetes.io/windows-build';
@@ -190,7 +190,7 @@ export function isWindows({ spec }: Pod): boolean {
   return Boolean(runtimeClassName) && /windows|wcow/i.test(shortTextIn(runtimeClassName));
 }
 
-/** A term that Windows nodes meet, and perhaps others: the image has to be one for Windows, too. */
+/** A term that Windows nodes match, and perhaps others: then the image has to be one for Windows. */
 function asksForWindows(term: unknown): boolean {
   return entriesOf(memberAt(term, ['matchExpressions'])).some((expression) => {
     const { key, operator, values } = isRecord(expression) ? expression : {};
@@ -218,7 +218,6 @@ export function entriesOf(value: unknown): readonly unknown[] {
   return isReadableList(value) ? value : [];
 }
 
-/** The members of a security context that may name a profile of the node's own. */
 export const NODE_PROFILES = ['seccompProfile', 'appArmorProfile'] as const;
 
 const TERMS = [
@@ -231,7 +230,7 @@ function affinityWith(nodeSelectorTerms: unknown): unknown {
   return { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms } } };
 }
 
-/** The terms of the required node affinity, as they come. */
+/** Unchecked. */
 export function nodeSelectorTerms({ affinity }: PodSpec): unknown {
   return memberAt(affinity, TERMS);
 }
@@ -248,7 +247,7 @@ export function constraintsOf({ spec }: Pod): string {
   return text.length > LONGEST_CONSTRAINTS ? '' : text;
 }
 
-/** The default period of a probe. Source: k8s.io/api core/v1 Probe. */
+/** Source: k8s.io/api core/v1 Probe. */
 const DEFAULT_PROBE_PERIOD_SECONDS = 10;
 
 /**
@@ -294,7 +293,6 @@ function isOwnerList(value: unknown): value is readonly OwnerReference[] {
  */
 export const POD_LIMITS = { containers: 1_000, labels: 1_000, annotationCharacters: 256 * 1024 } as const;
 
-/** Whether the pod is beyond {@link POD_LIMITS}. */
 export function isTooLarge(pod: Pod): boolean {
   const { containers, initContainers } = pod.spec;
   if (containers.length + (initContainers?.length ?? 0) > POD_LIMITS.containers) return true;

@@ -13,11 +13,10 @@ import { POD_LIMITS } from './pod.ts';
 import type { Field, Layer, PolicyValues } from './policy-values.ts';
 import { type Note, note } from './reasons.ts';
 
-/** Reads one annotation. */
 interface AnnotationReader {
   /** @returns what was expected, where the text does not parse */
   read(text: string): Partial<PolicyValues> | string;
-  /** It can only restrain: where its value cannot be read, the pod is held in Audit. */
+  /** The annotation can only restrain: if its value cannot be read, the pod is held in Audit. */
   readonly restrains?: true;
 }
 
@@ -42,7 +41,6 @@ const READERS: Readonly<Record<string, AnnotationReader>> = {
   [ANNOTATION.existingHook]: { read: choiceReader('existingHook', EXISTING_HOOK_RULES) },
 };
 
-/** Reads one of the known words, case-insensitively. */
 function choiceReader<F extends Field>(
   field: F,
   known: readonly (PolicyValues[F] & string)[],
@@ -74,7 +72,6 @@ const WRITTEN: ReadonlySet<string> = new Set([ANNOTATION.plan, ANNOTATION.holdTo
 /** The layers that the annotations of one object make, and the problems with them. */
 interface AnnotationLayers {
   readonly layers: readonly Layer[];
-  /** The first annotation that restrains and cannot be read. */
   readonly restrainedBy: string | undefined;
   readonly notes: readonly Note[];
 }

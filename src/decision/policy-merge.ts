@@ -16,7 +16,6 @@ import { type Note, note } from './reasons.ts';
 
 const MODE_LIMIT: Origin = 'flag --mode-limit';
 
-/** The pod, as far as it decides which layers apply. */
 interface PolicySubject {
   readonly namespace: NamespaceRecord;
   readonly labels: Labels;
@@ -59,7 +58,6 @@ export function effectivePolicy(policies: PolicySet, subject: PolicySubject, mod
 
 type Permission = (typeof PERMISSIONS)[number];
 
-/** The layers of one pod, as far as they have been merged. */
 class Merge implements MergedPolicy {
   readonly policy: { -readonly [F in Field]: Leaf<PolicyValues[F]> } = { ...BUILT_IN_POLICY };
   readonly notes: Note[] = [];
@@ -80,7 +78,7 @@ class Merge implements MergedPolicy {
     (this.policy as Record<Field, unknown>)[field] = value;
   }
 
-  /** Applies the refusals of a policy that may select a Namespace that has not been seen: the cautious side. */
+  /** A Namespace that has not been seen yet may be selected by this policy: its refusals apply, to be safe. */
   applyRefusals(layer: Layer): void {
     for (const field of PERMISSIONS) if (layer.values[field] === false) this.#set(field, layer);
   }

@@ -12,7 +12,6 @@ import {
 import type { Enough } from '../lag/index.ts';
 import { BUILT_IN_VALUES, type Layer, type Origin, type PolicyValues } from './policy-values.ts';
 
-/** A policy document, ready to be merged. */
 export interface Policy extends Layer {
   readonly name: string;
   /** Empty for a ClusterTerminationPolicy. */
@@ -22,7 +21,7 @@ export interface Policy extends Layer {
   readonly podSelector: LabelSelector;
 }
 
-/** Policies per step of building a {@link PolicySet}: a millisecond on a slow machine. */
+/** Policies per step: a millisecond on a slow machine. */
 const POLICIES_OF_STEP = 50;
 
 /**

@@ -3,7 +3,7 @@ import { TIGHTENING, type Tighter } from './policy-merge.ts';
 import { inLayerOrder, type Policy, policyOf } from './policy-set.ts';
 import type { Field, Origin, PolicyValues } from './policy-values.ts';
 
-/** A policy that changes nothing for any pod, and those that undo it. */
+/** A policy without effect, and those that override it. */
 export interface ShadowedPolicy {
   readonly policy: Origin;
   readonly by: readonly Origin[];

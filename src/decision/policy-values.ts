@@ -24,7 +24,7 @@ export const BUILT_IN_VALUES = {
   'wait.margin': 0,
   'wait.min': 5,
   'wait.max': 60,
-  // S3's cure: three times the 10 s at which gateways poll their discovery service.
+  // Three times the 10 s at which gateways poll their discovery service.
   'wait.initial': 30,
   'wait.minSamples': 200,
   'wait.minHistory': 24 * 3600,
@@ -41,7 +41,7 @@ export const BUILT_IN_VALUES = {
   'ceiling.mode': 'Enforce' as Mode,
   'overrides.namespaces': true,
   'overrides.pods': true,
-  /** From the annotation linger.dev/inject; policy documents have no such field. */
+  /** Set by the annotation linger.dev/inject; policy documents have no such field. */
   inject: undefined as boolean | undefined,
 };
 
@@ -85,7 +85,6 @@ export interface Leaf<T> {
 /** All layers merged; each leaf knows where it came from. */
 export type EffectivePolicy = { readonly [F in Field]: Leaf<PolicyValues[F]> };
 
-/** The values that one document or one annotation sets. */
 export interface Layer {
   readonly values: Partial<PolicyValues>;
   readonly origin: Origin;
@@ -118,7 +117,7 @@ function printOf(field: Field, value: unknown): number {
   return hash ^ (hash >>> 16);
 }
 
-/** The built-in layer as an effective policy: where every merge starts. */
+/** Every merge starts with it. */
 export const BUILT_IN_POLICY: EffectivePolicy = Object.freeze(
   Object.fromEntries(Object.entries(BUILT_IN_VALUES).map(([field, value]) => [field, leaf(value, BUILT_IN)])),
 ) as unknown as EffectivePolicy;

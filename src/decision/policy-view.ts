@@ -74,7 +74,7 @@ export function policyView(policy: AnyPolicy, snapshot: ClusterSnapshot): Policy
   };
 }
 
-/** Of pods that can run on any node, in each namespace that the policy selects. */
+/** For pods that can run on any node, in each namespace that the policy selects. */
 function holdObstacles(
   policy: AnyPolicy,
   merged: EffectivePolicy,
@@ -90,7 +90,10 @@ function holdObstacles(
   return [...new Set(selected.flatMap(({ name }) => holdObstacle(name, delivery, snapshot) ?? []))];
 }
 
-/** Mode, hook and wait of a pod without labels and annotations behind an ordinary Service of a namespace, and the reason. */
+/**
+ * Mode, hook and wait of a pod without labels and annotations behind an ordinary Service of a namespace, the reason, and the
+ * lag that the wait is taken from.
+ */
 export function namespaceView(namespace: NamespaceRecord, snapshot: ClusterSnapshot) {
   const subject = { namespace, labels: NO_LABELS, annotations: NO_LABELS };
   const { policy } = effectivePolicy(snapshot.policies, subject, snapshot.modeLimit);
@@ -100,10 +103,12 @@ export function namespaceView(namespace: NamespaceRecord, snapshot: ClusterSnaps
     hook: policy.hook.value,
     seconds: choice.seconds,
     why: reasonInWords(choice.why, policy, lag),
+    /** The shortest and the longest hold, in seconds; undefined: the hook is another. */
+    hold: policy.hook.value === 'Hold' ? holdBounds(policy, choice.seconds) : undefined,
+    lag,
   };
 }
 
-/** The origins of the policies that select a pod, including those whose fields are overridden. */
 export function policiesSelecting(
   policies: PolicySet,
   namespace: NamespaceRecord,

@@ -1,4 +1,4 @@
-import { type DiscoveryConsumerSpec, NO_LABELS, unseenNamespace } from '../api/index.ts';
+import { type DiscoveryConsumerSpec, NO_LABELS, taken, unseenNamespace } from '../api/index.ts';
 import {
   ConsumerEstimator,
   consumerOf,
@@ -9,7 +9,7 @@ import {
   plannedLags,
   sendsTo,
 } from '../lag/index.ts';
-import { type ClusterSnapshot, taken } from './cluster-snapshot.ts';
+import type { ClusterSnapshot } from './cluster-snapshot.ts';
 import { effectivePolicy } from './policy-merge.ts';
 import { chooseWait, enoughOf, type WaitReason } from './wait.ts';
 
@@ -18,9 +18,9 @@ export interface SimulatedEvent {
   /** When it ended, since the epoch. */
   readonly at: number;
   readonly lag: number;
-  /** The pod's namespace; absent: some other namespace than the simulated one. */
+  /** Absent: another namespace than the simulated one. */
   readonly namespace?: string | undefined;
-  /** The consumer whose own lag it is; absent: the control plane's. */
+  /** Absent: the lag of the control plane. */
   readonly consumer?: string | undefined;
 }
 

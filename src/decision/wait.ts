@@ -32,12 +32,10 @@ export const STEP_SECONDS = 5;
 /** How much coverage a storm-bound wait may give away against `max`: half a point. */
 const NEGLIGIBLE_COVERAGE = 0.005;
 
-/** How much history the policy asks for. */
 export function enoughOf(policy: EffectivePolicy): Enough {
   return { minSamples: policy['wait.minSamples'].value, minHistory: policy['wait.minHistory'].value };
 }
 
-/** Chooses the wait from policy and measurement. */
 export function chooseWait(policy: EffectivePolicy, lag: PlannedLag): WaitChoice {
   const choice = uncappedWait(policy, lag);
   const ceiling = policy['ceiling.wait'];
@@ -181,7 +179,7 @@ function ceilToStep(seconds: number): number {
   return wholeSeconds(seconds / STEP_SECONDS) * STEP_SECONDS;
 }
 
-/** No pod can be in it: a namespace's name has at least one character. */
+/** A namespace that cannot exist: names have at least one character. */
 const NOWHERE = unseenNamespace('');
 
 /** A typical Service: with a ClusterIP. */

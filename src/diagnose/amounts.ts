@@ -1,3 +1,5 @@
+import { grouped } from '../api/index.ts';
+
 /** A span for people, to two digits: `4 ms`, `1.3 s`, `43 s`, `11 min`, `6.5 h`. */
 export function span(seconds: number): string {
   if (!Number.isFinite(seconds)) return 'for ever';
@@ -25,6 +27,6 @@ export function count(number: number, one: string): string {
 
 /** Two digits below 10, whole numbers above, and never in the machine's locale: `0.3`, `9.5`, `12,954`. */
 export function amount(number: number): string {
-  if (number >= 9.95) return String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, ',');
+  if (number >= 9.95) return grouped(Math.round(number));
   return String(Number(number.toFixed(number >= 0.995 ? 1 : 2)));
 }

@@ -80,7 +80,6 @@ function objectIn(text: string): Json {
   throw new KubeFailure('Malformed', `expected an object, got ${text.slice(0, 100)}`);
 }
 
-/** What went wrong, as one line. */
 export function messageOf(thrown: unknown): string {
   return oneLine(thrown instanceof UserError ? thrown.message : asFailure(thrown).message);
 }

@@ -34,7 +34,6 @@ export interface Judgement {
   readonly state: CheckState;
   /** What was found, and what follows. */
   readonly text: string;
-  /** What to do. */
   readonly cure?: string | undefined;
 }
 
@@ -47,7 +46,7 @@ export const warning = (text: string, cure: string): Judgement => ({ state: 'war
 export const failure = (text: string, cure: string): Judgement => ({ state: 'failure', text, cure });
 export const unknown = (text: string, cure?: string): Judgement => ({ state: 'unknown', text, cure });
 
-/** The problems that there are; without any, what is fine. */
+/** The problems, or `fine` without any. */
 export function problemsOr(problems: readonly (Judgement | false)[], fine: Judgement): Seen {
   const found = problems.filter((each) => each !== false);
   return found.length > 0 ? found : fine;
@@ -109,7 +108,7 @@ export async function unlessNotServed<T>(answer: Promise<T>): Promise<T | undefi
   }
 }
 
-/** The result of a check: a judgement for each line of the report. */
+/** A judgement for each line of the report. */
 export type Seen = Judgement | readonly Judgement[];
 type CheckFunction = (inquiry: Inquiry) => Promise<Seen>;
 
@@ -132,7 +131,9 @@ export async function checked(
     const seen = (await functions[code]?.(inquiry).catch(unchecked)) ?? [];
     const judgements = [seen].flat();
     checks.push(...judgements.map((judgement) => ({ code, ...judgement })));
-    if (code === 'ApiServer' && judgements.some(({ state }) => state === 'failure')) break;
+    // Without an answer, every further check would fail, too.
+    const version = code === 'ApiServer' && inquiry.json('/version').catch(() => undefined);
+    if (version !== false && (await version) === undefined) break;
   }
   return checks;
 }

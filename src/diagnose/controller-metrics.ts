@@ -64,7 +64,7 @@ export const DEFAULT_FLAGS: ControllerFlags = {
 /** @param words see {@link givenFlags} */
 export function controllerFlags(words: readonly string[]): ControllerFlags {
   const given = givenFlags(words);
-  // What cannot be a value of these flags would have kept the controller-manager from starting.
+  // Invalid values would have kept the controller-manager from starting.
   const number = (flag: string, otherwise: number) =>
     Number(given.get(flag)) > 0 ? Number(given.get(flag)) : otherwise;
   const ofQueues = (read: (queue: QueueName) => number) =>
@@ -102,7 +102,7 @@ export function givenFlags(line: readonly string[]): ReadonlyMap<string, string>
 export interface Tally {
   readonly count: number;
   readonly sum: number;
-  /** How many were longer than a second, or than the next bucket boundary above it: it may only understate. */
+  /** Longer than a second, or than the next bucket boundary above that: never overstated. */
   readonly overSecond: number;
 }
 
@@ -145,7 +145,7 @@ const SHOWN_BY = {
   ],
 };
 
-/** What a scrape does not show since metrics are missing in it; a metric of queues counts where it is of one of ours. */
+/** What a scrape cannot show because metrics are missing; those of queues count only for the queues of interest. */
 function missingIn(scrape: Exposition) {
   const isOurs: Choice = (labels) => QUEUES.some((queue) => named(queue)(labels));
   return Object.entries(SHOWN_BY).flatMap(([shows, names]) => {
@@ -192,7 +192,6 @@ function startOf(scrape: Exposition): number | undefined {
   return chosen(scrape, 'process_start_time_seconds')[0]?.value;
 }
 
-/** A scrape, and when it was taken. */
 export interface TakenScrape {
   readonly scrape: Exposition;
   /** Seconds of any clock that both scrapes share. */

@@ -26,9 +26,10 @@ export interface ClusterFacts {
   readonly services: number | undefined;
   /** Services that publish not-ready addresses, and a few of their names. */
   readonly neverWithdrawn: { readonly services: number; readonly examples: readonly string[] } | undefined;
+  /** The accounts that are granted Endpoints by name, without the control plane and Linger. */
+  readonly endpointsReaders: readonly string[] | undefined;
 }
 
-/** The Lease of the controller-manager. */
 export interface LeaderFacts {
   readonly holder: string;
   /** Since it took over. */
@@ -36,7 +37,6 @@ export interface LeaderFacts {
   readonly transitions: number;
 }
 
-/** The looks for the controller-manager's metrics. */
 export const CONTROLLER_METRICS = 'controller-manager metrics';
 
 /** One place that was looked at, or could not be. */
@@ -49,7 +49,7 @@ export interface Look {
   readonly remedy?: string | undefined;
 }
 
-/** Everything that is known about a cluster. What is undefined could not be learnt; rules then say less, never more. */
+/** What is undefined could not be read; rules then say less, never more. */
 export interface Facts {
   readonly controller: ControllerActivity | undefined;
   readonly flags: ControllerFlags;
@@ -85,7 +85,7 @@ export function priorityFacts(before: string, after: string) {
   };
 }
 
-/** @returns what its row says in a column; 0 where a version has no such column */
+/** @returns the values of a row by column; 0 where a version lacks the column */
 function levelIn(table: string): ((column: string) => number) | undefined {
   const [head = [], ...rows] = table.split('\n').map((line) => line.split(',').map((cell) => cell.trim()));
   const row = rows.find((cells) => cells[head.indexOf('PriorityLevelName')] === LEVEL);

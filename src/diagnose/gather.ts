@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { KubeConnection } from '../cluster/index.ts';
+import { fewOf, isString, listOf, memberAt, recordsAt } from '../api/index.ts';
+import type { KubeConnection, RawObject } from '../cluster/index.ts';
 import { servicesResource } from '../informers/index.ts';
 import { count } from './amounts.ts';
-import { ApiReader, messageOf } from './api-reader.ts';
+import { ApiReader, type Json, messageOf } from './api-reader.ts';
 import { type ControllerActivity, controllerFlags, DEFAULT_FLAGS } from './controller-metrics.ts';
 import {
   type ControllerPod,
@@ -29,7 +30,7 @@ import {
 import { observeLinger, observeRemovals } from './lag-observation.ts';
 
 export interface GatherOptions {
-  /** Or why no cluster is asked. */
+  /** `none`: why there is no cluster to ask. */
   readonly connection: KubeConnection | { readonly none: string };
   /** The controller-manager's metrics: saved scrapes, the older first; an address; undefined: by the API server. */
   readonly metrics: { readonly files: readonly string[] } | MetricsInput | undefined;
@@ -41,7 +42,6 @@ export interface GatherOptions {
   readonly watch: boolean;
   /** Between two looks; 0: look once. */
   readonly intervalSeconds: number;
-  /** Called before that is waited for. */
   readonly onWait: (seconds: number) => void;
   readonly stdin: NodeJS.ReadableStream;
   /** The time, in seconds since the epoch. */
@@ -49,9 +49,9 @@ export interface GatherOptions {
 }
 
 /**
- * Looks at everything that a diagnosis is made from, twice where that shows more.
- * @throws LingerError `metrics-unreadable`, `metrics-invalid`, `settings-invalid`, for what was named and cannot be
- *   used; what was not named and cannot be seen is a look that says so
+ * Collects the facts of a diagnosis, looking twice where that shows more.
+ * @throws LingerError `metrics-unreadable`, `metrics-invalid`, `settings-invalid` for a source that was named and cannot be
+ * used; other sources that cannot be read become looks that say so
  */
 export async function gatherFacts(options: GatherOptions): Promise<Facts> {
   const gathering = new Gathering(options);
@@ -118,11 +118,18 @@ class Gathering {
       (api) => api.list(servicesResource()),
       'This needs the right to list services',
     );
-    if (services === undefined) return { services: undefined, neverWithdrawn: undefined };
+    const readers = await this.#attempt(
+      READERS,
+      endpointsReaders,
+      'This needs the right to list roles and their bindings',
+    );
+    if (readers !== undefined) this.#see(READERS, readers.length === 0 ? 'none' : fewOf(readers));
+    const of = { endpointsReaders: readers };
+    if (services === undefined) return { services: undefined, neverWithdrawn: undefined, ...of };
     this.#see('services', count(services.length, 'Service'));
     const never = services.filter(({ publishNotReadyAddresses }) => publishNotReadyAddresses);
     const examples = never.slice(0, EXAMPLES).map(({ namespace, name }) => `${namespace}/${name}`);
-    return { services: services.length, neverWithdrawn: { services: never.length, examples } };
+    return { services: services.length, neverWithdrawn: { services: never.length, examples }, ...of };
   }
 
   async #controller(pods: readonly ControllerPod[] | undefined): Promise<Observation<ControllerActivity>> {
@@ -175,7 +182,7 @@ class Gathering {
     return DEFAULT_FLAGS;
   }
 
-  /** @returns undefined where there is no cluster, or it does not say: then a look says why */
+  /** @returns undefined without a cluster, or on failure, which a look then explains */
   async #attempt<T>(
     what: string,
     ask: (api: ApiReader) => Promise<T>,
@@ -195,7 +202,58 @@ class Gathering {
   }
 }
 
+/** Whose roles name Endpoints. */
+const READERS = 'accounts that are granted Endpoints';
+
 const LEASE = 'Lease of the controller-manager';
 
-/** Names of Services that are shown. */
 const EXAMPLES = 5;
+
+const RBAC = '/apis/rbac.authorization.k8s.io/v1';
+
+/** Roles of people and of tools for everything: holding one does not mean that Endpoints are read. */
+const GENERAL = new Set(['cluster-admin', 'admin', 'edit', 'view']);
+
+/**
+ * Of the control plane. kube-proxy and CoreDNS, whose roles name Endpoints as well, have read EndpointSlices since
+ * Kubernetes 1.19 and CoreDNS 1.8.1.
+ */
+const CONTROL_PLANE = 'system:';
+
+type Role = RawObject & Json;
+
+/**
+ * The accounts that a role grants Endpoints by name, without the control plane and Linger. Whether they read them, RBAC
+ * does not say. @throws KubeFailure
+ */
+async function endpointsReaders(api: ApiReader): Promise<readonly string[]> {
+  const list = (plural: string) =>
+    api.list({ path: `${RBAC}/${plural}`, project: (raw: RawObject) => raw as Role });
+  const roles = [...(await list('clusterroles')), ...(await list('roles'))].filter(mayRead);
+  const granting = new Set(roles.map(({ metadata }) => `${metadata.namespace ?? ''}/${metadata.name}`));
+  const bindings = [...(await list('clusterrolebindings')), ...(await list('rolebindings'))];
+  const subjects = bindings.flatMap((binding) => {
+    const [kind, name] = ['kind', 'name'].map((member) => memberAt(binding, ['roleRef', member]));
+    const namespace = kind === 'Role' ? binding.metadata.namespace : '';
+    if (!granting.has(`${namespace}/${String(name)}`)) return [];
+    return recordsAt(binding, 'subjects').map((subject) =>
+      [
+        subject.kind,
+        isString(subject.namespace) ? `${subject.namespace}/${subject.name}` : subject.name,
+      ].join(' '),
+    );
+  });
+  return [...new Set(subjects)].toSorted();
+}
+
+function mayRead(role: Role): boolean {
+  const { name, labels } = role.metadata;
+  if (name.startsWith(CONTROL_PLANE) || GENERAL.has(name)) return false;
+  if (labels?.['app.kubernetes.io/name'] === 'linger') return false;
+  return recordsAt(role, 'rules').some(
+    ({ apiGroups, resources, verbs }) =>
+      listOf(apiGroups).includes('') &&
+      listOf(resources).includes('endpoints') &&
+      listOf(verbs).some((verb) => ['list', 'watch', 'get', '*'].includes(String(verb))),
+  );
+}

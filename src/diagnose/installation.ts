@@ -16,12 +16,14 @@ import {
 } from '../api/index.ts';
 import { isTrusted, parseCertificates, renewalTime } from '../certs/index.ts';
 import type { KubeFailure, RawObject } from '../cluster/index.ts';
+import type { Discovered } from '../discovery/index.ts';
 import { readHelperObject } from '../hold/index.ts';
 import {
   CLUSTER_TERMINATION_POLICIES,
   DISCOVERY_CONSUMERS,
   TERMINATION_POLICIES,
 } from '../informers/index.ts';
+import { sendsToNone } from '../lag/index.ts';
 import { readConsumers, SHARED_NAMES } from '../leader/index.ts';
 import { count, span } from './amounts.ts';
 import { type Json, oneLine } from './api-reader.ts';
@@ -81,10 +83,18 @@ export interface InForce {
   readonly mode: { readonly value: string; readonly origin: string } | undefined;
 }
 
-/** Whether an installed Linger works. */
+/** What sends traffic to pods, whether it is declared or not. */
+export interface Senders {
+  readonly discovered: Discovered;
+  /** Addresses, with their owners where known, that connected to held pods after every known consumer had stopped. */
+  readonly witnessed: ReadonlyMap<string, { readonly pods: number }>;
+}
+
+/** Whether an installed Linger works. @param senders undefined: not looked for */
 export function checkInstallation(
   inquiry: Inquiry,
   inForce: () => Promise<InForce>,
+  senders?: () => Promise<Senders>,
 ): Promise<readonly Check[]> {
   const ifReadable = () => inForce().catch(() => undefined);
   return checked(inquiry, {
@@ -105,7 +115,12 @@ export function checkInstallation(
     Leader: leader,
     Watches: watches,
     Canary: canary,
-    Consumers: consumers,
+    Consumers: async () => {
+      const found = await senders?.().then(undeclared, (thrown) => [unchecked(thrown)]);
+      const measured = [await consumers(inquiry)].flat();
+      const isFine = measured.every(({ state }) => state === 'ok');
+      return [...(isFine && found?.length ? [] : measured), ...(found ?? [])];
+    },
     Policies: async () => policies(inquiry, await ifReadable()),
     HoldHelper: async () => holdHelper(inquiry, await inForce()),
   });
@@ -188,7 +203,7 @@ async function certificate(inquiry: Inquiry): Promise<Seen> {
           `the caBundle of the webhook configuration does not match ${what}: API servers do not trust Linger`,
           BUNDLE_CURE,
         ),
-      // Go, and so an API server, looks at no common name.
+      // Go clients, and so API servers, ignore the common name.
       leaf.checkHost(host, { subject: 'never' }) === undefined &&
         failure(
           `${what} does not cover ${host}, which API servers call`,
@@ -208,7 +223,7 @@ async function certificate(inquiry: Inquiry): Promise<Seen> {
 
 const HOUR_MS = 3_600_000;
 
-/** Whether less than a quarter of its life is left, as the alert LingerCertificateExpires has it. */
+/** Less than a quarter of its life is left, as in the alert LingerCertificateExpires. */
 function endsSoon({ validFromDate, validToDate }: X509Certificate, now: Date): boolean {
   const life = validToDate.getTime() - validFromDate.getTime();
   return validToDate.getTime() - now.getTime() < life / 4;
@@ -330,7 +345,7 @@ async function apiServerPorts(inquiry: Inquiry): Promise<readonly number[]> {
   return all.length > 0 ? [...new Set(all)] : [443, 6443];
 }
 
-/** Whether helpers get out of the namespaces that want Hold. */
+/** Whether helpers can leave the namespaces that want Hold. */
 async function helperEgress(inquiry: Inquiry, inForce: InForce | undefined): Promise<readonly Judgement[]> {
   const { namespace } = inquiry.options;
   const wanting = new Set(inForce?.wantingHold.map((each) => each.namespace));
@@ -348,7 +363,7 @@ async function helperEgress(inquiry: Inquiry, inForce: InForce | undefined): Pro
       const isOwn = policy.metadata.namespace === namespace;
       return to.length === 0 || to.some((peer) => mayBeLinger(peer, isOwn, labels));
     });
-  // What one policy forbids another may allow to the same pods, or to all.
+  // Another policy may allow to the same pods, or to all, what this one forbids.
   const shut = restricting.filter(
     (policy) =>
       !restricting.some(
@@ -399,14 +414,43 @@ async function consumers(inquiry: Inquiry): Promise<Seen> {
         'linger consumers lists all of them; docs/reference.md explains each reason.',
       ),
     );
+  const unseen = views
+    .filter((view) => sendsToNone(view, inquiry.options.now))
+    .map(({ name }) =>
+      warning(
+        `${name} is declared and has sent to no held pod in 7 days`,
+        'If it sends to none of the Services of its appliesTo, narrow that, or delete it: waits and holds are longer for it.',
+      ),
+    );
   return problemsOr(
-    troubled,
+    [...troubled, ...unseen],
     ok(
       views
         .map(({ name, mode, condition }) => `${name} ${condition.reason}${mode ? ` (${mode})` : ''}`)
         .join(', '),
     ),
   );
+}
+
+function undeclared({ discovered, witnessed }: Senders): readonly Judgement[] {
+  const found = discovered.consumers.filter(({ spec, declaredBy }) => spec && declaredBy === undefined);
+  return [
+    ...found.slice(0, MOST_SHOWN).map(({ name, seen, services }) => {
+      const reaches = services.length === 0 ? 'any Service' : fewOf(services);
+      return warning(
+        `${name} (${oneLine(fewOf(seen))}) sends to ${oneLine(reaches)} and is not declared: no wait covers its lag`,
+        'linger consumers discover prints it; --apply creates it with mode Observe.',
+      );
+    }),
+    ...[...witnessed]
+      .slice(0, MOST_SHOWN)
+      .map(([sender, { pods }]) =>
+        warning(
+          `${oneLine(sender)} sends and is not declared: ${count(pods, 'held pod')} got connections from it after every known consumer had stopped`,
+          'Declare it as a DiscoveryConsumer; linger audit --since 168h lists the pods.',
+        ),
+      ),
+  ];
 }
 
 /** Lines or names of one problem; more of them say no more. */
@@ -450,7 +494,7 @@ async function policies(inquiry: Inquiry, inForce: InForce | undefined): Promise
   );
 }
 
-/** Kubernetes is made for no more. */
+/** More than Kubernetes is designed for. */
 const MOST_NAMESPACES = 10_000;
 
 async function holdHelper(
@@ -473,7 +517,7 @@ async function holdHelper(
       'In the chart, set hold.enabled=true; otherwise remove --hold-port=0 and apply deploy/service-hold.yaml.',
     );
   const name = holdDigest === undefined ? readHelperObject().name : holdConfigMap(holdDigest);
-  // By their metadata: each has 60 kB of helpers.
+  // Metadata only, since each has 60 kB of helpers.
   const helpers = {
     path: '/api/v1/configmaps',
     query: { fieldSelector: `metadata.name=${name}` },

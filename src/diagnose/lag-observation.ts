@@ -1,4 +1,4 @@
-import type { FailureReason, KubeConnection } from '../cluster/index.ts';
+import type { FailureReason, KubeConnection, WatchOptions } from '../cluster/index.ts';
 import { type EndpointScope, EndpointWatch, type EndpointWatchHandlers } from '../informers/index.ts';
 import { LAG_STAGES, type LagStage, STREAMS, type StageSample, type Stream } from '../lag/index.ts';
 import { type WaitingByStage, waitingByStage } from '../measurement/index.ts';
@@ -26,65 +26,41 @@ import type { LagFacts, Look, StageFacts } from './facts.ts';
 
 type Sample = Pick<StageSample, 'stage' | 'lag'>;
 
-interface LagWatchOptions {
-  /** Monotonic milliseconds. */
-  readonly clock: () => number;
-  readonly signal: AbortSignal;
-  /** In [0, 1). */
-  readonly random: () => number;
-}
-
 const REFUSED: ReadonlySet<FailureReason> = new Set(['Forbidden', 'Unauthorized', 'NotServed', 'Refused']);
 
 const ALL = undefined;
 const EVERYTHING: EndpointScope = { namespace: ALL, services: ALL, sources: LAG_STAGES, selector: ALL };
 
 /** Removals as they happen, for as long as a diagnosis takes. */
-export class LagWatch {
-  readonly #watch: EndpointWatch;
-  readonly #clock: () => number;
+export function watchLag(connection: KubeConnection, options: WatchOptions) {
   /** The watches that have never been current, each with its last failure, where there was one. */
-  readonly late = new Map<Stream, string | undefined>(STREAMS.map((stream) => [stream, undefined]));
-  readonly #current = Promise.withResolvers<boolean>();
-
-  constructor(connection: KubeConnection, options: LagWatchOptions) {
-    this.#clock = options.clock;
-    const handlers: EndpointWatchHandlers = {
-      onStartFailure: (stream, { reason, message }) => {
-        if (this.late.has(stream)) this.late.set(stream, oneLine(message));
-        if (REFUSED.has(reason)) this.#current.resolve(false);
-      },
-      onCurrent: (stream) => {
-        this.late.delete(stream);
-        if (this.late.size === 0) this.#current.resolve(true);
-      },
-    };
-    this.#watch = new EndpointWatch(EVERYTHING, connection, handlers, { ...options, initial: false });
-  }
-
-  /** Resolves once the signal has aborted and every connection is closed. */
-  ended(): Promise<void> {
-    return this.#watch.ended();
-  }
-
-  /**
-   * Resolves with true once every watch brings events when they happen, with false once one is refused: rights do not
-   * come by themselves. It may do neither for long.
-   */
-  get current(): Promise<boolean> {
-    return this.#current.promise;
-  }
-
-  /** The removals that have ended since this was last called. */
-  takeSamples(): readonly Sample[] {
-    const changes = this.#watch.observer.takeAll();
-    return changes.flatMap(({ source, lag }) => (lag === undefined ? [] : [{ stage: source, lag }]));
-  }
-
-  /** Removals that have begun and not ended. */
-  waiting(): WaitingByStage {
-    return waitingByStage(this.#watch.observer.unresolved(), this.#clock());
-  }
+  const late = new Map<Stream, string | undefined>(STREAMS.map((stream) => [stream, undefined]));
+  const current = Promise.withResolvers<boolean>();
+  const handlers: EndpointWatchHandlers = {
+    onStartFailure: (stream, { reason, message }) => {
+      if (late.has(stream)) late.set(stream, oneLine(message));
+      if (REFUSED.has(reason)) current.resolve(false);
+    },
+    onCurrent: (stream) => {
+      late.delete(stream);
+      if (late.size === 0) current.resolve(true);
+    },
+  };
+  const watch = new EndpointWatch(EVERYTHING, connection, handlers, { ...options, initial: false });
+  return {
+    late,
+    /** Resolves with true once every watch brings events as they happen, with false once one is refused; or never. */
+    current: current.promise,
+    /** Resolves once the signal has aborted and every connection is closed. */
+    ended: () => watch.ended(),
+    /** The removals that have ended since the last call. */
+    takeSamples: (): readonly Sample[] =>
+      watch.observer
+        .takeAll()
+        .flatMap(({ source, lag }) => (lag === undefined ? [] : [{ stage: source, lag }])),
+    /** Removals that have begun and not ended. */
+    waiting: () => waitingByStage(watch.observer.unresolved(), options.clock()),
+  };
 }
 
 const WHAT = 'measured lag';
@@ -120,12 +96,12 @@ export async function observeRemovals(
   signal: AbortSignal,
 ): Promise<Observation<LagFacts>> {
   const clock = () => performance.now();
-  const watch = new LagWatch(connection, { signal, clock, random: Math.random });
+  const watch = watchLag(connection, { signal, clock, random: Math.random });
   const isCurrent = await withSignal({ signal }, (until, over) =>
     Promise.race([watch.current, pause(CURRENT_MS, until).then(() => false)]).finally(over),
   );
   if (!isCurrent) return { facts: undefined, looks: [lateLook(watch)] };
-  // From here on it counts.
+  // Counting starts here.
   watch.takeSamples();
   const begun = clock();
   return async () => {
@@ -136,7 +112,7 @@ export async function observeRemovals(
   };
 }
 
-function lateLook({ late }: LagWatch): Look {
+function lateLook({ late }: Pick<ReturnType<typeof watchLag>, 'late'>): Look {
   const why = [...late].map(([stream, message]) =>
     message === undefined ? stream : `${stream} (${message})`,
   );
@@ -153,7 +129,6 @@ function scrapeOf(text: string, from: string): Exposition {
   return metricsIn(text, from, 'a Linger that measures, with linger_removal_lag_seconds', readLagScrape);
 }
 
-/** What a watch of one's own has seen. */
 export function watchedLag(from: string, samples: readonly Sample[], waiting: WaitingByStage): LagFacts {
   const stages = LAG_STAGES.map((stage): StageFacts => {
     const mine = samples.filter((sample) => sample.stage === stage);
@@ -180,7 +155,7 @@ export function readLagScrape(text: string): Exposition | undefined {
   return exposition.has(`${LAG}_bucket`) ? exposition : undefined;
 }
 
-/** @param first undefined when there is but one scrape: then nothing is known of now but what is waiting */
+/** @param first undefined: there is only one scrape, so only waiting removals are known */
 export function scrapedLag(from: string, first: Exposition | undefined, last: Exposition): LagFacts {
   const growth = first === undefined ? new Map() : growthBetween(first, last);
   return {
@@ -190,11 +165,11 @@ export function scrapedLag(from: string, first: Exposition | undefined, last: Ex
   };
 }
 
-/** @param ended what says which removals have ended @param now what says which are waiting */
+/** @param ended shows which removals have ended @param now shows which are waiting */
 function scrapedStage(stage: LagStage, ended: Exposition, now: Exposition): StageFacts {
   const mine: Choice = (labels) => labels.get('stage') === stage;
   const within = bucketsOf(ended, LAG, mine);
-  // Several replicas' scrapes in one file: each sees every removal, so the most that one says.
+  // A file may contain the scrapes of several replicas. Each sees every removal, so the maximum counts.
   const most = (name: string) => Math.max(0, ...chosen(now, name, mine).map(({ value }) => value));
   return {
     stage,

@@ -4,7 +4,6 @@ import type { Inquiry } from './checks.ts';
 import type { MetricSample } from './exposition.ts';
 import { leaseOf, replicaMetrics, replicaPods } from './replicas.ts';
 
-/** How many there are of each, by name. */
 export type Tally = Readonly<Record<string, number>>;
 
 /** A running Linger at a glance. What is undefined could not be read; `unseen` says why. */

@@ -14,6 +14,7 @@ import type { RawObject } from '../cluster/index.ts';
 import { count } from './amounts.ts';
 import type { Json } from './api-reader.ts';
 import { failure, type Inquiry, type Judgement, ok, problemsOr, type Seen, warning } from './checks.ts';
+import { isCalledForPods } from './pod-changers.ts';
 import { APPLY, replicaPods } from './replicas.ts';
 
 const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1';
@@ -130,14 +131,13 @@ async function wayIn(own: Json, inquiry: Inquiry): Promise<readonly Judgement[]>
 }
 
 async function excludesAll({ namespaceSelector }: Json, inquiry: Inquiry): Promise<boolean> {
-  // An account that may not list namespaces may still see the rest.
+  // The rest is still checked for an account that may not list namespaces.
   const all = await inquiry.items('/api/v1/namespaces').catch(() => []);
   const isExcluded = ({ metadata: { labels = NO_LABELS } }: RawObject) =>
     !isSelected({ namespaceSelector }, labels, NO_LABELS);
   return all.length > 0 && all.every(isExcluded);
 }
 
-/** A webhook that is called when a pod is created. */
 interface PodWebhook {
   readonly configuration: string;
   readonly webhook: Json;
@@ -154,18 +154,6 @@ async function podWebhooks(
     recordsAt(webhooks)
       .filter(isCalledForPods)
       .map((each) => ({ configuration, webhook: each, name: `${each.name} of ${kind} ${configuration}` })),
-  );
-}
-
-/** Whether its rules include the creation of pods. */
-function isCalledForPods({ rules }: Json): boolean {
-  const has = (list: unknown, ...words: string[]) => words.some((word) => listOf(list).includes(word));
-  return recordsAt(rules).some(
-    ({ apiGroups, resources, operations, scope }) =>
-      has(apiGroups, '', '*') &&
-      has(resources, 'pods', '*', '*/*') &&
-      has(operations, 'CREATE', '*') &&
-      scope !== 'Cluster',
   );
 }
 
@@ -193,7 +181,7 @@ export async function otherWebhooks(inquiry: Inquiry): Promise<Seen> {
   if (after.size > 0)
     judgements.push(
       ok(
-        `called after Linger: ${[...after].join(', ')}. If one of them changes a pod, Linger is called again; what they change cannot be checked from here`,
+        `called after Linger: ${[...after].join(', ')}. If one of them changes a pod, Linger is called again; the line Admission names those that take its hook or grace`,
       ),
     );
   return problemsOr(

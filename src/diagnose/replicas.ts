@@ -87,7 +87,7 @@ export async function replicas(inquiry: Inquiry): Promise<Seen> {
   const ready = pods.filter((pod) => pod.ready);
   const nodes = [...new Set(ready.map(({ node }) => node))];
   const text = `${ready.length} of ${wanted} ready${ready.length === 0 ? '' : `, on ${nodes.join(', ')}`}`;
-  // What keeps pods from being created at all, such as a webhook that fails closed, only the Deployment says.
+  // Only the Deployment shows what prevents pods from being created, such as a webhook that fails closed.
   const refused = recordsAt(declared, 'status', 'conditions').filter(
     ({ type, status }) => type === 'ReplicaFailure' && status === 'True',
   );
@@ -103,11 +103,11 @@ export async function replicas(inquiry: Inquiry): Promise<Seen> {
     );
   if (ready.length === 0) return failure(`${text}${why}`, log);
   if (ready.length < wanted) return warning(`${text}${why}`, log);
-  // An update that is stuck leaves the replicas of before.
+  // During an update that is stuck, the earlier replicas keep running.
   if (troubles.length > 0) return warning(`${text}, but an update is stuck${why}`, log);
   if (wanted === 1)
     return warning(`${text}: while it restarts, pods are created without Linger`, 'Run two replicas.');
-  // Where nodes may not be listed, that of the replicas is all there is to say.
+  // If nodes may not be listed, the nodes of the replicas are all that is known.
   const page = await inquiry.json('/api/v1/nodes?limit=2').catch(() => undefined);
   if (nodes.length === 1 && recordsAt(page, 'items').length > 1)
     return warning(
@@ -155,7 +155,7 @@ export async function leader(inquiry: Inquiry): Promise<Seen> {
       'Check NTP on its node, and on this machine.',
     );
   if (!(age < LEASE_SECONDS)) return warning(`${holder} holds the Lease, ${renewed}`, cure);
-  // A pod's name, and what tells it from itself after a restart.
+  // The name of a pod, and a suffix that differs after a restart.
   const known = (await replicaPods(inquiry)).some(({ name }) => holder.startsWith(`${name}_`));
   if (!known)
     return warning(

@@ -46,6 +46,7 @@ const RULES = {
   BacklogBefore: ['info', backlogBefore],
   SlowBefore: ['info', slowBefore],
   NeverWithdrawn: ['info', neverWithdrawn],
+  EndpointsUnread: ['info', endpointsUnread],
   ControllerNotSeen: ['info', controllerNotSeen],
   MetricsMissing: ['info', metricsMissing],
   NothingWrong: ['info', nothingWrong],
@@ -344,6 +345,20 @@ function neverWithdrawn({ cluster }: Facts): Found | undefined {
     `${count(never.services, 'Service')}${share} with publishNotReadyAddresses: a terminating pod stays ready in their endpoints until it is gone. No controller setting changes that, and no wait is long enough.`,
     [`spec.publishNotReadyAddresses: ${never.examples.join(', ')}${more}`],
     'That is right for peers that find each other (a StatefulSet’s headless Service). Clients should use a second Service without it.',
+  );
+}
+
+/** KEP-4974: a cluster without this controller conforms from 1.37 on. */
+function endpointsUnread({ controller, cluster }: Facts): Found | undefined {
+  const writes = controller?.queues.some(({ name }) => name === 'endpoint') === true;
+  if (!writes || cluster?.endpointsReaders?.length !== 0) return undefined;
+  return finding(
+    'The controller-manager writes Endpoints beside EndpointSlices, and no account but those of the control plane and of Linger is granted them by name: they are half of the writes of a storm.',
+    [
+      'no Role or ClusterRole with a binding names endpoints, apart from cluster-admin, admin, edit, view and system:*',
+    ],
+    '--controllers=*,-endpoints-controller',
+    'First ask the owners of accounts with general rights (cluster-admin, view). It conforms from Kubernetes 1.37 on. The objects stay as they are: delete them afterwards, or clients that still read them use old addresses.',
   );
 }
 

@@ -1,5 +1,6 @@
 import { isSelected, isString, type Labels, memberAt, NO_LABELS, recordsAt } from '../api/index.ts';
 import { asFailure, type FailureReason } from '../cluster/index.ts';
+import { renderPlan } from '../decision/index.ts';
 import { span } from './amounts.ts';
 import { type Json, oneLine } from './api-reader.ts';
 import {
@@ -12,9 +13,11 @@ import {
   unknown,
   warning,
 } from './checks.ts';
+import { changersOf, type Taken } from './pod-changers.ts';
 import { namespaceLabels, OWN_LABELS, ownWebhook } from './pod-webhooks.ts';
 
 const TRIAL_GRACE = 90;
+const HOOK_SECONDS = 5;
 
 /** The start of the names of trial pods, by which deploy/annotation-policy.yaml knows them. */
 export const TRIAL_NAME = 'linger-check-';
@@ -44,6 +47,21 @@ function trialPod(annotations: Labels, labels: Labels) {
       ],
     },
   };
+}
+
+/** As on a pod that Linger has changed: other policies may exclude those. */
+const PLANNED: Labels = {
+  'linger.dev/plan': renderPlan({
+    ...{ wait: HOOK_SECONDS, grace: TRIAL_GRACE, baseGrace: TRIAL_GRACE - HOOK_SECONDS, hook: 'Sleep' },
+    ...{ containers: ['app'], policy: 'linger check', why: 'fixed' },
+  }),
+};
+
+/** @param more of the container */
+function withHook({ spec, ...pod }: ReturnType<typeof trialPod>, more: object = {}) {
+  const hook = { lifecycle: { preStop: { sleep: { seconds: HOOK_SECONDS } } } };
+  const containers = spec.containers.map((each) => ({ ...each, ...more, ...hook }));
+  return { ...pod, spec: { ...spec, containers } };
 }
 
 /** The pod as admission and validation leave it, the warnings, or why it is rejected. @throws KubeFailure otherwise */
@@ -79,13 +97,13 @@ async function admissionIn(where: string, own: Json | undefined, inquiry: Inquir
   const { namespace } = inquiry.options;
   const isOwn = own === undefined || where === namespace;
   const like = isOwn ? 'a pod like Linger’s own' : 'a pod with a hook of Linger’s';
-  const { spec, ...pod } = trialPod({}, OWN_LABELS);
-  const [container] = spec.containers;
   // What other namespaces have of quotas and limits says nothing about Linger's.
-  const resources = where === namespace ? OWN_RESOURCES : container?.resources;
-  const hooked = { ...container, resources, lifecycle: { preStop: { sleep: { seconds: 5 } } } };
+  const sent = withHook(
+    trialPod(PLANNED, OWN_LABELS),
+    where === namespace ? { resources: OWN_RESOURCES } : {},
+  );
   const place = `namespace ${where}${own === undefined ? ` (namespace ${namespace} does not exist yet)` : ''}`;
-  const tried = await tryPod(inquiry, where, { ...pod, spec: { ...spec, containers: [hooked] } });
+  const tried = await tryPod(inquiry, where, sent);
   if ('rejected' in tried) {
     // Source: k8s.io/kubernetes pkg/apis/core/validation (validateHandler): the field was dropped, and nothing is left.
     if (tried.rejected.includes('handler type'))
@@ -110,20 +128,31 @@ async function admissionIn(where: string, own: Json | undefined, inquiry: Inquir
   const enforced =
     where === namespace && memberAt(own, ['metadata', 'labels', 'pod-security.kubernetes.io/enforce']);
   const level = isString(enforced) ? `, which enforces Pod Security ${enforced}` : '';
-  const changes = [
-    seconds === 5 ? [] : 'without its hook',
-    grace === TRIAL_GRACE ? [] : `with a grace of ${String(grace)} s instead of ${TRIAL_GRACE} s`,
-  ].flat();
-  return problemsOr(
-    [
-      changes.length > 0 &&
-        warning(
-          `a pod in ${place} comes back from admission ${changes.join(' and ')}: another webhook or a policy changes it`,
-          'Find it among the lines OtherWebhooks and the MutatingAdmissionPolicies, and make it leave preStop hooks and graces alone.',
-        ),
-    ],
-    ok(`${like} is admitted in ${place}${level}, with hook and grace unchanged`),
-  );
+  const changes: readonly (readonly [Taken, string])[] = [
+    ...(seconds === HOOK_SECONDS ? [] : ([['hook', 'without its hook']] as const)),
+    ...(grace === TRIAL_GRACE
+      ? []
+      : ([['grace', `with a grace of ${String(grace)} s instead of ${TRIAL_GRACE} s`]] as const)),
+  ];
+  const problems: Judgement[] = [];
+  for (const [taken, how] of changes) {
+    const by = await changersOf({ sent, returned: tried.answer, namespace: where, taken }, inquiry);
+    problems.push(
+      warning(`a pod in ${place} comes back from admission ${how}: ${changedBy(by)}`, leaveAlone(by)),
+    );
+  }
+  return problemsOr(problems, ok(`${like} is admitted in ${place}${level}, with hook and grace unchanged`));
+}
+
+function changedBy(names: readonly string[]): string {
+  if (names.length === 0) return 'another webhook or a policy changes it';
+  return names.length === 1 ? `${names[0]} changes it` : `one of these changes it: ${names.join(', ')}`;
+}
+
+function leaveAlone(names: readonly string[]): string {
+  return names.length === 0
+    ? 'Find it among the lines OtherWebhooks and the MutatingAdmissionPolicies, and make it leave preStop hooks and graces alone.'
+    : `Make ${names.join(', ')} leave preStop hooks and graces alone, or exclude pods with the annotation linger.dev/plan.`;
 }
 
 /** This is no wait: whatever the mode, Linger warns about it, and only Linger does. */
@@ -140,7 +169,8 @@ export async function answer(inquiry: Inquiry): Promise<Seen> {
       ANOTHER_NAMESPACE,
     );
   const begun = performance.now();
-  const tried = await tryPod(inquiry, tryIn, trialPod(NO_WAIT, NO_LABELS));
+  const pod = trialPod(NO_WAIT, NO_LABELS);
+  const tried = await tryPod(inquiry, tryIn, pod);
   const tookSeconds = (performance.now() - begun) / 1000;
   if ('rejected' in tried) return judgeRejection(tried.rejected, own, inquiry);
   const plan = memberAt(tried.answer, ['metadata', 'annotations', 'linger.dev/plan']);
@@ -154,9 +184,11 @@ export async function answer(inquiry: Inquiry): Promise<Seen> {
   const containers = recordsAt(tried.answer, 'spec', 'containers');
   if (containers.some((each) => memberAt(each, ['lifecycle', 'preStop']) !== undefined))
     return ok(`${took}, with its hook`);
+  const sent = withHook(pod);
+  const by = await changersOf({ sent, returned: tried.answer, namespace: tryIn, taken: 'hook' }, inquiry);
   return failure(
-    `a pod in namespace ${tryIn} has Linger’s plan but no hook: another webhook or a policy removes it`,
-    'Check the webhooks that are called after Linger, and make them leave lifecycle alone.',
+    `a pod in namespace ${tryIn} has Linger’s plan but no hook: ${changedBy(by)}`,
+    leaveAlone(by),
   );
 }
 

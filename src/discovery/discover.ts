@@ -2,23 +2,35 @@ import {
   API_VERSION,
   BUILT_IN_CONSUMERS,
   type DiscoveryConsumerSpec,
+  EVERYTHING,
   isRecord,
   isString,
   isStringMap,
   type Labels,
+  LingerError,
   listOf,
   MOST_VALUES,
   memberAt,
   NAMESPACE_NAME_LABEL,
+  NO_LABELS,
+  namespaceRecord,
+  parseDocument,
   recordsAt,
+  selects,
+  selectsNamespace,
+  taken,
+  unseenNamespace,
 } from '../api/index.ts';
-import { type BackendService, backendsOf } from '../audit/index.ts';
+import { type Consumer, consumerOf, sendsThrough } from '../lag/index.ts';
 import { CATALOGUE, type Ecosystem } from './catalogue.ts';
+import { type BackendService, backendsOf } from './traffic-kinds.ts';
 
 /** A pod group that sends traffic: what serves the page of its upstreams. */
 export interface Instances {
   readonly namespace: string;
   readonly labels: Labels;
+  /** All labels of its pods. */
+  readonly podLabels?: Labels;
   /** `DaemonSet projectcontour/envoy`; absent: not seen, and assumed to be where the usual installation puts it. */
   readonly workload?: string;
 }
@@ -31,6 +43,8 @@ export interface DiscoveredConsumer {
   readonly services: readonly string[];
   /** The objects by which it was recognised: `HTTPProxy shop/root`. */
   readonly seen: readonly string[];
+  /** The namespaces of these objects: a mesh sends to any Service, and is known by where it is. */
+  readonly namespaces: ReadonlySet<string>;
   readonly instances: Instances | undefined;
   /** The DiscoveryConsumer that declares it already. */
   readonly declaredBy: string | undefined;
@@ -54,6 +68,7 @@ export interface Discovered {
 interface Found {
   readonly services: Set<string>;
   readonly seen: Set<string>;
+  readonly namespaces: Set<string>;
   readonly instances: Instances[];
 }
 
@@ -70,13 +85,17 @@ const GATEWAY_GROUP = 'gateway.networking.k8s.io';
 const CLASS_ANNOTATION = 'kubernetes.io/ingress.class';
 const DEFAULT_CLASS = 'ingressclass.kubernetes.io/is-default-class';
 
-/** Beside the objects that lead traffic to Services, what {@link discover} reads. */
-export const DISCOVERY_KINDS = [
+/** What says whose a route is, and where a mesh is. */
+export const ROUTING_KINDS = [
   { apiVersion: 'networking.k8s.io/v1', kind: 'IngressClass' },
   { apiVersion: `${GATEWAY_GROUP}/v1`, kind: 'GatewayClass' },
   { apiVersion: `${GATEWAY_GROUP}/v1`, kind: 'Gateway' },
   { apiVersion: `${GATEWAY_GROUP}/v1beta1`, kind: 'ReferenceGrant' },
   { apiVersion: 'v1', kind: 'Namespace' },
+] as const;
+
+/** What runs gateways, and what is declared. */
+export const SENDER_KINDS = [
   { apiVersion: 'apps/v1', kind: 'Deployment' },
   { apiVersion: 'apps/v1', kind: 'DaemonSet' },
   { apiVersion: 'apps/v1', kind: 'StatefulSet' },
@@ -85,21 +104,34 @@ export const DISCOVERY_KINDS = [
 
 /** Finds in objects (of any kind, not validated) what sends traffic to Services, and how its lag is known. */
 export function discover(objects: Iterable<unknown>, defaultNamespace: string): Discovered {
+  return taken(discovering(objects, defaultNamespace));
+}
+
+/** {@link discover} in steps: a leader that audits a large cluster answers reviews meanwhile. */
+export function* discovering(
+  objects: Iterable<unknown>,
+  defaultNamespace: string,
+): Generator<undefined, Discovered> {
   const things = [...objects].flatMap((object) => thingOf(object, defaultNamespace) ?? []);
   const index = new Map(things.map((each) => [keyOf(each), each]));
   const byKind = Map.groupBy(things, ({ kind }) => kind);
   const found = new Map<string, Found>();
   const unrecognised = new Set<string>();
-  const add = (name: string, seen: string, services: Iterable<string> = []) => {
-    const one = found.get(name) ?? { services: new Set(), seen: new Set(), instances: [] };
+  const add = (name: string, namespace: string, seen: string, services: Iterable<string> = []) => {
+    let one = found.get(name);
+    if (one === undefined) {
+      one = { services: new Set(), seen: new Set(), namespaces: new Set(), instances: [] };
+      found.set(name, one);
+    }
     one.seen.add(seen);
+    one.namespaces.add(namespace);
     for (const service of services) one.services.add(service);
-    found.set(name, one);
   };
   const classes = new Classes(byKind);
   const grants = grantsIn(byKind.get('ReferenceGrant') ?? []);
   const included = includedProxies(byKind.get('HTTPProxy') ?? [], index);
   for (const thing of things) {
+    yield;
     const subject = `${thing.kind} ${thing.namespace}/${thing.name}`;
     const owners = new Set(ownersOf(thing, classes, index, included));
     for (const owner of owners) {
@@ -108,9 +140,10 @@ export function discover(objects: Iterable<unknown>, defaultNamespace: string): 
         continue;
       }
       const services = servicesOf(thing, grants, index);
-      if (services.length > 0) add(owner, subject, services);
+      if (services.length > 0) add(owner, thing.namespace, subject, services);
     }
-    for (const { name, seen, services } of marksOf(thing, subject)) add(name, seen, services);
+    const within = thing.kind === 'Namespace' ? thing.name : thing.namespace;
+    for (const { name, seen, services } of marksOf(thing, subject)) add(name, within, seen, services);
   }
   for (const thing of things) {
     const ecosystem = senderOf(thing);
@@ -118,13 +151,15 @@ export function discover(objects: Iterable<unknown>, defaultNamespace: string): 
     if (one === undefined) continue;
     const labels = memberAt(thing.object, ['spec', 'selector', 'matchLabels']);
     if (!isStringMap(labels) || Object.keys(labels).length === 0) continue;
+    const podLabels = memberAt(thing.object, ['spec', 'template', 'metadata', 'labels']);
     one.instances.push({
       namespace: thing.namespace,
       labels,
+      podLabels: isStringMap(podLabels) ? podLabels : labels,
       workload: `${thing.kind} ${thing.namespace}/${thing.name}`,
     });
   }
-  const declared = byKind.get('DiscoveryConsumer') ?? [];
+  const declared = new Declared(byKind, index);
   return {
     consumers: CATALOGUE.flatMap((each) => consumersOf(each, found.get(each.name), declared)),
     unrecognised: [...unrecognised].toSorted(),
@@ -362,7 +397,7 @@ function senderOf({ group, kind, object }: Thing): Ecosystem | undefined {
 function consumersOf(
   ecosystem: Ecosystem,
   found: Found | undefined,
-  declared: readonly Thing[],
+  declared: Declared,
 ): readonly DiscoveredConsumer[] {
   if (found === undefined) return [];
   const services = [...found.services].toSorted();
@@ -391,24 +426,112 @@ function consumersOf(
     const declaredBy =
       measure.by === 'clusterIp'
         ? BUILT_IN_CONSUMERS.clusterIp
-        : declared.find((each) => each.name === document?.metadata.name || asksSame(each, instances))?.name;
+        : declared.by(document?.metadata.name ?? name, { ecosystem, instances }, services);
     return {
-      name: document?.metadata.name ?? name,
-      ecosystem,
-      services,
-      seen,
-      instances,
-      declaredBy,
-      spec: document,
+      ...{ name: document?.metadata.name ?? name, ecosystem, services, seen, namespaces: found.namespaces },
+      ...{ instances, declaredBy, spec: document },
     };
   });
 }
 
-/** Whether a DiscoveryConsumer asks the same pods. */
-function asksSame({ object }: Thing, instances: Instances | undefined): boolean {
-  const asked = memberAt(object, ['spec', 'measure', 'inspect', 'instances', 'podSelector', 'matchLabels']);
-  if (instances === undefined || !isStringMap(asked) || Object.keys(asked).length === 0) return false;
-  return Object.entries(asked).every(([key, value]) => instances.labels[key] === value);
+type Asked = Pick<DiscoveredConsumer, 'ecosystem' | 'instances'>;
+
+/** The DiscoveryConsumers among the objects. */
+class Declared {
+  readonly #names: ReadonlySet<string>;
+  readonly #consumers: readonly Consumer[];
+  readonly #namespaces: ReadonlyMap<string, Labels>;
+  readonly #index: ReadonlyMap<string, Thing>;
+
+  constructor(byKind: ReadonlyMap<string, readonly Thing[]>, index: ReadonlyMap<string, Thing>) {
+    const things = byKind.get('DiscoveryConsumer') ?? [];
+    this.#names = new Set(things.map(({ name }) => name));
+    this.#consumers = things.flatMap(consumerIn);
+    this.#namespaces = new Map((byKind.get('Namespace') ?? []).map((each) => [each.name, labelsOf(each)]));
+    this.#index = index;
+  }
+
+  /** The one that stands for a discovered consumer: of its name, or it asks the same pods about all of these Services. */
+  by(name: string, asked: Asked, services: readonly string[]): string | undefined {
+    if (this.#names.has(name)) return name;
+    const isOf = (each: Consumer) =>
+      asksSame(each, asked) && services.every((service) => this.#sends(each, service));
+    return this.#consumers.find(isOf)?.name;
+  }
+
+  #sends(consumer: Consumer, service: string): boolean {
+    const [namespace = '', name = ''] = service.split('/');
+    const labels = this.#namespaces.get(namespace);
+    const within =
+      labels === undefined ? unseenNamespace(namespace) : namespaceRecord(namespace, labels, NO_LABELS);
+    const seen = this.#index.get(keyOf({ group: '', kind: 'Service', namespace, name }));
+    const of = { namespace, name, selector: undefined, headless: false, externalName: false };
+    return sendsThrough(consumer, within, seen === undefined ? 'unknown' : { ...of, labels: labelsOf(seen) });
+  }
+}
+
+function consumerIn({ name, object }: Thing): readonly Consumer[] {
+  try {
+    const document = parseDocument(object, name);
+    return document.kind === 'DiscoveryConsumer' ? [consumerOf(name, document.spec)] : [];
+  } catch (thrown) {
+    if (thrown instanceof LingerError) return [];
+    throw thrown;
+  }
+}
+
+function labelsOf({ object }: Thing): Labels {
+  const labels = memberAt(object, ['metadata', 'labels']);
+  return isStringMap(labels) ? labels : NO_LABELS;
+}
+
+/**
+ * Whether a consumer asks the pods of a discovered one. Where these were not seen, its labels must agree with those that
+ * the catalogue knows: in one at least, and contradict none.
+ */
+export function asksSame({ measure }: Consumer, { ecosystem, instances }: Asked): boolean {
+  if (measure.kind !== 'inspect' || measure.inspect.instances === undefined) return false;
+  const { namespaceSelector, podSelector = EVERYTHING } = measure.inspect.instances;
+  if (instances?.podLabels !== undefined)
+    return (
+      selects(podSelector, instances.podLabels) &&
+      selectsNamespace(namespaceSelector, unseenNamespace(instances.namespace)) !== false
+    );
+  const asked = Object.entries(podSelector.matchLabels ?? {});
+  const known = [...(ecosystem.marked ?? []), ...(ecosystem.usual ? [ecosystem.usual.labels] : [])];
+  return known.some(
+    (labels) =>
+      asked.some(([key, value]) => labels[key] === value) &&
+      asked.every(([key, value]) => (labels[key] ?? value) === value),
+  );
+}
+
+/**
+ * Finds, for pods by their Services and namespace, the discovered consumers that send to them and that no consumer stands
+ * for. A consumer that is none of those discovered may stand for any of them: then there are none.
+ */
+export type UndeclaredSenders = (
+  pods: { readonly namespace: string; readonly services: readonly string[] },
+  /** The consumers that send to these pods. */
+  applying: readonly Consumer[],
+) => readonly DiscoveredConsumer[];
+
+/** Thousands of workloads look for theirs among thousands of Services. */
+export function undeclaredAmong({ consumers }: Discovered): UndeclaredSenders {
+  const sendsTo = new Map(consumers.map((each) => [each, new Set(each.services)]));
+  const isFor = (each: Consumer) => (found: DiscoveredConsumer) =>
+    each.name === found.name || each.name === found.ecosystem.name || asksSame(each, found);
+  return ({ namespace, services }, applying) => {
+    if (applying.some((each) => !each.builtIn && !consumers.some(isFor(each)))) return [];
+    return consumers.filter((found) => {
+      const reaches =
+        found.services.length === 0
+          ? found.namespaces.has(namespace)
+          : services.some((each) => sendsTo.get(found)?.has(each));
+      const isBuiltIn = found.ecosystem.measure.by === 'clusterIp';
+      return reaches && !isBuiltIn && !applying.some((each) => isFor(each)(found));
+    });
+  };
 }
 
 /** As text durations: what is printed is what an author would write. */

@@ -1,1 +1,11 @@
-export { DISCOVERY_KINDS, type Discovered, type DiscoveredConsumer, discover } from './discover.ts';
+export {
+  type Discovered,
+  type DiscoveredConsumer,
+  discover,
+  discovering,
+  ROUTING_KINDS,
+  SENDER_KINDS,
+  type UndeclaredSenders,
+  undeclaredAmong,
+} from './discover.ts';
+export { backendsOf, TRAFFIC_SOURCE_KINDS } from './traffic-kinds.ts';

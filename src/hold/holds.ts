@@ -10,7 +10,7 @@ import {
   type PlannedLag,
   type StageVersions,
 } from '../lag/index.ts';
-import type { ConsumerReports, Inspection, Measurement } from '../measurement/index.ts';
+import type { ConsumerReports, Deregistrations, Inspection, Measurement } from '../measurement/index.ts';
 import { onLoop } from '../telemetry/index.ts';
 import { ConnectionMonitor, type HelperLine, type QuietVerdict } from './connection-monitor.ts';
 import { type HeldPod, type HeldPods, isStranger, type Withdrawal } from './held-pods.ts';
@@ -19,12 +19,12 @@ import {
   type HoldFacts,
   type Holding,
   type HoldTerms,
-  haveAllLetGo,
   type LettingGo,
   type ListingFacts,
   type ReleaseReason,
   type Sender,
   type StopCause,
+  usersOf,
   verdictOf,
   type WaitingFor,
 } from './release-rules.ts';
@@ -54,12 +54,23 @@ export interface Release {
   readonly heldMs: number;
   /** What was awaited last; with reason `Max`: what still used the pod. */
   readonly waitingFor: readonly WaitingFor[];
+  /** Instances that were not waited for, because they had kept three held pods in a row. */
+  readonly skipped: readonly WaitingFor[];
   /** Connections that are open on the pod's listening ports; undefined: not known. */
   readonly open: number | undefined;
   /** Connections that still came after every known consumer had let go. */
   readonly undeclared: ReturnType<typeof undeclaredIn>;
+  /** All addresses that were seen to have connections with the pod; undefined: its helper was not heard. */
+  readonly remotes: readonly string[] | undefined;
   /** Seconds from the withdrawal to the last connection; undefined: not seen, or never withdrawn. */
   readonly lag: number | undefined;
+  /** The consumers that apply, and when each had stopped using the pod; undefined: it had not, or that is not known. */
+  readonly consumers: readonly (Pick<LettingGo, 'by'> & {
+    readonly name: string;
+    readonly at: number | undefined;
+  })[];
+  /** When the last connection came that no probe explains; `undefined` in it: none has come. undefined: not known. */
+  readonly counted: { readonly lastAt: number | undefined } | undefined;
 }
 
 /** What is known of the cluster, and of consumers. */
@@ -76,7 +87,9 @@ export interface HoldSources {
   /** What consumers' instances report; undefined: this replica takes no reports. */
   readonly reports: () => { readonly taken: ConsumerReports; readonly since: number } | undefined;
   /** Asks the instances of inspected consumers about a held pod. */
-  readonly inspecting: Pick<Inspection, 'usersOf' | 'want' | 'done'>;
+  readonly inspecting: Pick<Inspection, 'usersOf' | 'want' | 'done' | 'skipped'>;
+  /** Takes pods out of registries that they enter themselves. */
+  readonly deregistrations: Pick<Deregistrations, 'outAt'>;
   /** Asks the API server itself; undefined: it cannot be asked. Never rejects. */
   readonly lookUp: (pod: HeldPod) => Promise<PodState | undefined>;
   /** This replica's own addresses, and those of the others: their requests are not traffic. */
@@ -137,6 +150,8 @@ interface Hold {
   readonly remotes: Set<string>;
   /** When every known consumer had stopped, and the connections since then. */
   letGo: { readonly at: number; opened: number; readonly before: ReadonlySet<string> } | undefined;
+  /** The consumers that have stopped, and when that showed. */
+  readonly stopped: Map<string, number>;
   /** When the last connection came that probes do not explain. */
   lastAt: number | undefined;
   /** A hook has called from one of the pod's own addresses, or the pod's addresses cannot be distinguished from others. */
@@ -207,7 +222,14 @@ export class Holds {
           askAt: now + LIMITS.askAfter,
           leftAt: undefined,
         },
-        ...{ remotes: new Set(), letGo: undefined, lastAt: undefined, senders: undefined, own: false },
+        ...{
+          remotes: new Set(),
+          letGo: undefined,
+          stopped: new Map(),
+          lastAt: undefined,
+          senders: undefined,
+          own: false,
+        },
       };
       this.#holds.set(pod.uid, hold);
       this.#sources.inspecting.want(pod);
@@ -335,11 +357,18 @@ export class Holds {
     const isFinal = lastAt !== undefined && now - lastAt >= LIMITS.lastAfter;
     if (seen?.lastAt !== undefined && (!isFinal || seen.lastAt > lastAt)) hold.lastAt = seen.lastAt;
     const facts = this.#factsOf(hold, now, blindSince, seen?.verdict ?? 'Unknown');
-    if (!haveAllLetGo(facts)) hold.letGo = undefined;
+    const users = usersOf(facts);
+    if (users?.waitingFor.length !== 0) hold.letGo = undefined;
     else hold.letGo ??= { at: now, opened: 0, before: new Set(hold.remotes) };
+    for (const { name } of facts.consumers) {
+      const uses =
+        users === undefined || users.listed || users.waitingFor.some((each) => each.consumer === name);
+      if (uses) hold.stopped.delete(name);
+      else if (!hold.stopped.has(name)) hold.stopped.set(name, now);
+    }
     const verdict = verdictOf(facts);
     if ('release' in verdict) {
-      this.#let(hold, verdict.release, now);
+      this.#let(hold, verdict.release, now, facts.consumers);
       return;
     }
     hold.verdict = verdict;
@@ -357,8 +386,9 @@ export class Holds {
     this.#sources.inspecting.done(pod.uid);
   }
 
-  #let(hold: Hold, reason: ReleaseReason, now: number): void {
-    const { pod, waiters, verdict, helper } = hold;
+  #let(hold: Hold, reason: ReleaseReason, now: number, senders: readonly Sender[]): void {
+    const { pod, waiters, verdict, helper, stopped, lastAt } = hold;
+    const skipped = this.#skippedFor(hold);
     this.#forget(pod);
     for (const waiter of waiters) waiter.answer(reason === 'Unsure' ? 'unsure' : 'release');
     // The kubelet may run the hooks again for the same deletion, after it was restarted.
@@ -368,9 +398,21 @@ export class Holds {
     this.#sources.onRelease({
       ...{ pod, reason, heldMs: now - beganAt(hold) },
       waitingFor: verdict.waitingFor,
+      skipped,
       open: helper?.monitor.open,
       undeclared: undeclaredIn(hold, now),
+      remotes: helper === undefined ? undefined : [...hold.remotes],
       lag: this.#lagSeenIn(hold, now),
+      consumers: senders.map(({ name, lettingGo: { by } }) => ({ name, by, at: stopped.get(name) })),
+      counted: hasCounted(hold, now) ? { lastAt } : undefined,
+    });
+  }
+
+  #skippedFor({ senders }: Hold): readonly WaitingFor[] {
+    const inspected = senders?.consumers.filter(isInspected) ?? [];
+    return inspected.flatMap(({ name: consumer }) => {
+      const instances = this.#sources.inspecting.skipped(consumer);
+      return instances.length === 0 ? [] : [{ consumer, instances }];
     });
   }
 
@@ -424,13 +466,18 @@ export class Holds {
     ];
     if (measurement.hasUnread(pod.namespace))
       listings.push({ name: 'endpoints without room', withdrawnAt: beganAt(hold), truncated: true });
-    // A consumer that finds pods without a Service learns of the deletion itself.
-    if (deletion !== undefined && senders.consumers.some((each) => findsByItself(each, pod.labels)))
+    // A consumer that finds pods without a Service learns of the deletion itself, or from Linger.
+    const isFound = (each: Consumer) => each.deregister !== undefined || findsByItself(each, pod.labels);
+    if (deletion !== undefined && senders.consumers.some(isFound))
       listings.push({ name: 'discovery of its own', withdrawnAt: beganAt(hold) });
     const consumers = senders.consumers.map(
       (consumer): Sender => ({
         name: consumer.name,
         lettingGo: this.#lettingGo(consumer, pod, senders.lag, withdrawn),
+        registry: consumer.deregister &&
+          deletion && {
+            outAt: this.#sources.deregistrations.outAt(consumer.name, pod, deletion.graceSeconds),
+          },
       }),
     );
     return { now, terms, calledAt, deletion, cause, nodeBudget, blindSince, listings, consumers, quiet };
@@ -452,7 +499,7 @@ export class Holds {
       const completeAt = reports.taken.hasSilent(name, versions) ? Number.POSITIVE_INFINITY : all;
       return { by: 'word', still, completeAt };
     }
-    if (measure.kind === 'inspect') {
+    if (isInspected({ measure })) {
       const since = Math.max(...withdrawn.map(({ at }) => at));
       const users = this.#sources.inspecting.usersOf(name, uid, since) ?? 'unknown';
       return users === 'unknown' ? { by: 'unknown' } : { by: 'word', still: users, completeAt: 0 };
@@ -476,9 +523,20 @@ export class Holds {
   }
 }
 
+function isInspected({ measure: { kind } }: Pick<Consumer, 'measure'>): boolean {
+  return kind === 'inspect' || kind === 'endpoints';
+}
+
 /** When the pod's termination began. */
 function beganAt({ pod: { deletion }, calledAt }: Hold): number {
   return deletion === undefined ? calledAt : Math.max(deletion.at, calledAt - HOOK_STARTS_MS);
+}
+
+/** Whether its helper has counted since the last connection it saw, or since the beginning, until now. */
+function hasCounted(hold: Hold, now: number): boolean {
+  const { heardAt, countsSince } = hold.helper?.monitor ?? {};
+  if (heardAt === undefined || countsSince === undefined || now - heardAt > WITNESSED_LATELY_MS) return false;
+  return countsSince - (hold.lastAt ?? beganAt(hold) + HOOK_STARTS_MS) <= UNCOUNTED_MS;
 }
 
 /** @returns undefined where only probes connected, or where the hold was too short to tell */

@@ -46,13 +46,14 @@ export function reportRelease(
   metrics: ReturnType<typeof registerHoldMetrics>,
   { logger, events }: { readonly logger: Logger; readonly events: ObjectEvents },
 ): void {
-  const { pod, reason, heldMs, waitingFor, open, undeclared, lag } = release;
+  const { pod, reason, heldMs, waitingFor, skipped, open, undeclared, lag } = release;
   const { namespace, name } = pod;
   metrics.released.inc({ reason });
   metrics.seconds.observe({ reason }, heldMs / 1000);
   const members = {
     ...{ namespace, pod: name, reason, seconds: Math.round(heldMs) / 1000 },
     ...(waitingFor.length > 0 && { [CUT.has(reason) ? 'waitingFor' : 'last']: waitingFor.map(inWords) }),
+    ...(skipped.length > 0 && { notWaitedFor: skipped.map(inWords) }),
     ...(lag !== undefined && { lag: Math.round(lag * 1000) / 1000 }),
     ...(open !== undefined && open > 0 && { open }),
     ...(undeclared && { undeclared: undeclared.connections, from: undeclared.remotes.slice(0, SHOWN) }),
@@ -68,11 +69,15 @@ export function reportRelease(
   });
 }
 
-function noteOf({ reason, heldMs, waitingFor, open, undeclared }: Release): string {
+function noteOf({ reason, heldMs, waitingFor, skipped, open, undeclared }: Release): string {
   const parts = [`Released after ${(heldMs / 1000).toFixed(1)}s. ${RELEASE_REASONS[reason]}`];
   if (waitingFor.length > 0)
     parts.push(
       `${CUT.has(reason) ? 'Still waiting' : 'Last waited'} for: ${waitingFor.slice(0, SHOWN).map(inWords).join('; ')}.`,
+    );
+  if (skipped.length > 0)
+    parts.push(
+      `Not waited for, as stale in three holds in a row: ${skipped.slice(0, SHOWN).map(inWords).join('; ')}.`,
     );
   if (undeclared !== undefined)
     parts.push(

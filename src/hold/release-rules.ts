@@ -37,6 +37,8 @@ export type LettingGo =
 export interface Sender {
   readonly name: string;
   readonly lettingGo: LettingGo;
+  /** Its registry, which the pod has entered itself, and when that no longer had it; undefined: it may still have it. */
+  readonly registry?: { readonly outAt: number | undefined } | undefined;
 }
 
 /** An Endpoints object, or the slices of a Service, that listed the pod as ready. */
@@ -108,6 +110,8 @@ export const BLIND = 'API server (watches not current)';
 export const UNDECLARED = 'connections that still come';
 export const STATIC_WAIT = 'static wait';
 export const LEAST_HOLD = 'hold.min';
+/** In place of a consumer's instances. */
+export const REGISTRY = 'its registry still has the pod';
 
 /** Whether the pod's hooks may end. Unknown facts never make it earlier. */
 export function verdictOf(facts: HoldFacts): HoldVerdict {
@@ -148,11 +152,15 @@ export function verdictOf(facts: HoldFacts): HoldVerdict {
   return waitingFor.length === 0 ? { release: 'Gone' } : hold(waitingFor, minAt, ...left.instants);
 }
 
-/** Whether every list has withdrawn the pod and every known consumer has stopped using it. */
-export function haveAllLetGo(facts: HoldFacts): boolean {
+/**
+ * What still uses a pod that is being deleted: lists, or, once all have withdrawn it, consumers.
+ * @returns undefined where that is not known
+ */
+export function usersOf(facts: HoldFacts): Pick<Outstanding, 'listed' | 'waitingFor'> | undefined {
   const deletion = stopOf(facts);
-  if (facts.deletion === undefined || deletion === undefined || facts.blindSince !== undefined) return false;
-  return outstandingOf(facts, deletion.at)?.waitingFor.length === 0;
+  if (facts.deletion === undefined || deletion === undefined || facts.blindSince !== undefined)
+    return undefined;
+  return outstandingOf(facts, deletion.at);
 }
 
 /**
@@ -194,15 +202,19 @@ function outstandingOf(facts: HoldFacts, deletedAt: number): Outstanding | undef
       each.truncated ? Math.max(unclearAt, each.withdrawnAt ?? 0) : (each.withdrawnAt ?? 0),
     ),
   );
-  const initialAt = withdrawnAt + seconds(terms.initial);
   const waitingFor: WaitingFor[] = [];
   const instants: number[] = [];
-  for (const { name, lettingGo } of facts.consumers) {
+  for (const { name, lettingGo, registry } of facts.consumers) {
+    if (registry !== undefined && registry.outAt === undefined) {
+      waitingFor.push({ consumer: name, instances: [REGISTRY] });
+      continue;
+    }
     if (lettingGo.by === 'word' && lettingGo.still.length > 0) {
       waitingFor.push({ consumer: name, instances: lettingGo.still });
       continue;
     }
-    const letGoAt = letGoInstant(lettingGo, withdrawnAt, initialAt);
+    const outAt = Math.max(withdrawnAt, registry?.outAt ?? 0);
+    const letGoAt = letGoInstant(lettingGo, outAt, outAt + seconds(terms.initial));
     if (now < letGoAt) {
       waitingFor.push({ consumer: name });
       instants.push(letGoAt);

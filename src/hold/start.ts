@@ -4,7 +4,7 @@ import { canonicalAddress } from '../certs/index.ts';
 import type { KubeConnection, ObjectEvents } from '../cluster/index.ts';
 import { witnessName } from '../lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
-import type { Inspection, Measurement } from '../measurement/index.ts';
+import type { Deregistrations, Inspection, Measurement } from '../measurement/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { connectionLimits, HOLD_LIMITS, type Route } from './caller.ts';
 import { HeldPods } from './held-pods.ts';
@@ -29,8 +29,9 @@ interface HoldContext
   extends HoldSettings,
     Pick<HoldSources, 'snapshot' | 'current' | 'reports' | 'onRelease' | 'clock'> {
   readonly connection: KubeConnection;
-  readonly inspecting: HoldSources['inspecting'] & Pick<Inspection, 'onChange' | 'onConnect'>;
+  readonly inspecting: HoldSources['inspecting'] & Pick<Inspection, 'onChange' | 'onConnect' | 'seenAmong'>;
   readonly measurement: HoldSources['measurement'] & Pick<Measurement, 'onChange' | 'consumers'>;
+  readonly deregistrations: HoldSources['deregistrations'] & Pick<Deregistrations, 'onSettled'>;
   readonly events: ObjectEvents;
   /** The leader's address for relayed connections, from the Lease. */
   readonly leader: () => string | undefined;
@@ -68,7 +69,13 @@ export function startHold(context: HoldContext) {
     onRelease: (release) => {
       reportRelease(release, metrics, context);
       context.onRelease(release);
-      const { pod, lag } = release;
+      const { pod, lag, remotes } = release;
+      const groups = pod.withdrawals.map(({ group: { namespace, service } }) => ({
+        namespace,
+        name: service,
+      }));
+      for (const [consumer, seen] of remotes ? context.inspecting.seenAmong(groups, remotes) : [])
+        measurement.consumers.held(consumer, seen);
       if (lag === undefined) return;
       const services = pod.withdrawals.map(({ group }) => witnessName(group.namespace, group.service));
       for (const consumer of new Set(services))
@@ -85,6 +92,7 @@ export function startHold(context: HoldContext) {
   });
   measurement.onChange(pods.changed.bind(pods));
   context.inspecting.onChange((uid) => holds.touch(uid));
+  context.deregistrations.onSettled((uid) => holds.touch(uid));
   context.inspecting.onConnect((address) => holds.connected(address));
 
   const route = (): Route => {

@@ -9,7 +9,6 @@ import type { Place } from './lease.ts';
 import { FIELD_MANAGER } from './status-publisher.ts';
 import { readConfigMap } from './store.ts';
 
-/** The policy that shows the built-in values. */
 export const BUILT_IN_POLICY = 'built-in';
 
 /** The record that the policy has been created once: a policy that is deleted is not created again. */
@@ -60,18 +59,18 @@ export async function createBuiltInPolicy(
   } while (await pause(TICK_MS, leadership.signal));
 }
 
-/** @returns whether it has been created now */
+/** @returns whether it was created now */
 async function create({ connection, place }: BuiltInPolicyOptions, signal: AbortSignal): Promise<boolean> {
   const { namespace } = place;
   const call = { signal, withinMs: REQUEST_MS };
   if ((await readConfigMap(connection, namespace, BUILT_IN_RECORD, call)) !== undefined) return false;
-  // By server-side apply, which RBAC can limit to a name. Not forced: what a person has written stays.
+  // By server-side apply, which RBAC can limit to a name. Not forced, so a user’s own policy stays.
   const created = await unlessThere(
     callApi(connection, 'CustomObjectsApi', { ...call, patch: 'apply-patch' }, (api) =>
       api.patchClusterCustomObject({ ...RESOURCE, body: POLICY, fieldManager: FIELD_MANAGER }),
     ),
   );
-  // Only now: a leader that stops in between leaves the next one to find the policy there.
+  // Last: if a leader stops in between, the next one finds the policy and writes this record.
   const body = { metadata: { name: BUILT_IN_RECORD, labels: LABELS } };
   await unlessThere(
     callApi(connection, 'CoreV1Api', call, (api) => api.createNamespacedConfigMap({ namespace, body })),

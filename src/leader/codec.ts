@@ -22,7 +22,6 @@ export const HISTORY_NAMES: readonly string[] = [
   ...[2, 3, 4, 5, 6, 7, 8].map((number) => `${SHARED_NAMES.history}-${number}`),
 ];
 
-/** The keys of the objects that are one text. */
 const TEXT_KEYS = {
   planned: 'planned.json',
   consumers: 'consumers.json',
@@ -62,7 +61,6 @@ export type Refusal = keyof typeof REFUSALS;
 /** Refused objects that may hold a week of measurements, and so are not overwritten. */
 export const LEFT_ALONE: ReadonlySet<Refusal> = new Set(['Newer', 'Foreign', 'Future']);
 
-/** The members of a ConfigMap that are read and written here. */
 export type ConfigMap = Pick<V1ConfigMap, 'metadata' | 'data' | 'binaryData'>;
 
 export interface Content extends Pick<ConfigMap, 'data' | 'binaryData'> {
@@ -138,10 +136,10 @@ export function readConsumers(object: unknown): Shared<ConsumerTable> {
   return readText(object, TEXT_KEYS.consumers, consumersFromJson);
 }
 
-/** With more than these, which of them have the helper is not published. 300 KB. */
+/** Beyond this number the namespaces that have the helper are not published: these take 300 KB. */
 const MOST_NAMESPACES = 5_000;
 
-/** With the consumers, since both are for people who ask what pods get. */
+/** Beside the consumers, since both serve people who ask what pods get. */
 export function withHold(content: Content, hold: ClusterSnapshot['hold']): Content {
   if (hold === undefined) return content;
   const json = 'why' in hold ? hold : { ...hold, namespaces: namesIn(hold.namespaces), ...listsOf(hold) };
@@ -224,7 +222,7 @@ const LONGEST_PART = 1024 * 1024;
 const compress = promisify<Uint8Array, Buffer>(gzip);
 const decompress = promisify<Buffer, { maxOutputLength: number }, Buffer>(gunzip);
 
-/** @returns base64 of gzip, made outside of the event loop */
+/** @returns base64 of gzip, compressed in the thread pool */
 export async function packPart(text: string): Promise<string> {
   return (await compress(Buffer.from(text))).toString('base64');
 }

@@ -6,7 +6,6 @@ import { readConsumers, SHARED_NAMES, textContent, withHold } from './codec.ts';
 import { type PublishContext, publish } from './publish-status.ts';
 import { instant, type Statement, type StatusSource, type StatusTarget } from './status-publisher.ts';
 
-/** What the status of a DiscoveryConsumer should say. */
 function statementOf(view: ConsumerView, target: StatusTarget): Statement<ConsumerStatus> {
   const { measure, removals, additions, lastSample, services, instances, limits, condition } = view;
   const content = {
@@ -31,7 +30,6 @@ export function lagText(seconds: number | undefined): string | undefined {
   return Number.isFinite(seconds) ? formatDuration(Number(seconds?.toPrecision(3))) : undefined;
 }
 
-/** The desired statuses of all DiscoveryConsumers that anything is known of. */
 export function consumerStatuses({ views, targets }: PublishedConsumers): StatusSource {
   return {
     object: 'status',
@@ -45,7 +43,6 @@ export function consumerStatuses({ views, targets }: PublishedConsumers): Status
   };
 }
 
-/** What the leader publishes of consumers. */
 export interface PublishedConsumers {
   /** The views of all consumers; empty until anything is known. */
   views(): readonly ConsumerView[];
@@ -53,7 +50,6 @@ export interface PublishedConsumers {
   hold?(): ClusterSnapshot['hold'];
   /** Takes over from the previous leader's views since when each condition has held. */
   since(published: readonly ConsumerView[]): void;
-  /** Those with a status of their own. */
   targets(): readonly StatusTarget[];
 }
 
@@ -116,7 +112,6 @@ export class ConsumerPublisher {
   }
 }
 
-/** Whether consumers have been added or removed. */
 function areOthers(views: readonly ConsumerView[], published: ReadonlyMap<string, ConsumerView>): boolean {
   return views.length !== published.size || views.some(({ name }) => !published.has(name));
 }

@@ -4,7 +4,6 @@ import type { Leadership } from '../manager/index.ts';
 import { Backoff } from '../timing/index.ts';
 import type { LeaseRecord, LeaseStore, StoredLease } from './lease.ts';
 
-/** The time and the randomness of an election. */
 export interface ElectionClock {
   /** Monotonic milliseconds. */
   readonly clock: () => number;
@@ -16,7 +15,7 @@ export interface ElectionClock {
   readonly pause: (milliseconds: number, signal: AbortSignal) => Promise<boolean>;
 }
 
-/** A term as the leader. It is over for good once {@link LeaseLeadership.signal} has aborted. */
+/** A term as the leader; it is over for good once {@link LeaseLeadership.signal} has aborted. */
 export class LeaseLeadership implements Leadership {
   readonly #time: Pick<ElectionClock, 'clock' | 'pause'>;
   readonly #ending = new AbortController();
@@ -26,7 +25,7 @@ export class LeaseLeadership implements Leadership {
   until: number;
   /** The lease's number of transitions: higher than that of every leader before. */
   term: number;
-  /** What the next renewal raises the term to. */
+  /** The next renewal raises the term to at least this. */
   leastTerm = 0;
 
   constructor(until: number, term: number, time: Pick<ElectionClock, 'clock' | 'pause'>) {
@@ -198,13 +197,12 @@ function renewalAfter(last: LeaseRecord | undefined, wall: number): number {
 export interface ElectionEvents {
   /** We lead. No other replica does until {@link LeaseLeadership.signal} has aborted, or by the clock should have. */
   onLeading(leadership: LeaseLeadership): void;
-  /** We do not lead. Called when the holder changes. @param holder the leader; empty where it is not known */
+  /** Called when the holder changes. @param holder the leader; empty where it is not known */
   onFollowing(holder: string): void;
   /** Called before a lease that we hold is released, for the last writes; awaited as long as the lease lasts. */
   onHandOver(leadership: LeaseLeadership): Promise<void>;
   /** Called with each state of the lease that a request has shown. */
   onSeen(record: LeaseRecord | undefined): void;
-  /** A request has succeeded. */
   onRequest(tookMs: number): void;
   onFailure(failure: KubeFailure, pauseMs: number): void;
 }
@@ -237,7 +235,6 @@ class Campaign {
   #observed: ObservedLease | undefined;
   /** What the next write replaces; undefined: it has to be read first. */
   #stored: StoredLease | undefined;
-  /** The last known record, even if it has vanished since. */
   #last: LeaseRecord | undefined;
   #leadership: LeaseLeadership | undefined;
   #acquiredAt: number | undefined;
@@ -256,7 +253,7 @@ class Campaign {
     await this.#leave();
   }
 
-  /** @returns the milliseconds until the next; never rejects */
+  /** @returns milliseconds until the next round; never rejects */
   async #round(): Promise<number> {
     const { limits, time, signal } = this.#options;
     try {
@@ -324,7 +321,7 @@ class Campaign {
   #lead(until: number, term: number): void {
     const { time, events } = this.#options;
     if (this.#leadership?.extend(until, term) === true) return;
-    // The answer may have come too late.
+    // The response may have come too late.
     if (time.clock() >= until) return;
     // A process that was paused may not have noticed the end of its term yet.
     this.#leadership?.end();
@@ -364,7 +361,7 @@ class Campaign {
       time.pause(leadership.until - time.clock(), left.signal),
     ]);
     left.abort();
-    // We stop leading before any other replica can take the lease.
+    // Leading ends before any other replica can take the lease.
     this.#follow('');
     await this.#release().catch(() => undefined);
   }

@@ -21,7 +21,7 @@ import {
 import type { LeaseLeadership } from './election.ts';
 import type { SharedStore, WriteOutcome } from './store.ts';
 
-/** The history that a replica has measured, in parts: one for each scope. Calls take some milliseconds. */
+/** A replica’s measured history, in parts: one for each scope. Calls take some milliseconds. */
 export interface StoredHistory {
   /** The parts, most important first. A part's text is made on demand. */
   parts(epochSeconds: number): Iterable<HistoryPart>;
@@ -113,7 +113,7 @@ export async function restoreHistory(
     for (const packed of present.value) {
       const part = text > MOST_TEXT ? undefined : await unpackPart(packed);
       text += part?.bytes ?? 0;
-      // Each step takes some milliseconds; others get their turn in between.
+      // Each step takes some milliseconds: other work runs in between.
       await turn();
       if (part?.json === undefined || !history.restorePart(part.json, epochSeconds)) unreadable += 1;
     }
@@ -123,13 +123,11 @@ export async function restoreHistory(
   return { stamp, bytes, objects, forgotten: forgotten ?? [], refused: worst };
 }
 
-/** The history between its ConfigMaps and a replica's memory. */
 export class HistoryObjects {
   readonly #store: SharedStore;
   readonly #history: StoredHistory;
   /** Whether every ConfigMap has been read and may be overwritten; until then none is. */
   settled = false;
-  /** How many ConfigMaps have contents. */
   #objects = 0;
 
   constructor(store: SharedStore, history: StoredHistory) {

@@ -12,7 +12,6 @@ const REPLICAS = 'app.kubernetes.io/name=linger';
 
 interface LeaderLabelOptions extends Pick<ElectionClock, 'clock' | 'random' | 'pause'> {
   readonly pods: PodLabels;
-  /** This replica's pod. */
   readonly identity: string;
   readonly logger: Logger;
 }
@@ -20,13 +19,13 @@ interface LeaderLabelOptions extends Pick<ElectionClock, 'clock' | 'random' | 'p
 /** Users can move the label, so it is checked once a minute; nothing is written while it is right. */
 const PACE = { everyMs: 60_000, firstPauseMs: 1_000, longestPauseMs: 60_000 };
 const TICK_MS = 1_000;
-/** A replica that shuts down has some seconds left. */
+/** A replica that shuts down has only seconds left. */
 const TAKE_OFF_WITHIN_MS = 3_000;
 
 /**
- * Keeps the label on this replica's pod, and off all others, while it leads; takes it off at the end. Where that fails,
- * the next leader takes it off; until then this replica answers reports with the news that it does not lead.
- * @returns resolves once the term is over and the label is off; never rejects
+ * Keeps the label on this replica’s pod, and off all others, while it leads, and removes it at the end. Where that fails,
+ * the next leader removes it; until then this replica refuses reports because it does not lead.
+ * @returns resolves once the term is over and the label is removed; never rejects
  */
 export async function labelLeader(leadership: Leadership, options: LeaderLabelOptions): Promise<void> {
   const { identity, logger, clock, random, pause } = options;
@@ -77,6 +76,6 @@ async function takeOff({ pods, identity }: LeaderLabelOptions): Promise<void> {
     if (own !== undefined)
       await pods.change({ pod: own, label: LEADER_LABEL, from: LEADS, to: undefined }, signal);
   } catch {
-    // The next leader takes it off.
+    // The next leader removes it.
   }
 }

@@ -58,7 +58,7 @@ export function leaseRecordOf({ metadata, spec = {} }: V1Lease): LeaseRecord {
   };
 }
 
-/** The Lease to write; `over`: the one that it replaces, whose other members are kept. */
+/** @param over the Lease that it replaces, whose other members are kept */
 export function leaseObject(name: string, record: LeaseRecord, over: V1Lease | undefined): V1Lease {
   return {
     apiVersion: 'coordination.k8s.io/v1',
@@ -88,14 +88,13 @@ function timeOf(member: 'acquireTime' | 'renewTime', microseconds: number | unde
   return { [member]: microTimeText(microseconds) as unknown as V1MicroTime };
 }
 
-/** A Lease as it was read or written. */
 export interface StoredLease {
   readonly record: LeaseRecord;
   /** The object to overwrite, with its resourceVersion: of two concurrent writers one fails. */
   readonly object: V1Lease;
 }
 
-/** Where the Lease is kept. Both throw KubeFailure. */
+/** Both methods throw KubeFailure. */
 export interface LeaseStore {
   /** @returns undefined when there is none */
   read(): Promise<StoredLease | undefined>;

@@ -15,7 +15,6 @@ import type { Condition, Statement, StatusSource } from './status-publisher.ts';
 
 type AnyPolicy = ClusterTerminationPolicy | TerminationPolicy;
 
-/** What the leader writes into the statuses of policies. */
 interface PublishedPolicies {
   readonly snapshot: () => ClusterSnapshot;
   readonly clusterPolicies: () => readonly CustomObject<ClusterTerminationPolicy>[];
@@ -32,7 +31,6 @@ interface PublishedPolicies {
 /** Counting takes a second for 150,000 pods with all different labels. */
 const COUNT_AGAIN_MS = 15_000;
 
-/** The statuses of both kinds of policy. */
 export function policyStatuses(published: PublishedPolicies): readonly StatusSource[] {
   const count = counting(published);
   const source = <T extends AnyPolicy>(
@@ -77,7 +75,7 @@ function counting({ snapshot, pods, clock }: PublishedPolicies) {
     const steps = function* () {
       const found = new Map<string, number>();
       for (const { namespace, labels, count } of groups) {
-        // Such pods count for no policy, and are counted apart.
+        // Pods whose labels are not known count for no policy; a metric counts them.
         if (labels === undefined) continue;
         const record = namespaces.get(namespace) ?? unseenNamespace(namespace);
         for (const origin of policiesSelecting(policies, record, labels))
@@ -95,7 +93,7 @@ function counting({ snapshot, pods, clock }: PublishedPolicies) {
       counted = policies;
       countedAt = clock();
       counts = recount().then((found) => {
-        // The pods have not been listed yet.
+        // The pods were not listed yet: count again at the next call.
         if (found === undefined) countedAt = Number.NEGATIVE_INFINITY;
         return found;
       });
@@ -160,7 +158,7 @@ export function effectOf({ value, good }: Pick<CustomObject<unknown>, 'value' | 
   return 'no good spec of it is known, so the pods that it may select are held in Audit';
 }
 
-/** Bounded: an object may have any number of faults. */
+/** An object may have any number of faults. */
 function shortened(problem: string): string {
   return problem.length > 800 ? `${problem.slice(0, 797)}...` : problem;
 }

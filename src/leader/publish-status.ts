@@ -31,13 +31,11 @@ export const PUBLISH_LIMITS = {
   election: ELECTION_LIMITS,
   /** How long a new leader waits for what the previous one has stored before it begins without it. */
   takeOverMs: 30_000,
-  /** How often the leader checks whether something is due. */
   tickMs: 1_000,
   /** Between two computations of the curves: they are published at most every ten minutes, so this adds little. */
   stepMs: 30_000,
-  /** How much of the week is lost at most when a leader dies. */
+  /** At most this much of the history is lost when a leader dies. */
   historyEveryMs: 600_000,
-  /** The first write of the history in a term. */
   firstHistoryMs: 60_000,
   /** The least time between two writes of the consumers' ConfigMap, or of one status. */
   consumersEveryMs: 60_000,
@@ -55,7 +53,6 @@ export const PUBLISH_LIMITS = {
   /** After failures. */
   firstPauseMs: 2_000,
   longestPauseMs: 300_000,
-  /** How long a request for a ConfigMap may take. */
   requestMs: 10_000,
   /** For the statuses of one tick: the API server's own objective for a request is 1 s at the 99th percentile. */
   slowMs: 1_000,
@@ -74,7 +71,6 @@ export const STATUS_KINDS = {
 } as const;
 export type StatusObject = keyof typeof STATUS_KINDS;
 
-/** The targets of the leader's requests. A metric's label. */
 export type PublishTarget = 'lease' | SharedObject | StatusObject;
 
 /** What this replica knows of one kind of ConfigMap, or of the statuses of one kind. */
@@ -88,7 +84,6 @@ export interface PublishedState {
   refusal: Refusal | undefined;
 }
 
-/** The state of publishing; updated in place. */
 export interface PublishStatus {
   leading: boolean;
   /** The identity of the leader; empty where it is not known. */
@@ -115,7 +110,6 @@ export function newStatus(): PublishStatus {
   };
 }
 
-/** Updates the status, and logs each trouble once. */
 export class Reporting {
   readonly status: PublishStatus = newStatus();
   readonly #logger: Logger;
@@ -206,7 +200,6 @@ export class Reporting {
   }
 }
 
-/** What the publishers of one term share. */
 export interface PublishContext {
   readonly leadership: LeaseLeadership;
   readonly connection: KubeConnection;
@@ -248,7 +241,6 @@ function nameOf(target: PublishTarget): string {
     : SHARED_NAMES[target as SharedObject];
 }
 
-/** Registers the metrics of publishing. */
 export function registerPublishMetrics(registry: Registry, status: PublishStatus): void {
   const { published } = status;
   const each = (value: (state: PublishedState) => number | undefined) =>

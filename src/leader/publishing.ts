@@ -32,7 +32,6 @@ import { type PublishedPlanned, SharedStore } from './store.ts';
 
 /** What replicas share of what they measure. Calls are synchronous unless they say otherwise. */
 export interface SharedMeasurement extends StoredHistory {
-  /** The curves in force here. */
   readonly table: PlannedTable;
   /** The next curves to publish; the same object if there is nothing to publish. */
   next(table: PlannedTable, epochSeconds: number): Promise<PlannedTable>;
@@ -75,7 +74,6 @@ export interface SharedShortfalls {
   restore(json: unknown): true | undefined;
 }
 
-/** A replica's part in publishing. */
 export interface Publishing {
   /** Updated in place. */
   readonly status: PublishStatus;
@@ -87,7 +85,6 @@ export interface Publishing {
   readonly ended: Promise<void>;
 }
 
-/** The Lease by which replicas elect their leader, in their own namespace. */
 const LEASE_NAME = 'linger';
 
 /**
@@ -103,7 +100,7 @@ class Replica {
   readonly history: HistoryObjects;
   readonly #identity: string;
   #publisher: Publisher | undefined;
-  /** The latest published curves: in force while this replica does not lead. */
+  /** The latest published curves: in force while another replica leads. */
   #seen: PlannedTable | undefined;
   /** Spans that have been taken out of the history. */
   forgotten: readonly Forgotten[] = [];
@@ -190,7 +187,7 @@ class Replica {
     }
   }
 
-  /** Takes what has been forgotten out of the history. @returns whether any of it is new */
+  /** @returns whether any of these spans is new */
   forget(forgotten: readonly Forgotten[]): boolean {
     const added = forgotten.filter((each) => !isKnown(each, this.forgotten));
     this.forgotten = [...this.forgotten, ...added];
@@ -203,7 +200,7 @@ class Replica {
     return added.length > 0;
   }
 
-  /** Merges the stored history. @throws KubeFailure */
+  /** @throws KubeFailure */
   async restore(signal: AbortSignal): Promise<void> {
     const { measurement, epochSeconds, logger, reporting } = this.options;
     const { stamp, bytes, refused, forgotten } = await this.history.restore(epochSeconds(), signal);
@@ -246,7 +243,7 @@ class Replica {
 class Publisher {
   readonly #context: PublishingOptions & PublishContext;
   readonly #replica: Replica;
-  /** Of everything but the curves, the history and the shortfalls, which are written once more at the end. */
+  /** All but the curves, the history and the record of terminations, which are written once more at the end. */
   readonly #publishers: readonly { tick(signal: AbortSignal): Promise<void> }[];
   readonly #stopping = new AbortController();
   readonly #planned: Schedule;
@@ -258,7 +255,7 @@ class Publisher {
   /** The working curves as published; undefined: others may see different ones. */
   #published: PlannedTable | undefined;
   #publishedText = '';
-  /** What of the stored may be written over: it has been read in this term. */
+  /** Only what has been read in this term may be overwritten. */
   readonly #readOf = { planned: false, history: false };
   #nextStep = Number.NEGATIVE_INFINITY;
   readonly #running: Promise<void>;
@@ -301,7 +298,7 @@ class Publisher {
     this.#history.hasten();
   }
 
-  /** Writes once more before the lease is released. */
+  /** Called before the lease is released. */
   async finish(): Promise<void> {
     this.#stopping.abort();
     await this.#running;
@@ -416,7 +413,7 @@ class Publisher {
     const { reporting, leadership, epochSeconds } = this.#context;
     const { history } = this.#replica;
     await reporting.attempt('history', this.#history, signal, async () => {
-      // It was refused at takeover; its owner may have removed it since.
+      // Refused at takeover; its owner may have removed it since.
       if (!history.settled) await this.#replica.restore(signal);
       if (!history.settled) return 'unsettled';
       const { forgotten } = this.#replica;

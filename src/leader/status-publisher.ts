@@ -30,7 +30,6 @@ export interface Condition {
   readonly since: number;
 }
 
-/** The desired status of an object. */
 export interface Statement<Status extends object = object> {
   readonly target: StatusTarget;
   /** Everything but the conditions. */
@@ -42,7 +41,6 @@ export interface Statement<Status extends object = object> {
 /** The types of Linger's own conditions. */
 const OWN_TYPES: readonly string[] = ['Ready', 'HoldUsable', 'Measured'];
 
-/** The statuses of one kind. */
 export interface StatusSource {
   readonly object: StatusObject;
   /** The desired statuses of all objects that anything is known of. */
@@ -118,7 +116,6 @@ export class StatusPublisher {
     return now >= notBefore || (hasNewSpec && now >= writtenAt + CHANGED_MEANWHILE_MS);
   }
 
-  /** Forgets objects that are gone. */
   #forget(statements: readonly Statement[]): void {
     if (this.#known.size <= 2 * statements.length) return;
     const present = new Set(statements.map(({ target }) => objectKey(target)));
@@ -216,7 +213,6 @@ function isOlderCrd({ message }: KubeFailure): boolean {
 
 const CONDITION = ['status', 'reason', 'message'] as const;
 
-/** Whether the status is about the current spec. */
 function isOf({ generation, status }: StatusTarget, type: string): boolean {
   return (
     isRecord(status) && status.observedGeneration === generation && conditionIn(status, type) !== undefined
@@ -266,7 +262,6 @@ function known(content: object): object {
   return Object.fromEntries(members.map(([name, value]) => [name, isRecord(value) ? known(value) : value]));
 }
 
-/** The condition of this type in a status. @returns undefined where it has none */
 function conditionIn(status: unknown, type: string): Members | undefined {
   return recordsAt(status, 'conditions').find((each) => each.type === type);
 }

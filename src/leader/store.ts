@@ -43,7 +43,6 @@ interface StoreOptions {
   readonly epochSeconds: () => number;
 }
 
-/** The ConfigMaps that replicas share. */
 export class SharedStore {
   readonly #options: StoreOptions;
 

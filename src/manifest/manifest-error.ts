@@ -1,4 +1,5 @@
 import { type ErrorCode, UserError } from '../api/index.ts';
+import type { TextProblem } from '../yaml/index.ts';
 
 /**
  * A manifest that cannot be read or edited. The message starts with `FILE:LINE:COLUMN:` (or with the object's
@@ -7,4 +8,11 @@ import { type ErrorCode, UserError } from '../api/index.ts';
 export class ManifestError extends UserError {
   override readonly name = 'ManifestError';
   override readonly code: ErrorCode = 'manifest-invalid';
+  /** The same without the place's words; absent: it is about the whole text. */
+  readonly place: TextProblem | undefined;
+
+  constructor(message: string, { place, ...options }: ErrorOptions & { readonly place?: TextProblem } = {}) {
+    super(message, options);
+    this.place = place;
+  }
 }

@@ -25,7 +25,7 @@ import {
   readPolicyFiles,
   withLastGood,
 } from './policy-files.ts';
-import { readManifests } from './read.ts';
+import { type ManifestObject, readManifests } from './read.ts';
 
 /**
  * Reads each object by itself; kinds other than ours, Services and Namespaces are ignored.
@@ -33,14 +33,15 @@ import { readManifests } from './read.ts';
  * @param seen where each key has been defined so far, across all files of a set
  */
 function readObjects(
-  objects: readonly (LocatedObject & { readonly duplicateKey?: ManifestError | undefined })[],
+  objects: readonly (LocatedObject &
+    Partial<Pick<ManifestObject, 'lineOf'>> & { readonly duplicateKey?: ManifestError | undefined })[],
   file: string,
   seen: Map<string, string>,
   defaultNamespace = 'default',
 ): PolicyReading {
   const entries: PolicyEntry[] = [];
   const problems: PolicyProblem[] = [];
-  for (const { value, where, duplicateKey } of objects) {
+  for (const { value, where, lineOf, duplicateKey } of objects) {
     if (!isRecord(value)) continue;
     if (!isLingerObject(value)) {
       const entry = clusterEntry(value, file, defaultNamespace);
@@ -49,7 +50,7 @@ function readObjects(
     }
     const key = documentKeyOf(value);
     if (duplicateKey !== undefined) {
-      problems.push(problemIn(file, duplicateKey.message, key));
+      problems.push(problemIn(file, duplicateKey, key));
       continue;
     }
     try {
@@ -64,13 +65,15 @@ function readObjects(
     } catch (error) {
       if (!(error instanceof LingerError)) throw error;
       const cautious = error.code === 'policy-invalid' ? cautiousEntry(value, key, file) : undefined;
-      problems.push({ code: error.code, message: error.message, file, key, cautious });
+      const problem = error.message.replace(`${where}: `, '');
+      const place = lineOf && { line: lineOf(error.path), problem };
+      problems.push({ code: error.code, message: error.message, place, file, key, cautious });
     }
   }
   return { entries, problems };
 }
 
-/** Stands in for an invalid policy that might have been restrictive: nothing that it selects is enforced. */
+/** Stands in for an invalid policy that might have been restrictive: its pods are held in Audit. */
 function cautiousEntry(
   { kind, metadata, spec }: Record<string, unknown>,
   key: string | undefined,
@@ -82,7 +85,7 @@ function cautiousEntry(
   try {
     return { kind: 'linger.dev', value: cautiousPolicy(kind, { name, namespace }, spec), key, file };
   } catch {
-    // No object can have such a name, so there is no policy to attach this problem to.
+    // No object can have such a name, so there is no policy to report this for.
     return undefined;
   }
 }
@@ -133,16 +136,15 @@ function usable({ entries, problems: [problem] }: PolicyReading): Documents {
   return documentsOf(entries);
 }
 
-function problemIn(file: string, message: string, key?: string): PolicyProblem {
-  return { code: 'policy-syntax', message, file, key };
+function problemIn(file: string, { message, place }: ManifestError, key?: string): PolicyProblem {
+  return { code: 'policy-syntax', message, place, file, key };
 }
 
-/** Reads the files of a snapshot, one after the other. */
 export function* parsePolicyFiles(files: readonly PolicyFile[]): Generator<PolicyReading> {
   const seen = new Map<string, string>();
   for (const { name, bytes } of files) {
     const { objects, problems } = readManifests(fileText(bytes), name);
-    const unreadable = problems.map(({ message }) => problemIn(name, message));
+    const unreadable = problems.map((problem) => problemIn(name, problem));
     yield joined([{ entries: [], problems: unreadable }, readObjects(objects, name, seen)]);
   }
 }
@@ -167,7 +169,6 @@ export function policiesOfMap(data: Readonly<Record<string, string>>, place: str
   return { documents: documentsOf(withLastGood(reading, [])), problems: reading.problems, unknown: false };
 }
 
-/** Everything in a policy path that is invalid, and everything that is valid. */
 export async function problemsIn(path: string) {
   const { problems, entries } = await readPath(path);
   return { problems, documents: documentsOf(entries), usable: entries.length };

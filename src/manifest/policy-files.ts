@@ -17,6 +17,7 @@ import {
 } from '../api/index.ts';
 import type { Documents } from '../decision/index.ts';
 import { OffLoop, tick, workerUrl } from '../timing/index.ts';
+import type { TextProblem } from '../yaml/index.ts';
 
 // This file does not parse: a server leaves that, and loading the parser, to a thread that ends afterwards.
 
@@ -30,11 +31,12 @@ export type PolicyEntry = (
   readonly file: string;
 };
 
-/** An invalid document, file or folder. */
 export interface PolicyProblem {
   readonly code: ErrorCode;
   /** Names the file, the document and the field, and what was expected. */
   readonly message: string;
+  /** The same without the words of the place; absent: it is about the whole file. */
+  readonly place?: TextProblem | undefined;
   /** Undefined: the whole folder cannot be read. */
   readonly file: string | undefined;
   /** The document's key, if its kind and name could be read. */
@@ -43,7 +45,6 @@ export interface PolicyProblem {
   readonly cautious?: PolicyEntry | undefined;
 }
 
-/** The contents of files, document by document. */
 export interface PolicyReading {
   readonly entries: readonly PolicyEntry[];
   readonly problems: readonly PolicyProblem[];
@@ -67,7 +68,6 @@ export function documentsOf(entries: readonly PolicyEntry[]): Documents {
   return documents;
 }
 
-/** The policy files on disk at one moment. */
 export interface PolicySnapshot {
   /** Changes whenever a name, a byte or a problem changes. */
   readonly digest: string;
@@ -82,7 +82,7 @@ export interface PolicyFile {
   readonly bytes: Uint8Array;
 }
 
-/** Names of files that are read; a mounted ConfigMap keeps its revisions in dot-files. */
+/** A mounted ConfigMap keeps its revisions in dot-files, which are not read. */
 export const POLICY_FILE = /^[^.].*\.(ya?ml|json)$/;
 
 /** More than a ConfigMap can hold (1 MiB), so a larger file is there by mistake. */
@@ -103,11 +103,11 @@ export async function readPolicyFiles(path: string): Promise<PolicySnapshot> {
   const paths = (await unlessUnreadable(undefined, policyPaths(path))) ?? [];
   const read = await Promise.all(paths.map((file) => unlessUnreadable(basename(file), readPolicyFile(file))));
   const files = read.filter((file) => file !== undefined);
-  // On the thread pool: a file of 4 MB takes some 10 ms.
+  // In the thread pool, since a file of 4 MB takes some 10 ms.
   const digestOf = async ({ name, bytes }: PolicyFile) =>
     `${name} ${Buffer.from(await subtle.digest('SHA-256', bytes)).toString('hex')}`;
   const digests = await Promise.all(files.map(digestOf));
-  // Problems come in the order in which reading failed, which may differ the next time.
+  // Sorted, because the order in which reading failed may differ the next time.
   const digest = [...digests, ...problems.map(({ message }) => message).toSorted()].join('\0');
   return { digest, files, problems };
 }
@@ -129,7 +129,7 @@ async function readPolicyFile(path: string): Promise<PolicyFile> {
   };
   try {
     const about = await stat(path);
-    // Reading a pipe or device would never end.
+    // Reading a pipe or device might never end.
     if (!about.isFile()) throw unfit('is not a regular file');
     if (about.size > MAX_FILE_BYTES) throw unfit(`is ${about.size} bytes long, more than ${MAX_FILE_BYTES}`);
     return { name: basename(path), bytes: await readFile(path) };
@@ -155,11 +155,12 @@ export interface PolicyState {
   readonly documents: Documents;
   /** What is invalid on disk; for documents that were valid before, the last good version is in force. */
   readonly problems: readonly PolicyProblem[];
-  /** Since the start, it has not been known which policies there are: no pod is enforced, for one of them may say Audit. */
+  /**
+   * It has not been known since the start which policies there are. No pod is enforced, because one of them may say Audit.
+   */
   readonly unknown: boolean;
 }
 
-/** Stands in for policies that are not known. */
 const NOTHING_ENFORCED: PolicyEntry = {
   kind: 'linger.dev',
   value: {
@@ -219,9 +220,9 @@ export async function followPolicyFiles(
     const unreadable = { entries: [], problems };
     const reading = joined([unreadable, ...(await parsed(files, parser))]);
     good = withLastGood(reading, good);
-    // A document that cannot be used is its own affair; of a file that cannot be read, nothing is known.
+    // An invalid document affects only itself; of an unreadable file, nothing is known.
     unknown &&= reading.problems.some(({ code, file }) => code === 'policy-unreadable' || file === undefined);
-    // With thousands of policies the rest takes a while as well.
+    // With thousands of policies, what follows takes a while, too.
     await turn();
     const inForce = unknown ? [...good, NOTHING_ENFORCED] : good;
     return { documents: documentsOf(inForce), problems: reading.problems, unknown };

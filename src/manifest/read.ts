@@ -12,7 +12,7 @@ import {
 } from '../yaml/index.ts';
 import { ManifestError } from './manifest-error.ts';
 
-/** One Kubernetes object; each item of a List counts as one. */
+/** Each item of a List is an object of its own. */
 export interface ManifestObject {
   /** The object as kubectl reads it: plain JSON. */
   readonly value: unknown;
@@ -20,7 +20,8 @@ export interface ManifestObject {
   readonly where: string;
   /** The line on which it begins, from 1. */
   readonly line: number;
-  /** Its position in the text. */
+  /** The line of a member, or of the last one on the way to it that is there. */
+  readonly lineOf: (path: readonly PropertyKey[]) => number;
   readonly source: SourceNode;
   /** A mapping in it has a duplicate key. kubectl takes the last one, which is hardly ever intended. */
   readonly duplicateKey: ManifestError | undefined;
@@ -98,17 +99,15 @@ function readPart(source: SourceText, at: number, end: number): ReadDocument | M
   }
 }
 
-/** Whatever goes wrong with a document is its own failure: the others are still read. */
+/** A document that cannot be read does not affect the others. */
 function failureOf(cause: unknown, source: SourceText, at: number): ManifestError {
   if (cause instanceof ManifestError) return cause;
-  const { message } = asError(cause);
-  const { line, column } = source.at(at);
-  const placed =
-    cause instanceof YamlError ? message : `${source.name}:${line}:${column}: cannot be read (${message})`;
-  return new ManifestError(placed, { cause });
+  if (cause instanceof YamlError) return new ManifestError(cause.message, { cause, place: cause.place });
+  const place = { ...source.at(at), problem: `cannot be read (${asError(cause).message})` };
+  const { line, column, problem } = place;
+  return new ManifestError(`${source.name}:${line}:${column}: ${problem}`, { cause, place });
 }
 
-/** The objects up to the first that fails, and its failure. */
 function* guarded(found: Found, at: number): Generator<ManifestObject | ManifestError> {
   try {
     yield* objectsOf(found);
@@ -133,8 +132,9 @@ function* objectsOf(found: Found): Generator<ManifestObject | ManifestError> {
   const { line, column } = source.at(node.start);
   if (map.kind !== 'map') {
     const got = map.kind === 'list' ? 'a list' : quote(String(jsonValue(map)));
-    const message = `expected a Kubernetes object (a mapping with apiVersion and kind), got ${got}`;
-    yield new ManifestError(`${source.name}:${line}:${column}: ${where}: ${message}`);
+    const problem = `expected a Kubernetes object (a mapping with apiVersion and kind), got ${got}`;
+    const message = `${source.name}:${line}:${column}: ${where}: ${problem}`;
+    yield new ManifestError(message, { place: { line, column, problem } });
     return;
   }
   const member = (key: string) => map.entries.findLast((entry) => entry.key === key)?.value;
@@ -149,12 +149,25 @@ function* objectsOf(found: Found): Generator<ManifestObject | ManifestError> {
     const duplicate = duplicates.find(({ at }) => at >= node.start && at < node.end);
     const value = { ...found.inherited, ...(jsonValue(map) as Record<string, JsonValue>) };
     const duplicateKey = duplicate && duplicateError(duplicate, source);
-    yield { value, where, line, source: node, duplicateKey };
+    const lineOf = (path: readonly PropertyKey[]) => source.at(startOf(node, path)).line;
+    yield { value, where, line, lineOf, source: node, duplicateKey };
     return;
   }
   const inherited = itemType(kind, scalar('apiVersion'));
   for (const [index, item] of list.items.entries())
     yield* objectsOf({ ...found, root: item, where: `${where} items[${index}]`, inherited });
+}
+
+function startOf(node: SourceNode, path: readonly PropertyKey[]): number {
+  let [here, start] = [dereference(node), node.start];
+  for (const key of path) {
+    const entry = here.kind === 'map' ? here.entries.findLast((each) => each.key === key) : undefined;
+    const next = here.kind === 'list' ? here.items[Number(key)] : entry?.value;
+    if (next === undefined) break;
+    start = entry?.start ?? next.start;
+    here = dereference(next);
+  }
+  return start;
 }
 
 function duplicateError({ key, at }: ReadDocument['duplicates'][number], source: SourceText): ManifestError {

@@ -30,7 +30,6 @@ interface FlowStyle {
 
 const YAML_FLOW: FlowStyle = { json: false, gap: ' ', unit: undefined };
 
-/** The context of the place that a writer changes. */
 interface WriteContext {
   readonly source: SourceText;
   /** By how many columns a nested block mapping is indented. */
@@ -126,7 +125,6 @@ function flowText(value: JsonValue, style: FlowStyle, indent = '', eol = '\n'): 
   return `{${flowContents(members, style, indent, eol)}}`;
 }
 
-/** What stands between the brackets. */
 function flowContents(parts: readonly string[], style: FlowStyle, indent: string, eol: string): string {
   if (style.unit === undefined || parts.length === 0) return parts.join(`,${style.gap}`);
   const line = eol + indent + style.unit;
@@ -351,7 +349,6 @@ function removedEnd(map: MapNode, entry: EntryNode, source: SourceText): number 
   return end;
 }
 
-/** The first step of indentation from one block mapping to a nested one in this object. */
 function blockStep(node: SourceNode): number | undefined {
   const children = node.kind === 'map' ? node.entries.map((entry) => entry.value) : [];
   const items = node.kind === 'list' ? node.items : [];

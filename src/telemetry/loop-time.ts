@@ -34,14 +34,21 @@ export function* stepsOnLoop<T>(work: LoopWork, steps: Generator<unknown, T>): G
   }
 }
 
-/** Reports the work of this process from now on: as a metric, and as a log line where it took too long. */
-export function reportLoopTime(histogram: Histogram<'work'>, logger: Logger): void {
+/**
+ * Reports the work of this process from now on: as a metric, and as a log line where it took too long.
+ * @param isAnswering whether reviews can come: before, none is delayed
+ */
+export function reportLoopTime(
+  histogram: Histogram<'work'>,
+  logger: Logger,
+  isAnswering: () => boolean,
+): void {
   const loggedAt = new Map<LoopWork, number>();
   observe = (work, milliseconds) => {
     histogram.observe({ work }, milliseconds / 1000);
     const now = performance.now();
     const isRecent = now - (loggedAt.get(work) ?? Number.NEGATIVE_INFINITY) < LOGGED_EVERY_MS;
-    if (milliseconds < LOGGED_MS || isRecent) return;
+    if (milliseconds < LOGGED_MS || isRecent || !isAnswering()) return;
     loggedAt.set(work, now);
     logger.warn({ work, milliseconds: Math.round(milliseconds) }, 'event loop blocked, reviews delayed');
   };

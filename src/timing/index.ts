@@ -1,5 +1,5 @@
 export { Backoff } from './backoff.ts';
 export { answerOffLoop, OffLoop, workerUrl } from './off-loop.ts';
 export { RateLimit, Schedule, throttle } from './pacing.ts';
-export { pause, tick, withSignal } from './pause.ts';
+export { NEVER, pause, tick, withSignal } from './pause.ts';
 export { inPieces, serialize } from './pieces.ts';

@@ -1,3 +1,6 @@
+/** Never aborts. */
+export const NEVER = new AbortController().signal;
+
 /**
  * Waits, without keeping the process alive: what goes on in the background is never what a process waits for.
  * @returns false once the signal has aborted

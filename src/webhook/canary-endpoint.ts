@@ -24,7 +24,7 @@ export function canaryServer(identity: string): Server {
   const timeouts = { headersTimeout: TIMEOUT_MS, requestTimeout: TIMEOUT_MS };
   const limits = { ...timeouts, ...RARELY_CHECKED };
   const server = http.createServer(limits, (request, response) => {
-    // A body is not read: the connection is closed on it.
+    // The connection is closed, because a body is not read.
     response.writeHead(200, headers).end(request.method === 'HEAD' ? undefined : body);
   });
   server.maxConnections = MOST_CONNECTIONS;

@@ -23,7 +23,6 @@ interface EstimatesSource {
   readonly watches: Readonly<Record<string, ShownWatch>>;
   readonly synced: boolean;
   readonly defaultWait: DefaultWait;
-  /** Of the watches' instants. */
   readonly clock: () => number;
 }
 

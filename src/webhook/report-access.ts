@@ -9,11 +9,9 @@ export type Judge = Pick<ReviewingJudge, 'verdict'>;
 
 interface ReviewingJudgeOptions {
   readonly reviews: Pick<AccessReviews, 'userOf' | 'isAllowed'>;
-  /** The audience that tokens must have. */
   readonly audience: string;
   /** Monotonic milliseconds. */
   readonly clock: () => number;
-  /** Called with each review that failed. */
   readonly onFailure: (thrown: unknown) => void;
   readonly onSuccess?: () => void;
 }
@@ -26,7 +24,7 @@ export const REFUSED_FOR_MS = 10_000;
 const KNOWN_FOR_MS = 900_000;
 /** How many verdicts are remembered: 1,000 instances of each of several consumers, some 300 bytes each. */
 const MOST_VERDICTS = 5_000;
-/** A ServiceAccount's token takes about a kilobyte. */
+/** A ServiceAccount’s token takes about a kilobyte. */
 const LONGEST_TOKEN = 8_192;
 
 /**

@@ -31,7 +31,7 @@ const RETRY_AFTER: Partial<Record<ReportResult, number>> = {
   NoVerdict: 2,
 };
 
-/** Refusals that cost a client nothing to provoke: their answers are delayed. */
+/** Provoking these costs a client nothing, so their answers are delayed. */
 const COSTLY: ReadonlySet<RefusedReport> = new Set<RefusedReport>([
   'InvalidReport',
   'NoToken',
@@ -106,7 +106,7 @@ export function reportsApp(options: ReportsOptions): RequestListener {
   );
   const failed: ErrorRequestHandler = (error: unknown, _request, response, next) => {
     if (response.headersSent) return next(error);
-    // A path that cannot be decoded.
+    // The path cannot be decoded.
     if (error instanceof URIError) return notHere(response, 404, 'the path cannot be decoded');
     options.logger.error({ err: error }, 'handling a report failed');
     notHere(response, 500, 'internal error');
@@ -115,7 +115,7 @@ export function reportsApp(options: ReportsOptions): RequestListener {
 }
 
 function notHere(response: ServerResponse, status: number, message: string): void {
-  // A body may follow, which is not read.
+  // Closing, because a body may follow that is not read.
   answerJson(response, status, lineOf({ message }), true);
 }
 
@@ -185,7 +185,7 @@ class ReportDesk {
     if ('reason' in report) return report;
     const { cursor, resourceVersions: read } = report;
     const applied = read && versionsOf(read.endpointSlices, read.endpoints);
-    // Asked now and not when the request began: the lead may have ended meanwhile.
+    // Asked now, because the lead may have ended while the request was read.
     const leading = taker();
     if (leading === undefined) return { reason: 'NotLeader' };
     const answer = leading.report(consumer, { instance, cursor: cursor || undefined, applied });

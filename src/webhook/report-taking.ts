@@ -57,7 +57,6 @@ interface ReportTakingContext {
   readonly place: Place | undefined;
   readonly consumers: () => readonly Consumer[];
   readonly measurement: ConsumerMeasurement;
-  /** What tokens must have been made for. */
   readonly audience: string;
   /** What cursors are signed with: the same in all replicas. */
   readonly keys: () => SigningKeys;
@@ -71,7 +70,6 @@ interface ReportTakingContext {
   readonly signal: AbortSignal;
 }
 
-/** Takes the reports of consumers' instances while this replica leads. */
 interface ReportTaking {
   readonly runnables: readonly Runnable[];
   /** What has been reported, and since when; undefined where this replica does not lead. */
@@ -80,7 +78,7 @@ interface ReportTaking {
   readonly listener: RequestListener;
 }
 
-/** How soon a silence shows. */
+/** How soon the silence of an instance shows. */
 const TICK_MS = 1_000;
 /** A review takes milliseconds; a gateway's client gives up after seconds. */
 const REVIEW_MS = 3_000;

@@ -2,7 +2,6 @@ import { isAscii, isUtf8 } from 'node:buffer';
 import { FOREIGN_LIMITS, isRecord, isString, memberAt } from '../api/index.ts';
 import { essentialsOf, type Pod, type PodRequest, type Skip, screen } from '../decision/index.ts';
 
-/** The request of an AdmissionReview, as far as it is read. */
 export interface ReviewRequest extends PodRequest {
   readonly uid: string;
   readonly dryRun: boolean;
@@ -61,7 +60,7 @@ function hasTooManyValues(body: Buffer): boolean {
   return values > MOST_VALUES;
 }
 
-/** For large bodies: the same, with only the members of the object that a decision reads. */
+/** The same for large bodies, but keeps only the members of the object that a decision reads. */
 export function screenReview(body: Buffer): Screened {
   if (hasTooManyValues(body)) return tooLargeAtStart(body);
   const read = readReview(body);

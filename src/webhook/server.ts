@@ -20,11 +20,10 @@ const LIMITS = {
   // nothing is set, 2 s in deploy/webhook.yaml). A client that takes longer than these to send is not it.
   headersTimeout: 5_000,
   requestTimeout: 10_000,
-  // How late those two timeouts may be noticed.
   connectionsCheckingInterval: 1_000,
 };
 
-/** On ports without large bodies or TLS: fewer looks let the processor rest. Milliseconds. */
+/** For ports without large bodies or TLS, so that the processor can rest. Milliseconds. */
 export const RARELY_CHECKED = { connectionsCheckingInterval: 5_000 };
 const TLS_HANDSHAKE_TIMEOUT_MS = 5_000;
 
@@ -46,7 +45,7 @@ const MAX_HOLD_CONNECTIONS = 16_384;
 const OTHER_DESCRIPTORS = 2_000;
 
 /**
- * How many connections fit into the file descriptors of this process. Beyond them the system closes new connections unseen,
+ * How many connections fit into the file descriptors of this process. Beyond them the system drops new connections silently,
  * so helpers must leave some to reviews.
  * @returns `limit` where it is below what all ports together may take
  */
@@ -55,7 +54,7 @@ export async function connectionsThatFit(): Promise<{
   readonly holds: number;
   readonly limit?: number;
 }> {
-  // Not on every system; where it is not known, there is enough.
+  // Missing on some systems; then there is enough.
   const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '');
   const limit = Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? Number.POSITIVE_INFINITY);
   if (limit >= MAX_HOLD_CONNECTIONS + OTHER_DESCRIPTORS)
@@ -94,8 +93,7 @@ export function tlsOptions({ cert, key }: KeyPair, clientCa?: string): SecureCon
     key,
     minVersion: 'TLSv1.2',
     ciphers: CIPHERS,
-    // Not undefined: where it judges no certificate, Node would read the authorities that it brings along, 30 ms of every
-    // start.
+    // Not undefined: even if no certificate is judged, Node would read its built-in authorities, 30 ms of every start.
     ca: clientCa ?? [],
   };
 }
@@ -185,7 +183,6 @@ export function close(server: Server | HttpsServer): Promise<void> {
   });
 }
 
-/** When a connection was last used. */
 interface Use {
   /** The place of its latest request, or of its beginning, among all of the server's. */
   at: number;
@@ -227,7 +224,7 @@ class Connections {
     let lowest = Number.POSITIVE_INFINITY;
     for (const [socket, { at, written }] of this.open) {
       const isIdle = socket.bytesWritten > written;
-      // So idle ones come before all that are in use.
+      // Idle connections rank before all that are in use.
       const rank = isIdle ? at - this.#count : at;
       if (rank > lowest || socket.destroyed) continue;
       lowest = rank;

@@ -1,6 +1,6 @@
 export { readYamlDocument } from './read-yaml.ts';
 export { resolvePlain } from './scalars.ts';
-export { quote, SourceText, YamlError } from './source-text.ts';
+export { quote, SourceText, type TextProblem, YamlError } from './source-text.ts';
 export {
   dereference,
   type EntryNode,

@@ -1,6 +1,19 @@
+/** Where in a text a problem is, both from 1, and what it is. */
+export interface TextProblem {
+  readonly line: number;
+  readonly column?: number;
+  readonly problem: string;
+}
+
 /** A text that cannot be read. The message starts with `NAME:LINE:COLUMN:`. */
 export class YamlError extends Error {
   override readonly name = 'YamlError';
+  readonly place: TextProblem;
+
+  constructor(name: string, place: Required<TextProblem>) {
+    super(`${name}:${place.line}:${place.column}: ${place.problem}`);
+    this.place = place;
+  }
 }
 
 const TEMPLATE_HINT = ' (this looks like a template: render it first, for example with "helm template")';
@@ -28,7 +41,7 @@ export class SourceText {
   errorAt(offset: number, message: string): YamlError {
     const { line, column } = this.at(offset);
     const hint = this.text.slice(this.lineStart(offset), this.nextLine(offset + 1)).includes('{{');
-    return new YamlError(`${this.name}:${line}:${column}: ${message}${hint ? TEMPLATE_HINT : ''}`);
+    return new YamlError(this.name, { line, column, problem: message + (hint ? TEMPLATE_HINT : '') });
   }
 
   lineStart(offset: number): number {

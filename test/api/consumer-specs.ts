@@ -10,16 +10,28 @@ const required = (expression: unknown): JsonObject => selecting({ matchExpressio
 const interval = (syncInterval: unknown): JsonObject => measured({ declared: { syncInterval } });
 const probing = (url: unknown): JsonObject => measured({ probe: { url } });
 const inspecting = (inspect: JsonObject): JsonObject => measured({ inspect });
+const copying = (copies: string): JsonObject =>
+  measured({ endpoints: { kubeconfigFile: 'access.kubeconfig', copies } });
 const INSTANCES = { namespaceSelector: {}, port: 9901 };
 const ENVOY = { instances: INSTANCES, format: 'Envoy' };
 const EUREKA = { url: 'https://eureka.example/apps', format: 'Text', syncInterval: '30s' };
+const HTTP = { method: 'PUT', url: 'http://registry:8080/v1/{namespace}/{pod}?at={address}:{port}' };
+const SERVER = { url: 'http://eureka:8761/eureka', app: '{label:app}', instance: '{address}:orders:8080' };
+const deregistering = (deregister: unknown, more: JsonObject = {}): JsonObject => ({
+  measure: DECLARED,
+  deregister,
+  ...more,
+});
+const putting = (more: JsonObject): JsonObject => deregistering({ http: { ...HTTP, ...more } });
+const sending = (header: JsonObject): JsonObject => putting({ headers: [header] });
 const labels = (count: number) =>
   Object.fromEntries(Array.from({ length: count }, (_, index) => [`label-${index}`, 'x']));
 
 const DURATION = /expected a duration such as 30s or 1m30s, from 1ms to 168h/;
 const EVERY = /expected a duration such as 30s or 1m30s, from 1s to 168h/;
 const URL_HINT = /expected an http:\/\/ or https:\/\/ URL/;
-const ONE_WAY = /expected exactly one of declared, reports, probe and inspect/;
+const ONE_WAY = /expected exactly one of declared, reports, probe, inspect and endpoints/;
+const COPIES = /expected NAMESPACE\/NAME, in which/;
 const EITHER = /expected exactly one of syncInterval and lag/;
 const INSTANCES_OR_URL = /expected exactly one of instances and url/;
 const URL_INTERVAL = /expected syncInterval with url, and only there/;
@@ -28,6 +40,15 @@ const ASKED_EVERY = /expected a duration such as 30s or 1m30s, from 100ms to 168
 const PATH = /expected a path such as \/clusters/;
 const FILE = /expected the name of a file in the folder --inspect-files/;
 const SERVER_NAME = /expected a DNS name/;
+const URL_TEMPLATE = /with no placeholders but .*, and none in the host/;
+const TEMPLATE = /with no placeholders but/;
+const EUREKA_URL = /expected the http:\/\/ or https:\/\/ URL that clients have as serviceUrl/;
+const HEADER = /expected the name of a header/;
+const VALUE_OR_FILE = /expected exactly one of value and valueFile/;
+const HTTP_OR_EUREKA = /expected exactly one of http and eureka/;
+const NAMES_POD = /expected \{address\} or \{pod\} in/;
+const MEASURES_REGISTRY = /expected measure.declared or measure.inspect beside deregister/;
+const ONE_NAMESPACE = /expected \{address\} or \{namespace\} in the templates of deregister/;
 const KEY = /expected a label key/;
 const VALUE = /expected a label value/;
 const VALUES = /expected values with In and NotIn/;
@@ -65,6 +86,32 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
         `the format ${format}`,
         inspecting({ instances: INSTANCES, format }),
       ]),
+    ),
+    'copies in another cluster': measured({ endpoints: { kubeconfigFile: 'access.kubeconfig' } }),
+    'copies of other names': copying('access/{namespace}-{service}'),
+    'a request that takes a pod out': deregistering({ http: HTTP }),
+    'one with all there is': deregistering(
+      {
+        http: {
+          method: 'DELETE',
+          url: 'https://[fd00::1]/{label:app.kubernetes.io/name}/{pod}',
+          headers: [
+            { name: 'Authorization', valueFile: 'registry-token' },
+            { name: 'x-pod', value: '{pod} of {namespace}; q="1"' },
+          ],
+          tls: { caFile: 'ca.crt', serverName: 'registry.example', insecureSkipVerify: false },
+          body: '{"ip": "{address}", "more": {"port": {port}}, "none": {}, "end": {',
+        },
+        port: 8080,
+      },
+      { appliesTo: { namespaceSelector: {} } },
+    ),
+    'an address in the body alone': putting({ url: 'http://a', body: '{address}' }),
+    'out of the page of a discovery service': deregistering({ http: HTTP }, { measure: { inspect: EUREKA } }),
+    'out of service in Eureka': deregistering({ eureka: SERVER }),
+    'an instance of Eureka by the name of its pod': deregistering(
+      { eureka: { ...SERVER, instance: '{pod}:orders:{port}' } },
+      { appliesTo: { namespaceSelector: { matchLabels: { team: 'a' } } } },
     ),
     'no selectors': applying({}),
     'empty selectors': applying({ namespaceSelector: {}, serviceSelector: {}, podSelector: {} }),
@@ -106,9 +153,93 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
     'three ways': measured({ ...DECLARED, reports: {}, probe: { url: 'http://a' } }),
     'inspect and another': measured({ reports: {}, inspect: ENVOY }),
   }),
+  ...refused(COPIES, {
+    'copies without a namespace': copying('{service}'),
+    'copies that are all one': copying('access/web'),
+    'copies of unknown placeholders': copying('access/{pod}-{service}'),
+  }),
+  ...refused(FILE, { 'a kubeconfig with a path': measured({ endpoints: { kubeconfigFile: '../x' } }) }),
   ...refused(INSTANCES_OR_URL, {
     'neither instances nor a url': inspecting({ format: 'Envoy' }),
     'both of them': inspecting({ ...EUREKA, instances: INSTANCES }),
+  }),
+  ...refused(HTTP_OR_EUREKA, {
+    'no way to take pods out': deregistering({}),
+    'two ways to take pods out': deregistering({ http: HTTP, eureka: SERVER }),
+  }),
+  ...refused(
+    URL_TEMPLATE,
+    Object.fromEntries(
+      [
+        'http://{pod}/x',
+        'http://{address}:8080/{pod}',
+        'http://registry.{namespace}/{pod}/{address}',
+        'http://registry:{port}/{address}',
+        'http://{label:host}/{address}',
+        'http://a{address}',
+        'http://a/{ip}',
+        'http://a/{address',
+        'http://a/{}/{address}',
+        'http://a/{label:}/{address}',
+        'http://a/{label:a b}/{address}',
+        'http://user:password@a/{address}',
+        'http://a/{address}#x',
+        'http://a/{address}\r\nHost: b',
+        'ftp://a/{address}',
+      ].map((url) => [`the URL template ${JSON.stringify(url)}`, putting({ url })]),
+    ),
+  ),
+  ...refused(TEMPLATE, {
+    'a body with a placeholder that is none': putting({ body: '{ip}' }),
+    'a header with a placeholder that is none': sending({ name: 'x', value: '{ip}' }),
+    'a header with a line break': sending({ name: 'x', value: 'a\r\nb: c' }),
+    'an instance with a path': deregistering({ eureka: { ...SERVER, instance: '../{address}' } }),
+    'an application with a path': deregistering({ eureka: { ...SERVER, app: 'a/b' } }),
+    'an application with a dot': deregistering({ eureka: { ...SERVER, app: '..' } }),
+  }),
+  ...refused(EUREKA_URL, {
+    'a Eureka with a query': deregistering({ eureka: { ...SERVER, url: 'http://a/eureka?x=1' } }),
+    'a Eureka of the pod': deregistering({ eureka: { ...SERVER, url: 'http://a/{pod}' } }),
+  }),
+  ...refused(
+    HEADER,
+    Object.fromEntries(
+      ['', 'a b', 'a:', 'a\r\n', 'Host', 'HOST', 'transfer-encoding', 'Content-Length', 'Connection'].map(
+        (name) => [`the header ${JSON.stringify(name)}`, sending({ name, value: 'x' })],
+      ),
+    ),
+  ),
+  ...refused(VALUE_OR_FILE, {
+    'a header without a value': sending({ name: 'x' }),
+    'a header with two values': sending({ name: 'x', value: 'a', valueFile: 'b' }),
+  }),
+  ...refused(FILE, {
+    'a secret with a path': sending({ name: 'x', valueFile: '../../etc/passwd' }),
+    'a secret of another namespace': sending({ name: 'x', valueFile: 'other/token' }),
+  }),
+  ...refused(NAMES_POD, {
+    'a request that is the same for every pod': putting({ url: 'http://a/{namespace}' }),
+    'an instance that is the same for every pod': deregistering({
+      eureka: { ...SERVER, instance: 'orders' },
+    }),
+  }),
+  ...refused(MEASURES_REGISTRY, {
+    'a registry that reports': deregistering({ http: HTTP }, { measure: { reports: {} } }),
+    'a registry that is probed': deregistering({ http: HTTP }, { measure: { probe: { url: 'http://a' } } }),
+  }),
+  ...refused(ONE_NAMESPACE, {
+    'a name that pods of any namespace may have': putting({ url: 'http://a/{pod}' }),
+    'an instance that pods of any namespace may have': deregistering(
+      { eureka: { ...SERVER, instance: '{pod}:orders' } },
+      { appliesTo: { podSelector: {} } },
+    ),
+  }),
+  ...refused(ANYHOW, {
+    'a method that only reads': putting({ method: 'GET' }),
+    'a longer body': putting({ body: 'x'.repeat(4_097) }),
+    'too many headers': putting({ headers: Array(17).fill({ name: 'x', value: 'y' }) }),
+    'from a pod': deregistering({ http: { ...HTTP, from: 'Pod' } }),
+    'a port that is none': deregistering({ http: HTTP, port: 0 }),
   }),
   ...refused(URL_INTERVAL, {
     'a url without an interval': inspecting({ url: 'http://a', format: 'Text' }),

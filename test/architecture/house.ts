@@ -21,29 +21,28 @@ export interface HouseFigures {
 /** What the house is held to, apart from the lines of its rooms. */
 export const HOUSE_LIMITS = { single: 12, repeated: 0, deepTestImports: 33 } as const;
 
-/**
- * How many lines each room may have, with air: a budget that is reviewed when a feature lands, and that nobody should
- * have to touch for a repair.
- */
+/** How many lines each room may have: a budget with room for repairs, reviewed when a feature lands. */
 export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
-  api: 2_350,
-  audit: 3_200,
+  api: 2_630,
+  audit: 3_305,
   certs: 1_590,
-  cli: 6_950,
-  cluster: 2_710,
-  dashboard: 600,
-  decision: 4_520,
-  diagnose: 3_840,
-  discovery: 700,
-  hold: 2_900,
-  informers: 1_780,
-  lag: 4_630,
-  leader: 2_700,
+  cli: 8_160,
+  cluster: 2_680,
+  dashboard: 850,
+  decision: 4_490,
+  diagnose: 4_050,
+  discovery: 980,
+  hold: 2_930,
+  informers: 1_900,
+  lag: 4_730,
+  leader: 2_680,
   manager: 250,
-  manifest: 1_280,
-  measurement: 4_380,
-  page: 1_500,
+  manifest: 1_300,
+  measurement: 5_630,
+  page: 1_890,
+  prove: 2_530,
   telemetry: 320,
+  timeline: 850,
   timing: 400,
   webhook: 1_790,
   yaml: 1_245,

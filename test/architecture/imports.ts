@@ -20,25 +20,29 @@ export type Sources = ReadonlyMap<string, string>;
  */
 const LAYERS: readonly (readonly string[])[] = [
   ['api'],
-  ['yaml', 'timing', 'telemetry'],
+  ['yaml', 'timing', 'telemetry', 'timeline'],
   ['cluster', 'lag'],
-  ['decision'],
+  ['decision', 'discovery'],
   ['manifest', 'informers'],
   ['manager'],
   ['certs', 'leader'],
   ['measurement'],
   ['hold'],
   ['webhook', 'diagnose', 'audit', 'dashboard'],
-  ['discovery'],
+  ['prove'],
   ['cli', 'page'],
   ['main.ts'],
 ];
 
 /** The rooms without I/O, clock, chance or environment. */
-const PURE_ROOMS: readonly string[] = ['api', 'lag', 'decision'];
+const PURE_ROOMS: readonly string[] = ['api', 'lag', 'decision', 'discovery', 'timeline'];
 
 /** Pure files of other rooms. */
-const PURE_FILES: readonly string[] = ['src/hold/release-rules.ts', 'src/hold/connection-monitor.ts'];
+const PURE_FILES: readonly string[] = [
+  'src/hold/release-rules.ts',
+  'src/hold/connection-monitor.ts',
+  'src/prove/verdict.ts',
+];
 
 /** The packages that pure rooms may use, and where: zod describes the documents. */
 const PURE_PACKAGES: Readonly<Record<string, string>> = { zod: 'src/api/' };

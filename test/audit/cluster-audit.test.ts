@@ -135,6 +135,7 @@ async function leading(
     events: { tell: (event: never) => void events.push(event) } as never,
     snapshot: () => EMPTY_SNAPSHOT,
     synced: () => true,
+    consumers: () => [],
     pods: () => counts.groups(),
     barePods: () => counts.bare(),
     clock: () => performance.now(),

@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import type { AuditReport } from '../../src/audit/audit-formats.ts';
 import { type AuditFinding, auditWorkload, type GraceCut, summaryOfAudit } from '../../src/audit/findings.ts';
-import { relatedObjectsIn } from '../../src/audit/related-objects.ts';
+import { additionsIn, relatedObjectsIn } from '../../src/audit/related-objects.ts';
 import { type ClusterSnapshot, workloadOf } from '../../src/decision/index.ts';
 import { plannedLags } from '../../src/lag/index.ts';
 import { linger } from '../cli/linger.ts';
@@ -89,6 +89,7 @@ interface Given {
   /** Annotations of the Deployment itself. */
   readonly own?: Readonly<Record<string, string>>;
   readonly namespace?: string;
+  readonly minReadySeconds?: number | undefined;
 }
 
 function auditedOf(
@@ -102,6 +103,7 @@ function auditedOf(
     cut,
     own = {},
     namespace = 'shop',
+    minReadySeconds,
   }: Given,
   snapshot: ClusterSnapshot,
   related = NOTHING_RELATED,
@@ -114,7 +116,11 @@ function auditedOf(
   };
   const object = {
     ...{ apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name: 'web', namespace, annotations: own } },
-    spec: { replicas, template: { metadata: { labels: { app: 'web' }, annotations }, spec } },
+    spec: {
+      replicas,
+      minReadySeconds,
+      template: { metadata: { labels: { app: 'web' }, annotations }, spec },
+    },
   };
   const workload = workloadOf(object)!;
   const pods = running?.map((wait, index) => ({
@@ -309,6 +315,93 @@ test('without a webhook configuration, a restart is not the cure', () => {
   expect(inWords(auditOf({ running: [], sleeps: 20, grace: 60 }, slow(12), none))).toMatch(/^protected Own/);
   // Of manifests it is not known.
   expect(inWords(auditOf({ running: [20] }, slow(12)))).toMatch(/^protected/);
+});
+
+describe('what sends to a workload and is not declared', () => {
+  const ROUTE = {
+    ...{
+      apiVersion: 'projectcontour.io/v1',
+      kind: 'HTTPProxy',
+      metadata: { name: 'root', namespace: 'shop' },
+    },
+    spec: { virtualhost: { fqdn: 'x' }, routes: [{ services: [{ name: 'web', port: 80 }] }] },
+  };
+  const related = relatedObjectsIn([ROUTE], 'default');
+  const asks = (matchLabels: Readonly<Record<string, string>>) =>
+    consumer({}, 'edge', {
+      inspect: {
+        format: 'Witness',
+        instances: { namespaceSelector: {}, podSelector: { matchLabels }, port: 8446 },
+      },
+    });
+  const web = service({ selector: { app: 'web' }, clusterIP: '10.0.0.1' }, 'web');
+  const textOf = (...documents: Parameters<typeof snapshotOf>[0]) =>
+    auditOf({}, slow(1, [web, ...documents]), related).find(({ reason }) => reason === 'UndeclaredConsumer')
+      ?.text;
+
+  test('is named as the catalogue knows it, with the way out', () =>
+    expect(textOf()).toBe(
+      'contour (HTTPProxy shop/root) sends traffic here, and no DiscoveryConsumer in force declares it, so no wait covers its lag: linger consumers discover prints it ready to be applied',
+    ));
+  test('is only observed', () => {
+    const { spec, ...document } = consumer({}, 'contour') as { spec: object };
+    expect(textOf({ ...document, spec: { ...spec, mode: 'Observe' } })).toMatch(
+      /: DiscoveryConsumer contour only observes it; set its mode to Enforce$/,
+    );
+  });
+  test('is declared by a consumer that asks its pods', () =>
+    expect(textOf(asks({ app: 'envoy' }))).toBeUndefined());
+  test('may be what a consumer of unknown pods stands for', () =>
+    expect(textOf(asks({ app: 'my-own-gateway' }))).toBeUndefined());
+  test('is not declared by one that asks the pods of another that was found', () => {
+    const gateway = { 'app.kubernetes.io/managed-by': 'envoy-gateway' };
+    const other = {
+      ...{ apiVersion: 'gateway.networking.k8s.io/v1', kind: 'GatewayClass', metadata: { name: 'eg' } },
+      spec: { controllerName: 'gateway.envoyproxy.io/gatewayclass-controller' },
+    };
+    const meta = { name: 'eg', namespace: 'shop' };
+    const of = { apiVersion: 'gateway.networking.k8s.io/v1', metadata: meta };
+    const gateways = [
+      other,
+      { ...of, kind: 'Gateway', spec: { gatewayClassName: 'eg' } },
+      {
+        ...of,
+        kind: 'HTTPRoute',
+        spec: { parentRefs: [{ name: 'eg' }], rules: [{ backendRefs: [{ name: 'web' }] }] },
+      },
+    ];
+    const both = relatedObjectsIn([ROUTE, ...gateways], 'default');
+    const [found] = auditOf({}, slow(1, [web, asks(gateway)]), both).filter(
+      ({ reason }) => reason === 'UndeclaredConsumer',
+    );
+    expect(found?.text).toMatch(/^contour \(HTTPProxy shop\/root\) sends traffic here/);
+  });
+});
+
+describe('a rollout beside the additions that have been measured', () => {
+  const paced = (minReadySeconds: number | undefined, p99: number, services = SHOP) => {
+    const related = { ...NOTHING_RELATED, additions: new Map([['cluster-ip', p99]]) };
+    return auditedOf({ minReadySeconds }, slow(1, services), related);
+  };
+  const textOf = (...of: Parameters<typeof paced>) =>
+    paced(...of).findings.find(({ reason }) => reason === 'RolloutOutrunsConsumers')?.text;
+
+  test('that goes on sooner than consumers follow is a finding with the value to set', () => {
+    expect(textOf(undefined, 9.2)).toBe(
+      'cluster-ip starts to send to a new pod up to 10s (p99) after it is ready, and a rollout goes on after 0s (minReadySeconds): old pods go while new ones get no traffic yet. Set spec.minReadySeconds to 10',
+    );
+    expect(paced(3, 9.2).minReadySeconds).toBe(10);
+  });
+  test.each([
+    ['long enough', 10, 9.2],
+    ['as long as controllers take themselves', undefined, 0.9],
+    ['less than a second short', 9, 9.2],
+  ])('that is %s is none', (_title, given, p99) => expect(textOf(given, p99)).toBeUndefined());
+  test('of pods without traffic is none', () => expect(textOf(0, 9, [])).toBeUndefined());
+  test('counts from twenty samples on', () => {
+    const view = (samples: number) => [{ name: 'edge', additions: { samples, p50: 1, p99: 9 } }] as never;
+    expect([additionsIn(view(19)).size, additionsIn(view(20)).get('edge')]).toEqual([0, 9]);
+  });
 });
 
 describe('an audit of very much', () => {

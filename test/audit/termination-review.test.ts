@@ -1,7 +1,7 @@
 import { Registry } from '@prometheus-io/client';
 import { expect, onTestFinished, test } from 'vitest';
 import { TerminationReview } from '../../src/audit/termination-review.ts';
-import { TerminationLog, type TerminationReason } from '../../src/audit/terminations.ts';
+import { TerminationLog, type TerminationReason, terminationsIn } from '../../src/audit/terminations.ts';
 import type { ObjectEvent } from '../../src/cluster/index.ts';
 import { fleetOf } from '../../src/decision/index.ts';
 import type { HeldPod, Release } from '../../src/hold/index.ts';
@@ -20,7 +20,7 @@ const SLEEP = samplePlan();
 const HOLD = holdOf('AAAAAAAAAAAAAAAAAAAAAA').plan;
 
 /** What is reported of pods whose ends are simulated; instants are seconds. */
-async function watching(ledSince: number | 'never' = -100, lags = NONE_YET) {
+async function watching(ledSince: number | 'never' = -100, lags = NONE_YET, listed = false) {
   const snapshot = {
     ...snapshotOf([namespace({}, {}, 'shop'), service({ selector: { app: 'web' } }, 'web', 'shop')], {
       lags,
@@ -43,7 +43,7 @@ async function watching(ledSince: number | 'never' = -100, lags = NONE_YET) {
     events: { tell: (event: ObjectEvent) => events.push(event) } as never,
     leadsSince: () => (ledSince === 'never' ? undefined : ledSince * 1000),
     snapshot: () => snapshot,
-    listed: () => false,
+    listed: () => listed,
     held: (uid) => held.get(uid) as HeldPod | undefined,
     clock: () => 1_000_000,
     epochSeconds: () => 1_700_001_000,
@@ -60,6 +60,9 @@ async function watching(ledSince: number | 'never' = -100, lags = NONE_YET) {
     ends: (plan: string | undefined, goneAt: number, grace = 90) => {
       const pod = object(plan, grace);
       review.pod({ type: 'modified', listed: false, at: 0, identity, object: pod });
+      // What the kubelet's own deletion makes of a pod that has stopped.
+      const stopped = { ...pod, deletionGracePeriodSeconds: 0 };
+      review.pod({ type: 'modified', listed: false, at: goneAt * 1000, identity, object: stopped });
       const gone = { type: 'deleted', relist: false, at: goneAt * 1000, identity, object: pod } as const;
       review.pod(gone);
     },
@@ -103,6 +106,19 @@ const REMOVAL: RemovalSample = {
   withdrawals: [],
 };
 
+test.each([
+  ['gone after its wait', 40, 30],
+  ['deleted by force during its wait', 12, 12],
+])('a pod with a wait of 30 s, %s: when SIGTERM came', async (_, goneAt, after) => {
+  const { log, review, begins, ends } = await watching();
+  begins(SLEEP, 60);
+  await review.removed(REMOVAL);
+  ends(SLEEP, goneAt, 60);
+  expect(terminationsIn(JSON.parse(log.text))?.terminations).toMatchObject([
+    { gone: goneAt, sigterm: { after, by: 'computed' } },
+  ]);
+});
+
 test('what ends long after its removal is still reported of its workload', async () => {
   const { review, begins, ends, events } = await watching();
   begins(SLEEP);
@@ -132,30 +148,34 @@ test('an undeclared sender is named by pod and owner, where the API server knows
   const pod = { uid: 'u1', namespace: 'shop', name: 'web-1', deletion: { at: 0, graceSeconds: 90 } };
   const undeclared = { connections: 40, seconds: 4, remotes: ['10.0.9.9'] };
   // A pod can name any address: nothing is found until another has seen it, too.
-  const first = { pod: { ...pod, uid: 'u0' }, undeclared } as unknown as Release;
+  const first = { pod: { ...pod, uid: 'u0' }, undeclared, consumers: [] } as unknown as Release;
   await review.released(first);
   await review.released(first);
   expect(events).toEqual([]);
-  await review.released({ pod, open: 3, undeclared } as unknown as Release);
+  await review.released({ pod, open: 3, undeclared, consumers: [] } as unknown as Release);
   expect(events.map(({ type, reason }) => [type, reason])).toEqual([
     ['Normal', 'OpenAtStop'],
     ['Warning', 'UndeclaredConsumer'],
   ]);
   // In the tenant's namespace the address alone; whose it is stays in Linger's own.
   expect(events[1]?.note).toContain('from 10.0.9.9: declare');
-  expect(log.since(0).at(-1)?.from).toEqual(['10.0.9.9 (infra/gateway-0 of StatefulSet/gateway)']);
-  expect(log.since(0)).toMatchObject([{ connections: 3 }, { connections: 40, owner: 'Deployment/web' }]);
+  const from = ['10.0.9.9 (infra/gateway-0 of StatefulSet/gateway)'];
+  expect(log.since(0)).toMatchObject([
+    { connections: 40, owner: 'Deployment/web', from },
+    { connections: 3 },
+  ]);
 
   // One of several pods with this address: those in a node's network.
   api.put('/api/v1/pods', { kind: 'PodMetadataList', items: [{ metadata }, { metadata }], metadata: {} });
-  await review.released({ pod: { ...pod, uid: 'u2' }, undeclared } as unknown as Release);
-  expect(log.since(0).at(-1)?.from).toEqual(['10.0.9.9']);
+  await review.released({ pod: { ...pod, uid: 'u2' }, undeclared, consumers: [] } as unknown as Release);
+  expect(log.since(0)).toContainEqual(expect.objectContaining({ uid: 'u2', from: ['10.0.9.9'] }));
 
   // The kubelet's probes, among others.
   const ofNode = { ...undeclared, remotes: ['10.0.9.9', '192.0.2.7', 'fd00:202:3:0:0:0:0:1'] };
   for (const uid of ['u3', 'u4'])
-    await review.released({ pod: { ...pod, uid }, undeclared: ofNode } as unknown as Release);
-  const [, ...others] = log.since(0).at(-1)?.from ?? [];
+    await review.released({ pod: { ...pod, uid }, undeclared: ofNode, consumers: [] } as unknown as Release);
+  const undeclaredOnes = log.since(0).filter(({ reason }) => reason === 'UndeclaredConsumer');
+  const [, ...others] = undeclaredOnes.at(-1)?.from ?? [];
   expect(others).toEqual(['192.0.2.7 (node worker-3)', 'fd00:202:3:0:0:0:0:1 (node worker-3)']);
 });
 
@@ -228,8 +248,57 @@ test.each([
   const { log, review, begins } = await watching(-100, FOLLOWED);
   begins(HOLD);
   const pod = { uid: 'u1', namespace: 'shop', name: 'web-1', deletion: { at: 0, graceSeconds: 90 } };
-  await review.released({ pod, reason, heldMs: 1_500 } as unknown as Release);
+  await review.released({ pod, reason, heldMs: 1_500, consumers: [] } as unknown as Release);
   expect(log.ended).toMatchObject([{ owner: 'Deployment/web', ended: 1, waits: [1.5, 1.5], ...row }]);
+});
+
+const WITHDRAWN: RemovalSample = {
+  ...REMOVAL,
+  withdrawals: [{ ...REMOVAL, stage: 'EndpointSlice', name: 'web', version: '1' }],
+};
+
+test('the instants of a termination are kept once it is over, in whatever order its events come', async () => {
+  for (const isGoneFirst of [true, false]) {
+    const { log, review, begins, ends } = await watching(-100, FOLLOWED, true);
+    if (isGoneFirst) ends(SLEEP, 40);
+    else begins(SLEEP);
+    await review.removed(WITHDRAWN);
+    if (!isGoneFirst) ends(SLEEP, 40);
+    expect(terminationsIn(JSON.parse(log.text))?.terminations).toEqual([
+      {
+        ...{ namespace: 'shop', pod: 'web-1', uid: 'u1', owner: 'Deployment/web', hook: 'Sleep' },
+        ...{ deletedAt: 1_700_000_000, omitted: 0, witness: null, release: '' },
+        withdrawals: [{ source: 'EndpointSlice', service: 'web', after: 1 }],
+        consumers: [{ name: 'cluster-ip', after: expect.closeTo(5, 0), by: 'computed' }],
+        ...{ sigterm: { after: 30, by: 'computed' }, gone: 40 },
+      },
+    ]);
+  }
+});
+
+test('of a held pod, its release and what its helper saw are kept', async () => {
+  const { log, review, held, begins, ends } = await watching(-100, FOLLOWED, true);
+  held.set('u1', { calledAt: 100, releasedAt: 9_000 });
+  begins(HOLD);
+  await review.removed(WITHDRAWN);
+  const consumers = [{ name: 'edge', by: 'word', at: 8_500 }];
+  const pod = { uid: 'u1', namespace: 'shop', name: 'web-1', deletion: { at: 0, graceSeconds: 90 } };
+  const release = { pod: { ...pod, releasedAt: 9_000 }, reason: 'Gone', heldMs: 9_000, consumers };
+  await review.released({ ...release, open: 2, counted: { lastAt: 7_000 } } as unknown as Release);
+  ends(HOLD, 11);
+  expect(terminationsIn(JSON.parse(log.text))?.terminations).toMatchObject([
+    {
+      consumers: [{ name: 'edge', after: 8.5, by: 'seen' }],
+      ...{ sigterm: { after: 9, by: 'seen' }, release: 'Gone', witness: { last: 7, open: 2 }, gone: 11 },
+    },
+  ]);
+});
+
+test('a follower keeps no instants: the leader’s are the ones that are shared', async () => {
+  const { log, review, ends } = await watching('never', FOLLOWED);
+  ends(SLEEP, 40);
+  await review.removed(WITHDRAWN);
+  expect(log.text).toBe('');
 });
 
 test('pods that no Service lists are forgotten once they are gone, others once no removal can come', async () => {

@@ -101,6 +101,22 @@ export function signedByItself(commonName: string, notAfter: Date, extensions: o
   return forge.pki.certificateToPem(certificate);
 }
 
+/** As an issuer of cert-manager's kind SelfSigned makes it: it has signed itself, and neither it nor its issuer has a name. */
+export function nameless(names: readonly string[], notAfter: Date): Record<'tls.crt' | 'tls.key', string> {
+  const keys = forge.pki.rsa.generateKeyPair(2048);
+  const certificate = forge.pki.createCertificate();
+  certificate.publicKey = keys.publicKey;
+  certificate.serialNumber = '04';
+  certificate.validity = { notBefore: days(-30, notAfter), notAfter };
+  const altNames = names.map((value) => ({ type: 2, value }));
+  certificate.setExtensions([{ name: 'subjectAltName', critical: true, altNames }]);
+  certificate.sign(keys.privateKey, forge.md.sha256.create());
+  return {
+    'tls.crt': forge.pki.certificateToPem(certificate),
+    'tls.key': forge.pki.privateKeyToPem(keys.privateKey),
+  };
+}
+
 /** An authority's name and key under another one's signature, PEM. */
 export function intermediate({ certificate: pem }: Authority, by: Authority): string {
   const certificate = forge.pki.certificateFromPem(pem);

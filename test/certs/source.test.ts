@@ -19,6 +19,7 @@ import {
   devNames,
   emptyDirectory,
   handshake,
+  nameless,
   read,
   serveHttps,
   userAuthority,
@@ -55,6 +56,15 @@ it('does not open without a certificate', async () => {
   const directory = await emptyDirectory();
   await write(directory, { 'tls.crt': first['tls.crt']! });
   await expect(FileSource.open({ directory, names }, now)).rejects.toThrow(CertificateError);
+});
+
+it('serves with a certificate that has no names but the alternative ones', async () => {
+  const directory = await emptyDirectory();
+  const pair = nameless(['linger.linger.svc'], days(30, now));
+  expect(new X509Certificate(pair['tls.crt']).issuer).toBeUndefined();
+  await write(directory, pair);
+  const source = await FileSource.open({ directory, names }, now);
+  expect(source.get().notAfter).toEqual(new X509Certificate(pair['tls.crt']).validToDate);
 });
 
 it('is ready until the certificate in force has expired', async () => {

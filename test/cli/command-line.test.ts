@@ -93,6 +93,7 @@ describe('every flag of serve is also a variable', () => {
       'LINGER_HOLD_IMAGE',
       'LINGER_HOLD_TEST_IMAGE',
       'LINGER_DELETE_ON_NODE_SHUTDOWN',
+      'LINGER_ENDPOINTS',
       'LINGER_AUDIT_EVERY',
       'LINGER_POLICY_REPORTS',
     ]);

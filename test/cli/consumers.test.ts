@@ -2,6 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { renderConsumers } from '../../src/cli/consumers.ts';
+import { consumersReport } from '../../src/dashboard/index.ts';
 import {
   CLUSTER_IP,
   type ConsumerFacts,
@@ -106,6 +107,15 @@ describe.concurrent('linger consumers', () => {
     expect(code).toBe(0);
     expect(stdout).toMatch(/"?name"?: "?ingress/);
     expect(stdout).toMatch(/"?reason"?: "?Unreachable/);
+  });
+
+  it('as the API of the page has them: one that is only observed, too', async () => {
+    const observed = consumerOf('new-edge', { mode: 'Observe', measure: { declared: { lag: 9 } } });
+    const facts = { consumer: observed, removals: undefined, additions: undefined, state: undefined };
+    const all = [...views(now()), consumerView(facts, now())];
+    const model = await cluster({ 'consumers.json': consumersToText({ asOf: now(), consumers: all }) });
+    const { stdout } = await consumers(model, '--output', 'json');
+    expect(consumersReport.parse(JSON.parse(stdout)).consumers).toEqual(all);
   });
 
   it('says when that was long ago', async () => {

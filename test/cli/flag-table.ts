@@ -156,6 +156,14 @@ const SERVE: Rows<'serve'> = {
     ],
     refuses: ['', '-1s', 'often'],
   },
+  endpoints: {
+    byDefault: 'Auto',
+    reads: [
+      ['Ignore', 'Ignore'],
+      ['ignore', 'Ignore'],
+    ],
+    refuses: ['', 'off'],
+  },
   deleteOnNodeShutdown: { byDefault: false, reads: [], refuses: [] },
   policyReports: {
     byDefault: 'off',
@@ -360,6 +368,22 @@ const DASHBOARD: Rows<'dashboard'> = {
   noOpen: SWITCH,
 };
 
+const TIMELINE: Rows<'timeline'> = {
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  namespace: TEXT(undefined),
+  allNamespaces: SWITCH,
+  lingerNamespace: TEXT(undefined),
+  since: DURATION,
+  svg: TEXT(undefined),
+  output: OUTPUT,
+  failOn: {
+    byDefault: undefined,
+    reads: [['Sent,unknown', ['sent', 'unknown']]],
+    refuses: ['', 'lost'],
+  },
+};
+
 const CONSUMERS: Rows<'consumers'> = {
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
@@ -428,6 +452,64 @@ const HOLD: Rows<'hold'> = {
   output: EXPLAIN.output,
 };
 
+const COUNT = (byDefault: number): Row => ({
+  byDefault,
+  reads: [
+    ['0', 0],
+    ['250', 250],
+  ],
+  refuses: ['', '-1', '1.5', 'many', '1e3', '10000000'],
+});
+const SPAN = (byDefault: number): Row => ({ ...DURATION, byDefault });
+
+const PROVE: Rows<'prove'> = {
+  kubeconfig: TEXT(undefined),
+  context: TEXT(undefined),
+  namespace: TEXT(undefined),
+  rollout: SWITCH,
+  deleteOne: SWITCH,
+  evict: SWITCH,
+  scale: {
+    byDefault: undefined,
+    reads: [
+      ['4,2', [4, 2]],
+      ['20,1', [20, 1]],
+    ],
+    refuses: ['', '4', '2,4', '4,4', 'a,b', '4,2,1'],
+  },
+  drain: TEXT(undefined),
+  service: TEXT(undefined),
+  urlsOnly: SWITCH,
+  url: SOME_NAMES,
+  urlFrom: { byDefault: 'here', reads: [['Cluster', 'cluster']], refuses: ['', 'there'] },
+  insecure: SWITCH,
+  rate: COUNT(50),
+  keepAlive: SWITCH,
+  method: TEXT('GET'),
+  path: TEXT('/'),
+  header: SOME_NAMES,
+  timeout: SPAN(3),
+  slow: SPAN(1),
+  calm: SPAN(5),
+  quiet: SPAN(12),
+  for: SPAN(600),
+  image: TEXT(undefined),
+  lingerNamespace: TEXT(undefined),
+  compare: SWITCH,
+  copySecrets: SWITCH,
+  yes: SWITCH,
+  maxLost: COUNT(0),
+  svg: TEXT(undefined),
+  output: {
+    byDefault: 'table',
+    reads: [
+      ['json', 'json'],
+      ['JUnit', 'junit'],
+    ],
+    refuses: ['', 'wide', 'sarif'],
+  },
+};
+
 /** Every flag of every command. */
 export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> = {
   serve: SERVE,
@@ -436,6 +518,7 @@ export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> =
   explain: EXPLAIN,
   audit: AUDIT,
   dashboard: DASHBOARD,
+  timeline: TIMELINE,
   check: CHECK,
   status: STATUS,
   simulate: SIMULATE,
@@ -444,8 +527,12 @@ export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> =
   diagnose: DIAGNOSE,
   consumers: CONSUMERS,
   witness: WITNESS,
+  'node-timer': { clusterIp: TEXT(undefined), port: { byDefault: 8447, ...PORTS } },
   history: HISTORY,
   hold: HOLD,
+  prove: PROVE,
+  'prove-keep': { kubeconfig: TEXT(undefined), context: TEXT(undefined), namespace: TEXT('default') },
+  'prove-traffic': { plan: TEXT('{}') },
   completion: {},
 };
 

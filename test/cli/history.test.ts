@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { historyReport } from '../../src/dashboard/index.ts';
 import { LagHistory } from '../../src/lag/index.ts';
 import { packPart, partKey, stampAnnotations } from '../../src/leader/codec.ts';
 import { ModelApi } from '../leader/model-api.ts';
@@ -61,6 +62,8 @@ describe.concurrent('linger history', () => {
     const [header, row] = stdout.split('\n');
     expect(header).toMatch(/^SCOPE +FROM +TO +REMOVALS +SHARE +P99 +P99 WITHOUT$/);
     expect(row).toMatch(/^cluster +\S+Z +\S+Z +10\d\d +9\.\d % +(39|4\d)\.\ds +2\d\dms$/);
+    const json = await run(await cluster(), '--output', 'json');
+    expect(historyReport.parse(JSON.parse(json.stdout)).episodes).toMatchObject([{ scope: 'cluster' }]);
   });
 
   it('lists the storm of a week that is stored in several parts', async () => {
@@ -88,7 +91,10 @@ describe.concurrent('linger history', () => {
     expect(listed.stdout).toMatch(/^No episode/);
     expect(listed.stdout).toContain('\nForgotten\n');
     const { stdout: json } = await run(api, 'list', '--output', 'json');
-    expect(JSON.parse(json)).toMatchObject({ episodes: [], forgotten: [{ from: STORM, to: STORM + 900 }] });
+    expect(historyReport.parse(JSON.parse(json))).toMatchObject({
+      episodes: [],
+      forgotten: [{ from: STORM, to: STORM + 900 }],
+    });
   });
 
   it.each<[string, string[], string]>([

@@ -1,5 +1,5 @@
-import { describe, expect, it } from 'vitest';
-import { LiveTerminal } from '../../src/cli/watch.ts';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { columns, fitTablesTo, LiveTerminal, Progress } from '../../src/cli/terminal.ts';
 
 /** What the last line of a terminal shows after these writes, and what stands above it. */
 function screen(
@@ -84,4 +84,87 @@ it('without a terminal there are results, but no notes', () => {
     { quiet: true },
   );
   expect(shown).toBe('b\n');
+});
+
+describe('progress', () => {
+  beforeEach(() => void vi.useFakeTimers());
+  afterEach(() => void vi.useRealTimers());
+
+  /** What a terminal, or a log, has been given. */
+  const shownBy = (columnsOfTerminal: number | undefined, use: (progress: Progress) => void) => {
+    let written = '';
+    const write = (text: string) => {
+      written += text;
+    };
+    const warn = (line: string) => write(`${line}\n`);
+    const terminal = { print: write, warn, overwrite: write, errorColumns: () => columnsOfTerminal };
+    const progress = new Progress(terminal, () => Date.now());
+    use(progress);
+    progress.end();
+    return written;
+  };
+
+  it('of less than a second is not shown', () => {
+    for (const width of [80, undefined]) {
+      const shown = shownBy(width, ({ report }) => {
+        report('reading pods', 7);
+        vi.advanceTimersByTime(900);
+      });
+      expect(shown).toBe('');
+    }
+  });
+
+  it('is a line each second where there is no terminal', () => {
+    const shown = shownBy(undefined, ({ report }) => {
+      report('reading pods', 7);
+      vi.advanceTimersByTime(1_000);
+      report('auditing workloads', 512, 1_000);
+      vi.advanceTimersByTime(2_000);
+    });
+    expect(shown.split('\n')).toEqual([
+      '… reading pods: 7 (1 s)',
+      '… auditing workloads: 512 of 1000 (2 s)',
+      '… auditing workloads: 512 of 1000 (3 s)',
+      '',
+    ]);
+  });
+
+  it('is a bar on a terminal, below what is printed, and goes at the end', () => {
+    const shown = shownBy(80, (progress) => {
+      progress.report('auditing workloads', 512, 1_000);
+      vi.advanceTimersByTime(1_000);
+      progress.note('a warning');
+    });
+    const [bar = '', rest = ''] = shown.split('a warning\n');
+    expect(bar).toContain('[##########          ] auditing workloads: 512 of 1000 (1 s)');
+    expect(rest.endsWith('\r\u001b[K')).toBe(true);
+  });
+});
+
+describe('a table on a terminal', () => {
+  afterEach(() => fitTablesTo(Number.POSITIVE_INFINITY));
+  const rows = [
+    ['failure', 'Certificate', 'the caBundle of the webhook configuration does not fit the certificate'],
+    ['ok', 'Replicas', '2 of 2 ready'],
+  ];
+
+  it('is as wide as that: the words of the last column go on below', () => {
+    fitTablesTo(60);
+    expect(columns(rows)).toEqual([
+      'failure  Certificate  the caBundle of the webhook',
+      '                      configuration does not fit the',
+      '                      certificate',
+      'ok       Replicas     2 of 2 ready',
+    ]);
+  });
+
+  it('is as wide as it is where nothing can be put below, and elsewhere', () => {
+    const wide = columns(rows);
+    expect(wide).toHaveLength(2);
+    fitTablesTo(30);
+    expect(columns(rows)).toEqual(wide);
+    const names = [['a'.repeat(50), 'b'.repeat(50)]];
+    fitTablesTo(80);
+    expect(columns(names)).toEqual([`${names[0]?.join('  ')}`]);
+  });
 });

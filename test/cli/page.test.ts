@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { explainTexts, openPage } from '../../src/cli/playground.ts';
 import { readPage } from '../../src/dashboard/index.ts';
 import { close } from '../../src/webhook/index.ts';
-import { CHROMIUM, expectAccessible, startBrowser, windowOf } from '../page/browser.ts';
+import { CHROMIUM, expectAccessible, startBrowser, tabTo, windowOf } from '../page/browser.ts';
 
 const root = { version: '0.0.0', views: ['playground'], source: null } as const;
 const fail = (error: Error) => {
@@ -84,6 +84,20 @@ describe.runIf(CHROMIUM !== undefined)('the playground', () => {
     expect(selected).toBe('spec: {containers: [}');
   });
 
+  it('a newcomer knows why one pod of theirs would wait after pasting it, and with one more click where each value comes from', async () => {
+    const begun = performance.now();
+    const { page } = await opened();
+    const usable = performance.now();
+    const own = `apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: mine, namespace: team}\nspec:\n  template:\n    spec:\n      containers:\n        - {name: app, image: app, ports: [{containerPort: 8080}]}\n`;
+    await manifest(page).fill(own);
+    await page.getByRole('heading', { name: 'Pods of mine would wait 30 seconds before SIGTERM.' }).waitFor();
+    expect(await page.locator('.plan .word').textContent()).toContain('wait.initial');
+    await page.getByText('Where each value comes from').click();
+    await page.getByRole('row', { name: /^wait\.initial/ }).waitFor();
+    const took = [usable - begun, performance.now() - usable].map((ms) => `${Math.round(ms)} ms`);
+    console.log(`the page is usable after ${took[0]}; pasted, explained and opened in ${took[1]}`);
+  });
+
   it('a dropped file replaces the manifest', async () => {
     const { page } = await opened();
     const pod = 'apiVersion: v1\\nkind: Pod\\nmetadata: {name: dropped}\\nspec: {containers: [{name: a}]}\\n';
@@ -125,19 +139,11 @@ describe.runIf(CHROMIUM !== undefined)('the playground', () => {
 
   it('the keyboard reaches everything: an example, the text, the values', async () => {
     const { page } = await opened();
-    const focused = () => page.evaluate<string>("document.activeElement?.textContent?.trim() ?? ''");
-    const tabTo = async (text: string) => {
-      for (let presses = 0; presses < 30; presses += 1) {
-        if ((await focused()).startsWith(text)) return;
-        await page.keyboard.press('Tab');
-      }
-      throw new Error(`Tab does not reach ${text}`);
-    };
-    await tabTo('Skip to the content');
-    await tabTo('Audit first');
+    await tabTo(page, 'Skip to the content');
+    await tabTo(page, 'Audit first');
     await page.keyboard.press('Enter');
     await page.getByText('mode Audit changes nothing').first().waitFor();
-    await tabTo('Where each value comes from');
+    await tabTo(page, 'Where each value comes from');
     await page.keyboard.press('Enter');
     await page.getByRole('row', { name: /^mode/ }).first().waitFor();
   });

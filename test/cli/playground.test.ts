@@ -32,7 +32,7 @@ describe('a manifest that cannot be read', () => {
     [
       'a Service whose selector is no map',
       'apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selector: 5}\n',
-      1,
+      4,
     ],
     ['a key twice', POD.replace('spec:', 'kind: Pod\nspec:'), 4],
     [
@@ -80,7 +80,7 @@ describe('a policy', () => {
       `${POLICY}spec: {priority: 1}\n---\n${POLICY.replace('a}', 'b}')}spec: {mode: Wrong}\n`,
     );
     expect(problems).toMatchObject([
-      { in: 'policies', line: 6, text: expect.stringContaining('spec.mode') as string },
+      { in: 'policies', line: 9, text: expect.stringContaining('spec.mode') as string },
     ]);
     expect(plans).toHaveLength(1);
   });

@@ -17,6 +17,8 @@ type Answer = readonly [code: number, message?: string, headers?: Readonly<Recor
 const TAKEN: Answer = [201];
 const PAGE = /^\/api\/v1\/namespaces\/([^/?]+)\/pods\?dryRun=All$/;
 
+const terminal = (warn: (line: string) => void = () => undefined) => ({ warn, progress: () => undefined });
+
 /** An API server's admission: what it says of a pod, with a wait and without. */
 async function admission(
   judge: (pod: PodSent, count: number) => Answer | 'silence',
@@ -78,7 +80,7 @@ async function tried(
     EMPTY_SNAPSHOT,
     ({ namespace }) => namespace !== 'kube-system',
     connection as never,
-    (line) => void warnings.push(`${line}\n`),
+    terminal((line) => void warnings.push(`${line}\n`)),
     { most: 1_000, everyMs: 0, withinMs: 60_000, ...limits },
   );
   const refusals = Object.fromEntries(
@@ -116,14 +118,17 @@ describe('a grace that the cluster cuts', () => {
       EMPTY_SNAPSHOT,
       () => true,
       connection as never,
-      () => undefined,
+      terminal(),
       limits,
     );
     return result.subjects[0]?.cut;
   }
 
   test('the policy that names the field is named', async () => {
-    expect(await cut({ [POLICIES]: [other, policy] })).toEqual({
+    const binding = { metadata: { name: 'b', uid: '3' }, spec: { policyName: 'short-grace' } };
+    expect(
+      await cut({ [POLICIES]: [other, policy], [POLICIES.replace(/ies$/, 'ybindings')]: [binding] }),
+    ).toEqual({
       ...{ from: 60, grace: 45, wait: 30 },
       by: ['MutatingAdmissionPolicy short-grace'],
     });
@@ -137,11 +142,45 @@ describe('a grace that the cluster cuts', () => {
     ]);
   });
 
+  test('of Kyverno, the policies that change it: none that validates it or is of another namespace', async () => {
+    const pattern = { spec: { terminationGracePeriodSeconds: '<=45' } };
+    const mutate = { patchStrategicMerge: { spec: { terminationGracePeriodSeconds: 45 } } };
+    const of = (name: string, spec: object, namespace?: string) => ({
+      metadata: { name, uid: name, ...(namespace && { namespace }) },
+      spec,
+    });
+    const rules = (...does: readonly object[]) => ({ rules: does });
+    const mutations = {
+      mutations: [{ applyConfiguration: { expression: 'terminationGracePeriodSeconds' } }],
+    };
+    expect(
+      (
+        await cut({
+          '/apis/kyverno.io/v1/clusterpolicies': [
+            of('short', rules({ validate: { pattern } }, { mutate })),
+            of('judges', rules({ validate: { pattern } })),
+          ],
+          '/apis/kyverno.io/v1/policies': [
+            of('here', rules({ mutate }), 'shop'),
+            of('there', rules({ mutate }), 'other'),
+          ],
+          '/apis/policies.kyverno.io/v1/mutatingpolicies': [of('newer', mutations)],
+          '/apis/policies.kyverno.io/v1/namespacedmutatingpolicies': [of('theirs', mutations, 'other')],
+        })
+      )?.by,
+    ).toEqual(['ClusterPolicy short', 'Policy here', 'MutatingPolicy newer']);
+  });
+
   test('else the webhooks that change pods, without Linger’s', async () => {
     const path = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations';
     const webhooks = (name: string) => ({
       metadata: { name, uid: name },
-      webhooks: [{ name: `pods.${name}.dev` }],
+      webhooks: [
+        {
+          name: `pods.${name}.dev`,
+          rules: [{ apiGroups: [''], resources: ['pods'], operations: ['CREATE'] }],
+        },
+      ],
     });
     expect((await cut({ [path]: [webhooks('linger'), webhooks('mesh')] }))?.by).toEqual([
       'MutatingWebhookConfiguration mesh',
@@ -163,14 +202,7 @@ test('a pod of Hold is tried with the grace that it gets', async () => {
   });
   const limits = { most: 10, everyMs: 0, withinMs: 60_000 };
   const run = (to: typeof connection) =>
-    tryPods(
-      [subject('web')],
-      snapshot,
-      () => true,
-      to as never,
-      () => undefined,
-      limits,
-    );
+    tryPods([subject('web')], snapshot, () => true, to as never, terminal(), limits);
   expect((await run(judged.connection)).subjects[0]?.refusal).toBe('422: grace beyond 60');
   expect(graces).toEqual([150, undefined]);
   expect((await run(connection)).subjects[0]?.cut).toBeUndefined();
@@ -240,7 +272,7 @@ describe('waits tried as dry runs', () => {
       EMPTY_SNAPSHOT,
       () => true,
       dead as never,
-      (line) => void warnings.push(`${line}\n`),
+      terminal((line) => void warnings.push(`${line}\n`)),
       limits,
     );
     expect(result.incomplete).toBe(true);

@@ -84,6 +84,6 @@ it('reads an input that ends while its lines are being read', async () => {
   const print = (text: string) => printed.push(text);
   const stdin = Readable.from([Buffer.from(steady(0.2))]);
   const settings = { operands: [], output: 'json', namespace: 'default' };
-  expect(await simulate(settings as never, { print, stdin } as never)).toBe(0);
+  expect(await simulate(settings as never, { print, stdin, progress: () => undefined } as never)).toBe(0);
   expect(printed.join('')).toContain('"measured"');
 });

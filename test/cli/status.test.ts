@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { statusReport } from '../../src/dashboard/index.ts';
 import { type Answer, AnsweringServer, type Answers, refused, well } from '../diagnose/answers.ts';
 import type { AtEnd } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';
@@ -88,7 +89,7 @@ describe.concurrent('linger status', () => {
 
   it('has the same as JSON', async () => {
     const { stdout } = await statusOf({}, '--output', 'json');
-    const value = JSON.parse(stdout) as { held: number; namespaces: { namespaces: string[] }[] };
+    const value = statusReport.parse(JSON.parse(stdout));
     expect(value.held).toBe(3);
     expect(value.namespaces.flatMap(({ namespaces }) => namespaces).toSorted()).toEqual([
       'other',

@@ -4,7 +4,8 @@ import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { limitConnections, readCommand, witnessApp } from '../../src/cli/witness.ts';
+import { limitConnections } from '../../src/cli/sidecar-server.ts';
+import { readCommand, witnessApp } from '../../src/cli/witness.ts';
 import { PageFindings, readerOf, readPage } from '../../src/measurement/index.ts';
 
 const page = (name: string) => readFileSync(join(import.meta.dirname, '../testdata/pages', name));

@@ -1,5 +1,4 @@
 import { X509Certificate } from 'node:crypto';
-import { connect } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { issueAuthority, issueServingCertificate } from '../../src/certs/index.ts';
 import { byForm, LONG } from '../scenarios/form.ts';
@@ -8,6 +7,7 @@ import { Admissions } from './support/admissions.ts';
 import { Installation } from './support/installation.ts';
 import { type PodObject, pod } from './support/manifests.ts';
 import { planOf } from './support/outcome.ts';
+import { serialServedAt } from './support/served-serial.ts';
 
 const SECRET = {
   apiVersion: 'v1',
@@ -290,14 +290,3 @@ describe('the certificate that replicas share', async () => {
     ).toEqual([]);
   });
 });
-
-function serialServedAt(address: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const socket = connect({ host: address, port: 8443, rejectUnauthorized: false }, () => {
-      const held = socket.getPeerX509Certificate()?.serialNumber ?? '';
-      socket.destroy();
-      resolve(held);
-    });
-    socket.on('error', reject);
-  });
-}

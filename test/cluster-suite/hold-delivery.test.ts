@@ -1,60 +1,26 @@
-import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import net from 'node:net';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME } from '../../src/api/index.ts';
-import { readHelperObject } from '../../src/hold/index.ts';
-import { MAIN } from '../cli/linger.ts';
-import { type Cluster, images, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
-import { run } from '../testbed/command.ts';
-import { Installation } from './support/installation.ts';
-import {
-  appContainer,
-  type Json,
-  type PodObject,
-  pod,
-  RESTRICTED,
-  service,
-  workload,
-} from './support/manifests.ts';
-import { planOf } from './support/outcome.ts';
-import { clusterPolicy, policyFile } from './support/policies.ts';
+import { type Cluster, images, openCluster, waitUntil } from '../testbed/cluster.ts';
+import { bringHelper, HELPER, UNUSED } from './support/hold-helper.ts';
+import { appContainer, type Json, pod, RESTRICTED } from './support/manifests.ts';
 import { startPod } from './support/termination.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
-const HELPER = readHelperObject();
 const TOKEN = 'AAAAAAAAAAAAAAAAAAAAAA';
-const UNUSED = 'linger.dev/unused=true';
-const TRIED = 'linger.dev/hold-tried';
-
-type EventObject = KubernetesObject & {
-  readonly reason: string;
-  readonly message: string;
-  readonly involvedObject: { readonly kind: string; readonly name: string };
-};
-type ConfigMap = KubernetesObject & { readonly binaryData: Readonly<Record<string, string>> };
 
 const cluster: Cluster = await openCluster();
 afterAll(() => cluster.close());
 
-const configMapIn = (namespace: string) =>
-  cluster.get<ConfigMap>({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { namespace, name: HELPER.name } });
-
-const kubectl = (args: readonly string[], stdin = '') => cluster.mustKubectl(args, { stdin });
+const kubectl = (args: readonly string[]) => cluster.mustKubectl(args);
 
 /** A namespace that enforces Pod Security "restricted". */
 async function restricted(name: string): Promise<string> {
   const namespace = await cluster.namespace(name);
   await kubectl(['label', 'namespace', namespace, 'pod-security.kubernetes.io/enforce=restricted']);
   return namespace;
-}
-
-/** `linger hold manifest | kubectl apply` */
-async function bringHelper(namespace: string): Promise<void> {
-  const command = ['src/main.ts', 'hold', 'manifest', '--namespace', namespace];
-  const text = execFileSync(process.execPath, command, { cwd: ROOT, encoding: 'utf8' });
-  await kubectl(['apply', '--filename', '-'], text);
 }
 
 /** The application alone in its image, as nobody, on a read-only file system; its hook is the helper. */
@@ -93,7 +59,7 @@ async function holdServer(meet: (socket: net.Socket) => void) {
 describe('a pod under Pod Security "restricted", with nothing but its application in its image', () => {
   it('is held for as long as its server holds, and tells who connects', { timeout: 120_000 }, async () => {
     const namespace = await restricted('held');
-    await bringHelper(namespace);
+    await bringHelper(cluster, namespace);
     let released = 0;
     const server = await holdServer((socket) => {
       socket.write('holding\n');
@@ -129,7 +95,7 @@ describe('a pod under Pod Security "restricted", with nothing but its applicatio
 
   it('waits for STATIC from its start where nothing answers', { timeout: 120_000 }, async () => {
     const namespace = await restricted('alone');
-    await bringHelper(namespace);
+    await bringHelper(cluster, namespace);
     const calls: number[] = [];
     const server = await holdServer((socket) => {
       calls.push(Date.now());
@@ -159,7 +125,7 @@ describe('the helper under a pod that mounts it', () => {
     { timeout: 300_000 },
     async () => {
       const namespace = await restricted('kept');
-      await bringHelper(namespace);
+      await bringHelper(cluster, namespace);
       const policy = ['--filename', join(ROOT, 'deploy', 'hold-policy.yaml')];
       const remove = (...more: readonly string[]) =>
         kubectl(['--namespace', namespace, 'delete', 'configmap', HELPER.name, ...more]).catch(String);
@@ -205,7 +171,7 @@ describe('the helper under a pod that mounts it', () => {
 describe('a namespace with the helper, a held pod and the policy that keeps the helper', () => {
   it.runIf(cluster.own)('is deleted like any other', { timeout: 180_000 }, async () => {
     const namespace = await restricted('leaving');
-    await bringHelper(namespace);
+    await bringHelper(cluster, namespace);
     const policy = ['--filename', join(ROOT, 'deploy', 'hold-policy.yaml')];
     await kubectl(['apply', ...policy]);
     try {
@@ -224,145 +190,4 @@ describe('a namespace with the helper, a held pod and the policy that keeps the 
       await kubectl(['delete', ...policy]);
     }
   });
-});
-
-describe('an installed Linger', () => {
-  it.runIf(cluster.own)(
-    'says wherever one looks that Hold cannot be had, and why',
-    { timeout: 300_000 },
-    async () => {
-      const namespace = await cluster.namespace('refused');
-      // As where a team has used up its quota: the helper cannot be delivered. kube-root-ca.crt is one.
-      const hard = { 'count/configmaps': '1' };
-      const quota = { apiVersion: 'v1', kind: 'ResourceQuota', metadata: { namespace, name: 'few' } };
-      await cluster.create({ ...quota, ...{ spec: { hard } } });
-      const installation = await Installation.create(cluster, {
-        policies: policyFile(clusterPolicy('base', { mode: 'Enforce' })),
-        flags: [`--hold-address=${cluster.nodeAddress}:8445`, '--audit-every=5s'],
-      });
-      const linger = async (...args: string[]) => {
-        const said = await run([process.execPath, MAIN, ...args, '--kubeconfig', cluster.kubeconfig]);
-        return said.stdout + said.stderr;
-      };
-      try {
-        const own = { metadata: { namespace, name: 'held' }, spec: { hook: 'Hold' } };
-        await cluster.create({ apiVersion: 'linger.dev/v1alpha1', kind: 'TerminationPolicy', ...own });
-        await waitUntil('the policy to be in force', async () => {
-          const { spec } = await cluster.create<PodObject>(pod(namespace, 'asked', {}), { dryRun: true });
-          return JSON.stringify(spec).includes('"sleep"');
-        });
-        // Commands ask what the leader knows.
-        const published = {
-          apiVersion: 'v1',
-          kind: 'ConfigMap',
-          metadata: { namespace: 'linger', name: 'linger-consumers' },
-        };
-        await waitUntil('the leader to publish it', () => cluster.get(published), { timeoutMs: 90_000 });
-        await cluster.create(service(namespace, 'web'));
-        await cluster.create(workload('Deployment', namespace, 'web', { replicas: 2 }));
-        const why = `namespace ${namespace} has no ConfigMap ${HELPER.name}`;
-        const [web] = await waitUntil('two pods', async () => {
-          const pods = await cluster.list<PodObject>({ apiVersion: 'v1', kind: 'Pod', namespace });
-          return pods.length === 2 ? pods : undefined;
-        });
-        for (const name of [`pod/${web?.metadata.name}`, 'deployment/web'])
-          expect(await linger('explain', name, '--namespace', namespace)).toContain(why);
-        const audit = await linger('audit', '--namespace', namespace);
-        expect(audit).toContain('HoldUnavailable');
-        expect(audit).toContain(why);
-        expect(await linger('check', '--namespace', 'linger')).toContain(namespace);
-        const condition = '--output=jsonpath={.status.conditions[?(@.type=="HoldUsable")]}';
-        const usable = await waitUntil('the condition', async () => {
-          const text = await kubectl(['--namespace', namespace, 'get', 'tp', 'held', condition]);
-          return text === '' ? undefined : (JSON.parse(text) as Json);
-        });
-        expect(usable).toMatchObject({
-          status: 'False',
-          reason: 'HoldUnavailable',
-          message: expect.stringContaining(why),
-        });
-        const events = async () =>
-          (await cluster.list<EventObject>({ apiVersion: 'v1', kind: 'Event', namespace })).filter(
-            ({ reason }) => reason === 'HoldUnavailable',
-          );
-        await waitUntil('an Event', async () => (await events()).length > 0, { timeoutMs: 60_000 });
-        // Two audits later there is still one, of the workload.
-        await new Promise((resolve) => setTimeout(resolve, 12_000));
-        const told = await events();
-        expect(told.map(({ involvedObject: { kind, name } }) => `${kind}/${name}`)).toEqual([
-          'Deployment/web',
-        ]);
-        expect(told[0]?.message).toContain(why);
-        expect(
-          await installation.replicas.sum('linger_notes_total', 'code="HoldUnavailable"'),
-        ).toBeGreaterThan(1);
-      } finally {
-        await installation.remove();
-      }
-    },
-  );
-
-  it.runIf(cluster.own)(
-    'tries the helper on the node, and brings it to the namespaces that ask for Hold',
-    { timeout: 300_000 },
-    async () => {
-      const asking = await cluster.namespace('asking');
-      const silent = await cluster.namespace('silent');
-      const given = await cluster.namespace('given');
-      const installation = await Installation.create(cluster, {
-        policies: policyFile(clusterPolicy('base', { mode: 'Enforce' })),
-        flags: [`--hold-address=${cluster.nodeAddress}:8445`],
-      });
-      try {
-        const { replicas } = installation;
-        expect(await configMapIn('linger')).toBeUndefined();
-        await kubectl(['annotate', 'namespace', asking, 'linger.dev/hook=Hold']);
-        await bringHelper(given);
-        await waitUntil('the helper to be there', () => configMapIn(asking));
-        await waitUntil('it to be tried', async () => {
-          const passed = await replicas.each('linger_hold_node_kinds{result="passed"}');
-          return passed.length === 2 && passed.every((count) => count === 1);
-        });
-        const tried = (await configMapIn('linger'))?.metadata.annotations?.[TRIED] ?? '';
-        console.log(`tried: ${tried}`);
-        expect(Object.values(JSON.parse(tried) as object)).toEqual(['']);
-        const expected = (HELPER.manifest() as ConfigMap).binaryData;
-        for (const namespace of [asking, given, 'linger'])
-          expect((await configMapIn(namespace))?.binaryData).toEqual(expected);
-        expect(await configMapIn(silent)).toBeUndefined();
-        // Those of the tests before among them.
-        const named = [
-          '--all-namespaces',
-          '--field-selector',
-          `metadata.name=${HELPER.name}`,
-          '--output',
-          'name',
-        ];
-        const count = (await kubectl(['get', 'configmaps', ...named])).trim().split('\n').length;
-        expect(count).toBeGreaterThanOrEqual(3);
-        expect(await replicas.each('linger_hold_namespaces')).toEqual([count, count]);
-        const admitted = await cluster.create<PodObject>(pod(asking, 'web', {}), { dryRun: true });
-        expect(planOf(admitted)).toMatchObject({ v: 2, hook: 'Hold' });
-        expect(JSON.stringify(admitted.spec)).toContain(`"name":"${HELPER.name}"`);
-        const testPod = {
-          apiVersion: 'v1',
-          kind: 'Pod',
-          metadata: { namespace: 'linger', name: 'linger-hold-test' },
-        };
-        await waitUntil('its pod to be gone', async () => !(await cluster.get<PodObject>(testPod)));
-        // It comes back when it is deleted.
-        await kubectl(['--namespace', asking, 'annotate', 'configmap', HELPER.name, UNUSED]);
-        await cluster.delete({
-          apiVersion: 'v1',
-          kind: 'ConfigMap',
-          metadata: { namespace: asking, name: HELPER.name },
-        });
-        await waitUntil('it to be there again', () => configMapIn(asking), { timeoutMs: 60_000 });
-        const failures = await replicas.sum('linger_watch_restarts_total', 'reason="Forbidden"');
-        expect(failures).toBe(0);
-      } finally {
-        await installation.remove();
-      }
-    },
-  );
 });

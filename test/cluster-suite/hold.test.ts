@@ -4,9 +4,10 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { ANNOTATION, HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME, holdKey } from '../../src/api/index.ts';
+import { timelineReport } from '../../src/dashboard/index.ts';
 import { readHelperObject } from '../../src/hold/index.ts';
 import { sharedCertificates } from '../cli/certificates.ts';
-import { emptyDirectory, type LogLine, ROOT, type Serving, serving } from '../cli/linger.ts';
+import { emptyDirectory, type LogLine, linger, ROOT, type Serving, serving } from '../cli/linger.ts';
 import {
   type Cluster,
   type KubernetesObject,
@@ -31,6 +32,8 @@ let cluster: Cluster;
 let namespace = '';
 /** Where helpers call: a ClusterIP in front of both replicas. */
 let address = '';
+/** What was seen of the first pod. */
+let calm: Termination;
 const outside: ObjectReference[] = [];
 const replicas: Partial<Record<keyof typeof PORTS, Serving>> = {};
 
@@ -82,6 +85,7 @@ it('SIGTERM comes once the pod has been withdrawn and its consumers have let go'
   timeout: 60_000,
 }, async () => {
   const of = await (await held('calm', { initial: 3 })).terminate();
+  calm = of;
   const [released] = releases('calm');
   // Nothing is measured of kube-proxy here: it is given `initial`.
   expect(released).toMatchObject({ reason: 'Gone' });
@@ -95,6 +99,29 @@ it('an Event of the pod says why', { timeout: 30_000 }, async () => {
     const { items } = await cluster.api.call<{ items: { reason: string }[] }>('GET', path);
     return items.some(({ reason }) => reason === 'HoldGone');
   });
+});
+
+it('linger timeline tells the same as what was seen', { timeout: 60_000 }, async () => {
+  const told = () => timelineOf('calm');
+  await waitUntil('the leader to publish it', async () => (await told()) !== undefined, {
+    timeoutMs: 40_000,
+  });
+  const found = await told();
+  expect(found).toMatchObject({ hook: 'Hold', release: 'Gone', afterSigterm: 'unknown' });
+  const { deletedAt, sigterm, gone, withdrawals } = found ?? {};
+  // Sent a moment before the API server had it, and seen a moment after.
+  expect(seconds((deletedAt ?? 0) * 1000 - calm.deletedAt)).toBeGreaterThanOrEqual(-0.1);
+  expect(seconds((deletedAt ?? 0) * 1000 - calm.deletedAt)).toBeLessThanOrEqual(1);
+  expect(sigtermAfter(calm) - (sigterm?.after ?? 0)).toBeGreaterThanOrEqual(-0.1);
+  expect(sigtermAfter(calm) - (sigterm?.after ?? 0)).toBeLessThanOrEqual(SLACK_SECONDS);
+  const end = seconds((calm.containers.app?.exitAt ?? Number.NaN) - calm.deletedAt);
+  expect((gone ?? 0) - end).toBeGreaterThanOrEqual(-0.1);
+  expect((gone ?? 0) - end).toBeLessThanOrEqual(2 * SLACK_SECONDS);
+  expect(withdrawals?.map(({ source, service: of }) => `${source} ${of}`).toSorted()).toEqual([
+    'EndpointSlice web',
+    'Endpoints web',
+  ]);
+  for (const { after } of withdrawals ?? []) expect(after).toBeLessThanOrEqual(sigterm?.after ?? 0);
 });
 
 it('a container that restarts is let go within 2 s', { timeout: 60_000 }, async () => {
@@ -163,6 +190,14 @@ it('without Linger the static wait counts, or 30 s from its loss', { timeout: 12
   expect(sigtermAfter(early)).toBeGreaterThanOrEqual(3);
   expect(sigtermAfter(early)).toBeLessThanOrEqual(3 + SLACK_SECONDS);
 });
+
+/** What `linger timeline` says of it; undefined: nothing yet. */
+async function timelineOf(name: string) {
+  const where = ['--kubeconfig', cluster.kubeconfig, '--linger-namespace', namespace, '-n', namespace];
+  const { stdout } = await linger(['timeline', `pod/${name}`, ...where, '-o', 'json'], { atEnd });
+  if (!stdout.startsWith('{')) return undefined;
+  return timelineReport.parse(JSON.parse(stdout)).terminations[0];
+}
 
 const heldBy = (identity: keyof typeof PORTS, count: number) =>
   waitUntil(

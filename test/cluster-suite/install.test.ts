@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ensureCertificates } from '../../src/certs/index.ts';
-import { MAIN } from '../cli/linger.ts';
+import { shipped } from '../cli/linger.ts';
 import {
   type Cluster,
   type KubernetesObject,
@@ -12,7 +12,6 @@ import {
   openCluster,
   waitUntil,
 } from '../testbed/cluster.ts';
-import { run } from '../testbed/command.ts';
 import {
   applicationDeployment,
   applicationService,
@@ -133,7 +132,7 @@ describe('an installation by hand', async () => {
   /** What `linger check` says of each thing that is not as it should be, and its exit code. */
   async function check(...flags: string[]) {
     const asked = ['check', '--kubeconfig', cluster.kubeconfig, '--namespace', namespace, '-o', 'json'];
-    const { code, stdout, stderr } = await run([process.execPath, MAIN, ...asked, ...flags]);
+    const { code, stdout, stderr } = await shipped([...asked, ...flags]);
     expect(stderr).toMatch(/^\d+ ok, \d+ warnings, \d+ failures, \d+ not checked\n$/);
     const { checks } = JSON.parse(stdout) as {
       checks: readonly { code: string; state: string; text: string }[];

@@ -94,6 +94,25 @@ describe('beside another mutating webhook', () => {
     });
   });
 
+  /** As a rule of Kyverno's, whose webhooks are asked again. */
+  const setting = { name: 'a-policy-engine', reinvocationPolicy: 'IfNeeded' } as const;
+
+  it('that comes earlier, is asked again and sets the grace to 20: the wait shrinks to what it leaves', async () => {
+    await beside({ ...setting, mutate: graceOf(20) }, (outcome) => {
+      expect(summaryOf(outcome)).toBe('Injected, then Injected: app sleep 2; grace 20');
+      expect(planOf(outcome.pod)).toMatchObject({ wait: 2, grace: 20, baseGrace: 20 });
+    });
+  });
+
+  it('that sets the grace to 20, but not of pods with a plan: the wait is added to it', async () => {
+    const mutate: NeighbourOptions['mutate'] = (object) =>
+      planOf(object) === undefined ? graceOf(20)(object) : [];
+    await beside({ ...setting, mutate }, (outcome) => {
+      expect(summaryOf(outcome)).toMatch(/^Injected(, then AlreadyInjected)?: app sleep 30; grace 50$/);
+      expect(planOf(outcome.pod)).toMatchObject({ wait: 30, grace: 50, baseGrace: 20 });
+    });
+  });
+
   it('that clamps the grace to 5: the hook is taken back, and the pod is accepted', async () => {
     await beside({ name: 'z-policy-engine', mutate: clampGrace(5) }, ({ pod: stored, decisions }) => {
       expect(summaryOf({ pod: stored, decisions })).toBe('Injected, then NoRoom: app -; grace 5');

@@ -9,6 +9,7 @@ import { shipped as command } from '../cli/linger.ts';
 import { ANNOTATIONS, FIELDS, specOf as fieldIn } from '../decision/field-values.ts';
 import { merge } from '../decision/sample-merge.ts';
 import { clusterPolicy as clusterSample } from '../decision/sample-snapshot.ts';
+import { LONG } from '../scenarios/form.ts';
 import {
   type Cluster,
   inParallel,
@@ -549,6 +550,8 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
       linger = await start();
       await registration.untilMutated();
       expect(await waits()).toBeUndefined();
+      // Kubernetes 1.32 refuses the status of an object whose spec breaks a rule of the CRD, and the CRD has rules again.
+      await cluster.delete(own);
     });
 
     it('of an older version, whose status knows conditions alone, a policy has those', async () => {
@@ -625,7 +628,7 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
   });
 
   // Last: there are very many of them.
-  it('a thousand of them in fifty namespaces cost a review nothing', async () => {
+  it.runIf(LONG)('a thousand of them in fifty namespaces cost a review nothing', async () => {
     const namespaces = await eachOf(Array.from({ length: 50 }), 5, () => cluster.namespace('many'));
     const probe = pod(namespaces[0]!, 'web', {}, { labels: { app: 'a7' } });
     /**

@@ -4,6 +4,7 @@ import {
   appContainer,
   type Json,
   job,
+  noSleepZero,
   type PodMetadata,
   type PodObject,
   pod,
@@ -184,7 +185,9 @@ describe('a pod is left alone, or not, for', () => {
     return outcome;
   };
 
-  it.each(cases)('$it: $expect', async (each) => {
+  it.for(cases)('$it: $expect', async (each, { skip }) => {
+    const why = noSleepZero(each, stage.cluster);
+    skip(why !== undefined, why);
     const outcome = await create(each);
     expect(summaryOf(outcome)).toBe(each.expect);
     // Either the whole plan is there, or no trace of one.

@@ -18,19 +18,25 @@ const text = fc.oneof(
   fc.constantFrom(',{"metadata":', '{"metadata":{"name":"a"}},{"metadata":{', '"items":[', ']}', '\\', '"'),
 );
 const map = fc.dictionary(text, text);
+/**
+ * As JSON has it: no negative zero, no null prototype. No key ends in a backslash: after one, V8 13.6 reads the key `"` of an object
+ * of the same shape as `\`, as in `JSON.parse('{"☃":{"x":1,"\\\\":1},"z":{"x":1,"\\"":2}}')`. No name in Kubernetes has either.
+ */
+const asJson = <T>(arbitrary: fc.Arbitrary<T>) =>
+  arbitrary
+    .map((value) => JSON.stringify(value))
+    .filter((json) => !json.includes('\\\\":'))
+    .map((json): T => JSON.parse(json));
 
 describe('a page', () => {
-  const item = fc.record({ metadata: fc.record({ name: text, labels: map }), spec: fc.jsonValue() });
+  const metadata = fc.record({ name: text, labels: map });
+  const item = asJson(fc.record({ metadata, spec: fc.jsonValue() }));
 
   it.each([undefined, 2])('gives its items, whatever their strings are, indented by %s', (indent) => {
     fc.assert(
       fc.property(fc.array(item), (items) => {
         const page = JSON.stringify({ ...HEAD, items }, null, indent);
-        expect(read(page)).toEqual({
-          ...JSON.parse(JSON.stringify({ items })),
-          resourceVersion: '7',
-          next: 'more',
-        });
+        expect(read(page)).toEqual({ items, resourceVersion: '7', next: 'more' });
       }),
     );
   });
@@ -70,9 +76,9 @@ describe('a large object', () => {
 
   test('loses its managedFields and nothing that is read, whatever its strings are', () => {
     fc.assert(
-      fc.property(map, map, fc.jsonValue(), (labels, annotations, spec) => {
+      fc.property(asJson(map), asJson(map), asJson(fc.jsonValue()), (labels, annotations, spec) => {
         const read = { ...identity, labels, annotations, deletionGracePeriodSeconds: 30 };
-        const expected = { type: 'MODIFIED', object: JSON.parse(JSON.stringify({ metadata: read, spec })) };
+        const expected = { type: 'MODIFIED', object: { metadata: read, spec } };
         expect(event({ ...read, ...padding }, { spec })).toEqual(expected);
       }),
     );

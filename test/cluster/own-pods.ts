@@ -12,7 +12,9 @@ interface ModelPod {
     readonly labels: Record<string, string>;
     deletionTimestamp?: string;
   };
+  readonly spec?: { readonly nodeName: string };
   readonly status: {
+    readonly phase: string;
     readonly podIP?: string;
     readonly conditions: readonly { readonly type: string; readonly status: string }[];
   };
@@ -43,13 +45,20 @@ export class OwnPods {
     return { server: new URL(`http://127.0.0.1:${port}`), credentials: async () => ({}) };
   }
 
-  add(name: string, labels: Record<string, string>, podIP?: string, ready = true): ModelPod {
+  add(
+    name: string,
+    labels: Record<string, string>,
+    podIP?: string,
+    ready = true,
+    nodeName?: string,
+  ): ModelPod {
     const metadata = { name, uid: `uid-${name}`, resourceVersion: '1', labels };
     const status = {
+      phase: 'Running',
       ...(podIP === undefined ? {} : { podIP }),
       conditions: [{ type: 'Ready', status: ready ? 'True' : 'False' }],
     };
-    const pod = { metadata, status };
+    const pod = { metadata, status, ...(nodeName === undefined ? {} : { spec: { nodeName } }) };
     this.pods.set(name, pod);
     return pod;
   }
@@ -73,9 +82,19 @@ export class OwnPods {
       const metadata = { name: 'linger-canary', resourceVersion: '1' };
       return void say(this.service === undefined ? 404 : 200, { metadata, spec: this.service });
     }
+    const [, named] = /^metadata\.name=(.+)$/.exec(searchParams.get('fieldSelector') ?? '') ?? [];
+    if (request.method === 'GET' && named !== undefined) {
+      return void say(200, {
+        metadata: { resourceVersion: '1' },
+        items: [...this.pods.values()].filter(({ metadata }) => metadata.name === named),
+      });
+    }
     if (request.method === 'GET') {
       const selector = searchParams.get('labelSelector') ?? '';
-      return void say(200, { items: [...this.pods.values()].filter((pod) => isSelected(pod, selector)) });
+      return void say(200, {
+        metadata: { resourceVersion: '1' },
+        items: [...this.pods.values()].filter((pod) => isSelected(pod, selector)),
+      });
     }
     const pod = this.pods.get(pathname.slice(pathname.lastIndexOf('/') + 1));
     if (pod === undefined) return void say(404, { message: 'not found' });

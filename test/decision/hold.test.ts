@@ -2,8 +2,10 @@ import { describe, expect, it, test } from 'vitest';
 import type { ClusterSnapshot } from '../../src/decision/cluster-snapshot.ts';
 import { decide } from '../../src/decision/decide.ts';
 import { fleetOf, type NodeFacts, nodeKind } from '../../src/decision/fleet.ts';
+import { holdObstacle } from '../../src/decision/hold-delivery.ts';
 import { undoFor } from '../../src/decision/patch.ts';
 import {
+  HOLD_DIGEST,
   HOLD_MOUNTS,
   HOLD_VOLUMES,
   held,
@@ -24,6 +26,7 @@ import {
   creationOf,
   exec,
   type JsonObject,
+  NAMESPACE,
   type PodObject,
   patched,
   planIn,
@@ -275,6 +278,27 @@ describe('another pass of the same admission', () => {
       server('app', preStop(sleep(30))),
     ]);
     expect(pass(result, snapshot).operations).toEqual([]);
+  });
+});
+
+describe('what keeps pods of a namespace that can run on any node from Hold', () => {
+  const nodes = fleet('v1.36.3', 'v1.36.3');
+  const without = heldSnapshot([HOLD], { supply: { namespaces: new Set() } });
+
+  it.each<[string, ClusterSnapshot, string | undefined]>([
+    ['nothing, where they get it', SNAPSHOT, undefined],
+    ['is not known before the leader has published', snapshotOf([HOLD]), undefined],
+    ['the leader’s reason', snapshotOf([HOLD], { fleet: nodes, hold: { why: 'no address' } }), 'no address'],
+    ['no helper there', without, `namespace ${NAMESPACE} has no ConfigMap linger-hold-${HOLD_DIGEST}`],
+  ])('%s', (_, snapshot, why) => {
+    expect(holdObstacle(NAMESPACE, 'ConfigMap', snapshot)).toBe(why);
+  });
+
+  it('is the version of the nodes where the helper comes in an image', () => {
+    const supply = { image: 'linger:1' };
+    const old = heldSnapshot([HOLD], { supply, fleet: OLD_FLEET });
+    expect(holdObstacle(NAMESPACE, 'Image', old)).toContain('image volumes need Kubernetes 1.35');
+    expect(holdObstacle(NAMESPACE, 'Image', heldSnapshot([HOLD], { supply }))).toBeUndefined();
   });
 });
 

@@ -7,12 +7,12 @@ import {
   type ServiceRecord,
   serviceIndex,
   type TerminationPolicy,
+  taken,
 } from '../../src/api/index.ts';
 import {
   type ClusterSnapshot,
   NO_SOURCES,
   snapshotOf as snapshotFrom,
-  taken,
 } from '../../src/decision/cluster-snapshot.ts';
 import { type Fleet, fleetOf, type NodeFacts } from '../../src/decision/fleet.ts';
 import { policySet } from '../../src/decision/policy-set.ts';

@@ -156,6 +156,7 @@ describe('the NetworkPolicy', () => {
   it('opens, as it is, what Linger calls wherever it runs', async () => {
     const { egress } = policyOf(await readFile(file, 'utf8'));
     const { canaryPort, holdPort } = VERBS.serve.flags;
+    const { port: timers } = VERBS['node-timer'].flags;
     const open = (to: boolean) =>
       egress
         .filter((rule) => (rule.to !== undefined) === to)
@@ -163,8 +164,8 @@ describe('the NetworkPolicy', () => {
     // The resolver of src/measurement/dns.ts asks the servers of resolv.conf, whose port is always this one: over UDP, and
     // over TCP where an answer is too long.
     expect(open(false).toSorted()).toEqual(['443/TCP', '53/TCP', '53/UDP', '6443/TCP']);
-    // Of other replicas: the canary's, and the Hold Service's, to which calls are relayed.
-    expect(open(true)).toEqual([canaryPort, holdPort].map(({ fallback }) => `${fallback}/TCP`));
+    // Of other replicas: the canary's, and the Hold Service's, to which calls are relayed. And of node timers.
+    expect(open(true)).toEqual([canaryPort, holdPort, timers].map(({ fallback }) => `${fallback}/TCP`));
   });
 });
 

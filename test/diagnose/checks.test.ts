@@ -7,9 +7,10 @@ import { ensureCertificates } from '../../src/certs/index.ts';
 import { KubeFailure } from '../../src/cluster/index.ts';
 import { FLEET_SETTLE_SECONDS } from '../../src/decision/index.ts';
 import { type Check, inquire } from '../../src/diagnose/checks.ts';
-import { checkInstallation } from '../../src/diagnose/installation.ts';
+import { checkInstallation, type Senders } from '../../src/diagnose/installation.ts';
 import { checkBefore } from '../../src/diagnose/preflight.ts';
 import { type Access, accessesToInstall, declaredRights } from '../../src/diagnose/rights.ts';
+import { discover } from '../../src/discovery/index.ts';
 import { readHelperObject } from '../../src/hold/index.ts';
 import { days, signedByItself } from '../certs/fixture.ts';
 import { emptyDirectory, ROOT } from '../cli/linger.ts';
@@ -117,8 +118,9 @@ const lease = (holder: string, ageSeconds: number, now = NOW) =>
   well({
     spec: { holderIdentity: holder, renewTime: new Date(now.getTime() - ageSeconds * 1000).toISOString() },
   });
-const consumersMap = (...conditions: readonly (readonly [string, string, string])[]) => {
-  const consumers = conditions.map(([name, status, reason]) => ({
+const consumersMap = (...conditions: readonly (readonly [string, string, string, object?])[]) => {
+  const consumers = conditions.map(([name, status, reason, more]) => ({
+    ...more,
     ...{
       name,
       measure: 'probe',
@@ -244,6 +246,7 @@ interface Asked {
   readonly filesUnread?: KubeFailure;
   readonly pre?: boolean;
   readonly configuration?: string;
+  readonly senders?: () => Promise<Senders>;
 }
 
 async function check(changes: Answers, asked: Asked = {}) {
@@ -276,9 +279,36 @@ async function check(changes: Answers, asked: Asked = {}) {
     },
   };
   return inquire(options, (inquiry) =>
-    pre ? checkBefore(inquiry) : checkInstallation(inquiry, options.inForce),
+    pre ? checkBefore(inquiry) : checkInstallation(inquiry, options.inForce, asked.senders),
   );
 }
+
+it('what sends and is not declared is a warning of Consumers, by the catalogue and by held pods', async () => {
+  const route = {
+    ...{ apiVersion: 'route.openshift.io/v1', kind: 'Route', metadata: { name: 'web', namespace: 'shop' } },
+    spec: { to: { kind: 'Service', name: 'web' } },
+  };
+  const own = { metadata: { name: 'openshift-router' }, spec: { measure: { declared: { lag: '5s' } } } };
+  const declared = { apiVersion: 'linger.dev/v1alpha1', kind: 'DiscoveryConsumer', ...own };
+  const witnessed = new Map([['10.0.3.7 (proxies/old-nginx-1 of Deployment/old-nginx)', { pods: 2 }]]);
+  const sayingOf = async (objects: readonly unknown[], of: typeof witnessed) => {
+    const senders = async () => ({ discovered: discover(objects, 'default'), witnessed: of });
+    return worthSaying(await check({}, { senders }));
+  };
+  expect(await sayingOf([route], witnessed)).toEqual([
+    'warning Consumers: openshift-router (Route shop/web) sends to shop/web and is not declared: no wait covers its lag',
+    'warning Consumers: 10.0.3.7 (proxies/old-nginx-1 of Deployment/old-nginx) sends and is not declared: 2 held pods got connections from it after every known consumer had stopped',
+  ]);
+  expect(await sayingOf([route, declared], new Map())).toEqual([]);
+});
+
+it('a declared consumer that has sent to no held pod in a week is a warning', async () => {
+  const unseen = { since: NOW.getTime() / 1000 - 8 * 86_400, pods: 40 };
+  const changed = consumersMap(['edge', 'True', 'Measured', { unseen }]);
+  expect(worthSaying(await check({ [CONSUMERS]: changed }))).toEqual([
+    'warning Consumers: edge is declared and has sent to no held pod in 7 days',
+  ]);
+});
 
 /** All but what is ok, and what a case is about. */
 const worthSaying = (checks: readonly Check[]) =>
@@ -328,7 +358,7 @@ describe('before an installation', () => {
     [
       'an API server that is too old',
       () => ({ '/version': well({ gitVersion: 'v1.27.3' }) }),
-      /^warning ApiServer: .*v1\.27\.3, which drops matchConditions:/,
+      /^failure ApiServer: .*v1\.27\.3: Linger needs Kubernetes 1\.32 or newer/,
     ],
     [
       'an old kubelet',
@@ -422,6 +452,81 @@ describe('before an installation', () => {
   ])('a webhook that %s is none to speak of', async (_, more) => {
     expect(worthSaying(await check({ [VALIDATING]: items(foreign('meek', more)) }, { pre: true }))).toEqual(
       [],
+    );
+  });
+
+  const MAPS = `${HOOKS}/mutatingadmissionpolicies?limit=250`;
+  const BINDINGS = `${HOOKS}/mutatingadmissionpolicybindings?limit=250`;
+  const map = (name: string, expression: string) => ({
+    metadata: { name },
+    spec: { mutations: [{ jsonPatch: { expression } }] },
+  });
+  const boundTo = (policyName: string) => ({ metadata: { name: policyName }, spec: { policyName } });
+  const proxied = (name: string) => `/api/v1/namespaces/other/services/https:${name}:443/proxy`;
+  const lenient = { failurePolicy: 'Ignore', sideEffects: 'None' };
+  const patching = (...operations: readonly Json[]) =>
+    well({ response: { patch: encoded(JSON.stringify(operations)) } });
+  const NO_HOOK = { [TRY]: tried(hooked(undefined)) };
+  const takers = { [MUTATING]: items(foreign('taker', lenient), foreign('other', lenient)) };
+  const REMOVES = patching({ op: 'remove', path: '/spec/containers/0/lifecycle' });
+
+  it.each<[what: string, changes: Answers, by: string]>([
+    [
+      'a MutatingAdmissionPolicy that is bound',
+      {
+        ...{ ...NO_HOOK, ...takers, [proxied('taker')]: REMOVES },
+        [MAPS]: items(map('idle', 'lifecycle'), map('hygiene', 'preStop'), map('labels', 'metadata')),
+        [BINDINGS]: items(boundTo('hygiene'), boundTo('labels')),
+      },
+      'MutatingAdmissionPolicy hygiene changes it',
+    ],
+    [
+      'a webhook whose own answer takes it',
+      { ...NO_HOOK, ...takers, [proxied('taker')]: REMOVES, [proxied('other')]: patching() },
+      'MutatingWebhookConfiguration taker changes it',
+    ],
+    [
+      'a webhook that replaces the container',
+      {
+        ...{ ...NO_HOOK, ...takers },
+        [proxied('taker')]: patching({ op: 'replace', path: '/spec/containers/0', value: { name: 'app' } }),
+        [proxied('other')]: patching({
+          op: 'replace',
+          path: '/spec/containers/0',
+          value: { lifecycle: { preStop: {} } },
+        }),
+      },
+      'MutatingWebhookConfiguration taker changes it',
+    ],
+    [
+      'webhooks that do not answer',
+      { ...NO_HOOK, ...takers },
+      'one of these changes it: MutatingWebhookConfiguration taker, MutatingWebhookConfiguration other',
+    ],
+    [
+      'the only one that is called',
+      {
+        ...NO_HOOK,
+        [MUTATING]: items(
+          foreign('taker', lenient),
+          foreign('elsewhere', { ...lenient, objectSelector: { matchLabels: { not: 'there' } } }),
+        ),
+      },
+      'MutatingWebhookConfiguration taker changes it',
+    ],
+    [
+      'what cuts a grace',
+      {
+        ...{ [TRY]: tried(hooked(5, 50)), ...takers, [proxied('taker')]: REMOVES },
+        [proxied('other')]: patching({ op: 'add', path: '/spec/terminationGracePeriodSeconds', value: 50 }),
+      },
+      'MutatingWebhookConfiguration other changes it',
+    ],
+  ])('names what undoes it: %s', async (_what, changes, by) => {
+    const said = (await check(changes, { pre: true })).filter(({ code }) => code === 'Admission');
+    const [, line] = said;
+    expect(`${line?.state} ${line?.text}`).toMatch(
+      new RegExp(`^warning .* comes back from admission with.*: ${by}$`),
     );
   });
 
@@ -614,7 +719,7 @@ describe('afterwards', () => {
       () => ({
         [TRY]: tried({ metadata: { annotations: { 'linger.dev/plan': '{}' } }, ...hooked(undefined) }),
       }),
-      /^failure Answer: .*has Linger’s plan but no hook/,
+      /^failure Answer: .*has Linger’s plan but no hook: another webhook or a policy changes it/,
     ],
     [
       'an answer that never came',

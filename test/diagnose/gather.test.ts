@@ -187,7 +187,11 @@ describe('by way of the API server', () => {
         ]),
       ),
     });
-    expect(facts.cluster).toEqual({ services: undefined, neverWithdrawn: undefined });
+    expect(facts.cluster).toEqual({
+      services: undefined,
+      neverWithdrawn: undefined,
+      endpointsReaders: undefined,
+    });
     const failed = facts.looks.filter(({ seen }) => !seen).map(({ what }) => what);
     expect(failed).toEqual(expect.arrayContaining(['pods of kube-system', 'services']));
     expect(looksAt(facts, CONTROLLER_METRICS)[0]?.remedy).toMatch(/right to list pods in kube-system/);
@@ -214,6 +218,56 @@ describe('by way of the API server', () => {
     });
     expect(facts.cluster?.services).toBe(3);
     expect(facts.cluster?.neverWithdrawn).toEqual({ services: 2, examples: ['db/peers', 'db/more'] });
+  });
+});
+
+describe('who is granted Endpoints', () => {
+  const role = (name: string, resources: readonly string[], more: object = {}) => ({
+    metadata: { name, uid: name, resourceVersion: '1', ...more },
+    rules: [{ apiGroups: [''], resources, verbs: ['list', 'watch'] }],
+  });
+  const binding = (kind: string, name: string, subject: object, namespace?: string) => ({
+    metadata: { name: `${name}-binding`, namespace, uid: name, resourceVersion: '1' },
+    roleRef: { kind, name },
+    subjects: [subject],
+  });
+  const account = (namespace: string, name: string) => ({ kind: 'ServiceAccount', namespace, name });
+  const items = (...all: readonly object[]) => well({ metadata: { resourceVersion: '7' }, items: all });
+  const rbac = (plural: string) => `/apis/rbac.authorization.k8s.io/v1/${plural}?limit=250`;
+  const OWN = { labels: { 'app.kubernetes.io/name': 'linger' } };
+
+  it('by name: not the control plane, Linger, or those that may do everything', async () => {
+    const { facts } = await gatherFrom({
+      [rbac('clusterroles')]: items(
+        role('gateway', ['services', 'endpoints']),
+        role('other', ['services']),
+        role('view', ['endpoints']),
+        role('system:coredns', ['endpoints']),
+        role('linger', ['endpoints'], OWN),
+      ),
+      [rbac('roles')]: items(role('gateway', ['endpoints'], { namespace: 'team' })),
+      [rbac('clusterrolebindings')]: items(
+        ...['gateway', 'other', 'view', 'system:coredns', 'linger'].map((name) =>
+          binding('ClusterRole', name, account(`ns-${name}`, name)),
+        ),
+      ),
+      [rbac('rolebindings')]: items(
+        binding('Role', 'gateway', { kind: 'User', name: 'mia' }, 'team'),
+        binding('Role', 'gateway', { kind: 'User', name: 'tom' }, 'elsewhere'),
+      ),
+    });
+    expect(facts.cluster?.endpointsReaders).toEqual(['ServiceAccount ns-gateway/gateway', 'User mia']);
+  });
+
+  it('nobody', async () => {
+    const all = ['clusterroles', 'roles', 'clusterrolebindings', 'rolebindings'];
+    const { facts } = await gatherFrom(Object.fromEntries(all.map((plural) => [rbac(plural), items()])));
+    expect(facts.cluster?.endpointsReaders).toEqual([]);
+  });
+
+  it('rights are missing: unknown', async () => {
+    const { facts } = await gatherFrom({ [rbac('clusterroles')]: refused(403, 'forbidden') });
+    expect(facts.cluster?.endpointsReaders).toBeUndefined();
   });
 });
 

@@ -15,6 +15,10 @@ const slices = (over: Partial<QueueActivity>, more: Partial<ControllerActivity> 
   controller({ queues: [queue(over), queue({ name: 'endpoint' })], ...more });
 const flags = (over: Partial<Facts['flags']>) => ({ ...DEFAULT_FLAGS, known: true, ...over });
 
+const readers = (...endpointsReaders: readonly string[]) => ({
+  cluster: { services: 10, neverWithdrawn: { services: 0, examples: [] }, endpointsReaders },
+});
+
 function only(code: FindingCode, over: Partial<Facts>) {
   const found = diagnose(facts(over)).find((each) => each.code === code);
   if (found === undefined) throw new Error(`${code} was not found`);
@@ -225,9 +229,17 @@ describe.each<[string, [what: string, over: Partial<Facts>, expected: FindingCod
           cluster: {
             services: 10,
             neverWithdrawn: { services: 1, examples: ['db/peers'] },
+            endpointsReaders: undefined,
           },
         },
         ['NeverWithdrawn', 'NothingWrong'],
+      ],
+      ['nobody reads Endpoints', readers(), ['EndpointsUnread', 'NothingWrong']],
+      ['somebody may read Endpoints', readers('ServiceAccount edge/gateway'), ['NothingWrong']],
+      [
+        'nobody reads Endpoints, which no controller writes',
+        { ...readers(), ...controller({ queues: [queue()] }) },
+        ['NothingWrong'],
       ],
     ],
   ],

@@ -65,6 +65,7 @@ export function facts(over: Partial<Facts> = {}): Facts {
     cluster: {
       services: 1000,
       neverWithdrawn: { services: 0, examples: [] },
+      endpointsReaders: undefined,
     },
     looks: [],
     ...over,

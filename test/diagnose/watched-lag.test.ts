@@ -1,5 +1,5 @@
 import { expect, it, onTestFinished } from 'vitest';
-import { LagWatch } from '../../src/diagnose/lag-observation.ts';
+import { watchLag } from '../../src/diagnose/lag-observation.ts';
 import type { LagStage } from '../../src/lag/index.ts';
 import { ModelCluster, podObject, serviceObject, sliceObject } from '../cluster/model-cluster.ts';
 import { waitUntil } from '../testbed/waiting.ts';
@@ -20,7 +20,7 @@ async function watched() {
   let stoodMs = 0;
   const clock = () => performance.now() + stoodMs;
   const connection = { server: model.url, credentials: async () => ({}) };
-  const watch = new LagWatch(connection, { signal: stopping.signal, clock, random: Math.random });
+  const watch = watchLag(connection, { signal: stopping.signal, clock, random: Math.random });
   onTestFinished(async () => {
     stopping.abort();
     await watch.ended();

@@ -55,6 +55,72 @@ it('names what is declared already: by name, or because the same pods are asked'
   expect(discover([...objects, found?.spec], 'default').consumers[0]?.declaredBy).toBe('contour');
 });
 
+/** The part of a printed spec that cases change. */
+interface Written {
+  appliesTo?: {
+    namespaceSelector: { matchExpressions: { values: string[] }[] };
+    serviceSelector?: object;
+  };
+  measure: { inspect: { instances: { namespaceSelector: object; podSelector: object } } };
+}
+
+const asking = (name: string, found: DiscoveredConsumer | undefined, change: (spec: Written) => void) => {
+  const { spec } = structuredClone(found?.spec) as { spec: Written };
+  change(spec);
+  return { ...found?.spec, metadata: { name }, spec };
+};
+
+it.each<[string, boolean, (spec: Written) => void]>([
+  [
+    'the same pods by another of their labels',
+    true,
+    ({ measure }) => {
+      measure.inspect.instances.podSelector = { matchExpressions: [{ key: 'app', operator: 'Exists' }] };
+    },
+  ],
+  ['the same pods for all Services', true, (spec) => delete spec.appliesTo],
+  [
+    'pods of those labels in another namespace',
+    false,
+    ({ measure }) => {
+      measure.inspect.instances.namespaceSelector = {
+        matchLabels: { 'kubernetes.io/metadata.name': 'elsewhere' },
+      };
+    },
+  ],
+  [
+    'other pods',
+    false,
+    ({ measure }) => {
+      measure.inspect.instances.podSelector = { matchLabels: { app: 'other' } };
+    },
+  ],
+  [
+    'the same pods for Services of another namespace',
+    false,
+    ({ appliesTo }) => {
+      for (const each of appliesTo?.namespaceSelector.matchExpressions ?? []) each.values = ['elsewhere'];
+    },
+  ],
+  [
+    'the same pods for Services with a label that these do not have',
+    false,
+    ({ appliesTo }) => {
+      Object.assign(appliesTo ?? {}, { serviceSelector: { matchLabels: { exposed: 'edge' } } });
+    },
+  ],
+])('a consumer that asks %s is that one: %s', (_title, isSame, change) => {
+  const objects = objectsOf('contour');
+  const [found] = discover(objects, 'default').consumers;
+  const services = (found?.services ?? []).map((each) => {
+    const [namespace, name] = each.split('/');
+    return { apiVersion: 'v1', kind: 'Service', metadata: { namespace, name }, spec: {} };
+  });
+  const own = asking('my-edge', found, change);
+  const again = discover([...objects, ...services, own], 'default');
+  expect(again.consumers[0]?.declaredBy).toBe(isSame ? 'my-edge' : undefined);
+});
+
 it('says which routes are of a class that it does not know', () => {
   const ingress = {
     ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress', metadata: { name: 'x', namespace: 'shop' } },

@@ -14,6 +14,7 @@ import { TRIED_ANNOTATION } from '../../src/hold/index.ts';
 import { HEARTBEAT_ANNOTATION } from '../../src/lag/index.ts';
 import { LEADER_LABEL, SHARED_ANNOTATIONS } from '../../src/leader/index.ts';
 import { CANARY_LABEL } from '../../src/measurement/index.ts';
+import { RUN_LABEL } from '../../src/prove/index.ts';
 import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
 
 const PAGE = 'docs/reference.md';
@@ -25,6 +26,7 @@ const others: readonly (string | undefined)[] = [
   CANARY_LABEL,
   LEADER_LABEL,
   NODE_BUDGET_LABEL,
+  RUN_LABEL,
   VERBS.serve.flags.reportsAudience.fallback,
 ];
 const ofObjects: readonly string[] = [

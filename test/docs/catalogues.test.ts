@@ -3,6 +3,7 @@ import { ERRORS } from '../../src/api/index.ts';
 import { certificateErrorCodes } from '../../src/certs/index.ts';
 import { CONNECTION_ERRORS } from '../../src/cluster/index.ts';
 import { NOTES, type NoteCode, SKIP_REASONS, WARNING_NOTES } from '../../src/decision/index.ts';
+import { LOSS_CAUSES } from '../../src/prove/index.ts';
 import { codeOf, codesOf, type Row, tableUnder } from './markdown.ts';
 
 const column = (rows: readonly Row[], name: string) => rows.map((row) => codeOf(row[name]));
@@ -39,6 +40,12 @@ describe('notes', () => {
     expect(row?.warns).toBe(WARNING_NOTES.has(code) ? 'yes' : 'no');
     expect(row?.['what to do']).not.toBe('');
   });
+});
+
+test('the table of what explains a lost request has exactly the causes of prove', () => {
+  const rows = tableUnder('docs/reference.md', 'Why a request is lost');
+  expect(column(rows, 'cause')).toEqual(Object.keys(LOSS_CAUSES));
+  for (const row of rows) expect(row.meaning).not.toBe('');
 });
 
 describe('errors', () => {

@@ -159,13 +159,13 @@ describe('the README', () => {
   });
 });
 
-test('every message of the log is documented', () => {
+test('every message of the log is documented, except that a failure is over', () => {
   const calls = filesUnder('src')
     .filter((path) => path.endsWith('.ts') && !path.endsWith('telemetry/log-once.ts'))
     .flatMap((path) => [
-      ...read(path).matchAll(/(?:logger|once)\.(?:debug|info|warn|error|over)\(([\s\S]*?)\)[;,]\n/g),
+      ...read(path).matchAll(/(?:logger|once)\.(?:debug|info|warn|error)\(([\s\S]*?)\)[;,]\n/g),
     ]);
   const messages = calls.map(([, args]) => /'([^']+)',?\s*$/.exec(args ?? '')?.[1]);
-  const documented = tableUnder('docs/operations.md', 'Logs').map((row) => row['`msg`']?.replaceAll('`', ''));
+  const documented = tableUnder('docs/reference.md', 'Logs').map((row) => row['`msg`']?.replaceAll('`', ''));
   expect([...new Set(messages)].toSorted()).toEqual(documented.toSorted());
 });

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { RESTARTS } from '../../src/cluster/index.ts';
 import { RELEASE_REASONS } from '../../src/hold/index.ts';
 import { DISCARDS } from '../../src/lag/index.ts';
+import { DEREGISTRATION_RESULTS } from '../../src/measurement/index.ts';
 import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
 import { own, registered, series } from './registered-metrics.ts';
 
@@ -30,6 +31,7 @@ test.each([
   ['Why a watch restarts', RESTARTS],
   ['Why a removal gives no sample', DISCARDS],
   ['Why a held pod is released', RELEASE_REASONS],
+  ['How a deregistration ends', DEREGISTRATION_RESULTS],
 ])('%s: the table has exactly the reasons, in the catalogue’s order', (heading, reasons) => {
   const rows = tableUnder('docs/reference.md', heading);
   expect(rows.map((row) => codeOf(row.reason))).toEqual(Object.keys(reasons));

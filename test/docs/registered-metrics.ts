@@ -12,6 +12,7 @@ import {
   Measurement,
   registerCanaryMetrics,
   registerConsumerMetrics,
+  registerDeregistrationMetrics,
   registerInspectionMetrics,
   registerLagMetrics,
 } from '../../src/measurement/index.ts';
@@ -40,7 +41,11 @@ registerManagerMetrics(registry);
 registerPublishMetrics(registry, newStatus());
 registerCanaryMetrics(registry);
 registerReportMetrics(registry, () => []);
-registerInspectionMetrics(registry, () => []);
+registerInspectionMetrics(
+  registry,
+  () => ({ instances: () => [].values(), stale: () => [].values() }) as never,
+);
+registerDeregistrationMetrics(registry);
 registerConsumerMetrics(registry, { views: () => [], epochSeconds: clocks.epochSeconds });
 registerTerminationMetrics(registry);
 registerDeliveryMetrics(registry, { namespaces: () => 0, kinds: () => ({}) });

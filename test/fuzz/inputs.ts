@@ -26,7 +26,7 @@ const MOST_CPU_MS = 250;
 /** @returns what is wrong with how a source takes this input */
 export function faultOf(source: Source, input: Uint8Array): string | undefined {
   try {
-    // What the process did besides, such as collecting garbage, does not repeat itself.
+    // What the thread did besides, such as collecting garbage, does not repeat itself.
     if (cpuMsOf(source, input) <= MOST_CPU_MS) return undefined;
     const again = cpuMsOf(source, input);
     return again <= MOST_CPU_MS ? undefined : `took ${Math.round(again)} ms`;
@@ -36,9 +36,9 @@ export function faultOf(source: Source, input: Uint8Array): string | undefined {
 }
 
 function cpuMsOf(source: Source, input: Uint8Array): number {
-  const before = process.cpuUsage();
+  const before = process.threadCpuUsage();
   TARGETS[source](input);
-  const { user, system } = process.cpuUsage(before);
+  const { user, system } = process.threadCpuUsage(before);
   return (user + system) / 1000;
 }
 

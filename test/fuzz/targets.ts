@@ -7,7 +7,7 @@ import { decide, type Pod, patchFor } from '../../src/decision/index.ts';
 import { helperLine } from '../../src/hold/connection-monitor.ts';
 import { projectPod } from '../../src/informers/index.ts';
 import { policiesOfMap } from '../../src/manifest/index.ts';
-import { readerOf } from '../../src/measurement/index.ts';
+import { attemptsIn, readerOf } from '../../src/measurement/index.ts';
 import { screenReview } from '../../src/webhook/review.ts';
 import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
 
@@ -55,6 +55,12 @@ export const TARGETS: Readonly<Record<Exclude<ForeignSource, 'proc'>, Fuzz>> = {
       return;
     }
     reportRequest.safeParse(body);
+  },
+  attempts: (data) => {
+    const read = attemptsIn(Buffer.from(data).toString('latin1'), { sentAt: 0, receivedAt: 1 });
+    const made = 'made' in read ? read.made : [];
+    if (!made.every(({ began, ended }) => began <= 0 && ended <= 1))
+      throw new Error('an attempt of the future');
   },
   helper: (data) => {
     const line = helperLine(Buffer.from(data).toString('latin1'), 0);

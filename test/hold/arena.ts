@@ -85,6 +85,8 @@ export interface ArenaOptions {
   readonly lookUp?: HoldSources['lookUp'];
   readonly reports?: HoldSources['reports'];
   readonly usersOf?: HoldSources['inspecting']['usersOf'];
+  readonly skipped?: readonly string[];
+  readonly outAt?: HoldSources['deregistrations']['outAt'];
   readonly current?: boolean;
   /** By how much this replica's clock is ahead. Milliseconds. */
   readonly ahead?: number;
@@ -158,7 +160,9 @@ export class Arena {
         usersOf: options.usersOf ?? (() => undefined),
         want: ({ uid }) => void this.wanted.add(uid),
         done: (uid) => void this.wanted.delete(uid),
+        skipped: () => options.skipped ?? [],
       },
+      deregistrations: { outAt: options.outAt ?? (() => undefined) },
       isReplica: (address) => address === '10.9.9.9',
       lookUp: (pod) => {
         this.asked.push(pod.name);

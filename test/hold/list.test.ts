@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
+import { holdReport } from '../../src/dashboard/index.ts';
 import { emptyDirectory, linger } from '../cli/linger.ts';
 import { ModelCluster } from '../cluster/model-cluster.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
@@ -56,6 +57,8 @@ it('for programs, and for some namespaces alone', async () => {
   const run = await clusterOf(['linger-a'], 'linger-a');
   const { stdout } = await run('--namespace', 'pay', '--output', 'json');
   expect(JSON.parse(stdout)).toEqual({ held: [HELD[1]] });
+  const all = await run('--output', 'json');
+  expect(holdReport.parse(JSON.parse(all.stdout))).toEqual({ held: HELD });
   expect((await run('--namespace', 'other')).stdout).toBe('No pod is held.\n');
 });
 

@@ -1,6 +1,8 @@
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { beforeAll, expect, it } from 'vitest';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Registry } from '@prometheus-io/client';
+import { beforeAll, expect, it, vi } from 'vitest';
 import type { KubeConnection } from '../../src/cluster/index.ts';
 import { nodeBudgetOf } from '../../src/decision/index.ts';
 import { NodeShutdowns } from '../../src/hold/index.ts';
@@ -12,14 +14,14 @@ import { until } from './arena.ts';
 const atEnd = atEndOfFile();
 // Which the first call would wait for: it takes a busy machine some seconds.
 beforeAll(async () => void (await import('../../src/cluster/client-node.ts')), 60_000);
-const node = (ready: boolean, labels = {}) => ({
+const node = (ready: boolean, labels = {}, why = 'node is shutting down') => ({
   metadata: { name: 'spot-1', uid: 'n', resourceVersion: '5', labels },
   status: {
     conditions: [
       {
         type: 'Ready',
         status: ready ? 'True' : 'False',
-        message: ready ? 'kubelet is ready' : 'node is shutting down',
+        message: ready ? 'kubelet is ready' : why,
       },
     ],
   },
@@ -35,10 +37,11 @@ const PODS = [
 ];
 
 /** The part of an API server that this takes. */
-async function clusterOf(first: object, refusals = 0) {
+async function clusterOf(first: object, refusals: readonly number[] = []) {
   const deleted: { readonly path: string; readonly uid: unknown }[] = [];
+  const lists: string[] = [];
+  const refuse = [...refusals];
   let watch: http.ServerResponse | undefined;
-  let refuse = refusals;
   const server = http.createServer(async (request, response) => {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://model');
     const chunks: Buffer[] = [];
@@ -48,14 +51,15 @@ async function clusterOf(first: object, refusals = 0) {
     const list = (items: readonly object[]) =>
       say(200, { kind: 'List', metadata: { resourceVersion: '9' }, items });
     if (request.method === 'DELETE') {
-      if (refuse-- > 0) return say(500, { kind: 'Status', message: 'busy' });
+      const refusal = refuse.shift();
+      if (refusal !== undefined) return say(refusal, { kind: 'Status', message: 'refused', code: refusal });
       deleted.push({ path: pathname, uid: JSON.parse(String(Buffer.concat(chunks))).preconditions?.uid });
       return say(200, {});
     }
-    if (pathname === '/api/v1/pods')
-      return searchParams.get('fieldSelector')?.startsWith('spec.nodeName=spot-1,')
-        ? list(PODS)
-        : say(400, {});
+    if (pathname === '/api/v1/pods') {
+      lists.push(searchParams.get('fieldSelector') ?? '');
+      return list(PODS);
+    }
     if (searchParams.get('watch') === null) return list([first]);
     response.writeHead(200, { 'content-type': 'application/json' }).flushHeaders();
     watch = response;
@@ -77,6 +81,8 @@ async function clusterOf(first: object, refusals = 0) {
   return {
     connection,
     deleted,
+    /** The field selector of each list of pods. */
+    lists,
     leadership: { signal: ended.signal, holds: () => !ended.signal.aborted },
     change: async (object: object) => {
       const open = await until('a watch', () => watch);
@@ -92,7 +98,14 @@ function shutdownsIn(connection: KubeConnection, deletes: boolean) {
     logger: createLogger('silent', process.stdout),
     onPod: (uid, budget) => said.push([uid, budget]),
   });
-  return { shutdowns, said };
+  const registry = new Registry();
+  shutdowns.metrics(registry);
+  /** The counter's values, by result. */
+  const counts = async () => {
+    const metrics = await registry.getSingleMetricAsString('linger_hold_node_shutdown_pods_total');
+    return [...metrics.matchAll(/result="(\w+)"\} (\d+)/g)].map(([, result, count]) => `${result} ${count}`);
+  };
+  return { shutdowns, said, counts };
 }
 
 it('tells Hold of the pods of a node that shuts down, and deletes none without leave', async () => {
@@ -109,13 +122,45 @@ it('tells Hold of the pods of a node that shuts down, and deletes none without l
 });
 
 it('deletes them with leave: by uid, and not those that would come back on the same node', async () => {
-  const cluster = await clusterOf(node(false), 1);
-  const { shutdowns, said } = shutdownsIn(cluster.connection, true);
+  const cluster = await clusterOf(node(false), [500]);
+  const { shutdowns, said, counts } = shutdownsIn(cluster.connection, true);
+  expect(await counts()).toEqual(['deleted 0', 'failed 0']);
   void shutdowns.lead(cluster.leadership);
   // The first request is refused, so all is done once more.
   await until('a deletion', () => cluster.deleted.length > 0);
   expect(cluster.deleted).toEqual([{ path: '/api/v1/namespaces/shop/pods/web-1', uid: 'web-1-uid' }]);
   expect(said).toContainEqual(['web-1-uid', 15]);
+  expect(cluster.lists).toEqual(
+    Array.from({ length: 2 }, () => 'spec.nodeName=spot-1,status.phase!=Succeeded,status.phase!=Failed'),
+  );
+  await vi.waitFor(async () => expect(await counts()).toEqual(['deleted 1', 'failed 1']));
+});
+
+it.each([
+  ['is gone', 404, 'deleted 1'],
+  ['has given its name to another', 409, 'deleted 0'],
+])('a pod that %s needs no further request', async (_, refusal, deleted) => {
+  const cluster = await clusterOf(node(false), [refusal]);
+  const { shutdowns, said, counts } = shutdownsIn(cluster.connection, true);
+  void shutdowns.lead(cluster.leadership);
+  await until('all pods', () => said.length === 4);
+  await sleep(1_500);
+  expect([cluster.lists.length, cluster.deleted]).toEqual([1, []]);
+  expect(await counts()).toEqual([deleted, 'failed 0']);
+});
+
+it('takes a node that is not ready for another reason for none, and passes over the pods once', async () => {
+  const cluster = await clusterOf(node(false, {}, 'container runtime is down'));
+  const { shutdowns, said } = shutdownsIn(cluster.connection, false);
+  void shutdowns.lead(cluster.leadership);
+  await cluster.change(node(false, {}, 'PLEG is not healthy'));
+  await sleep(300);
+  expect([cluster.lists, shutdowns.budgetOf('spot-1')]).toEqual([[], undefined]);
+  await cluster.change(node(false));
+  await cluster.change(node(false, { changed: 'yes' }));
+  await until('all pods', () => said.length === 4);
+  await sleep(300);
+  expect([said.length, cluster.lists.length]).toEqual([4, 1]);
 });
 
 it.each([

@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import type { DiscoveryConsumerSpec } from '../../src/api/index.ts';
 import type { SigningKeys } from '../../src/certs/index.ts';
 import type { Route } from '../../src/hold/caller.ts';
-import type { Consumer } from '../../src/lag/index.ts';
+import { type Consumer, consumerOf } from '../../src/lag/index.ts';
 import { Arena, clock, FakeHelper, holdOf, REPLICAS_OWN, snapshotWith, until } from './arena.ts';
 
 /** How long a release may take on a busy machine; on an idle one it takes 10 to 40 ms. */
@@ -181,6 +182,31 @@ describe('instances of consumers', () => {
     const said = performance.now();
     arena.holds.heard('edge');
     expect((await helper.hears('release')) - said).toBeLessThan(SOON_MS);
+  });
+
+  it('are waited for from when their registry no longer has the pod', async () => {
+    let outAt: number | undefined;
+    const declared = consumerOf('edge', {
+      measure: { declared: { lag: 1 } },
+      deregister: { http: { method: 'PUT', url: 'http://registry/{address}' } },
+    } as DiscoveryConsumerSpec);
+    const arena = await new Arena({
+      snapshot: snapshotWith({ consumers: [declared] }),
+      outAt: () => outAt,
+    }).start();
+    const helper = arena.call(arena.admit('web-1', { initial: 30 }));
+    arena.delete('web-1');
+    arena.withdraw('web-1');
+    await sleep(1_500);
+    expect(arena.holds.list()).toMatchObject([
+      { waitingFor: [{ consumer: 'edge', instances: ['its registry still has the pod'] }] },
+    ]);
+    outAt = clock();
+    arena.holds.touch('web-1');
+    const heldFor = (await helper.hears('release')) - outAt;
+    expect(heldFor).toBeGreaterThan(990);
+    expect(heldFor).toBeLessThan(1_000 + SOON_MS);
+    expect(arena.released.map(({ reason }) => reason)).toEqual(['Gone']);
   });
 
   it('that an inspection shows are waited for', async () => {

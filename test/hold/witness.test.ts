@@ -195,6 +195,33 @@ it.each([
   expect(story.told).toMatchObject({ reason: 'Gone', lag: undefined });
 });
 
+it('says when each consumer had stopped, and when the last connection came', async () => {
+  const story = new Story({ min: 5 });
+  story.delete();
+  const helper = story.call(POD_IP);
+  await story.run((now) => {
+    if (now === 2_000) story.arena.withdraw('web-1');
+    story.testify(helper, now <= 3_000 ? 5 : 0);
+  });
+  const { consumers, counted } = story.told;
+  expect(consumers).toMatchObject([{ name: 'edge', by: 'word' }]);
+  expect((consumers[0]?.at ?? 0) - story.begun).toBeGreaterThanOrEqual(2_000);
+  expect((consumers[0]?.at ?? 0) - story.begun).toBeLessThanOrEqual(3_000);
+  expect((counted?.lastAt ?? 0) - story.begun).toBeGreaterThanOrEqual(2_500);
+  expect((counted?.lastAt ?? 0) - story.begun).toBeLessThanOrEqual(3_500);
+});
+
+it('of a helper that cannot count, the last connection is not known', async () => {
+  const story = new Story({ min: 5 });
+  story.delete();
+  const helper = story.call(POD_IP);
+  await story.run((now) => {
+    if (now === 1_000) story.arena.withdraw('web-1');
+    story.testify(helper, 0, [], 0, false);
+  });
+  expect(story.told.counted).toBeUndefined();
+});
+
 describe('no finding', () => {
   it.each([
     ['of probes', 1, (now: number) => (now % 1_000 === 0 ? 1 : 0)],
@@ -220,6 +247,13 @@ describe('there is no sample', () => {
       (story, helper, now) => {
         if (now === 1_000) story.arena.withdraw('web-1');
         if (now < 2_000) story.testify(helper, 5);
+      },
+    ],
+    [
+      'of a witness that has counted for half a second',
+      (story, helper, now) => {
+        if (now === 11_000) story.arena.withdraw('web-1');
+        story.testify(helper, 0, [], 0, now >= 11_500);
       },
     ],
     ['where nothing was withdrawn', (story, helper) => story.testify(helper, 5)],

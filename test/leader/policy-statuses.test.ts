@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { namespaceRecord } from '../../src/api/index.ts';
-import { taken } from '../../src/decision/cluster-snapshot.ts';
+import { namespaceRecord, taken } from '../../src/api/index.ts';
 import type { ClusterSnapshot } from '../../src/decision/index.ts';
 import { policySet } from '../../src/decision/policy-set.ts';
 import {

@@ -1,4 +1,5 @@
 import { onTestFinished } from 'vitest';
+import { taken } from '../../src/api/index.ts';
 import {
   BUILT_IN_ENOUGH,
   LagEstimator,
@@ -19,9 +20,7 @@ import {
 } from '../../src/leader/publishing.ts';
 import type { StatusSource } from '../../src/leader/status-publisher.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
-
 import { pause } from '../../src/timing/index.ts';
-import { taken } from '../lag/steps.ts';
 import { waitUntil } from '../testbed/waiting.ts';
 import { ModelApi } from './model-api.ts';
 

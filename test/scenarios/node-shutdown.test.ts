@@ -49,6 +49,8 @@ describe.runIf(cluster.own && LONG)('a node that shuts down', () => {
   beforeAll(async () => {
     // First, so that the replicas are on the other node.
     setting = await HoldSetting.open(cluster, { max: 60 });
+    // So that the helper passes its test there, too: the second node does not have Linger's image.
+    await setting.holds(await cluster.namespace('shutdown-first', { waiting: 'hold' }));
     const node = await cluster.startNode();
     logind = await node.withLogind({ all: 20, critical: 20 - BUDGET });
     await kubectl('label', 'node', secondNode.name, `linger.dev/node-budget=${BUDGET}`);

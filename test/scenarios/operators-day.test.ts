@@ -260,6 +260,8 @@ function things(): readonly Thing[] {
         const name = helper?.metadata.name ?? '';
         const none = json({ metadata: { finalizers: null } });
         await kubectl('--namespace', held, 'patch', 'configmap', name, '--type=merge', '--patch', none);
+        // The shipped policy denies it until the operator says that no pod uses it.
+        await kubectl('--namespace', held, 'annotate', 'configmap', name, 'linger.dev/unused=true');
         await kubectl('--namespace', held, 'delete', 'configmap', name);
       },
       commands: [CHECK],

@@ -1,3 +1,4 @@
+import { taken } from '../../src/api/index.ts';
 import { BUILT_IN_POLICY, chooseWait, type WaitChoice } from '../../src/decision/index.ts';
 import {
   BUILT_IN_ENOUGH,
@@ -8,7 +9,6 @@ import {
   plannedLags,
   type StageSample,
 } from '../../src/lag/index.ts';
-import { taken } from '../lag/steps.ts';
 
 export interface SimulatedDays {
   readonly days: number;

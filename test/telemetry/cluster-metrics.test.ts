@@ -23,6 +23,7 @@ function readings(more: Partial<LagReadings> = {}): LagReadings {
     table: NOTHING_PLANNED,
     discarded: NO_DISCARDS,
     size: { pods: 1, objects: 2, open: 3 },
+    maintainsEndpoints: true,
     ...more,
   };
 }

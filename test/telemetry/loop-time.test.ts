@@ -14,8 +14,13 @@ test('long work is counted, and logged where reviews had to wait; once for a whi
   const lines: string[] = [];
   const logger = createLogger('info', { write: (line: string) => void lines.push(line) });
   const named = { name: 'blocked', help: 'blocked', labelNames: ['work'] as const, buckets: [0.25] };
-  reportLoopTime(new Histogram({ ...named, registers: [registry] }), logger);
+  let isAnswering = false;
+  reportLoopTime(new Histogram({ ...named, registers: [registry] }), logger, () => isAnswering);
 
+  // Before a review can come, none is delayed.
+  onLoop('policies', () => hold(260));
+  expect(lines).toEqual([]);
+  isAnswering = true;
   expect(onLoop('watch', () => 7)).toBe(7);
   onLoop('review', () => hold(20));
   expect(() =>
@@ -30,6 +35,7 @@ test('long work is counted, and logged where reviews had to wait; once for a whi
   const text = await registry.metrics();
   expect(text).toContain('blocked_count{work="review"} 1');
   expect(text).toContain('blocked_count{work="watch"} 2');
+  expect(text).toContain('blocked_count{work="policies"} 1');
 });
 
 function* steps(): Generator<void, void> {

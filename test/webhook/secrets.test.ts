@@ -117,7 +117,7 @@ it('nor does one that shares its certificates by a Secret', async () => {
   const server = await serving(
     directory,
     [
-      ...['--log-level', 'trace', '--kubeconfig', join(directory, 'config'), '--sync-timeout', '2s'],
+      ...['--log-level', 'trace', '--kubeconfig', join(directory, 'config')],
       ...['--namespace', 'linger', '--identity', 'replica', '--certs-secret', 'linger-certificates'],
       ...['--canary-port', String(await freePort()), '--canary-every', '0', '--audit-every', '0'],
     ],

@@ -89,6 +89,11 @@ export class Installation {
     if (refused.length > 0) throw new Error(`Linger was not allowed: ${refused.join('; ')}`);
   }
 
+  /** Applies an optional manifest of deploy/ beside what the kustomization applies, such as node-timer.yaml. */
+  async add(file: string): Promise<void> {
+    await must(this.#cluster, ['apply', '--filename', join(ROOT, 'deploy', file)]);
+  }
+
   async #untilMutating(): Promise<void> {
     const status = ['--namespace', 'linger', 'rollout', 'status', 'deployment/linger', '--timeout=100s'];
     await must(this.#cluster, status);

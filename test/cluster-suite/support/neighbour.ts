@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { json } from 'node:stream/consumers';
 import { ensureCertificates } from '../../../src/certs/index.ts';
 import { type Cluster, waitUntil } from '../../testbed/cluster.ts';
-import { type Json, type PodObject, pod } from './manifests.ts';
+import { type Json, type PodObject, pod, silentContainer } from './manifests.ts';
 
 export interface PatchOperation {
   readonly op: 'add' | 'replace' | 'remove';
@@ -22,6 +22,8 @@ export interface NeighbourOptions {
   readonly name: string;
   readonly namespace: string;
   readonly reinvocationPolicy?: 'Never' | 'IfNeeded';
+  /** Whether it is called by a Service of its namespace; otherwise by its address. */
+  readonly byService?: boolean;
   readonly mutate: Mutation;
 }
 
@@ -47,7 +49,9 @@ export class Neighbour {
   static async start(cluster: Cluster, options: NeighbourOptions): Promise<Neighbour> {
     const directory = mkdtempSync(join(tmpdir(), 'linger-neighbour-'));
     const { nodeAddress } = cluster;
-    const certificate = await ensureCertificates({ directory, names: [nodeAddress] }, new Date());
+    const { name, namespace, byService = false } = options;
+    const names = [nodeAddress, `${name}.${namespace}.svc`];
+    const certificate = await ensureCertificates({ directory, names }, new Date());
     rmSync(directory, { recursive: true });
     let called = false;
     const mutate: Mutation = (object) => {
@@ -57,8 +61,14 @@ export class Neighbour {
     const server = reviewServer(certificate, mutate);
     await new Promise<void>((resolve) => server.listen(0, nodeAddress, resolve));
     const neighbour = new Neighbour(cluster, server, options.name);
-    const url = `https://${nodeAddress}:${(server.address() as AddressInfo).port}/`;
-    const clientConfig = { url, caBundle: Buffer.from(certificate.caBundle ?? '').toString('base64') };
+    const { port } = server.address() as AddressInfo;
+    if (byService) await inFrontOf(cluster, { namespace, name }, port);
+    const clientConfig = {
+      ...(byService
+        ? { service: { namespace, name, path: '/' } }
+        : { url: `https://${nodeAddress}:${port}/` }),
+      caBundle: Buffer.from(certificate.caBundle ?? '').toString('base64'),
+    };
     await cluster.create({ ...neighbour.#reference, webhooks: [webhook(options, clientConfig)] } as never);
     await waitUntil('the API server to call the neighbour', async () => {
       await cluster.create(pod(options.namespace, 'neighbour-probe', {}), { dryRun: true });
@@ -87,6 +97,33 @@ function webhook({ namespace, reinvocationPolicy = 'Never' }: NeighbourOptions, 
     rules: [{ apiGroups: [''], apiVersions: ['v1'], resources: ['pods'], operations: ['CREATE'] }],
     namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': namespace } },
   };
+}
+
+/**
+ * A Service without a selector; from its Endpoints a controller makes a slice. API servers proxy only to addresses of pods:
+ * there is one that has the node's.
+ */
+async function inFrontOf(
+  cluster: Cluster,
+  metadata: { readonly namespace: string; readonly name: string },
+  port: number,
+): Promise<void> {
+  await cluster.create({
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata,
+    spec: { ports: [{ port: 443 }] },
+  } as never);
+  const spec = { hostNetwork: true, containers: [silentContainer('server')] };
+  const server = pod(metadata.namespace, metadata.name, spec);
+  await cluster.create(server as never);
+  await cluster.waitFor<PodObject & { status?: { podIP?: string } }>(
+    server,
+    ({ status }) => status?.podIP !== undefined,
+  );
+  const targetRef = { kind: 'Pod', ...metadata };
+  const subsets = [{ addresses: [{ ip: cluster.nodeAddress, targetRef }], ports: [{ port }] }];
+  await cluster.create({ apiVersion: 'v1', kind: 'Endpoints', metadata, subsets } as never);
 }
 
 function reviewServer({ cert, key }: { cert: string; key: string }, mutate: Mutation): Server {

@@ -79,7 +79,10 @@ const LAST_WORDS_MS = 3_000;
 function followEvents(cluster: Cluster, { metadata }: PodObject, container: string) {
   const events: AppEvent[] = [];
   const letGo = new AbortController();
-  const take = (line: string) => events.push(JSON.parse(line) as AppEvent);
+  // Where the container goes while it is followed, the kubelet appends an error of its own to the log, which is no JSON.
+  const take = (line: string) => {
+    if (line.startsWith('{')) events.push(JSON.parse(line) as AppEvent);
+  };
   const followed = cluster
     .followLogs(metadata.namespace ?? '', metadata.name, container, take, letGo.signal)
     .catch((error: unknown) => {

@@ -16,6 +16,8 @@ export interface GatewaysOptions {
   /** `namespace/name` of those that can be reached through the gateways. */
   readonly services: readonly string[];
   readonly reports?: ReportAccess;
+  /** What they ask: one that follows EndpointSlices (the default), or one that pods enter themselves. */
+  readonly discovery?: 'discovery.ts' | 'registry.ts';
 }
 
 /**
@@ -52,8 +54,9 @@ export class Gateways {
     const heard = (message: Message) => {
       if (message.event === 'changed') gateways.truth.changed(message);
     };
-    gateways.#discovery = await startProcess('discovery.ts', { kubeconfig, host }, heard);
-    const discovery = `http://${host}:${gateways.#discovery.ports.instances}/instances`;
+    const { discovery: file = 'discovery.ts' } = options;
+    gateways.#discovery = await startProcess(file, { kubeconfig, host }, heard);
+    const discovery = `${gateways.discovery}/instances`;
     const { intervalMs, connectTimeoutMs, services, reports } = options;
     const settings = { host, discovery, intervalMs, connectTimeoutMs, services };
     const env = reports === undefined ? {} : { NODE_EXTRA_CA_CERTS: reports.authorityFile };
@@ -65,6 +68,11 @@ export class Gateways {
       }),
     );
     return gateways;
+  }
+
+  /** The URL of what they ask. */
+  get discovery(): string {
+    return `http://${this.#options.cluster.nodeAddress}:${this.#discovery?.ports.instances}`;
   }
 
   /** A client's target: every instance in turn. */

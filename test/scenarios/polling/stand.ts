@@ -16,6 +16,10 @@ export interface StandOptions {
   readonly onSigterm: 'exit' | 'drain';
   /** The author's own hook; undefined: none, so that Linger may put in one. */
   readonly sleepSeconds?: number;
+  /** Beside the application. */
+  readonly containers?: readonly Readonly<Record<string, unknown>>[];
+  /** No Service selects its pods. */
+  readonly serviceless?: true;
 }
 
 /** An application behind a Service, to be rolled over while requests come in. */
@@ -31,20 +35,20 @@ export class Stand {
 
   constructor(options: StandOptions) {
     this.#options = options;
-    const { namespace, name, replicas, onSigterm, sleepSeconds } = options;
+    const { namespace, name, replicas, onSigterm, sleepSeconds, containers = [] } = options;
     this.namespace = namespace;
     this.service = `${namespace}/${name}`;
     this.selector = `app=${name}`;
     const hook =
       sleepSeconds === undefined ? {} : { lifecycle: { preStop: { sleep: { seconds: sleepSeconds } } } };
     const container = { env: [{ name: 'ON_SIGTERM', value: onSigterm }], ...hook };
-    this.#deployment = applicationDeployment({ namespace, name, replicas, container });
+    this.#deployment = applicationDeployment({ namespace, name, replicas, container, containers });
   }
 
   /** Resolves when all pods are ready. */
   async start(): Promise<void> {
-    const { cluster, namespace, name } = this.#options;
-    await cluster.create(applicationService({ namespace, name }));
+    const { cluster, namespace, name, serviceless } = this.#options;
+    if (!serviceless) await cluster.create(applicationService({ namespace, name }));
     await cluster.create(this.#deployment);
     await this.#rolledOut();
   }

@@ -1,0 +1,44 @@
+import { type Labels, labelOf } from './selector.ts';
+
+/** What a template may name: `{address}`, `{port}`, `{pod}`, `{namespace}` and `{label:KEY}`, all of one pod. */
+export const PLACEHOLDER = '\\{(address|port|pod|namespace|label:[A-Za-z0-9][-A-Za-z0-9_./]*)\\}';
+
+/** The pod that fills a template. */
+export interface TemplateValues {
+  readonly address: string;
+  /** undefined: not known. */
+  readonly port: number | undefined;
+  readonly pod: string;
+  readonly namespace: string;
+  readonly labels: Labels;
+}
+
+/**
+ * Characters that mean the same in a path, a query, a header, JSON, XML and a form, so that a value needs no encoding and
+ * cannot end what it stands in. With a letter or digit at both ends no value makes a segment `..` of a path.
+ */
+const PLAIN = /^[A-Za-z0-9]([-A-Za-z0-9._]{0,251}[A-Za-z0-9])?$/;
+const ADDRESS = /^[0-9A-Fa-f:]([0-9A-Fa-f:.]{0,43}[0-9A-Fa-f:])?$/;
+
+/** Room for a template with some names of the longest kind. */
+const LONGEST_FILLED = 16_384;
+
+/** @throws RangeError for what the pod does not have, or what is not plain; the message is a phrase after `the request` */
+export function fillTemplate(template: string, values: TemplateValues): string {
+  const filled = template.replaceAll(new RegExp(PLACEHOLDER, 'g'), (_, name: string) => {
+    const value = valueNamed(name, values);
+    if (value === undefined || value === '')
+      throw new RangeError(`cannot be made: the pod has no value for {${name}}`);
+    if (!(name === 'address' ? ADDRESS : PLAIN).test(value))
+      throw new RangeError(`is not made: the value for {${name}} has characters that may not be filled in`);
+    return value;
+  });
+  if (filled.length > LONGEST_FILLED)
+    throw new RangeError(`is not made: it would be longer than ${LONGEST_FILLED} characters`);
+  return filled;
+}
+
+function valueNamed(name: string, { address, port, pod, namespace, labels }: TemplateValues) {
+  if (name.startsWith('label:')) return labelOf(labels, name.slice('label:'.length));
+  return { address, port: port === undefined ? undefined : String(port), pod, namespace }[name];
+}

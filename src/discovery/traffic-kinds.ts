@@ -1,0 +1,143 @@
+import { isRecord, isString, listOf, memberAt } from '../api/index.ts';
+
+/** A kind of object that sends traffic to Services. */
+interface TrafficKind {
+  /** Of these, the version in which a cluster lists it. */
+  readonly apiVersion: string;
+  readonly kinds: readonly string[];
+  /**
+   * Where in its spec Services are named: a `[]` goes through a list. There stands an object with a `name`, or a text:
+   * a name, or a host such as `web.shop.svc.cluster.local` or `http://web.shop:80`.
+   */
+  readonly services: readonly string[];
+}
+
+const ROUTE = {
+  services: [
+    'rules[].backendRefs[]',
+    'rules[].filters[].requestMirror.backendRef',
+    'rules[].backendRefs[].filters[].requestMirror.backendRef',
+  ],
+};
+
+/** Everything that leads traffic to a Service past kube-proxy, or before it. A cluster that does not serve a kind has none. */
+const TRAFFIC_KINDS: readonly TrafficKind[] = [
+  {
+    apiVersion: 'networking.k8s.io/v1',
+    kinds: ['Ingress'],
+    services: ['defaultBackend.service', 'rules[].http.paths[].backend.service'],
+  },
+  { apiVersion: 'gateway.networking.k8s.io/v1', kinds: ['HTTPRoute', 'GRPCRoute'], ...ROUTE },
+  { apiVersion: 'gateway.networking.k8s.io/v1alpha2', kinds: ['TCPRoute', 'TLSRoute', 'UDPRoute'], ...ROUTE },
+  {
+    apiVersion: 'networking.istio.io/v1',
+    kinds: ['VirtualService'],
+    services: [
+      ...['http[].route[].destination.host', 'http[].mirror.host', 'http[].mirrors[].destination.host'],
+      ...['tcp[].route[].destination.host', 'tls[].route[].destination.host'],
+    ],
+  },
+  {
+    apiVersion: 'traefik.io/v1alpha1',
+    kinds: ['IngressRoute', 'IngressRouteTCP', 'IngressRouteUDP'],
+    services: ['routes[].services[]'],
+  },
+  {
+    apiVersion: 'traefik.io/v1alpha1',
+    kinds: ['TraefikService'],
+    services: ['weighted.services[]', 'mirroring', 'mirroring.mirrors[]'],
+  },
+  {
+    apiVersion: 'projectcontour.io/v1',
+    kinds: ['HTTPProxy'],
+    services: ['routes[].services[]', 'tcpproxy.services[]'],
+  },
+  { apiVersion: 'route.openshift.io/v1', kinds: ['Route'], services: ['to', 'alternateBackends[]'] },
+  {
+    apiVersion: 'apisix.apache.org/v2',
+    kinds: ['ApisixRoute'],
+    services: ['http[].backends[].serviceName', 'stream[].backend.serviceName'],
+  },
+  {
+    apiVersion: 'configuration.konghq.com/v1beta1',
+    kinds: ['TCPIngress', 'UDPIngress'],
+    services: ['rules[].backend.serviceName'],
+  },
+  { apiVersion: 'elbv2.k8s.aws/v1beta1', kinds: ['TargetGroupBinding'], services: ['serviceRef'] },
+  {
+    apiVersion: 'k8s.nginx.org/v1',
+    kinds: ['VirtualServer', 'VirtualServerRoute', 'TransportServer'],
+    services: ['upstreams[].service'],
+  },
+  {
+    apiVersion: 'getambassador.io/v3alpha1',
+    kinds: ['Mapping', 'TCPMapping'],
+    services: ['service'],
+  },
+  { apiVersion: 'zalando.org/v1', kinds: ['RouteGroup'], services: ['backends[].serviceName'] },
+  { apiVersion: 'networking.gke.io/v1', kinds: ['ServiceAttachment'], services: ['resourceRef'] },
+  { apiVersion: 'http.keda.sh/v1alpha1', kinds: ['HTTPScaledObject'], services: ['scaleTargetRef.service'] },
+  {
+    apiVersion: 'cilium.io/v2',
+    kinds: ['CiliumEnvoyConfig'],
+    services: ['services[]', 'backendServices[]'],
+  },
+];
+
+const SERVICE_EXPORT = 'multicluster.x-k8s.io/ServiceExport';
+
+/** The kinds to be listed of a cluster. Many clusters do not serve most of them. */
+export const TRAFFIC_SOURCE_KINDS = [
+  ...TRAFFIC_KINDS.flatMap(({ apiVersion, kinds }) => kinds.map((kind) => ({ apiVersion, kind }))),
+  { apiVersion: 'multicluster.x-k8s.io/v1alpha1', kind: 'ServiceExport' },
+];
+
+/** By group and kind, in whatever version. */
+const SERVICES_AT: ReadonlyMap<string, readonly string[]> = new Map(
+  TRAFFIC_KINDS.flatMap(({ apiVersion, kinds, services }) =>
+    kinds.map((kind) => [`${apiVersion.split('/')[0]}/${kind}`, services] as const),
+  ),
+);
+
+/** A Service that traffic is led to. */
+export interface BackendService {
+  readonly namespace: string;
+  readonly service: string;
+}
+
+/** The Services that an object (of any kind, not validated) sends traffic to. */
+export function backendsOf(
+  object: Readonly<Record<string, unknown>>,
+  namespace: string,
+): readonly BackendService[] {
+  const key = `${String(object.apiVersion).split('/')[0]}/${String(object.kind)}`;
+  const name = memberAt(object, ['metadata', 'name']);
+  if (key === SERVICE_EXPORT) return isString(name) ? [{ namespace, service: name }] : [];
+  const paths = SERVICES_AT.get(key) ?? [];
+  return paths.flatMap((path) => valuesAt(object.spec, path)).flatMap((each) => targetOf(each, namespace));
+}
+
+function valuesAt(value: unknown, path: string): readonly unknown[] {
+  return path.split('.').reduce<readonly unknown[]>(
+    (values, step) => {
+      const name = step.replace('[]', '');
+      const members = values.map((each) => memberAt(each, [name]));
+      return name === step ? members : members.flatMap(listOf);
+    },
+    [value],
+  );
+}
+
+/** References to other kinds than Service lead elsewhere. */
+function targetOf(reference: unknown, namespace: string): readonly BackendService[] {
+  if (isString(reference)) {
+    const [service = '', other = namespace] = reference
+      .replace(/^\w+:\/\//, '')
+      .replace(/:\d+.*$/, '')
+      .split('.');
+    return service === '' ? [] : [{ namespace: other, service }];
+  }
+  const { name, namespace: other, kind = 'Service' } = isRecord(reference) ? reference : {};
+  if (!isString(name) || kind !== 'Service') return [];
+  return [{ namespace: isString(other) && other !== '' ? other : namespace, service: name }];
+}
