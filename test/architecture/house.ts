@@ -26,7 +26,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   api: 2_630,
   audit: 3_305,
   certs: 1_590,
-  cli: 8_160,
+  cli: 8_180,
   cluster: 2_680,
   dashboard: 850,
   decision: 4_490,
