@@ -152,19 +152,28 @@ it('two replicas say the same of the lag now', { timeout: 900_000, ...RETRY }, a
   const same = during.filter(sameKnowledge);
   expect(same.length).toBeGreaterThan(during.length / 2);
   expect(after.filter((reading) => !sameKnowledge(reading))).toEqual([]);
-  const all = [...same, ...after].flatMap((reading) => differences(reading, TOLERANCE));
-  const apart = all.filter(({ beyond }) => !(beyond <= 0));
-  const stoodStill = Math.max(...during.flatMap(({ replicas }) => replicas.map((each) => each.stoodStill)));
+  const compared = [...same, ...after].map((reading) => differences(reading, TOLERANCE));
+  const apart = compared.map((each) => each.filter(({ beyond }) => !(beyond <= 0)));
+  // A percentile steps from the lag of one removal to that of the next, 0.2 s later, and one replica may do so a reading earlier.
+  const steps = apart.filter((each) => each.length > 0);
+  const lasting = apart.flatMap((each, index) =>
+    each.filter(({ quantile }) => apart[index - 1]?.some((before) => before.quantile === quantile)),
+  );
+  const stoodStill = Math.max(
+    ...[...during, ...after].flatMap(({ replicas }) => replicas.map((each) => each.stoodStill)),
+  );
   console.log(`a replica waited for a processor for up to ${duration(1000 * stoodStill)}`);
-  if (apart.length > 0 && stoodStill > STOOD_STILL)
-    throw new Error(`a replica stood still for ${stoodStill} s`);
-  expect(apart).toEqual([]);
+  const told = JSON.stringify(apart.flat());
+  if (steps.length > 0 && stoodStill > STOOD_STILL)
+    throw new Error(`a replica stood still for ${stoodStill} s: ${told}`);
+  expect(lasting, told).toEqual([]);
+  expect(steps.length, told).toBeLessThan(compared.length / 20);
   // The lags were long enough for the comparison to mean something.
   for (const quantile of QUANTILES) {
     const long = same.filter(({ replicas: [{ now, waiting }] }) => waiting > 0 && (now[quantile] ?? 0) > 2);
     expect(long.length).toBeGreaterThan(10);
   }
   // After long enough, both have dropped it.
-  const told = after.at(-1)?.replicas.map(({ now }) => Object.keys(now).length);
-  expect(told).toEqual(LONG ? [0, 0] : [3, 3]);
+  const left = after.at(-1)?.replicas.map(({ now }) => Object.keys(now).length);
+  expect(left).toEqual(LONG ? [0, 0] : [3, 3]);
 });

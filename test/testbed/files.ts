@@ -26,6 +26,7 @@ export const ALONE: readonly string[] = [
   'test/scenarios/canary.test.ts',
   'test/scenarios/node-shutdown.test.ts',
   'test/scenarios/polling.test.ts',
+  'test/scenarios/replicas.test.ts',
   'test/scenarios/storm.test.ts',
   'test/scenarios/unbalanced.test.ts',
   'test/testbed/load/load.test.ts',
