@@ -59,6 +59,11 @@ export function Unseen({ lines }: { readonly lines: readonly string[] }) {
 /** What is looked at stands in the address. */
 export function useAddress() {
   const [query, setQuery] = useState(() => new URLSearchParams(location.search));
+  useEffect(() => {
+    const follow = () => setQuery(new URLSearchParams(location.search));
+    addEventListener('popstate', follow);
+    return () => removeEventListener('popstate', follow);
+  }, []);
   const set = (name: string, value: string) => {
     const next = new URLSearchParams(query);
     if (value === '') next.delete(name);

@@ -43,7 +43,8 @@ function Shell() {
     if (event.metaKey || event.ctrlKey || event.shiftKey) return;
     event.preventDefault();
     history.pushState(null, '', `/${view}`);
-    setPath(`/${view}`);
+    // As Back would: a view that is open already starts anew, too.
+    dispatchEvent(new PopStateEvent('popstate'));
   };
   return (
     <>
@@ -79,6 +80,6 @@ function Shell() {
   );
 }
 
-takeToken();
+await takeToken();
 const place = document.getElementById('page');
 if (place !== null) render(<Shell />, place);

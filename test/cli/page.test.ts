@@ -64,6 +64,22 @@ describe.runIf(CHROMIUM !== undefined)('the playground', () => {
     const { page } = await windowOf(browser);
     await page.goto(new URL('/', server.address).href);
     expect(await page.getByRole('alert').textContent()).toContain('the address that the command printed');
+    // In the same tab, only the fragment changes: a browser loads nothing by itself.
+    await page.goto(server.address);
+    await headline(page).waitFor();
+    expect(page.url()).not.toContain('token');
+  });
+
+  it('a new tab has the token of one that is open', async () => {
+    const { page, context } = await opened();
+    const address = new URL('/?example=team', server.address).href;
+    const tab = await context.newPage();
+    await tab.goto(address);
+    await tab.getByText('wait 60 seconds').waitFor();
+    const elsewhere = await windowOf(browser);
+    await elsewhere.page.goto(address);
+    await elsewhere.page.getByRole('alert').waitFor();
+    expect(await page.getByRole('alert').count()).toBe(0);
   });
 
   it('a bad manifest gets its line and the reason, and the line is marked', async () => {

@@ -192,6 +192,51 @@ describe.runIf(CHROMIUM !== undefined)('each view', () => {
     expect(wrong).toEqual([]);
   });
 
+  it('a view that is open already starts anew, and Back returns to what was chosen', async () => {
+    const { at } = await served(sampleSources());
+    const { page } = await windowOf(browser);
+    await open(page, `${at}/workloads?search=web`);
+    const search = page.getByRole('searchbox');
+    expect(await search.inputValue()).toBe('web');
+    await page.getByRole('link', { name: 'Workloads', exact: true }).click();
+    await expect.poll(() => search.inputValue()).toBe('');
+    await page.goBack();
+    await expect.poll(() => search.inputValue()).toBe('web');
+  });
+
+  it('tabs that are not looked at follow nothing, and catch up', async () => {
+    const sources = sampleSources();
+    let [following, asked] = [0, 0];
+    const now = async () => {
+      asked += 1;
+      return await sources.now!();
+    };
+    const follow: Sources['follow'] = () => {
+      following += 1;
+      return () => {
+        following -= 1;
+      };
+    };
+    const server = createServer(pageApp({ ...sources, now, follow }, TOKEN, files)).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    onTestFinished(() => {
+      server.close();
+      server.closeAllConnections();
+    });
+    const { page } = await windowOf(browser);
+    await open(page, `http://127.0.0.1:${(server.address() as AddressInfo).port}/now`);
+    const look = (hidden: boolean) =>
+      page.evaluate(
+        `Object.defineProperty(document, 'hidden', { value: ${hidden}, configurable: true }); document.dispatchEvent(new Event('visibilitychange'))`,
+      );
+    await expect.poll(() => following).toBe(1);
+    await look(true);
+    await expect.poll(() => following).toBe(0);
+    const before = asked;
+    await look(false);
+    await expect.poll(() => [following, asked > before]).toEqual([1, true]);
+  });
+
   it('in forced colours, and at 200 %, nothing is lost', { timeout: 120_000 }, async () => {
     const { at } = await served(sampleSources());
     // A window of 1280 px at 200 % has 640.
