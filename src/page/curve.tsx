@@ -6,6 +6,10 @@ const [WIDE, HIGH] = [800, 220];
 const SHORTEST = 0.001;
 /** More lines could not be told apart. */
 const MOST_CURVES = 6;
+/** More have no row for their words; the table has all. */
+const MOST_WAITS = 8;
+/** As high as their letters on a phone. */
+const ROW = 26;
 
 /** Distributions on a logarithmic scale, the whole first; waits are drawn in. */
 export function Curve(props: {
@@ -24,12 +28,20 @@ export function Curve(props: {
     points.map(([seconds, share]) => `H${x(seconds).toFixed(1)}V${y(share).toFixed(1)}`).join('');
   const marks = [0.01, 0.1, 1, 10, 100, 1000].filter((seconds) => seconds < longest);
   return (
-    <svg class="curve" viewBox={`0 -4 ${WIDE} ${HIGH + 28}`} role="img" aria-label={label}>
+    <svg class="curve" viewBox={`0 -12 ${WIDE} ${HIGH + 36}`} role="img" aria-label={label}>
       {marks.map((seconds) => (
         <g key={seconds} class="mark-line">
           <line x1={x(seconds)} x2={x(seconds)} y1={0} y2={HIGH} />
           <text x={x(seconds)} y={HIGH + 18} text-anchor={x(seconds) > WIDE - 30 ? 'end' : 'middle'}>
             {spanOf(seconds)}
+          </text>
+        </g>
+      ))}
+      {[0.5, 0.9, 1].map((share) => (
+        <g key={share} class="mark-line">
+          <line x1={0} x2={WIDE} y1={y(share)} y2={y(share)} />
+          <text x={0} y={y(share) + (share === 1 ? -2 : 14)}>
+            {100 * share} %
           </text>
         </g>
       ))}
@@ -41,10 +53,11 @@ export function Curve(props: {
               <path key={index} class={`curve-${index}`} d={`M0 ${HIGH}${path(points)}H${WIDE}`} />
             ),
         )}
-      {waits.map((seconds) => (
+      {waits.slice(0, MOST_WAITS).map((seconds, index) => (
         <g key={seconds} class="wait">
           <line x1={x(seconds)} x2={x(seconds)} y1={0} y2={HIGH} />
-          <text x={x(seconds) - 6} y={HIGH - 8} text-anchor="end">
+          {/* Each in its own row: waits of several namespaces may be close to each other. */}
+          <text x={x(seconds) - 6} y={HIGH - 8 - index * ROW} text-anchor="end">
             wait {seconds} s
           </text>
         </g>
@@ -53,8 +66,9 @@ export function Curve(props: {
   );
 }
 
-/** How a curve is drawn, beside its name. */
+/** How a curve is drawn, beside its name; nothing where it is not. */
 export function Mark({ index }: { readonly index: number }) {
+  if (index >= MOST_CURVES) return null;
   return (
     <svg class="curve sample" width="28" height="8" aria-hidden="true">
       <path class={`curve-${index}`} d="M0 4H28" />

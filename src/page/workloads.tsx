@@ -121,7 +121,7 @@ function Table({
                 key={each}
                 scope="col"
                 class={['wait', 'open'].includes(each) ? 'number' : undefined}
-                aria-sort={each === order ? 'descending' : undefined}
+                aria-sort={each !== order ? undefined : each === 'name' ? 'ascending' : 'descending'}
               >
                 <button type="button" class="plain" onClick={() => set('sort', each)}>
                   {ORDERS[each]}

@@ -237,6 +237,41 @@ describe.runIf(CHROMIUM !== undefined)('each view', () => {
     await expect.poll(() => [following, asked > before]).toEqual([1, true]);
   });
 
+  it('what is sorted by is said and shown, and a phone can sort, too', async () => {
+    const { at } = await served(sampleSources());
+    const { page } = await windowOf(browser, { width: 390 });
+    await open(page, `${at}/workloads`);
+    await page.getByRole('button', { name: 'Workload', exact: true }).click();
+    await page.waitForURL(/sort=name/);
+    expect(await page.locator('[aria-sort]').getAttribute('aria-sort')).toBe('ascending');
+    await expectAccessible(page);
+    await expectWithin(page);
+  });
+
+  it.each([1280, 390])('%i px: waits close to each other can be told apart', async (width) => {
+    const { lag, ...others } = sampleSources();
+    const waits = [15, 16, 18].map((seconds) => ({ seconds, namespaces: 3, covered: 0.99 }));
+    const { at } = await served({
+      ...others,
+      lag: async (scope) => {
+        const report = await lag!(scope);
+        return report && { ...report, waits };
+      },
+    });
+    const { page } = await windowOf(browser, { width });
+    await open(page, `${at}/lag`);
+    const boxes = await page
+      .locator('.curve .wait text')
+      .evaluateAll((texts) =>
+        texts.map((text) => text.getBoundingClientRect().toJSON() as Record<'top' | 'bottom', number>),
+      );
+    expect(boxes).toHaveLength(waits.length);
+    const rows = boxes.toSorted((a, b) => a.top - b.top);
+    for (const [index, { bottom }] of rows.entries())
+      expect(bottom - 2).toBeLessThanOrEqual(rows[index + 1]?.top ?? bottom);
+    await page.locator('.curve').getByText('90 %').waitFor();
+  });
+
   it('in forced colours, and at 200 %, nothing is lost', { timeout: 120_000 }, async () => {
     const { at } = await served(sampleSources());
     // A window of 1280 px at 200 % has 640.
