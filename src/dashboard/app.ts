@@ -48,6 +48,8 @@ export interface Subject {
 
 /** Of both texts together: a few hundred workloads. */
 const LONGEST_BODY = 1024 * 1024;
+const TOO_LONG =
+  'expected a manifest and policies of at most 1 MiB together: explain longer ones by linger explain FILE.yaml';
 
 /** The paths of the views; the page itself reads which one. */
 const VIEWS = ['/', '/playground', '/workloads', '/now', '/timeline', '/consumers', '/lag', '/what-if'];
@@ -140,7 +142,8 @@ function subjectIn(query: Readonly<Record<string, unknown>>): Subject {
 const failed: ErrorRequestHandler = (thrown, _request, response, _next) => {
   const { status } = thrown as { readonly status?: unknown };
   const { message } = asError(thrown);
-  if (typeof status === 'number' && status < 500) refuse(response, status, 'bad-request', message);
+  if (status === 413) refuse(response, status, 'bad-request', TOO_LONG);
+  else if (typeof status === 'number' && status < 500) refuse(response, status, 'bad-request', message);
   else if (thrown instanceof UserError)
     refuse(response, thrown.code === 'policy-invalid' ? 400 : 502, thrown.code, message);
   else refuse(response, 500, 'internal', 'a bug of Linger’s; its terminal has more');

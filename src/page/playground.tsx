@@ -55,6 +55,17 @@ export function Playground() {
     };
   }, [texts]);
 
+  useEffect(() => {
+    // A file that is dropped beside the texts does not take the place of the page.
+    const stay = (event: DragEvent) => event.dataTransfer?.types.includes('Files') && event.preventDefault();
+    addEventListener('dragover', stay);
+    addEventListener('drop', stay);
+    return () => {
+      removeEventListener('dragover', stay);
+      removeEventListener('drop', stay);
+    };
+  }, []);
+
   const choose = (name: string) => {
     history.replaceState(null, '', `${location.pathname}?example=${name}`);
     setExample(name);

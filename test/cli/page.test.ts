@@ -122,6 +122,10 @@ describe.runIf(CHROMIUM !== undefined)('the playground', () => {
     );
     await manifest(page).dispatchEvent('drop', { dataTransfer: dropped });
     await page.locator('.plan').getByText('dropped').waitFor();
+    // Beside the texts it would take the place of the page.
+    await page.evaluate("addEventListener('drop', (event) => { window.stays = event.defaultPrevented; })");
+    await page.locator('h1').dispatchEvent('drop', { dataTransfer: dropped });
+    expect(await page.evaluate('stays')).toBe(true);
   });
 
   it('hostile names are text', async () => {

@@ -103,4 +103,9 @@ describe('a body', () => {
     const { status, body: answer } = await post(body as string | object);
     expect([status, apiError.parse(answer).error.code]).toEqual([expected, 'bad-request']);
   });
+
+  it('that is too long is told what to do instead', async () => {
+    const { body } = await post({ manifest: 'x'.repeat(1024 * 1024) });
+    expect(apiError.parse(body).error.message).toMatch(/at most 1 MiB.*linger explain/);
+  });
 });
