@@ -1,5 +1,7 @@
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cp, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
@@ -31,7 +33,7 @@ import { ROOT } from '../docs/markdown.ts';
 import { CHROMIUM, expectAccessible, startBrowser, windowOf } from '../page/browser.ts';
 import type { AtEnd } from '../webhook/connection.ts';
 import { startDashboard } from './dashboards.ts';
-import { emptyDirectory, linger, until } from './linger.ts';
+import { emptyDirectory, environment, linger, MAIN, until } from './linger.ts';
 
 const atEnd = onTestFinished as AtEnd;
 const FOLDER = 'test/testdata/audit';
@@ -96,6 +98,41 @@ describe('linger dashboard -f DIR', () => {
     await events.text().catch(() => '');
   });
 });
+
+/** util-linux's, which gives a command a terminal. */
+const SCRIPT = '/usr/bin/script';
+
+describe.runIf(process.platform === 'linux' && existsSync(SCRIPT))('in a terminal', () => {
+  it.each([
+    ['opens the browser', ''],
+    ['with --no-open it only prints the address', '--no-open'],
+  ])('%s', async (_, flag) => {
+    const folder = await emptyDirectory(atEnd);
+    const opened = join(folder, 'opened');
+    await writeFile(join(folder, 'xdg-open'), `#!/bin/sh\necho "$1" >${opened}\n`, { mode: 0o755 });
+    const command = `${process.execPath} ${MAIN} dashboard --port 0 -f docs/examples/web.yaml ${flag}`;
+    const env = environment({ PATH: `${folder}:${process.env.PATH}` });
+    const child = spawn(SCRIPT, ['-qec', command, '/dev/null'], { cwd: ROOT, env });
+    atEnd(() => void child.kill('SIGKILL'));
+    const exited = once(child, 'exit');
+    let printed = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      printed += text;
+    });
+    const address = await until(async () => /http:\/\/\S+/.exec(printed)?.[0]);
+    if (flag === '') expect((await until(() => read(opened))).trim()).toBe(address);
+    // Ctrl-C, as a terminal passes it on.
+    child.stdin.write('\u0003');
+    await exited;
+    expect(existsSync(opened)).toBe(flag === '');
+  });
+});
+
+const read = (file: string) =>
+  readFile(file, 'utf8').then(
+    (text) => text || undefined,
+    () => undefined,
+  );
 
 describe.runIf(CHROMIUM !== undefined)('the page of workloads', () => {
   let browser: Browser;
