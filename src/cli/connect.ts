@@ -56,10 +56,12 @@ export async function connectAsKubectl(
  */
 export async function connectToLinger(
   settings: ClusterSettings & Pick<Settings<'consumers'>, 'lingerNamespace'>,
-  surroundings: Pick<Surroundings, 'kube' | 'interactive'>,
+  surroundings: Pick<Surroundings, 'kube' | 'interactive' | 'progress'>,
   name = 'linger',
 ): Promise<{ readonly connection: KubeConnection; readonly lingerNamespace: string }> {
   const connection = await connectAsKubectl(settings, surroundings);
+  // Not before: a plugin may have asked for a password.
+  surroundings.progress('asking the cluster');
   const { lingerNamespace } = settings;
   if (lingerNamespace !== undefined) return { connection, lingerNamespace };
   const call = { signal: AbortSignal.timeout(5_000), withinMs: 5_000 };

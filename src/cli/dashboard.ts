@@ -425,15 +425,12 @@ async function sourcesOfCluster(
 ): Promise<Sources> {
   const { version, now } = surroundings;
   // A failure here is printed in the terminal: there is no page yet.
-  const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
+  const quiet = { ...surroundings, progress: () => undefined };
+  const { connection, lingerNamespace } = await connectToLinger(settings, quiet);
   const readAudit = async () => {
     const unseen: string[] = [];
     const warn = (line: string) => void unseen.push(line);
-    const reading = clusterInput(auditSettings(settings), {
-      ...surroundings,
-      warn,
-      progress: () => undefined,
-    });
+    const reading = clusterInput(auditSettings(settings), { ...quiet, warn });
     const input = await reading.catch((error: unknown) => {
       if (!(error instanceof LingerError) || error.code !== 'cluster-denied') throw error;
       throw new LingerError(

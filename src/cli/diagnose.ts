@@ -69,6 +69,7 @@ async function clusterOf(
     return { none: 'not asked, as a saved scrape may be of another one; --kubeconfig or --context names it' };
   try {
     const connection = await connectAsKubectl(settings, surroundings);
+    surroundings.progress('asking the cluster');
     await asked(connection, kubeVersion(connection, new AbortController().signal));
     return connection;
   } catch (error) {

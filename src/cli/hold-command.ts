@@ -27,7 +27,10 @@ const HANDOVER_MS = 25_000;
 
 async function list(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
   const { namespace: wanted, output, watch } = settings;
-  const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
+  const { connection, lingerNamespace } = await connectToLinger(
+    settings,
+    watch ? { ...surroundings, progress: () => undefined } : surroundings,
+  );
   const stopping = new AbortController();
   const stop = () => stopping.abort();
   if (watch) process.once('SIGINT', stop).once('SIGTERM', stop);

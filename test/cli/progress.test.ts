@@ -1,0 +1,54 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { AtEnd } from '../webhook/connection.ts';
+import { emptyDirectory, environment, MAIN, ROOT, until } from './linger.ts';
+
+/** An API server that answers nothing: each command that asks one waits. */
+const server = createServer(() => undefined);
+let kubeconfig = '';
+
+beforeAll(async () => {
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  kubeconfig = join(await emptyDirectory(((end: () => void) => void afterAll(end)) as AtEnd), 'config');
+  const cluster = { name: 'slow', cluster: { server: `http://127.0.0.1:${port}` } };
+  const contexts = [{ name: 'slow', context: { cluster: 'slow' } }];
+  await writeFile(
+    kubeconfig,
+    JSON.stringify({ 'current-context': 'slow', clusters: [cluster], users: [], contexts }),
+  );
+});
+afterAll(() => void server.closeAllConnections());
+
+describe.concurrent('a cluster that is slow to answer', () => {
+  it.each([
+    'audit',
+    'audit --server-dry-run',
+    'audit --since=1h',
+    'check',
+    'check --pre',
+    'diagnose',
+    'status',
+    'history',
+    'consumers',
+    'consumers discover',
+    'timeline',
+    'hold list',
+    'explain deployment/web',
+  ])('linger %s says after a second how far it is', async (words) => {
+    const args = [MAIN, ...words.split(' '), '--kubeconfig', kubeconfig];
+    const child = spawn(process.execPath, args, { cwd: ROOT, env: environment() });
+    onTestFinished(() => void child.kill('SIGKILL'));
+    let said = '';
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      said += text;
+    });
+    const first = await until(async () => /^.+$/m.exec(said)?.[0]);
+    expect(first).toMatch(/^… \w.* \(\d+ s\)$/);
+  });
+});
