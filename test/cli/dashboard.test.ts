@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Browser } from 'playwright-core';
@@ -32,8 +32,9 @@ import { close } from '../../src/webhook/index.ts';
 import { ROOT } from '../docs/markdown.ts';
 import { CHROMIUM, expectAccessible, startBrowser, windowOf } from '../page/browser.ts';
 import type { AtEnd } from '../webhook/connection.ts';
+import { BUILT } from './built.ts';
 import { startDashboard } from './dashboards.ts';
-import { emptyDirectory, environment, linger, MAIN, until } from './linger.ts';
+import { emptyDirectory, environment, linger, MAIN, run, until } from './linger.ts';
 
 const atEnd = onTestFinished as AtEnd;
 const FOLDER = 'test/testdata/audit';
@@ -97,6 +98,21 @@ describe('linger dashboard -f DIR', () => {
     expect(await exited).toEqual([0, null]);
     await events.text().catch(() => '');
   });
+});
+
+it('a build without the page, as that of the image, says so', async () => {
+  expect(readFileSync(join(ROOT, 'deploy/Containerfile'), 'utf8')).toMatch(
+    /^RUN npm run build && rm -r .*dist\/page /m,
+  );
+  const image = await emptyDirectory(atEnd);
+  await cp(join(ROOT, 'package.json'), join(image, 'package.json'));
+  const folder = join(image, 'dist');
+  await cp(BUILT, folder, { recursive: true, filter: (from) => from !== join(BUILT, 'page') });
+  const args = ['dashboard', '-f', 'docs/examples/web.yaml', '--port', '0', '--no-open'];
+  const { code, stdout, stderr } = await run(process.execPath, [join(folder, 'main.js'), ...args], {
+    cwd: ROOT,
+  });
+  expect([code, stdout, stderr]).toEqual([1, '', expect.stringContaining('[page-missing]') as string]);
 });
 
 /** util-linux's, which gives a command a terminal. */
