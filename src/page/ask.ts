@@ -1,7 +1,6 @@
 import type { ApiError } from '../dashboard/index.ts';
 
 const KEPT = 'linger-token';
-
 const IN_ADDRESS = /^#token=([\w-]+)$/;
 /** Of this origin alone. Browsers give a tab that is opened from another one nothing of its storage. */
 const tabs = new BroadcastChannel(KEPT);
@@ -13,25 +12,24 @@ const ANSWERED_MS = 200;
  * never sent: it reaches no log and no referrer. Without one in the address, another tab may have it.
  */
 export async function takeToken(): Promise<void> {
-  tabs.onmessage = ({ data }: MessageEvent<string>) => {
-    const kept = sessionStorage.getItem(KEPT);
-    if (data === ASKING && kept !== null) tabs.postMessage(kept);
-  };
   const [, token] = IN_ADDRESS.exec(location.hash) ?? [];
-  if (token !== undefined) history.replaceState(null, '', location.pathname + location.search);
+  if (token !== undefined) {
+    sessionStorage.setItem(KEPT, token);
+    history.replaceState(null, '', location.pathname + location.search);
+  }
   // That of the next run, put into the address of a page that is open, loads nothing by itself.
   addEventListener('hashchange', () => IN_ADDRESS.test(location.hash) && location.reload());
-  const known = token ?? sessionStorage.getItem(KEPT) ?? (await tokenOfAnotherTab());
-  if (known !== undefined) sessionStorage.setItem(KEPT, known);
-}
-
-async function tokenOfAnotherTab(): Promise<string | undefined> {
-  return new Promise((resolve) => {
-    const taken = ({ data }: MessageEvent<string>) => data !== ASKING && resolve(data);
-    tabs.addEventListener('message', taken);
-    tabs.postMessage(ASKING);
-    setTimeout(() => resolve(undefined), ANSWERED_MS);
+  const answered = new Promise<void>((resolve) => {
+    tabs.onmessage = ({ data }: MessageEvent<string>) => {
+      const kept = sessionStorage.getItem(KEPT);
+      if (data === ASKING) return kept !== null && tabs.postMessage(kept);
+      if (kept === null) resolve(sessionStorage.setItem(KEPT, data));
+    };
+    setTimeout(resolve, ANSWERED_MS);
   });
+  if (sessionStorage.getItem(KEPT) !== null) return;
+  tabs.postMessage(ASKING);
+  await answered;
 }
 
 /** What the server answers instead of what was asked for; its message says the way out. */
@@ -56,26 +54,12 @@ const AGAIN_MS = 2_000;
 
 /**
  * Calls back with the name of each view whose data have changed, until the signal aborts. Not an EventSource, which sends no
- * token but in its address. A tab that is not looked at follows nothing: browsers open six connections to a server, so the
- * seventh tab would wait for ever.
+ * token but in its address.
  */
 export async function followChanges(changed: (topic: string) => void, signal: AbortSignal): Promise<void> {
-  let turned = new AbortController();
-  const turn = () => {
-    turned.abort();
-    turned = new AbortController();
-  };
-  document.addEventListener('visibilitychange', turn, { signal });
   while (!signal.aborted) {
-    const { signal: turns } = turned;
-    if (document.hidden) {
-      await new Promise((resolve) => turns.addEventListener('abort', resolve));
-      if (!signal.aborted) changed('all');
-      continue;
-    }
     try {
-      const ends = AbortSignal.any([signal, turns]);
-      const { body } = await fetch('/api/v1/events', { headers: credentials(), signal: ends });
+      const { body } = await fetch('/api/v1/events', { headers: credentials(), signal });
       const reader = body?.pipeThrough(new TextDecoderStream()).getReader();
       for (let read = await reader?.read(); read?.done === false; read = await reader?.read())
         for (const [, topic] of read.value.matchAll(/^data: ([\w-]+)$/gm)) changed(topic ?? '');
@@ -83,7 +67,6 @@ export async function followChanges(changed: (topic: string) => void, signal: Ab
       // The server has ended, or is not there yet: what is shown says so when it is asked for again.
       if (signal.aborted) return;
     }
-    if (turns.aborted) continue;
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
     if (!signal.aborted) changed('all');
   }

@@ -37,15 +37,7 @@ function Table({ report: { consumers, asOf } }: { readonly report: ConsumersView
         <caption>
           As published at <Time at={asOf} />
         </caption>
-        <thead>
-          <tr>
-            {COLUMNS.map(([title, look]) => (
-              <th key={title} scope="col" class={look}>
-                {title}
-              </th>
-            ))}
-          </tr>
-        </thead>
+        <Head words={['Consumer', 'Measured']} numbers={NUMBERS} extra={EXTRA} />
         <tbody>
           {consumers.map((view) => (
             <Row key={view.name} view={view} asOf={asOf} />
@@ -117,17 +109,9 @@ function Undeclared({ report: { undeclared, routed, asOf } }: { readonly report:
 
 const MOST_ROUTED = 10;
 
-/** The extra ones have no room on a phone. */
-const COLUMNS: readonly (readonly [title: string, look?: string])[] = [
-  ['Consumer'],
-  ['Measured'],
-  ['Samples', 'number extra'],
-  ['Half within', 'number extra'],
-  ['99 % within', 'number'],
-  ['Last sample', 'number'],
-  ['Services', 'number extra'],
-  ['Instances', 'number extra'],
-];
+const NUMBERS = ['Samples', 'Half within', '99 % within', 'Last sample', 'Services', 'Instances'];
+/** There is no room for them on a phone. */
+const EXTRA = ['Samples', 'Half within', 'Services', 'Instances'];
 
 function Row({ view, asOf }: { readonly view: View; readonly asOf: number }) {
   const { name, measure, mode, removals, lastSample, services, instances, condition, limits } = view;

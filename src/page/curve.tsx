@@ -6,10 +6,8 @@ const [WIDE, HIGH] = [800, 220];
 const SHORTEST = 0.001;
 /** More lines could not be told apart. */
 const MOST_CURVES = 6;
-/** More have no row for their words; the table has all. */
-const MOST_WAITS = 8;
-/** As high as their letters on a phone. */
-const ROW = 26;
+/** Of the words of waits, which may be close to each other; each as high as its letters on a phone. */
+const [ROWS, ROW_HEIGHT] = [8, 26];
 
 /** Distributions on a logarithmic scale, the whole first; waits are drawn in. */
 export function Curve(props: {
@@ -53,11 +51,10 @@ export function Curve(props: {
               <path key={index} class={`curve-${index}`} d={`M0 ${HIGH}${path(points)}H${WIDE}`} />
             ),
         )}
-      {waits.slice(0, MOST_WAITS).map((seconds, index) => (
+      {waits.map((seconds, index) => (
         <g key={seconds} class="wait">
           <line x1={x(seconds)} x2={x(seconds)} y1={0} y2={HIGH} />
-          {/* Each in its own row: waits of several namespaces may be close to each other. */}
-          <text x={x(seconds) - 6} y={HIGH - 8 - index * ROW} text-anchor="end">
+          <text x={x(seconds) - 6} y={HIGH - 8 - (index % ROWS) * ROW_HEIGHT} text-anchor="end">
             wait {seconds} s
           </text>
         </g>

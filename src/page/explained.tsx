@@ -23,14 +23,12 @@ export function Explained({ plan, because }: { readonly plan: Plan; readonly bec
       </p>
       {plan.waitSeconds !== null && (
         <dl class="facts">
-          <Fact name="Wait">{seconds(plan.waitSeconds)}</Fact>
-          <Fact name="Grace">
-            {seconds(plan.baseGraceSeconds)} → {seconds(plan.graceSeconds)}
-          </Fact>
-          <Fact name="Hook">{plan.hook ?? ''}</Fact>
-          <Fact name={plan.containers.length === 1 ? 'Container' : 'Containers'}>
-            {plan.containers.join(', ')}
-          </Fact>
+          {factsOf(plan).map(([name, value]) => (
+            <div key={name}>
+              <dt>{name}</dt>
+              <dd>{value}</dd>
+            </div>
+          ))}
         </dl>
       )}
       {plan.estimate !== null && <p class="quiet">{plan.estimate.text}</p>}
@@ -66,13 +64,13 @@ function verdictOf({ outcome, mode, reason }: Plan): readonly [Tone, string] {
   return mode === 'Audit' ? ['open', 'Would wait, but mode Audit changes nothing.'] : ['good', 'Waits.'];
 }
 
-function Fact({ name, children }: { readonly name: string; readonly children: preact.ComponentChildren }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
-  );
+function factsOf({ waitSeconds, baseGraceSeconds, graceSeconds, hook, containers }: Plan) {
+  return [
+    ['Wait', seconds(waitSeconds)],
+    ['Grace', `${seconds(baseGraceSeconds)} → ${seconds(graceSeconds)}`],
+    ['Hook', hook ?? ''],
+    [containers.length === 1 ? 'Container' : 'Containers', containers.join(', ')],
+  ] as const;
 }
 
 function Layers({ title, fields }: { readonly title: string; readonly fields: Plan['fields'] }) {

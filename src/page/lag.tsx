@@ -3,12 +3,13 @@ import type { LagReport } from '../dashboard/index.ts';
 import { spanOf } from '../timeline/index.ts';
 import { Curve, Mark } from './curve.tsx';
 import { Listed, LiveView, shareInWords, Time, Unseen, useAddress } from './live.tsx';
-import { Head, Name } from './parts.tsx';
+import { Choice, Head, Name } from './parts.tsx';
 
 const DAY = 86_400;
 const SLICE = 900;
 const SPANS = { day: ['Day', DAY], week: ['Week', 7 * DAY], month: ['28 days', 28 * DAY] } as const;
 type SpanName = keyof typeof SPANS;
+const SPAN_WORDS = Object.entries(SPANS).map(([name, [words]]) => [name, words] as const);
 
 export function Lag() {
   const { get, set } = useAddress();
@@ -24,6 +25,7 @@ type Address = ReturnType<typeof useAddress>;
 
 function Report({ report, get, set }: { readonly report: LagReport } & Address) {
   const { scope, scopes, samples, p50, p90, p99, max, parts, waits, episodes, unseen, asOf } = report;
+  const shares = Object.entries({ '50 %': p50, '90 %': p90, '99 %': p99, all: max });
   const unknown = parts.filter(({ source }) => source === 'unknown');
   const name: SpanName = get('span') in SPANS ? (get('span') as SpanName) : 'week';
   return (
@@ -44,14 +46,7 @@ function Report({ report, get, set }: { readonly report: LagReport } & Address) 
             ))}
           </select>
         </label>
-        <fieldset class="examples">
-          <legend>Time</legend>
-          {(Object.keys(SPANS) as readonly SpanName[]).map((each) => (
-            <button key={each} type="button" aria-pressed={each === name} onClick={() => set('span', each)}>
-              {SPANS[each][0]}
-            </button>
-          ))}
-        </fieldset>
+        <Choice title="Time" of={SPAN_WORDS} chosen={name} onChoose={(each) => set('span', each)} />
       </div>
       <Listed title="When, and how long" none="Nothing has been measured yet." isEmpty={samples === 0}>
         <Heatmap report={report} seconds={SPANS[name][1]} />
@@ -85,14 +80,7 @@ function Report({ report, get, set }: { readonly report: LagReport } & Address) 
           </caption>
           <Head words={['Within', 'of removals', 'What']} />
           <tbody>
-            {(
-              [
-                ['50 %', p50],
-                ['90 %', p90],
-                ['99 %', p99],
-                ['all', max],
-              ] as const
-            ).map(([share, seconds]) => (
+            {shares.map(([share, seconds]) => (
               <tr key={share}>
                 <td>{spanOf(seconds)}</td>
                 <td>{share}</td>

@@ -3,10 +3,20 @@ import { useEffect, useState } from 'preact/hooks';
 import { ask, followChanges, RequestError } from './ask.ts';
 import { Failure } from './parts.tsx';
 
+/** @param on must not depend on what is shown: it stays the first one */
+export function useEvent(target: EventTarget, type: string, on: () => void): void {
+  useEffect(() => {
+    target.addEventListener(type, on);
+    return () => target.removeEventListener(type, on);
+  }, []);
+}
+
 /** What the API answers at a path, kept up to date, and what went wrong when it was last asked. */
 function useLive<T>(topic: string, query: string) {
   const [data, setData] = useState<T>();
   const [failure, setFailure] = useState<RequestError>();
+  const [isHidden, setHidden] = useState(document.hidden);
+  useEvent(document, 'visibilitychange', () => setHidden(document.hidden));
   useEffect(() => {
     const ending = new AbortController();
     const read = async () => {
@@ -18,9 +28,11 @@ function useLive<T>(topic: string, query: string) {
       }
     };
     void read();
-    void followChanges((changed) => void ([topic, 'all'].includes(changed) && read()), ending.signal);
+    const follow = (changed: string) => void ([topic, 'all'].includes(changed) && read());
+    // Browsers open six connections to a server: if each tab kept one, the seventh would wait for ever.
+    if (!isHidden) void followChanges(follow, ending.signal);
     return () => ending.abort();
-  }, [topic, query]);
+  }, [topic, query, isHidden]);
   return { data, failure };
 }
 
@@ -59,11 +71,7 @@ export function Unseen({ lines }: { readonly lines: readonly string[] }) {
 /** What is looked at stands in the address. */
 export function useAddress() {
   const [query, setQuery] = useState(() => new URLSearchParams(location.search));
-  useEffect(() => {
-    const follow = () => setQuery(new URLSearchParams(location.search));
-    addEventListener('popstate', follow);
-    return () => removeEventListener('popstate', follow);
-  }, []);
+  useEvent(window, 'popstate', () => setQuery(new URLSearchParams(location.search)));
   const set = (name: string, value: string) => {
     const next = new URLSearchParams(query);
     if (value === '') next.delete(name);

@@ -74,13 +74,7 @@ function Report({ report }: { readonly report: NowReport }) {
           <Listed title="Lag of removals" none="None has been seen yet." isEmpty={watched.lags.length === 0}>
             <table>
               <caption>
-                Watched by this command
-                {watched.since !== null && (
-                  <>
-                    {' '}
-                    since <Time at={watched.since} />
-                  </>
-                )}
+                Watched by this command since <Time at={watched.since ?? asOf} />
               </caption>
               <Head words={['From']} numbers={['Removals', 'Half within', '99 % within', 'Longest']} />
               <tbody>

@@ -29,18 +29,43 @@ export function Name({ children }: { readonly children: string }) {
   return <bdi class="name">{children}</bdi>;
 }
 
-/** The head of a table: columns of words, then columns of numbers. */
-export function Head(props: { readonly words: readonly string[]; readonly numbers?: readonly string[] }) {
-  const { words, numbers = [] } = props;
+/** The head of a table: columns of words, then columns of numbers, some of which are extra. */
+export function Head(props: {
+  readonly words: readonly string[];
+  readonly numbers?: readonly string[];
+  readonly extra?: readonly string[];
+}) {
+  const { words, numbers = [], extra = [] } = props;
+  const look = (each: string) => (extra.includes(each) ? 'number extra' : 'number');
   return (
     <thead>
       <tr>
         {[...words, ...numbers].map((each, index) => (
-          <th key={each} scope="col" class={index < words.length ? undefined : 'number'}>
+          <th key={each} scope="col" class={index < words.length ? undefined : look(each)}>
             {each}
           </th>
         ))}
       </tr>
     </thead>
+  );
+}
+
+/** Buttons of which one is pressed. @param of each value with its words */
+export function Choice<T extends string>(props: {
+  readonly title: string;
+  readonly of: readonly (readonly [value: T, words: string])[];
+  readonly chosen: string | undefined;
+  readonly onChoose: (value: T) => void;
+}) {
+  const { title, of, chosen, onChoose } = props;
+  return (
+    <fieldset class="examples">
+      <legend>{title}</legend>
+      {of.map(([value, words]) => (
+        <button key={value} type="button" aria-pressed={value === chosen} onClick={() => onChoose(value)}>
+          {words}
+        </button>
+      ))}
+    </fieldset>
   );
 }

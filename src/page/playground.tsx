@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { PlaygroundReport, Problem } from '../dashboard/index.ts';
 import { ask, RequestError } from './ask.ts';
 import { Explained } from './explained.tsx';
-import { Failure } from './parts.tsx';
+import { Choice, Failure } from './parts.tsx';
 
 interface Texts {
   readonly manifest: string;
@@ -18,6 +18,8 @@ const SHOWN: Readonly<Record<string, readonly [title: string, manifest: string, 
   none: ['Nothing to wait for', 'nothing-to-wait-for'],
 };
 
+const EXAMPLE_WORDS = Object.entries(SHOWN).map(([name, [title]]) => [name, title] as const);
+
 /** After the last key: long enough for a word, too short to notice. */
 const PAUSE_MS = 150;
 
@@ -28,6 +30,10 @@ function textsOf(example: string): Texts {
     policies: EXAMPLES.policies[policies ?? ''] ?? '',
   };
 }
+
+/** A file that is dropped beside the texts does not take the place of the page. */
+const stay = (event: DragEvent) => event.dataTransfer?.types.includes('Files') && event.preventDefault();
+for (const type of ['dragover', 'drop'] as const) addEventListener(type, stay);
 
 export function Playground() {
   const asked = new URLSearchParams(location.search).get('example');
@@ -55,17 +61,6 @@ export function Playground() {
     };
   }, [texts]);
 
-  useEffect(() => {
-    // A file that is dropped beside the texts does not take the place of the page.
-    const stay = (event: DragEvent) => event.dataTransfer?.types.includes('Files') && event.preventDefault();
-    addEventListener('dragover', stay);
-    addEventListener('drop', stay);
-    return () => {
-      removeEventListener('dragover', stay);
-      removeEventListener('drop', stay);
-    };
-  }, []);
-
   const choose = (name: string) => {
     history.replaceState(null, '', `${location.pathname}?example=${name}`);
     setExample(name);
@@ -80,14 +75,7 @@ export function Playground() {
   return (
     <div class="playground">
       <section class="inputs" aria-label="Manifest and policy">
-        <fieldset class="examples">
-          <legend>Examples</legend>
-          {Object.entries(SHOWN).map(([name, [title]]) => (
-            <button key={name} type="button" aria-pressed={name === example} onClick={() => choose(name)}>
-              {title}
-            </button>
-          ))}
-        </fieldset>
+        <Choice title="Examples" of={EXAMPLE_WORDS} chosen={example} onChoose={choose} />
         <Editor
           label="Manifest"
           hint="Paste or drop YAML or JSON: Deployments, Pods, Services …"
@@ -196,9 +184,7 @@ function Editor({ label, hint, text, problems, rows, onChange }: EditorProps) {
 
   const drop = async (event: DragEvent) => {
     const [file] = event.dataTransfer?.files ?? [];
-    if (file === undefined) return;
-    event.preventDefault();
-    onChange(await file.text());
+    if (file !== undefined) onChange(await file.text());
   };
   const goTo = (line: number) => {
     const field = area.current;
@@ -237,7 +223,6 @@ function Editor({ label, hint, text, problems, rows, onChange }: EditorProps) {
           onScroll={({ currentTarget: { scrollTop } }) => {
             if (gutter.current !== null) gutter.current.scrollTop = scrollTop;
           }}
-          onDragOver={(event) => event.preventDefault()}
           onDrop={(event) => void drop(event)}
         />
       </div>

@@ -2,7 +2,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import type { TimelineView } from '../dashboard/index.ts';
 import { CHART_STYLE, chartOf, chartSvg } from '../timeline/index.ts';
 import { Listed, LiveView, Time, useAddress } from './live.tsx';
-import { Head, Name, type Tone, Verdict } from './parts.tsx';
+import { Choice, Head, Name, type Tone, Verdict } from './parts.tsx';
 
 type Termination = TimelineView['terminations'][number];
 type AfterSigterm = Termination['afterSigterm'];
@@ -12,6 +12,11 @@ const WORDS: Readonly<Record<AfterSigterm, readonly [tone: Tone, short: string]>
   unknown: ['open', 'not known'],
   clear: ['good', 'nothing after SIGTERM'],
 };
+
+const SHOWN = [
+  ['', 'all'],
+  ...Object.entries(WORDS).map(([each, [, short]]) => [each, short] as const),
+] as const;
 
 /** More rows help nobody, and take long to lay out. */
 const MOST_ROWS = 100;
@@ -48,19 +53,7 @@ function Report({ report: { terminations } }: { readonly report: TimelineView })
                 onInput={({ currentTarget: { value } }) => set('search', value)}
               />
             </label>
-            <fieldset class="examples">
-              <legend>Show</legend>
-              {(['', 'sent', 'unknown', 'clear'] as const).map((each) => (
-                <button
-                  key={each}
-                  type="button"
-                  aria-pressed={each === only}
-                  onClick={() => set('only', each)}
-                >
-                  {each === '' ? 'all' : WORDS[each][1]}
-                </button>
-              ))}
-            </fieldset>
+            <Choice title="Show" of={SHOWN} chosen={only} onChoose={(each) => set('only', each)} />
           </div>
           <Listed title="Last terminations" none="None matches." isEmpty={matching.length === 0}>
             <table class="workloads">

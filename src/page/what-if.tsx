@@ -2,19 +2,19 @@ import type { WhatIfReport } from '../dashboard/index.ts';
 import { spanOf } from '../timeline/index.ts';
 import { Curve } from './curve.tsx';
 import { Listed, LiveView, shareInWords, useAddress } from './live.tsx';
-import { Head } from './parts.tsx';
+import { Choice, Head } from './parts.tsx';
 
 /** The defaults of the policy. */
 const DEFAULTS = {
   ...{ from: 'Measured', percentile: '99', safetyFactor: '1.5', fixed: '30' },
   ...{ hook: 'Auto', holdMin: '5', holdMax: '60' },
 };
-type Choice = keyof typeof DEFAULTS;
+type Setting = keyof typeof DEFAULTS;
 type Range = readonly [min: number, max: number, step: number];
 
 export function WhatIf() {
   const { get, set } = useAddress();
-  const chosen = (name: Choice) => get(name) || DEFAULTS[name];
+  const chosen = (name: Setting) => get(name) || DEFAULTS[name];
   const isFixed = chosen('from') === 'Fixed';
   const isHold = chosen('hook') === 'Hold';
   const policy = {
@@ -27,7 +27,7 @@ export function WhatIf() {
       'hold.max': `${chosen('holdMax')}s`,
     }),
   };
-  const slider = (name: Choice, title: string, unit: string, [min, max, step]: Range) => (
+  const slider = (name: Setting, title: string, unit: string, [min, max, step]: Range) => (
     <label class="search" key={name}>
       <span>
         {title}: {chosen(name)}
@@ -43,20 +43,13 @@ export function WhatIf() {
       />
     </label>
   );
-  const choice = (name: Choice, title: string, values: readonly string[]) => (
-    <fieldset class="examples">
-      <legend>{title}</legend>
-      {values.map((value) => (
-        <button
-          key={value}
-          type="button"
-          aria-pressed={value === chosen(name)}
-          onClick={() => set(name, value)}
-        >
-          {value}
-        </button>
-      ))}
-    </fieldset>
+  const choice = (name: Setting, title: string, values: readonly string[]) => (
+    <Choice
+      title={title}
+      of={values.map((value) => [value, value])}
+      chosen={chosen(name)}
+      onChoose={(value) => set(name, value)}
+    />
   );
   return (
     <>

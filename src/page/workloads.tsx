@@ -4,7 +4,7 @@ import { spanOf } from '../timeline/index.ts';
 import { ask, RequestError } from './ask.ts';
 import { Explained } from './explained.tsx';
 import { LiveView, Time, Unseen, useAddress } from './live.tsx';
-import { Failure, Name, type Tone, Verdict } from './parts.tsx';
+import { Choice, Failure, Name, type Tone, Verdict } from './parts.tsx';
 
 type Finding = WorkloadsReport['findings'][number];
 type Word = Finding['verdict'];
@@ -93,22 +93,15 @@ function Table({
             onInput={({ currentTarget: { value } }) => set('search', value)}
           />
         </label>
-        <fieldset class="examples">
-          <legend>Verdict</legend>
-          <button type="button" aria-pressed={verdict === ''} onClick={() => set('verdict', '')}>
-            all {workloads}
-          </button>
-          {WORDS.map((word) => (
-            <button
-              key={word}
-              type="button"
-              aria-pressed={verdict === word}
-              onClick={() => set('verdict', word)}
-            >
-              {word} {verdicts[word] ?? 0}
-            </button>
-          ))}
-        </fieldset>
+        <Choice
+          title="Verdict"
+          of={[
+            ['', `all ${workloads}`],
+            ...WORDS.map((word) => [word, `${word} ${verdicts[word] ?? 0}`] as const),
+          ]}
+          chosen={verdict}
+          onChoose={(word) => set('verdict', word)}
+        />
       </div>
       <table class="workloads">
         <caption>
