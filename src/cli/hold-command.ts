@@ -27,10 +27,8 @@ const HANDOVER_MS = 25_000;
 
 async function list(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
   const { namespace: wanted, output, watch } = settings;
-  const { connection, lingerNamespace } = await connectToLinger(
-    settings,
-    watch ? { ...surroundings, progress: () => undefined } : surroundings,
-  );
+  const quiet = { ...surroundings, progress: () => undefined };
+  const { connection, lingerNamespace } = await connectToLinger(settings, watch ? quiet : surroundings);
   const stopping = new AbortController();
   const stop = () => stopping.abort();
   if (watch) process.once('SIGINT', stop).once('SIGTERM', stop);

@@ -118,7 +118,7 @@ async function rewrite(
   }
   if (settings.inPlace) for (const output of outputs) await writeBack(output);
   else if (settings.diff)
-    for (const output of outputs) print(unifiedDiff(output.input.name, output.input.text, output.text));
+    for (const { input, text } of outputs) print(unifiedDiff(input.name, input.text, text) ?? '');
   else printAll(outputs, write);
   return reading.failed ? 1 : 0;
 }

@@ -103,7 +103,9 @@ export function explainTexts({ manifest, policies }: PlaygroundRequest): Playgro
       because: becauseOf(plan),
     }));
     reportMisplaced(manifest, reading);
-    return { plans, problems: distinct(), diff: diffOf(manifests, snapshot) };
+    const diff = diffOf(manifests, snapshot);
+    if (diff === undefined) report('manifest', { message: TOO_MANY_CHANGES, place: undefined });
+    return { plans, problems: distinct(), diff: diff ?? '' };
   } catch (error) {
     // One that concerns the whole text: the others are collected as they are found.
     if (!(error instanceof UserError)) throw error;
@@ -129,8 +131,12 @@ export function becauseOf({ reason, why, outcome }: Judged): string {
   return WHY[why ?? ''] ?? why ?? '';
 }
 
+/** Lines: the time for a diff grows with their square, and here it answers nothing else meanwhile. */
+const MOST_CHANGES = 4_000;
+const TOO_MANY_CHANGES = 'too many changes to show here: linger inject --diff FILE.yaml prints them';
+
 /** What `inject` changes; what it leaves unchanged is said by the explanation. */
-function diffOf(manifests: Manifests, snapshot: ClusterSnapshot): string {
+function diffOf(manifests: Manifests, snapshot: ClusterSnapshot): string | undefined {
   const [input] = manifests.inputs;
   if (input === undefined) return '';
   const reading = { report: () => undefined, remark: '', failed: false };
@@ -144,7 +150,7 @@ function diffOf(manifests: Manifests, snapshot: ClusterSnapshot): string {
     };
     return editDocument(document, edits()).text;
   });
-  return unifiedDiff(input.name, input.text, parts.join(''));
+  return unifiedDiff(input.name, input.text, parts.join(''), MOST_CHANGES);
 }
 
 /** Policies of the manifest are about to be applied: they are not in force yet. */

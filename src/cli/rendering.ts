@@ -28,8 +28,8 @@ export async function draw(file: string, charts: Chart | readonly Chart[]): Prom
   }
 }
 
-/** What turns one text into another, as `diff -u` shows it; empty where they are the same. */
-export function unifiedDiff(name: string, before: string, after: string): string {
-  const options = { context: 3, headerOptions: FILE_HEADERS_ONLY };
+/** What turns one text into another, as `diff -u` shows it; empty: nothing. @returns undefined: more lines than `most` */
+export function unifiedDiff(name: string, before: string, after: string, most = Number.POSITIVE_INFINITY) {
+  const options = { context: 3, headerOptions: FILE_HEADERS_ONLY, maxEditLength: most };
   return before === after ? '' : createTwoFilesPatch(name, name, before, after, '', '', options);
 }

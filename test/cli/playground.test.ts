@@ -60,6 +60,15 @@ describe('a manifest that cannot be read', () => {
   });
 });
 
+it('so many pods that their diff would take long are explained all the same', () => {
+  const many = Array.from({ length: 700 }, () => POD).join('---\n');
+  const { plans, problems, diff } = explain(many);
+  expect([plans.length, diff]).toEqual([700, '']);
+  expect(problems).toMatchObject([
+    { line: null, text: expect.stringContaining('linger inject --diff') as string },
+  ]);
+});
+
 describe('a policy', () => {
   const POLICY = 'apiVersion: linger.dev/v1alpha1\nkind: ClusterTerminationPolicy\nmetadata: {name: a}\n';
 
