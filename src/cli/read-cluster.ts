@@ -278,7 +278,7 @@ export async function readWorkloads(
   const workloads: LiveWorkload[] = [];
   const gathered = gather(connection, { signal, namespace, pods }, (each) => {
     if (!selects(selector, labelsOf(each.object))) return;
-    if (!serverDryRun) dropEnvironment(each.workload.pod);
+    if (!serverDryRun) dropUnread(each.workload.pod);
     workloads.push(each);
     progress('reading workloads', workloads.length);
   });
@@ -291,9 +291,10 @@ export async function readWorkloads(
 }
 
 /** Often most of a template; no decision depends on it. */
-function dropEnvironment(pod: unknown): void {
+function dropUnread(pod: unknown): void {
   const containers = memberAt(pod, ['spec', 'containers']);
-  for (const each of Array.isArray(containers) ? containers : []) if (isRecord(each)) delete each.env;
+  for (const each of Array.isArray(containers) ? containers : [])
+    if (isRecord(each)) for (const name of ['env', 'resources']) delete each[name];
 }
 
 function labelsOf(object: unknown): Labels {
