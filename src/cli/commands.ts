@@ -297,6 +297,10 @@ const CERTS_FLAGS = {
 
 const WATCH_FLAGS = {
   ...CLUSTER_FLAGS,
+  context: optional(
+    list('<name...>'),
+    "contexts of the kubeconfig, each a cluster to watch; without it, the kubeconfig's current one",
+  ),
   namespace: optional(list('<name...>'), 'namespaces to watch; without it, all', 'n'),
   allNamespaces: toggle('watch all namespaces, whatever --namespace says', 'A'),
   service: optional(list('<name...>'), 'Services to watch; without it, all'),

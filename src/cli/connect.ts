@@ -34,7 +34,7 @@ export async function connect(
   }
 }
 
-export type ClusterSettings = Pick<Settings<'watch'>, 'kubeconfig' | 'context'>;
+export type ClusterSettings = Pick<Settings<'consumers'>, 'kubeconfig' | 'context'>;
 
 /**
  * The cluster that kubectl would talk to here: of --kubeconfig, else of KUBECONFIG's files, else of ~/.kube/config, else

@@ -19,14 +19,14 @@ export interface HouseFigures {
 }
 
 /** What the house is held to, apart from the lines of its rooms. */
-export const HOUSE_LIMITS = { single: 12, repeated: 0, deepTestImports: 33 } as const;
+export const HOUSE_LIMITS = { single: 13, repeated: 0, deepTestImports: 33 } as const;
 
 /** How many lines each room may have: a budget with room for repairs, reviewed when a feature lands. */
 export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   api: 2_630,
   audit: 3_305,
   certs: 1_590,
-  cli: 8_180,
+  cli: 8_260,
   cluster: 2_680,
   dashboard: 850,
   decision: 4_490,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ChangeTable, changeLine } from '../../src/cli/watch.ts';
+import { ChangeTable, changeLine } from '../../src/cli/watch-output.ts';
 import { CHANGES, DISCARDS } from '../../src/lag/index.ts';
 import { blocksOf, codeOf, tableUnder } from '../docs/markdown.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { renderSummary, type WatchSummary } from '../../src/cli/watch.ts';
+import { renderSummary, type WatchSummary } from '../../src/cli/watch-output.ts';
 import { DISCARDS, type DiscardCounts, type DiscardReason } from '../../src/lag/index.ts';
 
 const counts = (more: Partial<Record<DiscardReason, number>> = {}): DiscardCounts => {

@@ -12,6 +12,7 @@ import {
   startWatching,
   type Watching,
   type WatchingOptions,
+  writeContexts,
   writeKubeconfig,
 } from './watching.ts';
 
@@ -113,6 +114,35 @@ describe.concurrent('linger watch', RETRY, () => {
     expect(watch.stdout()).toMatch(/\nSlowest removals\n.+shop\/web {2}a/);
     expect(watch.stdout()).not.toContain('\u001b');
     for (const line of watch.stdout().split('\n')) expect(line.length).toBeLessThanOrEqual(100);
+  });
+
+  it('watches the clusters of several contexts on one clock', async () => {
+    const [business, access] = await Promise.all([shop(), start()]);
+    // The copy of the Service in the cluster that takes traffic has no selector, and no pods.
+    access.put('services', { ...service('web'), spec: {} });
+    access.put('endpoints', endpoints('web', ['a', 'b']));
+    const file = await writeContexts({ business: business.url, access: access.url }, {}, atEnd);
+    const flags = ['--context', 'business', '--context', 'access', '--source', 'Endpoints'];
+    const [table, lines] = await Promise.all([
+      watching(file, flags),
+      watching(file, [...flags, '--output', 'json']),
+    ]);
+    await until(async () => [table, lines].every((each) => each.stderr().split('Watching ').length === 3));
+    endPod(business);
+    await linesOf(lines, 1);
+    access.put('endpoints', endpoints('web', ['b']));
+    const [here, there] = await linesOf(lines, 2);
+    expect(here).toMatchObject({ context: 'business', change: 'removed', pod: 'a' });
+    expect(there).toMatchObject({ context: 'access', change: 'removed', ip: ipOf('a'), lagSeconds: null });
+    expect(Date.parse(there?.time ?? '')).toBeGreaterThanOrEqual(Date.parse(here?.time ?? ''));
+    await until(async () => table.stdout().includes(' access '));
+    table.kill('SIGINT');
+    expect(await table.exited).toBe(0);
+    expect(table.stdout()).toMatch(/SOURCE +CONTEXT +SERVICE/);
+    expect(table.stdout()).toMatch(
+      / removed +\d+ms +Endpoints +business +shop\/web +a +10\.[\s\S]+ removed +- +Endpoints +access +shop\/web/,
+    );
+    expect(table.stdout()).toMatch(/\nWatched business for [\s\S]+\nWatched access for /);
   });
 
   it('exits with 3 when a removal takes longer than --fail-on-lag', async () => {

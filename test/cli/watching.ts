@@ -6,15 +6,24 @@ import type { AtEnd } from '../webhook/connection.ts';
 import { emptyDirectory, MAIN, ROOT, until } from './linger.ts';
 
 /** A kubeconfig of a server without authentication; its context is `model`. */
-export async function writeKubeconfig(server: URL, user: object, atEnd: AtEnd): Promise<string> {
+export function writeKubeconfig(server: URL, user: object, atEnd: AtEnd): Promise<string> {
+  return writeContexts({ model: server }, user, atEnd);
+}
+
+/** The same of several servers, by their contexts; the first is the current one. */
+export async function writeContexts(
+  servers: Readonly<Record<string, URL>>,
+  user: object,
+  atEnd: AtEnd,
+): Promise<string> {
   const file = join(await emptyDirectory(atEnd), 'config');
   const document = {
     apiVersion: 'v1',
     kind: 'Config',
-    'current-context': 'model',
-    clusters: [{ name: 'model', cluster: { server: server.href } }],
+    'current-context': Object.keys(servers)[0],
+    clusters: Object.entries(servers).map(([name, { href }]) => ({ name, cluster: { server: href } })),
     users: [{ name: 'me', user }],
-    contexts: [{ name: 'model', context: { cluster: 'model', user: 'me' } }],
+    contexts: Object.keys(servers).map((name) => ({ name, context: { cluster: name, user: 'me' } })),
   };
   await writeFile(file, JSON.stringify(document));
   return file;
@@ -34,6 +43,7 @@ export interface Watching {
 
 export interface ChangeJson {
   readonly time: string;
+  readonly context?: string;
   readonly namespace: string;
   readonly service: string | null;
   readonly pod: string | null;
