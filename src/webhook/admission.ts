@@ -18,6 +18,8 @@ import { type Review, type ReviewRequest, readReview, type Screened, tooLargeAtS
  */
 export const MAX_BODY_BYTES = FOREIGN_LIMITS.review.bytes;
 
+const REVIEW = { apiVersion: 'admission.k8s.io/v1', kind: 'AdmissionReview' };
+
 export interface AdmissionOptions {
   /** The snapshot in force at the moment of the call. */
   readonly snapshot: () => ClusterSnapshot;
@@ -105,10 +107,10 @@ function answerReview(
       refuse(response, 400, screened.refused, metrics);
       return;
     }
-    const answered = render(respond(screened, options));
+    const answered = { ...REVIEW, response: respond(screened, options) };
     // Checked now and not when the request began: a drain may have begun meanwhile.
     if (options.closesConnection()) response.setHeader('Connection', 'close');
-    answerJson(response, 200, answered);
+    answerJson(response, 200, JSON.stringify(answered));
     metrics.answered(200, (performance.now() - started) / 1000);
   } catch (error) {
     logger.error({ err: error }, 'request failed');
@@ -158,14 +160,6 @@ function record(review: ReviewRequest, decision: Decision, { metrics, logger }: 
   }
   // A dry run leaves no trace.
   if (!dryRun) metrics.decided({ outcome, reason, notes, wait: plan?.wait });
-}
-
-const REVIEW = '{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":';
-
-/** The AdmissionReview as text. The patch is most of it, and base64 needs no escaping, so JSON.stringify does not see it. */
-function render({ patch, ...response }: AdmissionResponse): string {
-  const text = JSON.stringify(response);
-  return patch === undefined ? `${REVIEW}${text}}` : `${REVIEW}${text.slice(0, -1)},"patch":"${patch}"}}`;
 }
 
 function refuse(response: ServerResponse, status: number, message: string, metrics: AdmissionMetrics): void {

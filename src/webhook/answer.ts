@@ -56,17 +56,11 @@ export function answer(
   const changesPod = outcome === 'inject' || decision.withdrawn !== undefined;
   const operations = changesPod ? patchFor(object as Pod, decision) : [];
   if (operations.length === 0) return response;
-  return { ...response, patchType: 'JSONPatch', patch: base64(JSON.stringify(operations)) };
-}
-
-/** Reused for every patch that fits, as nearly all do: a buffer for each would be garbage outside the heap. */
-const SCRATCH = Buffer.allocUnsafeSlow(64 * 1024);
-/** UTF-8 takes at most 3 bytes for each UTF-16 unit. */
-const LONGEST = SCRATCH.length / 3;
-
-function base64(text: string): string {
-  if (text.length > LONGEST) return Buffer.from(text).toString('base64');
-  return SCRATCH.toString('base64', 0, SCRATCH.write(text));
+  return {
+    ...response,
+    patchType: 'JSONPatch',
+    patch: Buffer.from(JSON.stringify(operations)).toString('base64'),
+  };
 }
 
 /** The answer when Linger itself failed: the pod passes unchanged, and its creator gets a warning. */
