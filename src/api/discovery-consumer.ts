@@ -167,6 +167,10 @@ const endpoints = z.strictObject({
     matching(COPIES, 512, COPIES_ERROR),
     'The Service there that has the copy, such as access/{namespace}-{service}; absent: the same namespace and name.',
   ),
+  syncInterval: optional(
+    durationFrom('1ms'),
+    'How much later what reads the copies there may follow them; absent: 1s, as long as kube-proxy gathers changes.',
+  ),
 });
 export type EndpointsSpec = z.output<typeof endpoints>;
 

@@ -230,16 +230,15 @@ export async function watch(given: Settings<'watch'>, surroundings: Surroundings
   const ending = new AbortController();
   const stopped = stopRequested();
   const contexts = settings.context === undefined ? [undefined] : [...new Set(settings.context)];
-  const connections = new Map<string | undefined, KubeConnection>();
+  const connections: KubeConnection[] = [];
   for (const context of contexts)
-    connections.set(context, await connectAsKubectl({ kubeconfig, context }, surroundings));
+    connections.push(await connectAsKubectl({ kubeconfig, context }, surroundings));
   const sources = LAG_STAGES.filter((stage) => source.includes(stage));
   const namespaces = namespace === undefined ? [undefined] : [...new Set(namespace)];
   const scopes = namespaces.map((each) => ({ namespace: each, services, sources, selector }));
-  for (const connection of connections.values())
-    for (const scope of scopes) await checkScope(scope, connection);
+  const found = await scopesIn(connections, scopes);
   const terminal = new LiveTerminal(surroundings, quiet);
-  const several = connections.size > 1;
+  const several = connections.length > 1;
   const wide = output === 'wide';
   const columnsOf = { namespaces: wide || namespaces.length > 1 || namespace === undefined, dates: wide };
   const isTable = output !== 'json' && output !== 'yaml';
@@ -248,11 +247,13 @@ export async function watch(given: Settings<'watch'>, surroundings: Surroundings
     : undefined;
   if (table !== undefined) terminal.print(table.header());
   const options = { clock, random: Math.random, signal: ending.signal, initial: settings.initial };
-  const clusters = [...connections].map(([context, connection]) => {
+  const clusters = connections.map((connection, index) => {
     const { handlers, denied } = starting(connection, terminal);
-    const watches = scopes.map((scope) => new EndpointWatch(scope, connection, handlers, options));
-    const where = `${namespace?.join(', ') ?? 'all namespaces'} of ${nameOf(connection)}`;
-    const known = { settings, terminal, table, where, context: several ? context : undefined };
+    const there = found[index] ?? [];
+    const watches = there.map((scope) => new EndpointWatch(scope, connection, handlers, options));
+    const watched = there.map((scope) => scope.namespace ?? 'all namespaces').join(', ');
+    const where = `${watched || 'no namespace'} of ${nameOf(connection)}`;
+    const known = { settings, terminal, table, where, context: several ? contexts[index] : undefined };
     const session = new WatchSession(watches, known);
     return {
       session,
@@ -289,8 +290,27 @@ export async function watch(given: Settings<'watch'>, surroundings: Surroundings
   }
 }
 
-/** A mistyped namespace would be watched forever without any output. */
-async function checkScope(scope: EndpointScope, connection: KubeConnection): Promise<void> {
+/**
+ * What there is of the scopes in each cluster.
+ * @throws LingerError for a namespace that none of them has: it would be watched forever without any output
+ */
+async function scopesIn(
+  connections: readonly KubeConnection[],
+  scopes: readonly EndpointScope[],
+): Promise<readonly (readonly EndpointScope[])[]> {
+  const found: EndpointScope[][] = [];
+  for (const connection of connections) {
+    const there: EndpointScope[] = [];
+    for (const scope of scopes) if (await isThere(scope, connection)) there.push(scope);
+    found.push(there);
+  }
+  const [missing] = scopes.filter((scope) => !found.flat().includes(scope));
+  if (missing === undefined) return found;
+  const names = connections.map(nameOf).join(' or ');
+  throw usageError(`--namespace: expected a namespace of ${names}, got "${missing.namespace}"`);
+}
+
+async function isThere(scope: EndpointScope, connection: KubeConnection): Promise<boolean> {
   const { namespace } = scope;
   const { signal } = new AbortController();
   try {
@@ -300,9 +320,7 @@ async function checkScope(scope: EndpointScope, connection: KubeConnection): Pro
     if (!narrower || error.code !== 'cluster-denied') throw error;
     throw new LingerError(error.code, `${error.message}; --namespace asks for less`);
   }
-  if (namespace === undefined || (await namespaceExists(namespace, connection, signal))) return;
-  const problem = `--namespace: expected a namespace of ${nameOf(connection)}, got "${namespace}"`;
-  throw usageError(problem);
+  return namespace === undefined || namespaceExists(namespace, connection, signal);
 }
 
 /** Notes each cause that keeps the watches from starting once; ends where lists are allowed but watches are not. */

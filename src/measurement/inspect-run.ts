@@ -127,12 +127,17 @@ function inspectedIn({ measured }: ClusterSnapshot): readonly InspectedConsumer[
   return measured.flatMap((consumer) => {
     const { name, measure } = consumer;
     if (measure.kind === 'inspect') return [{ name, inspect: measure.inspect, consumer }];
-    return measure.kind === 'endpoints' ? [{ name, inspect: COPIES_SPEC, consumer, copies: true }] : [];
+    if (measure.kind !== 'endpoints') return [];
+    const { syncInterval = COPIES_SPEC.syncInterval } = measure.endpoints;
+    return [{ name, inspect: { ...COPIES_SPEC, syncInterval }, consumer, copies: true }];
   });
 }
 
-/** Copies are read from memory: an answer every quarter of a second costs nothing. */
-const COPIES_SPEC = { format: 'Text', every: 0.25 } as const;
+/**
+ * Copies are read from memory: an answer every quarter of a second costs nothing. kube-proxy there programs a change within a
+ * second of the last one (k8s.io/kube-proxy config/v1alpha1, iptables.minSyncPeriod).
+ */
+const COPIES_SPEC = { format: 'Text', every: 0.25, syncInterval: 1 } as const;
 const NO_PAGE = new URL('http://copies.invalid');
 const ANY_PORT: ReadonlyMap<undefined, boolean> = new Map([[undefined, true]]);
 

@@ -88,6 +88,9 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
       ]),
     ),
     'copies in another cluster': measured({ endpoints: { kubeconfigFile: 'access.kubeconfig' } }),
+    'copies that are read late': measured({
+      endpoints: { kubeconfigFile: 'access.kubeconfig', syncInterval: '30s' },
+    }),
     'copies of other names': copying('access/{namespace}-{service}'),
     'a request that takes a pod out': deregistering({ http: HTTP }),
     'one with all there is': deregistering(

@@ -288,7 +288,7 @@ const CERTS: Rows<'certs'> = { dns: NAMES, out: TEXT('certs') };
 const SOME_NAMES: Row = { ...NAMES, byDefault: undefined };
 const WATCH: Rows<'watch'> = {
   kubeconfig: TEXT(undefined),
-  context: TEXT(undefined),
+  context: SOME_NAMES,
   namespace: SOME_NAMES,
   service: SOME_NAMES,
   pod: TEXT(undefined),

@@ -84,7 +84,8 @@ it('a pod is in use until its copy is gone: acknowledgement and sample', async (
   const copied = (clock() - at) / 1000;
   await vi.waitFor(() => expect(users()).toEqual([]), WITHIN);
   await vi.waitFor(() => expect(lags).toHaveLength(1), WITHIN);
-  expect(lags[0]).toBeGreaterThanOrEqual(copied - 0.01);
+  // What reads the copy has a second more.
+  expect(lags[0]).toBeGreaterThanOrEqual(copied + 0.99);
   expect(consumers.state('access')?.trouble).toBeUndefined();
   // It is not what sends: no pod was expected to see connections from it.
   expect([...inspection.seenAmong([{ namespace: 'shop', name: 'web' }], ['10.9.9.9'])]).toEqual([]);

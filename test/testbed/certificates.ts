@@ -40,7 +40,7 @@ const leaves: readonly Leaf[] = [
     name: 'apiserver',
     commonName: 'kube-apiserver',
     dns: ['kubernetes', 'kubernetes.default', 'kubernetes.default.svc', 'localhost'],
-    ips: ['127.0.0.1', network.nodeAddress, network.serviceApiAddress],
+    ips: ['127.0.0.1', network.nodeAddress, network.serviceApiAddress, network.joined.other],
     client: false,
   },
   { name: 'admin', commonName: 'admin', organization: 'system:masters', client: true },

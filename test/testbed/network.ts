@@ -28,6 +28,8 @@ export const network = {
   clientAddresses: Array.from({ length: 16 }, (_, i) => `10.202.255.${16 + i}`),
   /** The ends of a link to a network of their own for hooks that no kubelet runs. */
   hooks: { ofNode: '10.200.1.1', own: '10.200.1.2' },
+  /** The ends of a link to another cluster, whose API server the first one reaches at its end. */
+  joined: { own: '10.210.0.1', other: '10.210.0.2' },
 } as const;
 
 /** In what one node differs from the other. */
@@ -123,4 +125,34 @@ export async function connectSecondNode(namespace: string): Promise<void> {
   ];
   await must([...enter(namespace), 'sh', '-ec', commands.join('\n')]);
   await must(['ip', 'route', 'replace', secondNode.podRange, 'via', address]);
+}
+
+/**
+ * Links another cluster's network namespace to this one: its API server is reached at {@link network.joined}`.other`, and it
+ * reaches this cluster's pods, whose addresses it gives none itself. Runs inside this cluster's.
+ */
+export async function joinCluster(namespace: string): Promise<void> {
+  const { own, other } = network.joined;
+  const link = 'joined0';
+  await run(['ip', 'link', 'delete', link]);
+  await must(['ip', 'link', 'add', link, 'type', 'veth', 'peer', 'name', link, 'netns', namespace]);
+  // More specific than the route to its own pods. Both translate what they send, because both have the same addresses.
+  const halves = ['10.202.0.0/17', '10.202.128.0/17'];
+  const common = (address: string) => [
+    `ip address add ${address}/30 dev ${link}`,
+    `ip link set ${link} up`,
+    `iptables -w -t nat -A POSTROUTING -o ${link} -j MASQUERADE`,
+  ];
+  await must(['sh', '-ec', common(own).join('\n')]);
+  const there = [
+    ...common(other),
+    ...halves.map((half) => `ip route add ${half} via ${own}`),
+    `iptables -w -t nat -A PREROUTING -d ${other} -p tcp --dport ${network.apiPort} -j DNAT --to-destination ${network.nodeAddress}:${network.apiPort}`,
+  ];
+  await must([...enter(namespace), 'sh', '-ec', there.join('\n')]);
+}
+
+export async function leaveCluster(): Promise<void> {
+  await run(['ip', 'link', 'delete', 'joined0']);
+  await run(['iptables', '-w', '-t', 'nat', '-D', 'POSTROUTING', '-o', 'joined0', '-j', 'MASQUERADE']);
 }

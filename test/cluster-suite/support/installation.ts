@@ -9,10 +9,15 @@ const ROOT = join(import.meta.dirname, '..', '..', '..');
 const NAMESPACE = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'linger' } };
 const ROLLOUT_MS = 120_000;
 
+interface PodSpec {
+  readonly containers: { args: string[]; volumeMounts?: object[] }[];
+  volumes?: object[];
+}
+
 interface Manifest extends KubernetesObject {
   data?: Readonly<Record<string, string>>;
   readonly spec?: {
-    readonly template: { readonly spec: { readonly containers: { args: string[] }[] } };
+    readonly template: { readonly spec: PodSpec };
     clusterIP?: string;
   };
   readonly webhooks?: readonly {
@@ -32,6 +37,8 @@ export interface InstallationOptions {
   readonly addresses?: Readonly<Record<string, string>>;
   /** The address of the cluster DNS, if there is one, as the kubelet would pass it to pods. */
   readonly dns?: string;
+  /** The contents of a Secret that is mounted in the folder of `--inspect-files`. */
+  readonly files?: Readonly<Record<string, string>>;
 }
 
 /** Linger as deploy/ installs it: two replicas from its image, with its rights and no more. Only in our own cluster. */
@@ -60,7 +67,7 @@ export class Installation {
     await cluster.importImages(await lingerImageArchive());
     const rendered = await must(cluster, ['kustomize', join(ROOT, 'deploy')]);
     const manifests = parseAllDocuments(rendered).map((document) => document.toJS() as Manifest);
-    const changed = manifests.map((manifest) => adapted(manifest, options));
+    const changed = [...manifests.map((manifest) => adapted(manifest, options)), ...secretOf(options)];
     const text = changed.map((each) => JSON.stringify(each)).join('\n---\n');
     const installation = new Installation(cluster, text);
     try {
@@ -117,10 +124,30 @@ export class Installation {
   }
 }
 
+function mountFiles(spec: PodSpec | undefined): void {
+  const [container] = spec?.containers ?? [];
+  if (spec === undefined || container === undefined) return;
+  container.args.push(`--inspect-files=${FILES_FOLDER}`);
+  container.volumeMounts = [
+    ...(container.volumeMounts ?? []),
+    { name: FILES, mountPath: FILES_FOLDER, readOnly: true },
+  ];
+  spec.volumes = [...(spec.volumes ?? []), { name: FILES, secret: { secretName: FILES } }];
+}
+
+const FILES = 'linger-inspect-files';
+const FILES_FOLDER = '/var/run/linger-inspect-files';
+
+function secretOf({ files }: InstallationOptions): readonly object[] {
+  if (files === undefined) return [];
+  const metadata = { name: FILES, namespace: NAMESPACE.metadata.name };
+  return [{ apiVersion: 'v1', kind: 'Secret', metadata, stringData: files }];
+}
+
 /** The values that an operator fills in. */
 function adapted(
   manifest: Manifest,
-  { policies, flags = [], timeoutSeconds, addresses = {}, dns }: InstallationOptions,
+  { policies, flags = [], timeoutSeconds, addresses = {}, dns, files }: InstallationOptions,
 ): Manifest {
   const { kind, metadata } = manifest;
   if (kind === 'ConfigMap' && metadata.name === 'linger-policies') manifest.data = { 'base.yaml': policies };
@@ -128,6 +155,7 @@ function adapted(
   if (kind === 'Deployment' && metadata.name === 'linger') {
     for (const container of manifest.spec?.template.spec.containers ?? [])
       container.args.push(...names, ...flags);
+    if (files !== undefined) mountFiles(manifest.spec?.template.spec);
     if (dns !== undefined) Object.assign(manifest.spec?.template.spec ?? {}, podDns(dns));
   }
   if (timeoutSeconds !== undefined)

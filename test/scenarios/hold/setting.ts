@@ -14,6 +14,8 @@ export interface HoldSettingOptions {
   readonly max: number;
   /** ClusterIPs of Services of deploy/. */
   readonly addresses?: Readonly<Record<string, string>>;
+  /** For `--inspect-files`. */
+  readonly files?: Readonly<Record<string, string>>;
 }
 
 /** Few enough for a scenario to have them measured. */
@@ -53,7 +55,7 @@ export class HoldSetting {
   }
 
   static async open(cluster: Cluster, options: HoldSettingOptions): Promise<HoldSetting> {
-    const { consumers = [], max, addresses = {} } = options;
+    const { consumers = [], max, addresses = {}, files } = options;
     const waiting = (name: Waiting) => ({ namespaceSelector: { matchLabels: { waiting: name } } });
     const hold = (min: string) => ({ hook: 'Hold', hold: { min, max: `${max}s` } });
     const policies = policyFile(
@@ -65,7 +67,7 @@ export class HoldSetting {
     const flags = ['--canary-every=1s'];
     // All pods must get their hooks, and admitting hundreds at once may take a busy machine longer than two seconds.
     const timeoutSeconds = 30;
-    const installation = { policies, flags, timeoutSeconds, addresses };
+    const installation = { policies, flags, timeoutSeconds, addresses, ...(files && { files }) };
     return new HoldSetting(cluster, await Installation.create(cluster, installation));
   }
 
