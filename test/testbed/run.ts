@@ -116,29 +116,30 @@ async function runEverything(first: ClusterSettings): Promise<number> {
   }
 }
 
+/** What single files of the long form need besides. */
+const LONG_PARTS = {
+  'test/scenarios/alerts.test.ts': [ensurePromtool],
+  'test/scenarios/argo-rollouts.test.ts': [ensureArgoRollouts],
+  'test/scenarios/cert-manager.test.ts': [certManagerCrds],
+  'test/scenarios/gatekeeper.test.ts': [ensureGatekeeper],
+  'test/scenarios/hold.test.ts': [ensureEnvoy, ensureContour],
+  'test/scenarios/image.test.ts': [ensureBuilder],
+  'test/scenarios/node-shutdown.test.ts': [ensureLogind],
+};
+
 async function runInOwnCluster(): Promise<number> {
   const settings = clusterSettings();
   // Now: from inside the cluster's network nothing can be fetched.
   const always = [ensureHaproxy, ensureCoreDns, ensureHelm, ensureQueueProxy];
-  const wanted = LONG
-    ? [
-        ...always,
-        ensureArgoRollouts,
-        ensureGatekeeper,
-        ensureEnvoy,
-        ensureContour,
-        ensureLogind,
-        ensurePromtool,
-        ensureBuilder,
-      ]
-    : always;
-  for (const ensure of wanted) await ensure(settings.cacheDir, say);
-  if (LONG) await certManagerCrds();
+  for (const ensure of always) await ensure(settings.cacheDir, say);
+  const words = args.filter((word) => !word.startsWith('-'));
+  const isNamed = (file: string) => words.length === 0 || words.some((word) => file.includes(word));
+  for (const [file, ensures] of LONG ? Object.entries(LONG_PARTS) : [])
+    if (isNamed(file)) for (const ensure of ensures) await ensure(settings.cacheDir, say);
   await ensureReportCrd('wgpolicyk8s.io', settings.cacheDir);
   await ensureReportCrd('openreports.io', settings.cacheDir);
   for (const name of ['SIGINT', 'SIGTERM'] as const) process.on(name, () => stopping.abort());
-  const named = args.some((word) => !word.startsWith('-'));
-  if (named || LONG) return withCluster(settings, () => inside(settings, args));
+  if (words.length > 0 || LONG) return withCluster(settings, () => inside(settings, args));
   return runEverything(settings);
 }
 
