@@ -692,7 +692,9 @@ export class Inspection {
     const wasUnused = before?.state === 'notUsing';
     let state = before?.state ?? 'unknown';
     if (found.includes('using')) state = 'using';
-    else if (shown || wasUnused || knows(question, read.listed)) state = 'notUsing';
+    // A late copier may still add a pod that is gone already, whatever it lists of the Service.
+    else if (shown || wasUnused || (!asked.consumer.copies && knows(question, read.listed)))
+      state = 'notUsing';
     const since = wasUnused ? before.since : read.readAt;
     const whole = before?.whole === true || read.whole;
     question.verdicts.set(name, { state, shown, whole, since, askedAt: read.askedAt });
@@ -864,8 +866,8 @@ function pageUrl(
 }
 
 const COPIES_LIMITS = [
-  'What reads the copies comes on top: a gateway or kube-proxy of the other cluster, which may follow later.',
-  'Removals are timed only where a copy has listed the pod, or lists another of its Service.',
+  'What reads the copies in the other cluster is not seen: syncInterval allows for it.',
+  'Removals are timed only where a copy has listed the pod; one that it has not listed yet is not known to be gone.',
 ];
 
 const LIMITS = [

@@ -121,7 +121,11 @@ describe.runIf(LONG)('copies in another cluster', () => {
         await sleep(200);
       }
     })();
-    await stand.rollOver(rollouts);
+    for (let time = 0; time < rollouts; time += 1) {
+      // A pod that ends before its copy is there is not known to be gone (docs/guide.md).
+      if (time > 0) await sleep(DELAY_MS);
+      await stand.rollOver(1);
+    }
     // Until the copy has followed.
     await sleep(DELAY_MS + 10_000);
     rolling = false;
@@ -185,7 +189,7 @@ describe.runIf(LONG)('copies in another cluster', () => {
       ),
     );
     expect(releases.length).toBe(PODS * ROLLOUTS);
-    expect(lost).toEqual([]);
+    expect(lost.length, JSON.stringify(lost.slice(0, 10))).toBe(0);
     expect(new Set(releases.map(({ reason }) => reason))).toEqual(new Set(['Gone']));
     expect(Math.min(...late)).toBeGreaterThanOrEqual(-500);
     expect(Math.max(...late)).toBeLessThanOrEqual(500);
