@@ -16,11 +16,12 @@ export interface JoinedCluster {
   remove(): Promise<void>;
 }
 
-/** Runs inside the own cluster's network. Boots another one, or takes it as an earlier run has left it, and links both. */
+/** Runs inside the own cluster's network. Boots another one, from which an earlier run has left nothing, and links both. */
 export async function startJoinedCluster(): Promise<JoinedCluster> {
   const { name, cacheDir, stateDir } = clusterSettings();
   const settings = { name: `${name}-joined`, cacheDir, stateDir: `${stateDir}-joined` };
   const say = (line: string) => console.error(line);
+  await down(settings, say);
   if ((await up(settings, {}, say)) !== 0) throw new Error(`cluster ${settings.name} does not come up`);
   await joinCluster(settings.name);
   const paths = statePaths(settings.stateDir);
@@ -46,7 +47,7 @@ export async function startJoinedCluster(): Promise<JoinedCluster> {
     remove: async () => {
       await cluster.close();
       await leaveCluster();
-      await down({ ...settings }, say);
+      await down(settings, say);
     },
   };
 }
