@@ -189,7 +189,7 @@ const LAST: Run = { ...ANYTHING, ends: true };
 
 /** Programs that run the program that their arguments name. */
 const RUNNERS: ReadonlySet<string> = new Set(['env', 'busybox', 'toybox', 'command', 'nohup']);
-const SHELL_NAMES = /^(?:r?ba|da|a|z|k|mk)?sh$/;
+const SHELL_NAMES = /^(?:r?ba|da|a|z|m?k|pdk|lk|ok|po|ya|hu|fi|t?c)?sh$/;
 
 /**
  * Words of commands that stop the application, after which it serves no more: `nginx -s quit; sleep 15` protects
@@ -230,10 +230,10 @@ function runSleep(args: readonly Word[]): Run {
     if (!fixed) return ANYTHING;
     const [, number, unit = ''] = NUMBER.exec(text) ?? [];
     if (/^inf(inity)?$/i.test(text)) seconds = MOST_SECONDS;
-    // `1e2` and `0x10` are numbers to some programs only.
+    // `--`, `1e2`, `0x10` and `+5` are read by some programs only.
     else if (number === undefined) {
-      const mayBeNumber = /^\+?[.\d]+(e|x|p)[\da-f+-]*$/i.test(text);
-      return mayBeNumber ? ANYTHING : { ...FAILS, why: `sleep fails at once: "${text}" is no time` };
+      const mayBeRead = /^(--|\+[.\d]+[smhd]?|\+?[.\d]+[exp][\da-f+-]*)$/i.test(text);
+      return mayBeRead ? ANYTHING : { ...FAILS, why: `sleep fails at once: "${text}" is no time` };
     } else seconds += Number(number) * (UNITS[unit] ?? 1);
   }
   return { seconds: Math.min(seconds, MOST_SECONDS), exact: true, success: true };
@@ -367,10 +367,10 @@ function namedRun(words: readonly Word[]): Run {
   return fixed && text === 'false' ? FAILS : runProgram(words);
 }
 
-/** In this order: space, comment, operator, harmless redirection, redirection, quoted and plain text, parameters. */
+/** Other white space, such as a carriage return, is part of a word to a shell, and is not read here. In this order: space, comment, operator, harmless redirection, redirection, quoted and plain text, parameters. */
 const TOKEN = new RegExp(
   [
-    /(?<space>[^\S\n]+|\\\n)/,
+    /(?<space>[ \t]+|\\\n)/,
     /(?<comment>#[^\n]*)/,
     /(?<operator>&&|\|\||\|&|&(?!>)|[;|\n])/,
     /(?<harmless>(?:\d*|&)(?:>>?|<)(?:&\d|&-|\s*\/dev\/(?:null|stdout|stderr)\b))/,
