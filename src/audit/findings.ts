@@ -506,7 +506,7 @@ function noOtherEndpoint(subject: Decided, exposure: Exposure, related: RelatedO
 
 function wayOutOf({ workload: { kind }, object }: AuditSubject, replicas: number): string {
   if (memberAt(object, ['spec', 'strategy', 'type']) === 'Recreate') return 'use RollingUpdate';
-  if (kind === 'StatefulSet' && replicas === 1) return 'use two replicas';
+  if (kind === 'StatefulSet' && replicas <= 1) return 'use two replicas';
   return 'lower maxUnavailable';
 }
 

@@ -47,17 +47,12 @@ export function rolloutOf({ kind, pod }: Workload, object: unknown, replicas: nu
     const alone =
       replicas === 1 ? { gap: 'a StatefulSet of one ends its pod before it begins the next' } : {};
     if (type === 'OnDelete') return { ...alone, waits: 0 };
-    const atOnce = Math.max(1, countOf(rolling.maxUnavailable, 1, pods, Math.floor));
-    const replaced = Math.max(0, pods - countOf(rolling.partition, 0, pods, Math.ceil));
-    const gap =
-      replaced === 0
-        ? {}
-        : gapOf(
-            'maxUnavailable',
-            Math.max(1, countOf(rolling.maxUnavailable, 1, replicas, Math.floor)),
-            replicas,
-          );
-    return { ...gap, ...alone, waits: Math.ceil(replaced / atOnce) };
+    const replaced = (of: number) => Math.max(0, of - countOf(rolling.partition, 0, of, Math.ceil));
+    const atOnce = (of: number) => Math.max(1, countOf(rolling.maxUnavailable, 1, of, Math.floor));
+    const waits = Math.ceil(replaced(pods) / atOnce(pods));
+    if (replaced(replicas) === 0) return { waits };
+    const stopped = Math.min(replaced(replicas), atOnce(replicas));
+    return { ...gapOf('maxUnavailable', stopped, replicas), ...alone, waits };
   }
   if (kind === 'DaemonSet') {
     const surge = countOf(rolling.maxSurge, 0, pods, Math.ceil);
@@ -65,15 +60,16 @@ export function rolloutOf({ kind, pod }: Workload, object: unknown, replicas: nu
     return { waits: Math.ceil(pods / Math.max(1, countOf(rolling.maxUnavailable, 1, pods, Math.ceil))) };
   }
   if (kind !== 'CloneSet') return OVERLAPS;
-  const replaced = Math.max(0, pods - countOf(strategy.partition, 0, pods, Math.ceil));
+  const replaced = (of: number) => Math.max(0, of - countOf(strategy.partition, 0, of, Math.ceil));
   const unavailable = (of: number) => {
     const most = countOf(strategy.maxUnavailable, '20%', of, Math.ceil);
     return most === 0 && countOf(strategy.maxSurge, 0, of, Math.ceil) === 0 ? 1 : most;
   };
   // Containers are restarted in their pod: the next one waits until this one is ready again.
   const inPlace = type !== undefined && type !== 'ReCreate';
-  const waits = inPlace || takesItsNode(pod) ? Math.ceil(replaced / Math.max(1, unavailable(pods))) : 0;
-  return replaced === 0 ? OVERLAPS : { ...gapOf('maxUnavailable', unavailable(replicas), replicas), waits };
+  const waits = inPlace || takesItsNode(pod) ? Math.ceil(replaced(pods) / Math.max(1, unavailable(pods))) : 0;
+  const stopped = Math.min(replaced(replicas), unavailable(replicas));
+  return { ...gapOf('maxUnavailable', stopped, replicas), waits };
 }
 
 function strategyOf(object: unknown): Readonly<Record<string, unknown>> {

@@ -37,9 +37,7 @@ const codes = ({ notes }: Explained) => notes.map(({ code }) => code);
 describe.concurrent('what own hooks wait', () => {
   it('01: a sleep of any shell', async () => {
     const { rows, said } = await audit('01-bash-sleep-eats-grace.yaml');
-    expect(rows).toEqual(
-      ['Deployment search: unprotected GraceEaten', 'Deployment search: unprotected OwnHook'].slice(0, 1),
-    );
+    expect(rows).toEqual(['Deployment search: unprotected GraceEaten']);
     expect(said('GraceEaten')[0]).toContain('waits 60s, and the grace is 30s');
   });
 
@@ -76,6 +74,18 @@ describe.concurrent('what rollouts do', () => {
     expect((await audit('15-keda-scale-to-zero.yaml')).said('NoOtherEndpoint')).toEqual([
       expect.stringContaining('ScaledObject video scales it down to 0'),
     ]);
+  });
+
+  it('15: a StatefulSet that is scaled down to one is not told to lower what it does not set', async () => {
+    const stdin = `${[
+      'apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: kv}\nspec:\n  replicas: 3\n  template:',
+      '    metadata: {labels: {app: kv}}\n    spec: {containers: [{name: kv, ports: [{containerPort: 80}]}]}',
+      '---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: kv}',
+      'spec: {minReplicas: 0, scaleTargetRef: {kind: StatefulSet, name: kv}}',
+    ].join('\n')}\n`;
+    const { stdout } = await linger(['audit', '-o', 'json', '-'], { stdin });
+    const { findings } = JSON.parse(stdout) as AuditReport;
+    expect(findings.find(({ reason }) => reason === 'NoOtherEndpoint')?.text).toMatch(/; use two replicas$/);
   });
 
   it('16: a Service for peers beside one for clients is no verdict', async () => {
