@@ -385,7 +385,9 @@ export async function manifestsOf(
     }
   // Policies have an effect only where the webhook is.
   const isThere = settings.webhook || settings.suggest;
-  const configurations = isThere ? undefined : await webhooksBeside(objects, cluster?.connection);
+  const configurations = isThere
+    ? undefined
+    : await webhooksBeside(objects, cluster?.connection, surroundings);
   const related = {
     ...relatedObjectsIn(objects, namespace, configurations),
     ...(cluster && { additions: cluster.known.additions }),
@@ -393,16 +395,21 @@ export async function manifestsOf(
   return { subjects, sources, related, connection: cluster?.connection, failed: reading.failed };
 }
 
-/**
- * The cluster’s webhooks and those in the manifests; undefined: not known. Without `--webhook`, nothing else shows that
- * there is one.
- */
-async function webhooksBeside(objects: readonly unknown[], connection: KubeConnection | undefined) {
+/** The cluster’s webhooks and those in the manifests. Without `--webhook`, nothing else shows that there is one. */
+async function webhooksBeside(
+  objects: readonly unknown[],
+  connection: KubeConnection | undefined,
+  { warn }: Pick<Surroundings, 'warn'>,
+) {
   const brought = objects.filter(isRecord).filter(({ kind }) => kind === WEBHOOK_KIND.kind);
   if (connection === undefined) return brought;
   const { readWebhooks } = await import('./read-cluster.ts');
   const there = await readWebhooks(connection);
-  return there && [...brought, ...there];
+  if (there === undefined)
+    warn(
+      'listing mutatingwebhookconfigurations is forbidden; assuming that Linger’s webhook is not there: pass --webhook if it is',
+    );
+  return [...brought, ...(there ?? [])];
 }
 
 export async function clusterInput(

@@ -282,10 +282,12 @@ export async function readWorkloads(
     workloads.push(each);
     progress('reading workloads', workloads.length);
   });
-  const { related, truncated, denied, unlisted } = await asked(connection, gathered);
+  const { related, configured, truncated, denied, unlisted } = await asked(connection, gathered);
   for (const { message } of denied) warn(`${message}; workloads of this kind are not audited`);
   if (unlisted.length > 0)
     warn(`listing related objects is forbidden; findings that need them are missing: ${unlisted.join(', ')}`);
+  if (configured === undefined)
+    warn('listing mutatingwebhookconfigurations is forbidden; assuming that Linger’s webhook is there');
   if (truncated.size > 0) warn(`${TRUNCATED}: ${truncatedInWords(truncated)}`);
   return { workloads, related, incomplete: denied.length > 0 || truncated.size > 0 };
 }

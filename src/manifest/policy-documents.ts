@@ -1,17 +1,20 @@
 import {
   cautiousPolicy,
-  isAbsentOr,
+  fewOf,
   isLingerObject,
   isRecord,
+  isString,
   isStringMap,
   LingerError,
+  memberAt,
   NO_LABELS,
   namespaceRecord,
+  nonTexts,
   parseDocument,
   speaksOfRestraint,
 } from '../api/index.ts';
 import type { Documents, LocatedObject } from '../decision/index.ts';
-import { fileText } from '../yaml/index.ts';
+import { fileText, type TextProblem } from '../yaml/index.ts';
 import type { ManifestError } from './manifest-error.ts';
 import {
   documentsOf,
@@ -101,26 +104,64 @@ function clusterEntry(
   file: string,
   defaultNamespace: string,
 ): PolicyEntry | undefined {
-  if (apiVersion !== 'v1' || !isRecord(metadata) || typeof metadata.name !== 'string') return undefined;
-  const { name } = metadata;
+  if (apiVersion !== 'v1' || !isRecord(metadata) || (metadata.name ?? undefined) === undefined)
+    return undefined;
+  const name = String(metadata.name);
   const labels = isStringMap(metadata.labels) ? metadata.labels : NO_LABELS;
   const annotations = isStringMap(metadata.annotations) ? metadata.annotations : NO_LABELS;
   if (kind === 'Namespace')
     return { kind, value: namespaceRecord(name, labels, annotations), key: `Namespace/${name}`, file };
-  if (kind !== 'Service' || !isRecord(spec)) return undefined;
+  if (kind !== 'Service') return undefined;
   // The API server treats an empty one as absent.
-  const own = typeof metadata.namespace === 'string' ? metadata.namespace : '';
-  const namespace = own === '' ? defaultNamespace : own;
+  const namespace = String(metadata.namespace ?? '') || defaultNamespace;
+  const { selector, type, clusterIP } = isRecord(spec) ? spec : {};
+  const isReadable = isRecord(spec ?? {}) && isStringMap(selector ?? {});
   const value = {
     namespace,
     name,
     labels,
-    selector: isStringMap(spec.selector) ? spec.selector : undefined,
-    ...(!isAbsentOr(isStringMap, spec.selector) && { unreadable: true as const }),
-    externalName: spec.type === 'ExternalName',
-    headless: spec.clusterIP === 'None',
+    selector: isStringMap(selector) ? selector : undefined,
+    ...(!isReadable && { unreadable: true as const }),
+    externalName: type === 'ExternalName',
+    headless: clusterIP === 'None',
   };
   return { kind, value, key: `Service/${namespace}/${name}`, file };
+}
+
+/** What is wrong with a manifest. */
+export interface ManifestProblem {
+  /** With its place in words. */
+  readonly message: string;
+  /** undefined: it is about the whole text. */
+  readonly place: TextProblem | undefined;
+}
+
+export function isClusterObject(value: unknown): boolean {
+  return isRecord(value) && value.apiVersion === 'v1' && /^(?:Service|Namespace)$/.test(String(value.kind));
+}
+
+/** Of a Service or Namespace. A Service whose selector cannot be read might select anything of its namespace. */
+export function unreadableIn({ value, where, lineOf }: ManifestObject): readonly ManifestProblem[] {
+  const [kind, name] = [String(memberAt(value, ['kind'])), memberAt(value, ['metadata', 'name'])];
+  const said = (field: string, what: string): ManifestProblem => {
+    const subject = `${kind} ${String(name ?? '(no name)')}`;
+    const problem = `${subject}: ${field} ${what}: ignored for the pods of its namespace`;
+    return { message: `${where}: ${problem}`, place: { line: lineOf(field.split('.')), problem } };
+  };
+  const texts = ['metadata.name', 'metadata.namespace'].flatMap((field) =>
+    isString(memberAt(value, field.split('.')) ?? '') ? [] : [said(field, 'is no text')],
+  );
+  if (!isRecord(memberAt(value, ['spec']) ?? {})) return [...texts, said('spec', 'is no object')];
+  const maps = kind === 'Service' ? ['spec.selector'] : ['metadata.labels', 'metadata.annotations'];
+  const unread = maps.flatMap((field) => {
+    const map = memberAt(value, field.split('.')) ?? {};
+    if (isStringMap(map)) return [];
+    const members = nonTexts(map);
+    const what =
+      members.length === 0 ? 'is no map of text' : `has members that are no text: ${fewOf(members)}`;
+    return [said(field, what)];
+  });
+  return [...texts, ...unread];
 }
 
 /**
@@ -140,11 +181,20 @@ function problemIn(file: string, { message, place }: ManifestError, key?: string
   return { code: 'policy-syntax', message, place, file, key };
 }
 
+/** The entry itself is in force, and its namespace unknown. */
+function besideIn(file: string, object: ManifestObject): readonly PolicyProblem[] {
+  const key = clusterEntry(object.value as Record<string, unknown>, file, 'default')?.key ?? '';
+  return unreadableIn(object).map((problem) => ({ ...problem, code: 'policy-invalid', file, key }));
+}
+
 export function* parsePolicyFiles(files: readonly PolicyFile[]): Generator<PolicyReading> {
   const seen = new Map<string, string>();
   for (const { name, bytes } of files) {
     const { objects, problems } = readManifests(fileText(bytes), name);
-    const unreadable = problems.map((problem) => problemIn(name, problem));
+    const unreadable = [
+      ...problems.map((problem) => problemIn(name, problem)),
+      ...objects.filter(({ value }) => isClusterObject(value)).flatMap((each) => besideIn(name, each)),
+    ];
     yield joined([{ entries: [], problems: unreadable }, readObjects(objects, name, seen)]);
   }
 }

@@ -106,6 +106,34 @@ test('of very many pods without a controller some of each namespace are judged, 
   expect(code).toBe(3);
 });
 
+const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations?limit=250';
+
+test.each([
+  [
+    'has the webhook',
+    items({ ...named('', 'linger'), webhooks: [{ name: 'pods.linger.dev' }] }),
+    'protected',
+  ],
+  ['has none', items(), 'unprotected'],
+  ['does not say', refused(403, 'mutatingwebhookconfigurations is forbidden'), 'unprotected'],
+])('manifests beside a cluster that %s', async (_, configurations, verdict) => {
+  const file = join(await emptyDirectory(atEnd), 'web.json');
+  const object = { apiVersion: 'apps/v1', kind: 'Deployment', ...deployment('web', 2) };
+  await writeFile(file, JSON.stringify(object));
+  const { rows, stderr } = await auditOf(holding([], { [CONFIGURATIONS]: configurations }), '-f', file);
+  expect(rows).toEqual([`Deployment shop/web ${verdict}`]);
+  expect(stderr.includes('assuming that Linger’s webhook is not there')).toBe(configurations.status === 403);
+});
+
+test('what is assumed of the webhook is said', async () => {
+  const forbidden = { [CONFIGURATIONS]: refused(403, 'mutatingwebhookconfigurations is forbidden') };
+  const { rows, stderr } = await auditOf(
+    holding([], { ...forbidden, '/apis/apps/v1/deployments?limit=250': items(deployment('web', 2)) }),
+  );
+  expect(rows).toEqual(['Deployment shop/web protected']);
+  expect(stderr).toContain('assuming that Linger’s webhook is there');
+});
+
 test('kinds that may not be listed are left out, and named', async () => {
   const forbidden = refused(403, 'statefulsets.apps is forbidden');
   const related = '/apis/policy/v1/poddisruptionbudgets?limit=250';

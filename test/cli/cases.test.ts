@@ -1,4 +1,4 @@
-import { cp, readFile } from 'node:fs/promises';
+import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { AuditReport } from '../../src/audit/index.ts';
@@ -171,6 +171,32 @@ describe.concurrent('what cannot be read is never absent', () => {
       expect([code, stdout]).toEqual([1, expect.not.stringContaining('NotServing')]);
       expect(stderr).toMatch(/Service a: spec\.selector .*matchLabels/);
       expect(stderr).toMatch(/Service b: spec\.selector .*version \(1\)/);
+    },
+  );
+
+  it.each([
+    ['selector', 'metadata: {name: bad}\nspec: {selector: [app]}', 'Service bad: spec.selector is no map'],
+    ['spec', 'metadata: {name: bad}\nspec: none', 'Service bad: spec is no object'],
+    ['name', 'metadata: {name: 80}\nspec: {selector: {app: x}}', 'Service 80: metadata.name is no text'],
+  ])(
+    '18: nor is one with an unreadable %s beside others, among manifests or policies',
+    async (_, bad, said) => {
+      const other = 'metadata: {name: other}\nspec: {selector: {app: other}}';
+      const services = [other, bad].map((each) => `apiVersion: v1\nkind: Service\n${each}\n`).join('---\n');
+      const stdin = 'apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: app}]}\n';
+      const explained = await linger(['explain', '-'], { stdin: `${services}---\n${stdin}` });
+      expect([explained.code, explained.stderr]).toEqual([1, expect.stringContaining(said)]);
+      // Of the second there is still nothing that it could select.
+      expect(explained.stdout).toContain(bad.includes('80') ? 'NotServing' : 'wait     30s');
+      const file = join(await emptyDirectory(atEnd), 'services.yaml');
+      await writeFile(file, services);
+      for (const args of [
+        ['check', file],
+        ['explain', '--policies', file, '-'],
+      ]) {
+        const { code, stdout, stderr } = await linger(args, { stdin });
+        expect([code, stdout + stderr]).toEqual([1, expect.stringContaining(said)]);
+      }
     },
   );
 

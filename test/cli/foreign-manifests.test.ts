@@ -117,6 +117,14 @@ describe.concurrent('what is read', () => {
     expect([code, stdout, stderr]).toEqual([0, stdin, expect.stringMatching(message)]);
   });
 
+  it.each([
+    ['Knative’s Service', 'serving.knative.dev/v1', 'Service'],
+    ['Agones’ Fleet', 'agones.dev/v1', 'Fleet'],
+  ])('the pods of %s drain by themselves', async (_, apiVersion, kind) => {
+    const stdin = DEPLOYMENT.replace('apps/v1', apiVersion).replace('kind: Deployment', `kind: ${kind}`);
+    expect((await linger(['explain'], { stdin })).stdout).toContain('skip: DrainsItself');
+  });
+
   it.each(['CloneSet', 'StatefulSet'])('Kruise’s %s is injected', async (kind) => {
     const stdin = DEPLOYMENT.replace('apps/v1', 'apps.kruise.io/v1beta1').replace(
       'kind: Deployment',
