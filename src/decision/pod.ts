@@ -117,8 +117,9 @@ export function podProblemOf(object: unknown): string | undefined {
 
 function problemIn(path: string, containers: readonly unknown[]): string | undefined {
   for (const [index, container] of containers.entries()) {
-    if (!isContainer(container)) return `${path}[${index}]: expected a container`;
-    const handler = container.lifecycle?.preStop;
+    const problem = containerProblemOf(container);
+    if (problem !== undefined) return `${path}[${index}]${problem}`;
+    const handler = (container as Container).lifecycle?.preStop;
     const reading = handler ? readHook(handler) : undefined;
     if (reading?.kind === 'broken') return `${path}[${index}].lifecycle.preStop: ${reading.why}`;
   }
@@ -274,11 +275,18 @@ function ownGraceOf(probe: Probe | null | undefined): number {
   return typeof grace === 'number' ? grace : Number.POSITIVE_INFINITY;
 }
 
-function isContainer(value: unknown): value is Container {
-  if (!isRecord(value) || !isString(value.name)) return false;
-  const { ports, readinessProbe, livenessProbe, startupProbe, lifecycle } = value;
-  const objects = [readinessProbe, livenessProbe, startupProbe, lifecycle, memberAt(lifecycle, ['preStop'])];
-  return isAbsentOr(Array.isArray, ports) && objects.every((each) => isAbsentOr(isRecord, each));
+const OBJECTS_OF_CONTAINER = [
+  ...[['readinessProbe'], ['livenessProbe'], ['startupProbe'], ['lifecycle']],
+  ['lifecycle', 'preStop'],
+];
+
+/** @returns undefined for a {@link Container}, as far as it is read */
+function containerProblemOf(value: unknown): string | undefined {
+  if (!isRecord(value)) return ': expected a container';
+  if (!isString(value.name)) return '.name: expected a string';
+  if (!isAbsentOr(Array.isArray, value.ports)) return '.ports: expected a list';
+  const wrong = OBJECTS_OF_CONTAINER.find((members) => !isAbsentOr(isRecord, memberAt(value, members)));
+  return wrong && `.${wrong.join('.')}: expected an object`;
 }
 
 function isOwnerList(value: unknown): value is readonly OwnerReference[] {

@@ -20,6 +20,17 @@ const ROUTE = {
   ],
 };
 
+const TRAEFIK = [
+  {
+    kinds: ['IngressRoute', 'IngressRouteTCP', 'IngressRouteUDP'],
+    services: ['routes[].services[]'],
+  },
+  {
+    kinds: ['TraefikService'],
+    services: ['weighted.services[]', 'mirroring', 'mirroring.mirrors[]'],
+  },
+];
+
 /** Everything that leads traffic to a Service past kube-proxy, or before it. A cluster that does not serve a kind has none. */
 const TRAFFIC_KINDS: readonly TrafficKind[] = [
   {
@@ -37,16 +48,10 @@ const TRAFFIC_KINDS: readonly TrafficKind[] = [
       ...['tcp[].route[].destination.host', 'tls[].route[].destination.host'],
     ],
   },
-  {
-    apiVersion: 'traefik.io/v1alpha1',
-    kinds: ['IngressRoute', 'IngressRouteTCP', 'IngressRouteUDP'],
-    services: ['routes[].services[]'],
-  },
-  {
-    apiVersion: 'traefik.io/v1alpha1',
-    kinds: ['TraefikService'],
-    services: ['weighted.services[]', 'mirroring', 'mirroring.mirrors[]'],
-  },
+  // Of version 2 the second, which version 3 does not read.
+  ...['traefik.io/v1alpha1', 'traefik.containo.us/v1alpha1'].flatMap((apiVersion) =>
+    TRAEFIK.map((each) => ({ apiVersion, ...each })),
+  ),
   {
     apiVersion: 'projectcontour.io/v1',
     kinds: ['HTTPProxy'],
