@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
-import { readdir, readFile, stat } from 'node:fs/promises';
-import { basename, dirname, join, normalize, relative } from 'node:path';
+import { access, readdir, readFile, stat } from 'node:fs/promises';
+import { basename, dirname, join, normalize, relative, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { asError, isRecord, LingerError } from '../api/index.ts';
 import { decodeText, readManifests } from '../manifest/index.ts';
@@ -15,15 +15,21 @@ export interface FoundFiles {
 
 const MANIFEST_FILE = /\.(ya?ml|json)$/;
 /** Source: sigs.k8s.io/kustomize api/konfig (RecognizedKustomizationFileNames). */
+const KUSTOMIZATIONS = ['kustomization.yaml', 'kustomization.yml', 'Kustomization'];
 const KUSTOMIZATION = /^(kustomization\.ya?ml|Kustomization)$/;
 const CHART = 'Chart.yaml';
 
 /**
  * The manifests that paths stand for: a file itself, of a folder its manifests in the order of their names, as kubectl
  * takes them. The files of a kustomization (resources, patches, generators) and of a chart are no manifests by themselves.
+ * @param changes they are to be changed in place: then a part of a kustomization is none even where it is named itself
  * @throws LingerError
  */
-export async function findManifests(paths: readonly string[], recursive: boolean): Promise<FoundFiles> {
+export async function findManifests(
+  paths: readonly string[],
+  recursive: boolean,
+  changes: boolean,
+): Promise<FoundFiles> {
   const files: string[] = [];
   const kustomizations = new Map<string, Kustomization>();
   const charts: string[] = [];
@@ -35,6 +41,11 @@ export async function findManifests(paths: readonly string[], recursive: boolean
       if (known !== undefined) kustomizations.set(normalize(dirname(file)), known);
       else if (all.length === 1 || file === path || MANIFEST_FILE.test(file)) files.push(file);
     }
+  }
+  for (const file of changes ? files : []) {
+    const folder = await kustomizationOf(file);
+    if (folder !== undefined && !kustomizations.has(folder))
+      kustomizations.set(folder, { isComponent: false, uses: [normalize(file)] });
   }
   const parts = new Set([...kustomizations.values()].flatMap(({ uses }) => uses));
   const isPart = (file: string) => parts.has(normalize(file)) || [...kustomizations.keys()].some(holds(file));
@@ -94,6 +105,22 @@ async function readKustomization(file: string): Promise<Kustomization | undefine
     isComponent: values.some(({ kind }) => kind === 'Component'),
     uses: named.map((path) => path.replace(/(?<=.)\/$/, '')),
   };
+}
+
+/** The nearest folder whose kustomization names the file. */
+async function kustomizationOf(file: string): Promise<string | undefined> {
+  for (let folder = dirname(file); ; folder = join(folder, '..')) {
+    for (const name of KUSTOMIZATIONS) {
+      const path = join(folder, name);
+      const isThere = await access(path).then(
+        () => true,
+        () => false,
+      );
+      const known = isThere ? await readKustomization(path) : undefined;
+      if (known?.uses.some((each) => resolve(each) === resolve(file))) return normalize(folder);
+    }
+    if (resolve(folder) === '/') return undefined;
+  }
 }
 
 function textsIn(value: unknown): readonly string[] {

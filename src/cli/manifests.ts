@@ -102,6 +102,7 @@ export async function readManifests(
   const { files, kustomizations, charts } = await findManifests(
     named.length === 0 ? ['-'] : named,
     recursive,
+    !mayBuild,
   );
   const inputs: ManifestInput[] = [];
   let failed = false;

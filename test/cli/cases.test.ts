@@ -163,6 +163,17 @@ it('11: whatever leads traffic to a Service', async () => {
   expect(named).toEqual(LEADING);
 });
 
+it('11: in the group that Traefik had before, too', async () => {
+  const text = await readFile(at('11-routes-not-seen.yaml'), 'utf8');
+  const stdin = text.replaceAll('traefik.io/v1alpha1', 'traefik.containo.us/v1alpha1');
+  const { stdout } = await linger(['audit', '-o', 'json', '-'], { stdin });
+  const { findings } = JSON.parse(stdout) as AuditReport;
+  const said = findings.find(
+    ({ name, reason }) => name === 'ingressroute' && reason === 'UndeclaredConsumer',
+  );
+  expect(said?.text).toContain('IngressRoute default/ingressroute');
+});
+
 describe.concurrent('what cannot be read is never absent', () => {
   it.each(['explain', 'audit', 'inject'])(
     '18: %s names a Service with an unreadable selector',
@@ -210,6 +221,27 @@ describe.concurrent('what cannot be read is never absent', () => {
     const text = expect.stringMatching(/replica \(1\), commit \(1234567\)/) as string;
     expect(plans).toMatchObject([{ reason: 'InvalidPod', notes: [{ code: 'UnreadablePod', text }] }]);
     expect((await audit('19-numeric-label.yaml')).said('InvalidPod')).toEqual([text]);
+  });
+
+  it.each([
+    [
+      'metadata: {name: a, annotations: {port: 9090}}',
+      '',
+      'metadata.annotations: expected a map of strings, got port (9090)',
+    ],
+    ['', 'name: 8080', 'spec.containers[0].name: expected a string'],
+    ['', 'name: app, ports: {containerPort: 80}', 'spec.containers[0].ports: expected a list'],
+    ['', 'name: app, readinessProbe: none', 'spec.containers[0].readinessProbe: expected an object'],
+    [
+      '',
+      'name: app, lifecycle: {preStop: [sleep]}',
+      'spec.containers[0].lifecycle.preStop: expected an object',
+    ],
+  ])('19: nor is any other member passed over: %s %s', async (metadata, container, said) => {
+    const object = metadata || 'metadata: {name: a}';
+    const stdin = `apiVersion: v1\nkind: Pod\n${object}\nspec: {containers: [{${container || 'name: app'}}]}\n`;
+    const { stdout } = await linger(['audit', '-o', 'json', '-'], { stdin });
+    expect((JSON.parse(stdout) as AuditReport).findings[0]?.text).toContain(said);
   });
 
   it('20: fields where they have no effect', async () => {
@@ -284,6 +316,19 @@ describe('07: a kustomization', () => {
     ]);
     expect(stdout).not.toContain('api');
   });
+
+  it.each(['base/deployment.yaml', 'overlays/prod/drain.yaml'])(
+    'nor is one of its files changed where it is named: %s',
+    async (file) => {
+      const folder = join(await emptyDirectory(atEnd), 'k');
+      await cp(at('07-kustomize'), folder, { recursive: true });
+      const { code, stderr } = await linger(['inject', '--in-place', join(folder, file)]);
+      expect([code, stderr]).toEqual([1, expect.stringContaining('is a kustomization')]);
+      expect(await readFile(join(folder, file), 'utf8')).toBe(
+        await readFile(at(`07-kustomize/${file}`), 'utf8'),
+      );
+    },
+  );
 
   it('its files are never changed', async () => {
     const folder = join(await emptyDirectory(atEnd), 'k');
