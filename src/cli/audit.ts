@@ -300,16 +300,8 @@ function renderEnded(workloads: readonly EndedWorkload[], since: number): string
     [each.consumer, ...each.unmeasured.map((name) => `${name} (not measured)`)].filter(Boolean).join(', '),
   ]);
   const header = [
-    'VERDICT',
-    'NAMESPACE',
-    'WORKLOAD',
-    'ENDED',
-    'TOO EARLY',
-    'WAITED',
-    'NO WAIT',
-    'CUT',
-    'LAG',
-    'CONSUMER',
+    ...['VERDICT', 'NAMESPACE', 'WORKLOAD', 'ENDED', 'TOO EARLY', 'WAITED'],
+    ...['NO WAIT', 'CUT', 'LAG', 'CONSUMER'],
   ];
   return paragraphs([[headline, ...why].join('; ')], columns([header, ...rows]));
 }
@@ -333,24 +325,12 @@ function renderTerminations(findings: readonly TerminationFinding[], wide: boole
 function renderShortfalls(shortfalls: readonly Shortfall[]): string {
   if (shortfalls.length === 0) return '';
   const pods = shortfalls.map(({ at, namespace, pod, wait, lag, seconds: lost, services, consumer = '' }) => {
-    return [
-      showInstant(at),
-      namespace,
-      pod,
-      ...[wait, lag, lost].map(showSeconds),
-      services.join(', '),
-      consumer,
-    ];
+    const spans = [wait, lag, lost].map(showSeconds);
+    return [showInstant(at), namespace, pod, ...spans, services.join(', '), consumer];
   });
   const header = [
-    'SIGTERM (UTC)',
-    'NAMESPACE',
-    'POD',
-    'WAITED',
-    'LAG',
-    'TOO EARLY BY',
-    'SERVICES',
-    'CONSUMER',
+    ...['SIGTERM (UTC)', 'NAMESPACE', 'POD', 'WAITED', 'LAG', 'TOO EARLY BY'],
+    ...['SERVICES', 'CONSUMER'],
   ];
   return `\n${paragraphs(columns([header, ...pods]))}`;
 }
@@ -385,11 +365,9 @@ export async function manifestsOf(
     }
   // Policies have an effect only where the webhook is.
   const isThere = settings.webhook || settings.suggest;
-  const configurations = isThere
-    ? undefined
-    : await webhooksBeside(objects, cluster?.connection, surroundings);
+  const webhooks = isThere ? undefined : await webhooksBeside(objects, surroundings, cluster?.connection);
   const related = {
-    ...relatedObjectsIn(objects, namespace, configurations),
+    ...relatedObjectsIn(objects, namespace, webhooks),
     ...(cluster && { additions: cluster.known.additions }),
   };
   return { subjects, sources, related, connection: cluster?.connection, failed: reading.failed };
@@ -398,17 +376,15 @@ export async function manifestsOf(
 /** The cluster’s webhooks and those in the manifests. Without `--webhook`, nothing else shows that there is one. */
 async function webhooksBeside(
   objects: readonly unknown[],
-  connection: KubeConnection | undefined,
   { warn }: Pick<Surroundings, 'warn'>,
+  connection?: KubeConnection,
 ) {
   const brought = objects.filter(isRecord).filter(({ kind }) => kind === WEBHOOK_KIND.kind);
   if (connection === undefined) return brought;
   const { readWebhooks } = await import('./read-cluster.ts');
   const there = await readWebhooks(connection);
-  if (there === undefined)
-    warn(
-      'listing mutatingwebhookconfigurations is forbidden; assuming that Linger’s webhook is not there: pass --webhook if it is',
-    );
+  const wayOut = 'assuming that Linger’s webhook is not there: pass --webhook if it is';
+  if (there === undefined) warn(`listing mutatingwebhookconfigurations is forbidden; ${wayOut}`);
   return [...brought, ...(there ?? [])];
 }
 

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { access, readdir, readFile, stat } from 'node:fs/promises';
+import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename, dirname, join, normalize, relative, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { asError, isRecord, LingerError } from '../api/index.ts';
@@ -15,14 +15,13 @@ export interface FoundFiles {
 
 const MANIFEST_FILE = /\.(ya?ml|json)$/;
 /** Source: sigs.k8s.io/kustomize api/konfig (RecognizedKustomizationFileNames). */
-const KUSTOMIZATIONS = ['kustomization.yaml', 'kustomization.yml', 'Kustomization'];
 const KUSTOMIZATION = /^(kustomization\.ya?ml|Kustomization)$/;
 const CHART = 'Chart.yaml';
 
 /**
  * The manifests that paths stand for: a file itself, of a folder its manifests in the order of their names, as kubectl
  * takes them. The files of a kustomization (resources, patches, generators) and of a chart are no manifests by themselves.
- * @param changes they are to be changed in place: then a part of a kustomization is none even where it is named itself
+ * @param changes they are to be changed: then parts of a kustomization are none even where they are named themselves
  * @throws LingerError
  */
 export async function findManifests(
@@ -110,15 +109,9 @@ async function readKustomization(file: string): Promise<Kustomization | undefine
 /** The nearest folder whose kustomization names the file. */
 async function kustomizationOf(file: string): Promise<string | undefined> {
   for (let folder = dirname(file); ; folder = join(folder, '..')) {
-    for (const name of KUSTOMIZATIONS) {
-      const path = join(folder, name);
-      const isThere = await access(path).then(
-        () => true,
-        () => false,
-      );
-      const known = isThere ? await readKustomization(path) : undefined;
-      if (known?.uses.some((each) => resolve(each) === resolve(file))) return normalize(folder);
-    }
+    const name = (await readdir(folder).catch(() => [])).find((each) => KUSTOMIZATION.test(each));
+    const known = name === undefined ? undefined : await readKustomization(join(folder, name));
+    if (known?.uses.some((each) => resolve(each) === resolve(file))) return normalize(folder);
     if (resolve(folder) === '/') return undefined;
   }
 }

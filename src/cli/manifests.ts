@@ -9,6 +9,7 @@ import {
   type LabelSelector,
   memberAt,
   NO_LABELS,
+  nonTexts,
   recordsAt,
   selects,
 } from '../api/index.ts';
@@ -31,17 +32,15 @@ import {
 } from '../decision/index.ts';
 import {
   decodeText,
-  isClusterObject,
   type Encoding,
   type ManifestDocument,
   ManifestError,
   type ManifestObject,
-  type ManifestProblem,
   readDocuments,
   readPolicies,
   sortDocuments,
-  unreadableIn,
 } from '../manifest/index.ts';
+import type { TextProblem } from '../yaml/index.ts';
 import type { Settings } from './commands.ts';
 import { build, findManifests, unreadable } from './manifest-files.ts';
 import type { KnownCluster } from './read-cluster.ts';
@@ -186,6 +185,29 @@ export function survey(inputs: readonly ManifestInput[], defaultNamespace: strin
   return { documents: sortDocuments(documents, defaultNamespace), objects, problems };
 }
 
+/** A Service whose selector cannot be read might select anything of its namespace. */
+function unreadableIn({ value, where, lineOf }: ManifestObject): readonly ManifestProblem[] {
+  const kind = String(memberAt(value, ['kind']));
+  const maps = kind === 'Service' ? ['spec.selector'] : ['metadata.labels', 'metadata.annotations'];
+  const said = (field: string, what: string): ManifestProblem => {
+    const problem = `${kind} ${nameOf(value)}: ${field} ${what}: ignored for the pods of its namespace`;
+    return { message: `${where}: ${problem}`, place: { line: lineOf(field.split('.')), problem } };
+  };
+  if (!isRecord(memberAt(value, ['spec']) ?? {})) return [said('spec', 'is no object')];
+  return [...maps, 'metadata.name', 'metadata.namespace'].flatMap((field) => {
+    const member = memberAt(value, field.split('.')) ?? undefined;
+    const isMap = maps.includes(field);
+    if (member === undefined || (isMap ? isStringMap(member) : typeof member === 'string')) return [];
+    const members = nonTexts(member);
+    if (members.length > 0) return [said(field, `has members that are no text: ${fewOf(members)}`)];
+    return [said(field, isMap ? 'is no map of text' : 'is no text')];
+  });
+}
+
+function isClusterObject(value: unknown): boolean {
+  return isRecord(value) && value.apiVersion === 'v1' && /^(?:Service|Namespace)$/.test(String(value.kind));
+}
+
 function ownerKeyOf(value: unknown, defaultNamespace: string): string | undefined {
   const name = memberAt(value, ['metadata', 'name']);
   if (!isRecord(value) || typeof name !== 'string') return undefined;
@@ -203,6 +225,14 @@ export interface FoundWorkload {
   readonly namespace: string;
   /** What is unknown about its pods, as a sentence: their kind or their template. */
   readonly unknown?: string;
+}
+
+/** What is wrong with a manifest. */
+export interface ManifestProblem {
+  /** With its place in words. */
+  readonly message: string;
+  /** undefined: it is about the whole text. */
+  readonly place: TextProblem | undefined;
 }
 
 /** A command's way through manifests. */
@@ -360,23 +390,17 @@ function foreignWorkload(
     ...(isRecord(own) && own),
     labels: { ...(isRecord(own) && isRecord(own.labels) && own.labels), ...more },
   });
-  const label = LABEL_OF_PODS[apiVersion.split('/')[0] ?? ''];
+  const label = LABELS_OF_PODS.find((each) => apiVersion.startsWith(each.replace(/[^/]*$/, '')));
   if (label === undefined) return as(pointer, { metadata: metadataOf(), spec }, unknown);
   // Knative names the container of a revision where its author does not.
   const containers = spec.containers.map((each) =>
     isRecord(each) ? { name: 'user-container', ...each } : each,
   );
-  return as(pointer, {
-    metadata: metadataOf({ [label]: nameOf(value) }),
-    spec: { ...spec, containers },
-  });
+  return as(pointer, { metadata: metadataOf({ [label]: nameOf(value) }), spec: { ...spec, containers } });
 }
 
-/** By group, the label that a controller puts on its pods, by which decisions know them. */
-const LABEL_OF_PODS: Readonly<Record<string, string>> = {
-  'serving.knative.dev': 'serving.knative.dev/revision',
-  'agones.dev': 'agones.dev/gameserver',
-};
+/** By which decisions know the pods of a group; its controller adds them. */
+const LABELS_OF_PODS = ['serving.knative.dev/revision', 'agones.dev/gameserver'];
 
 /** The first list of containers in an object. */
 function podSpecIn(

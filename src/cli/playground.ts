@@ -23,14 +23,20 @@ import {
   editDocument,
   type ManifestEdit,
   ManifestError,
-  type ManifestProblem,
   policiesOfMap,
   readDocuments,
   readManifests,
 } from '../manifest/index.ts';
 import { adminServer, listen } from '../webhook/index.ts';
 import { explanationsIn } from './explain.ts';
-import { type Manifests, planOf, type Reading, survey, workloadsIn } from './manifests.ts';
+import {
+  type ManifestProblem,
+  type Manifests,
+  planOf,
+  type Reading,
+  survey,
+  workloadsIn,
+} from './manifests.ts';
 import { unifiedDiff } from './rendering.ts';
 
 /** The names of the two texts, in what is said about them. */

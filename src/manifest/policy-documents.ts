@@ -1,20 +1,16 @@
 import {
   cautiousPolicy,
-  fewOf,
   isLingerObject,
   isRecord,
-  isString,
   isStringMap,
   LingerError,
-  memberAt,
   NO_LABELS,
   namespaceRecord,
-  nonTexts,
   parseDocument,
   speaksOfRestraint,
 } from '../api/index.ts';
 import type { Documents, LocatedObject } from '../decision/index.ts';
-import { fileText, type TextProblem } from '../yaml/index.ts';
+import { fileText } from '../yaml/index.ts';
 import type { ManifestError } from './manifest-error.ts';
 import {
   documentsOf,
@@ -128,42 +124,6 @@ function clusterEntry(
   return { kind, value, key: `Service/${namespace}/${name}`, file };
 }
 
-/** What is wrong with a manifest. */
-export interface ManifestProblem {
-  /** With its place in words. */
-  readonly message: string;
-  /** undefined: it is about the whole text. */
-  readonly place: TextProblem | undefined;
-}
-
-export function isClusterObject(value: unknown): boolean {
-  return isRecord(value) && value.apiVersion === 'v1' && /^(?:Service|Namespace)$/.test(String(value.kind));
-}
-
-/** Of a Service or Namespace. A Service whose selector cannot be read might select anything of its namespace. */
-export function unreadableIn({ value, where, lineOf }: ManifestObject): readonly ManifestProblem[] {
-  const [kind, name] = [String(memberAt(value, ['kind'])), memberAt(value, ['metadata', 'name'])];
-  const said = (field: string, what: string): ManifestProblem => {
-    const subject = `${kind} ${String(name ?? '(no name)')}`;
-    const problem = `${subject}: ${field} ${what}: ignored for the pods of its namespace`;
-    return { message: `${where}: ${problem}`, place: { line: lineOf(field.split('.')), problem } };
-  };
-  const texts = ['metadata.name', 'metadata.namespace'].flatMap((field) =>
-    isString(memberAt(value, field.split('.')) ?? '') ? [] : [said(field, 'is no text')],
-  );
-  if (!isRecord(memberAt(value, ['spec']) ?? {})) return [...texts, said('spec', 'is no object')];
-  const maps = kind === 'Service' ? ['spec.selector'] : ['metadata.labels', 'metadata.annotations'];
-  const unread = maps.flatMap((field) => {
-    const map = memberAt(value, field.split('.')) ?? {};
-    if (isStringMap(map)) return [];
-    const members = nonTexts(map);
-    const what =
-      members.length === 0 ? 'is no map of text' : `has members that are no text: ${fewOf(members)}`;
-    return [said(field, what)];
-  });
-  return [...texts, ...unread];
-}
-
 /**
  * The {@link Documents} among objects, such as Services and Namespaces.
  * @throws LingerError for the first invalid one
@@ -181,21 +141,18 @@ function problemIn(file: string, { message, place }: ManifestError, key?: string
   return { code: 'policy-syntax', message, place, file, key };
 }
 
-/** The entry itself is in force, and its namespace unknown. */
-function besideIn(file: string, object: ManifestObject): readonly PolicyProblem[] {
-  const key = clusterEntry(object.value as Record<string, unknown>, file, 'default')?.key ?? '';
-  return unreadableIn(object).map((problem) => ({ ...problem, code: 'policy-invalid', file, key }));
-}
-
 export function* parsePolicyFiles(files: readonly PolicyFile[]): Generator<PolicyReading> {
   const seen = new Map<string, string>();
   for (const { name, bytes } of files) {
     const { objects, problems } = readManifests(fileText(bytes), name);
-    const unreadable = [
-      ...problems.map((problem) => problemIn(name, problem)),
-      ...objects.filter(({ value }) => isClusterObject(value)).flatMap((each) => besideIn(name, each)),
-    ];
-    yield joined([{ entries: [], problems: unreadable }, readObjects(objects, name, seen)]);
+    const unreadable = problems.map((problem) => problemIn(name, problem));
+    const reading = readObjects(objects, name, seen);
+    const unread = reading.entries.flatMap(({ kind, value, key, file }): readonly PolicyProblem[] => {
+      if (kind !== 'Service' || !value.unreadable) return [];
+      const message = `${file}: ${key}: spec.selector cannot be read, so any pod of its namespace may be selected: expected a map of text`;
+      return [{ code: 'policy-invalid', message, file, key }];
+    });
+    yield joined([{ entries: [], problems: [...unreadable, ...unread] }, reading]);
   }
 }
 

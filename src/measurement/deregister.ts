@@ -415,7 +415,7 @@ const PRINTABLE = /^[ -~]{1,8192}$/;
 
 /** A header's value, which is never logged. */
 async function secretIn(folder: string | undefined, name: string): Promise<string> {
-  const text = (await readNamed(folder, name)).toString('latin1').trim();
+  const text = (await readNamed(folder, name)).trim();
   if (!PRINTABLE.test(text)) throw new RangeError(`cannot be made: the file ${name} holds no header value`);
   return text;
 }

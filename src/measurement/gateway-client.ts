@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as rest } from 'node:timers/promises';
 import { FOREIGN_LIMITS, type InspectSpec } from '../api/index.ts';
 import { serialize } from '../timing/index.ts';
+import { fileText } from '../yaml/index.ts';
 import { LONGEST_PAGE, type PageFindings, type PageReader } from './page-formats.ts';
 import { askOnce, type Problem, problem, type Question, refusal } from './probe.ts';
 
@@ -95,9 +96,9 @@ function whyUnusable({ statusCode = 0, headers }: IncomingMessage): Problem | un
  * A file that a consumer refers to, read each time, because tokens are rotated.
  * @param folder undefined: the operator allows none
  */
-export async function readNamed(folder: string | undefined, name: string): Promise<Buffer> {
+export async function readNamed(folder: string | undefined, name: string): Promise<string> {
   if (folder === undefined) throw new Error(`needs the file ${name}, and --inspect-files names no folder`);
-  return readFile(join(folder, name)).catch(() => {
+  return readFile(join(folder, name)).then(fileText, () => {
     throw new Error(`needs the file ${name} of --inspect-files, which cannot be read`);
   });
 }

@@ -322,7 +322,7 @@ async function ask(
       reader: readerOf(format, wanted),
       to: { host: address },
       trust: await trustOf(files, tls),
-      token: token?.toString('latin1').trim(),
+      token: token?.trim(),
       timeoutMs: PAGE_MS,
       signal,
       onConnect,

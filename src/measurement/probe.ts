@@ -57,7 +57,7 @@ export interface Question {
   readonly body?: string | undefined;
   /** How its certificate is verified. */
   readonly trust?: {
-    readonly ca?: Buffer | undefined;
+    readonly ca?: string | undefined;
     readonly serverName?: string | undefined;
     readonly insecureSkipVerify?: boolean | undefined;
   };

@@ -304,6 +304,27 @@ describe('what is held against the lag that has been measured', () => {
   });
 });
 
+test.each([
+  [
+    { type: 'LoadBalancer', externalTrafficPolicy: 'Local' },
+    /^Service web has externalTrafficPolicy: Local,/,
+  ],
+  [{ type: 'NodePort', externalTrafficPolicy: 'Local' }, /health check of the node, whose interval/],
+  [{ internalTrafficPolicy: 'Local' }, /internalTrafficPolicy: Local.*clients on that node have no other/],
+  [{ type: 'ClusterIP', externalTrafficPolicy: 'Local' }, undefined],
+  [{ type: 'LoadBalancer', externalTrafficPolicy: 'Cluster' }, undefined],
+])('a Service whose last endpoint is that of each node costs no verdict: %j', (spec, said) => {
+  const object = {
+    ...{ apiVersion: 'v1', kind: 'Service', metadata: { name: 'web', namespace: 'shop' } },
+    spec: { selector: { app: 'web' }, ...spec },
+  };
+  const findings = auditOf({}, slow(12), relatedObjectsIn([object], 'default'));
+  const local = findings.find(({ reason }) => reason === 'LocalTrafficPolicy');
+  expect(findings[0]?.verdict).toBe('protected');
+  if (said === undefined) expect(local).toBeUndefined();
+  else expect(local?.text).toMatch(said);
+});
+
 test('without a webhook configuration, a restart is not the cure', () => {
   const none = relatedObjectsIn([], 'default', []);
   const [old] = auditOf({ running: [undefined, 20] }, slow(12), none);

@@ -369,7 +369,8 @@ it('says so where a template asks for what the pod does not have, and where the 
 
 it('sends a secret from a file, and keeps it out of logs, conditions and Events', async () => {
   const files = await emptyDirectory(onTestFinished as AtEnd);
-  await writeFile(join(files, 'token'), 'Bearer s3cr3t\n');
+  // Editors and shells of Windows write a byte order mark.
+  await writeFile(join(files, 'token'), '\uFEFFBearer s3cr3t\n');
   await writeFile(join(files, 'broken'), 's3cr3t\r\nX-Injected: yes');
   const { asked, port } = await registryThat(status(401), status(401), status(401), ok);
   const named = (valueFile: string) => ({
