@@ -132,8 +132,8 @@ async function explainLive(
   const found: LocatedExplanation[] = [];
   for (const name of names) {
     const { workload, namespace, running } = await readNamed(connection, name, within);
-    const explained = explanationOf(planOfRunning({ workload, namespace }, snapshot));
-    found.push({ ...explained, live: livePods(running) });
+    const live = livePods(running);
+    found.push({ ...explanationOf(planOfRunning({ workload, namespace }, snapshot), live.plans), live });
   }
   return found;
 }

@@ -1,5 +1,5 @@
 import { formatDuration } from '../api/index.ts';
-import { type Decision, type HoldPlan, isAudit, promiseOf } from './plan.ts';
+import { type Decision, type HoldPlan, isAudit, longestWait, type Plan, promiseOf } from './plan.ts';
 import {
   DURATION_FIELDS,
   digestOf,
@@ -7,7 +7,7 @@ import {
   type Field,
   type IgnoredValue,
 } from './policy-values.ts';
-import { SKIP_REASONS } from './reasons.ts';
+import { type Note, note, SKIP_REASONS } from './reasons.ts';
 import { estimateInWords } from './wait.ts';
 import type { Workload } from './workload.ts';
 
@@ -31,7 +31,11 @@ export interface ExplainedField {
   readonly ignored?: readonly IgnoredValue[];
 }
 
-export function explain({ workload: { kind, name }, namespace, decision, observers = [] }: Explained) {
+/** @param running the plans that its pods carry */
+export function explain(
+  { workload: { kind, name }, namespace, decision, observers = [] }: Explained,
+  running: readonly Plan[] = [],
+) {
   const { outcome, policy, notes } = decision;
   const plan = outcome === 'inject' ? decision.plan : decision.standing;
   const estimate = outcome === 'inject' ? decision.estimate : undefined;
@@ -59,8 +63,26 @@ export function explain({ workload: { kind, name }, namespace, decision, observe
     /** Consumers in mode Observe: measured, and in no wait. */
     observers,
     fields: policy === undefined ? [] : fieldsOf(policy),
-    notes: notes.map(({ code, text }) => ({ code, text })),
+    notes: [...notes, ...cutAfterwards(decision, running)].map(({ code, text }) => ({ code, text })),
   };
+}
+
+/**
+ * What something in the cluster has taken from the waits of running pods: their plans are of the policy of today, and
+ * shorter. A measured wait changes by itself.
+ */
+function cutAfterwards(decision: Decision, running: readonly Plan[]): readonly Note[] {
+  if (decision.outcome !== 'inject') return [];
+  const { plan, policy } = decision;
+  const isCut = ({ why, digest, baseGrace, ...each }: Plan) =>
+    why === plan.why &&
+    digest === digestOf(policy) &&
+    baseGrace === plan.baseGrace &&
+    each.grace < plan.grace;
+  const cut = plan.why === 'measured' || plan.why === 'storm' ? undefined : running.find(isCut);
+  if (cut === undefined) return [];
+  const text = `running pods wait ${longestWait(cut)}s instead of ${longestWait(plan)}s: something in the cluster has cut their grace from ${plan.grace}s to ${cut.grace}s; linger audit --server-dry-run names it, and a restart changes nothing`;
+  return [note('WaitShrunk', text)];
 }
 
 /** One line for one workload: `Deployment shop/web: wait 30s, grace 30s → 60s, hook Sleep`. */

@@ -1,7 +1,10 @@
 import { describe, expect, it, test } from 'vitest';
 import { decide } from '../../src/decision/decide.ts';
+import { explain, parsePlan, workloadOf } from '../../src/decision/index.ts';
 import { warningsOf } from '../../src/decision/reasons.ts';
+import { altered, cutTo, pass } from './sample-pass.ts';
 import {
+  annotationsOf,
   container,
   creationOf,
   exec,
@@ -80,4 +83,24 @@ describe('DaemonSetServing: an excluded DaemonSet that receives traffic', () => 
     expect(textsOf('DaemonSetServing', daemon)).toEqual([]);
     expect(textsOf('DaemonSetServing', daemon, [service({ selector: { app: 'api' } })])).toEqual([]);
   });
+});
+
+test('an explanation of running pods says where something has cut their grace', () => {
+  const snapshot = snapshotOf([clusterPolicy({ wait: { from: 'Fixed', fixed: '30s' } })]);
+  const planIn = (object: PodObject) => parsePlan(annotationsOf(object)['linger.dev/plan'] ?? '')!;
+  const whole = pass(pod(), snapshot).result;
+  const cut = pass(altered(pod(), cutTo(45), snapshot), snapshot).result;
+  const saidOf = (running: PodObject, now = snapshot) => {
+    const workload = workloadOf({ apiVersion: 'v1', kind: 'Pod', ...pod() })!;
+    const { decision } = pass(pod(), now);
+    const { notes } = explain({ workload, namespace: 'shop', decision }, [planIn(running)]);
+    return notes.flatMap(({ code, text }) => (code === 'WaitShrunk' ? [text] : []));
+  };
+  expect(saidOf(whole)).toEqual([]);
+  expect(saidOf(cut)).toEqual([
+    expect.stringMatching(/^running pods wait 15s instead of 30s.*from 60s to 45s/),
+  ]);
+  // Under another policy, the shorter wait is that of the former one.
+  const other = snapshotOf([clusterPolicy({ wait: { from: 'Fixed', fixed: '40s' } })]);
+  expect(saidOf(cut, other)).toEqual([]);
 });
