@@ -145,9 +145,9 @@ const SHOWN_BY = {
   ],
 };
 
-/** What a scrape cannot show because metrics are missing; those of queues count only for the queues of interest. */
+/** What a scrape cannot show because metrics are missing; those of queues must be there for the one that is always exported. */
 function missingIn(scrape: Exposition) {
-  const isOurs: Choice = (labels) => QUEUES.some((queue) => named(queue)(labels));
+  const isOurs = named('endpoint_slice');
   return Object.entries(SHOWN_BY).flatMap(([shows, names]) => {
     const missing = names.filter(
       (name) => !(scrape.get(name) ?? []).some(({ labels }) => !labels.has('name') || isOurs(labels)),

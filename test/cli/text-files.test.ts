@@ -62,6 +62,14 @@ it('case 27: a policy and a scrape that PowerShell wrote', async () => {
   expect(stdout).toMatch(/^CRITICAL ClientThrottled\n/);
 });
 
+it('case 26: nothing is called well where the queue of EndpointSlices is left out', async () => {
+  const file = join(await emptyDirectory(atEnd), 'filtered.prom');
+  const whole = await readFile(SCRAPE.replace('storm', 'calm'), 'utf8');
+  await writeFile(file, whole.replaceAll(/^.*name="endpoint_slice".*\n/gm, ''));
+  const { stdout } = await linger(['diagnose', '--controller-metrics', file]);
+  expect(stdout).toMatch(/^INFO MetricsMissing\n {2}Not seen: how long Services wait;/);
+});
+
 it('case 26: what a filtered scrape lacks is not seen, and nothing is called well', async () => {
   const file = join(CASES, '26-kcm-grep.prom');
   const { stdout } = await linger(['diagnose', '--controller-metrics', file, '--output', 'json']);
