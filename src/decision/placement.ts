@@ -57,15 +57,15 @@ export function nodeBudget(pod: Pod, fleet: Fleet | undefined): number | undefin
 function askedBudget({ selector, terms = [] }: Constraints): number | undefined {
   const selected = nodeBudgetOf(Object.fromEntries(selector));
   if (selected !== undefined) return selected;
-  const budgets = terms.map((term) => {
-    const wanted = term.filter(({ operator, values }) => operator === 'In' && values.length === 1);
-    return (
-      nodeBudgetOf(Object.fromEntries(wanted.map(({ key, values }) => [key, String(values[0])]))) ??
-      Number.NaN
+  // Labels that only spot nodes have say `true`.
+  const budgetOf = ({ key, operator, values }: Requirement) =>
+    Math.min(
+      ...(operator === 'Exists' ? ['true'] : operator === 'In' ? values : []).map(
+        (value) => nodeBudgetOf({ [key]: String(value) }) ?? Number.NaN,
+      ),
     );
-  });
-  const least = Math.min(...budgets);
-  return Number.isFinite(least) ? least : undefined;
+  const budgets = terms.map((term) => Math.min(...term.map(budgetOf).filter(Number.isFinite)));
+  return budgets.length > 0 && budgets.every(Number.isFinite) ? Math.min(...budgets) : undefined;
 }
 
 interface Requirement {

@@ -122,6 +122,25 @@ describe('nodes that go away at short notice', () => {
     ['Karpenter', affinity([required('karpenter.sh/capacity-type', 'In', 'spot')]), [30, 0]],
     ['GKE, by affinity', affinity([required('cloud.google.com/gke-spot', 'In', 'true')]), [5, 1]],
     [
+      'GKE, by a label that only spot nodes have',
+      affinity([required('cloud.google.com/gke-spot', 'Exists')]),
+      [5, 1],
+    ],
+    [
+      'GKE, of either kind',
+      affinity([required('cloud.google.com/gke-provisioning', 'In', 'spot', 'preemptible')]),
+      [5, 1],
+    ],
+    [
+      'spot in each of two terms',
+      affinity(
+        [required('cloud.google.com/gke-spot', 'Exists')],
+        [required('kubernetes.azure.com/scalesetpriority', 'In', 'spot')],
+      ),
+      [5, 1],
+    ],
+    ['a label that every node has', affinity([required('karpenter.sh/capacity-type', 'Exists')]), [30, 0]],
+    [
       'GKE in one term of two',
       affinity([required('cloud.google.com/gke-spot', 'In', 'true')], [required('a', 'In', 'b')]),
       [30, 0],
