@@ -200,8 +200,8 @@ class Asked {
   /** When its instances were listed; infinity while they are being listed. */
   listedAt = Number.NEGATIVE_INFINITY;
   trouble: Problem | undefined;
-  /** How many pages were read for open questions, as long as none has listed a pod; then undefined. */
-  unlisted: number | undefined = 0;
+  /** How many pages were read for open questions, and of how many pods, while none has listed one; then undefined. */
+  unlisted: readonly [pages: number, pods: number] | undefined = [0, 0];
 
   constructor(consumer: Inspected) {
     this.consumer = consumer;
@@ -623,11 +623,13 @@ export class Inspection {
       if (whole && questions.length > 0) instance.learn(outcome.clusters);
       const listed = listedOf(fellows, outcome);
       const read = { findings: outcome, listed, askedAt, readAt, whole };
+      const fresh = questions.filter(({ verdicts }) => verdicts.size === 0).length;
       for (const question of questions) this.#judge(asked, instance, question, read);
       const lasting = asked.stale.judge(instance.page.name, departed, outcome, askedAt, this.#limits.confirm);
       for (const each of lasting) void this.#confirm(asked, instance, each, signal);
       if (outcome.endpoints.size > 0) asked.unlisted = undefined;
-      else if (questions.length > 0 && asked.unlisted !== undefined) asked.unlisted += 1;
+      else if (questions.length > 0 && asked.unlisted)
+        asked.unlisted = [asked.unlisted[0] + 1, asked.unlisted[1] + fresh];
     } else {
       count.page(asked.consumer.name, outcome.reason, bytes);
       const { since = readAt, times = 0 } = instance.failing ?? {};
@@ -881,7 +883,7 @@ const PAGES_UNLISTED = 10;
 
 /** The state of inspection, in the condition's words. */
 function inspectionStateOf(
-  { consumer, instances, trouble: listing, unlisted = 0, stale }: Asked,
+  { consumer, instances, trouble: listing, unlisted = [0, 0], stale }: Asked,
   departed: ReadonlyMap<string, Departed>,
 ): MeasurementState {
   const skipped = [...instances.values()].filter(isSkipped).map(({ page }) => page.name);
@@ -909,15 +911,14 @@ function inspectionStateOf(
   if (first !== undefined) {
     const { reason, message } = first;
     const names = fewOf(failing.filter((each) => each.message === message).map(({ name }) => name));
-    return {
-      ...state,
-      trouble: { reason, message: `The ${consumer.copies ? 'copies in' : 'page of'} ${names} ${message}.` },
-    };
+    const what = consumer.copies ? 'copies in' : 'page of';
+    return { ...state, trouble: { reason, message: `The ${what} ${names} ${message}.` } };
   }
-  if (unlisted >= PAGES_UNLISTED) {
-    const found = 'None of its pages has listed any of the terminating pods that it was asked about';
-    const wayOut = 'check format, port and path, and that it sends traffic to the Services of appliesTo';
-    return { ...state, trouble: { reason: 'ListsNothing', message: `${found}: ${wayOut}.` } };
+  if (unlisted[0] >= PAGES_UNLISTED) {
+    // Rounded down, or its status would be written with each page.
+    const [pages, pods] = unlisted.map((count) => String(count).replace(/(?<=.)./g, '0'));
+    const message = `Asked ${pages} times, it has listed none of ${pods} terminating pods: check format, port and path, and that it sends traffic to the Services of appliesTo.`;
+    return { ...state, trouble: { reason: 'ListsNothing', message } };
   }
   if (instances.size > 0) return { ...state, trouble: undefined };
   const message = 'No running pod is selected, or none has been looked for yet.';
