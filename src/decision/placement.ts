@@ -1,4 +1,4 @@
-import { isRecord, isString, labelOf, memberAt, NO_LABELS } from '../api/index.ts';
+import { isRecord, isString, labelOf, memberAt, NO_LABELS, setNewest } from '../api/index.ts';
 import { type Fleet, type NodeFacts, nodeKind } from './fleet.ts';
 import { nodeBudgetOf } from './node-budget.ts';
 import { constraintsOf, entriesOf, isWindows, nodeSelectorTerms, type Pod } from './pod.ts';
@@ -34,8 +34,7 @@ export function reachOf({ nodes }: Fleet, pod?: Pod): Reach {
     windows: reachable.length > 0 && reachable.every(({ operatingSystem }) => operatingSystem === 'windows'),
     budget: Number.isFinite(least) ? least : undefined,
   };
-  if (answers.size >= MOST_ANSWERS) answers.clear();
-  answers.set(key, reach);
+  setNewest(answers, key, reach, MOST_ANSWERS);
   return reach;
 }
 
