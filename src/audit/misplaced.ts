@@ -78,10 +78,9 @@ function fields(pointer: string, object: unknown): readonly Misplaced[] {
     }
   };
   walk(object, '', 0);
-  return [...found].map(([why, places]) => {
-    const text = `${fewOf(places)} has no effect: ${why}`;
-    return { code: 'FieldMisplaced', text };
-  });
+  // One text: an audit has one line for each finding of a workload.
+  const texts = [...found].map(([why, places]) => `${fewOf(places)} has no effect: ${why}`);
+  return texts.length === 0 ? [] : [{ code: 'FieldMisplaced', text: texts.join('; ') }];
 }
 
 function dotted(pointer: string): string {

@@ -262,6 +262,16 @@ describe.concurrent('what cannot be read is never absent', () => {
     expect(plans.every((plan) => codes(plan).includes('FieldMisplaced'))).toBe(true);
   });
 
+  it('20: all of them, where there are several', async () => {
+    const text = await readFile(at('20-misplaced-grace.yaml'), 'utf8');
+    const stdin = text.replace(/^( +)lifecycle:/m, '$1terminationGracePeriodseconds: 5\n$&');
+    const { stdout } = await linger(['audit', '-o', 'json', '-'], { stdin });
+    const { findings } = JSON.parse(stdout) as AuditReport;
+    expect(findings.find(({ reason }) => reason === 'FieldMisplaced')?.text).toBe(
+      'spec.template.spec.terminationGracePeriodseconds has no effect: it is spelt terminationGracePeriodSeconds; spec.template.spec.lifecycle has no effect: it belongs in each container',
+    );
+  });
+
   it.each(['explain', 'inject', 'audit'])('21: %s names API versions that are gone', async (verb) => {
     const { stderr } = await linger([verb, '-f', at('21-old-api-group.yaml')]);
     expect(stderr).toContain('Deployment old: Kubernetes no longer serves apps/v1beta1: write apps/v1');
