@@ -208,11 +208,13 @@ export function auditWorkload(
     exposureSeconds: openFor(exposure, verdict, decisive?.wait ?? standing.wait),
   };
   const where = { ...(file !== undefined && { file }), ...(line !== undefined && { line }) };
-  const all = [decisive ?? standing, ...said.filter((each) => each !== decisive)].filter(
-    (each, index, these) => these.findIndex(({ reason }) => reason === each.reason) === index,
-  );
+  const all = [decisive ?? standing, ...said.filter((each) => each !== decisive)];
+  const findings = [...Map.groupBy(all, ({ reason }) => reason)].map(([reason, each]) => {
+    const [first = '', ...more] = new Set(each.map(({ text }) => text));
+    return { ...common, reason, ...where, text: more.length === 0 ? first : `${first}; ${fewOf(more)}` };
+  });
   return {
-    findings: all.map(({ reason, text }) => ({ ...common, reason, ...where, text })),
+    findings,
     cost: asked ? costOf(subject, related) : { rollout: 0, drain: 0 },
     minReadySeconds: said.find((each) => each.minReadySeconds !== undefined)?.minReadySeconds,
     wouldBe: WITHOUT_LINGER.has(standing.reason) && said.every((each) => verdictOf(each) !== 'unprotected'),

@@ -283,6 +283,12 @@ describe('what is held against the lag that has been measured', () => {
     expect(textOf('InvalidAnnotation')).toContain('soon');
   });
 
+  test('what a pod gives two reasons for is one line with both', () => {
+    const annotations = { 'linger.dev/wait': 'soon', 'linger.dev/hook': 'Slep' };
+    const said = auditOf({ annotations }, slow(12)).filter(({ reason }) => reason === 'InvalidAnnotation');
+    expect(said.map(({ text }) => text)).toEqual([expect.stringMatching(/wait.*"soon".*; .*hook.*"Slep"/)]);
+  });
+
   test('a restart is not advised where new pods wait no longer', () => {
     const running = [5, 5];
     const cut = { from: 50, grace: 35, wait: 5, by: [] };
