@@ -15,11 +15,13 @@ export function levelOf({ verdict, reason }: AuditFinding): 'warning' | 'note' |
 }
 
 /**
- * The findings of each workload, by its name; by name and place where two files have one of the same name: `dev/app.yaml`
- * and `prod/app.yaml` are often one input.
+ * The findings of each workload, by its name; by name and place where several have the same name: `dev/app.yaml` and
+ * `prod/app.yaml` are often one input.
  */
 export function byWorkload(findings: readonly AuditFinding[]): ReadonlyMap<string, readonly AuditFinding[]> {
-  const placeOf = ({ file = '', line = 0 }: AuditFinding) => `${file}:${line}`;
+  // A JSON file may be one line.
+  const placeOf = ({ file = '', line = 0, column = 1 }: AuditFinding) =>
+    `${file}:${line}${column > 1 ? `:${column}` : ''}`;
   const named = Map.groupBy(findings, subjectOf);
   return new Map(
     [...named].flatMap(([subject, all]) => {

@@ -94,6 +94,7 @@ export interface AuditFinding {
   readonly exposureSeconds: number | null;
   readonly file?: string;
   readonly line?: number;
+  readonly column?: number;
   /** One or two full sentences about this workload, with the way out where there is one. */
   readonly text: string;
 }
@@ -127,6 +128,7 @@ export interface AuditSubject {
   readonly object: unknown;
   readonly file?: string;
   readonly line?: number;
+  readonly column?: number;
   /** What is not known of its pods, as a sentence: their template, or who makes them. */
   readonly unknown?: string;
   /** Why the API server refuses its pods with a wait and accepts them without; absent: it does not, or was not asked. */
@@ -190,7 +192,7 @@ export function auditWorkload(
   snapshot: ClusterSnapshot,
   related: RelatedObjects,
 ): Audited {
-  const { workload, namespace, file, line } = audited;
+  const { workload, namespace, file, line, column } = audited;
   const request = requestOf(audited);
   const subject: Decided = { ...audited, request, decision: decide(request, snapshot) };
   const exposure = exposureOf(request, snapshot);
@@ -207,7 +209,7 @@ export function auditWorkload(
     ...{ waitSeconds: standing.wait, graceSeconds: standing.grace },
     exposureSeconds: openFor(exposure, verdict, decisive?.wait ?? standing.wait),
   };
-  const where = { ...(file !== undefined && { file }), ...(line !== undefined && { line }) };
+  const where = file === undefined ? {} : { file, ...(line && { line }), ...(column && { column }) };
   const all = [decisive ?? standing, ...said.filter((each) => each !== decisive)];
   const findings = [...Map.groupBy(all, ({ reason }) => reason)].map(([reason, each]) => {
     const [first = '', ...more] = new Set(each.map(({ text }) => text));

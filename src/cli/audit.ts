@@ -360,8 +360,10 @@ export async function manifestsOf(
     for (const document of readDocuments(input.text, input.name)) {
       for (const object of document.objects())
         if (!(object instanceof ManifestError)) objects.push(object.value);
-      for (const { object, ...placed } of workloadsIn(document, input, wanted, manifests, reading))
-        subjects.push({ ...placed, object: object.value, file: input.name, line: object.line });
+      for (const { object, ...placed } of workloadsIn(document, input, wanted, manifests, reading)) {
+        const { value, line, column } = object;
+        subjects.push({ ...placed, object: value, file: input.name, line, column });
+      }
     }
   // Policies have an effect only where the webhook is.
   const isThere = settings.webhook || settings.suggest;

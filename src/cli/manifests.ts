@@ -98,11 +98,8 @@ export async function readManifests(
   setFlagsFromString('--heap-growing-percent=20');
   setFlagsFromString('--semi-space-growth-factor=1');
   const named = [...filename, ...operands];
-  const { files, kustomizations, charts } = await findManifests(
-    named.length === 0 ? ['-'] : named,
-    recursive,
-    !mayBuild,
-  );
+  const paths = named.length === 0 ? ['-'] : named;
+  const { files, kustomizations, charts } = await findManifests(paths, recursive, !mayBuild);
   const inputs: ManifestInput[] = [];
   let failed = false;
   const refuse = (what: string) => {

@@ -98,6 +98,7 @@ const auditFinding = z.strictObject({
   exposureSeconds: z.union([seconds, nothingKnown]),
   file: z.string().optional(),
   line: z.number().optional(),
+  column: z.number().optional(),
   text: z.string(),
 });
 

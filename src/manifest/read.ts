@@ -18,8 +18,9 @@ export interface ManifestObject {
   readonly value: unknown;
   /** For messages: "deploy.yaml document 2", or "deploy.yaml document 1 items[3]". */
   readonly where: string;
-  /** The line on which it begins, from 1. */
+  /** Where it begins, from 1. */
   readonly line: number;
+  readonly column: number;
   /** The line of a member, or of the last one on the way to it that is there. */
   readonly lineOf: (path: readonly PropertyKey[]) => number;
   readonly source: SourceNode;
@@ -150,7 +151,7 @@ function* objectsOf(found: Found): Generator<ManifestObject | ManifestError> {
     const value = { ...found.inherited, ...(jsonValue(map) as Record<string, JsonValue>) };
     const duplicateKey = duplicate && duplicateError(duplicate, source);
     const lineOf = (path: readonly PropertyKey[]) => source.at(startOf(node, path)).line;
-    yield { value, where, line, lineOf, source: node, duplicateKey };
+    yield { value, where, line, column, lineOf, source: node, duplicateKey };
     return;
   }
   const inherited = itemType(kind, scalar('apiVersion'));

@@ -152,6 +152,18 @@ describe.concurrent('what belongs to what', () => {
   });
 });
 
+it('08: one name twice in a line of JSON is two workloads, too', async () => {
+  const web = (container: object) => ({
+    ...{ apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name: 'web' } },
+    spec: { replicas: 2, template: { spec: { containers: [{ name: 'app', image: 'x', ...container }] } } },
+  });
+  const greedy = web({ lifecycle: { preStop: { exec: { command: ['sleep', '60'] } } } });
+  const stdin = JSON.stringify({ apiVersion: 'v1', kind: 'List', items: [web({}), greedy] });
+  const { stdout } = await linger(['audit', '--webhook', '-o', 'junit', '-'], { stdin });
+  expect(stdout).toContain('tests="2" failures="1"');
+  expect(stdout.match(/<failure message="GraceEaten"/g)).toHaveLength(1);
+});
+
 const LEADING = [
   ...['ingress', 'tgb', 'virtualservice', 'ingressroute', 'httpproxy', 'osroute', 'tcproute', 'nodeport'],
   ...['neg', 'mirror'],
