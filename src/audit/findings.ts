@@ -251,21 +251,20 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
     return { verdict: 'skipped', reason: 'NoReplicas', wait: null, grace: null, text };
   }
   if (decision.outcome === 'inject') {
-    const { wait, grace: own, hook, why } = decision.plan;
-    const grace = decision.hold?.grace ?? own;
+    const { wait, grace: planned, hook, why } = decision.plan;
+    const grace = decision.hold?.grace ?? planned;
     const gets =
       decision.hold === undefined
         ? `a wait of ${wait}s (${hook}, ${why}) and a grace of ${grace}s`
         : promiseOf(decision);
     if (!related.configured && subject.running === undefined) {
-      const text = `its pods have no wait, and no webhook of Linger’s is known to be there: SIGTERM arrives while requests are still sent to them. Linger would give them ${gets}: run linger inject, or pass --webhook if the webhook is installed`;
-      return {
-        verdict: 'unprotected',
-        reason: 'NotInjected',
-        wait: 0,
-        grace: graceOf(subject.request.object as Pod),
-        text,
-      };
+      const rows = ordinaryRows(subject, false);
+      const least = Math.floor(Math.min(...rows.map(({ held }) => leastSecondsOf(held))));
+      const bare = rows.flatMap(({ own, container }) => (own === undefined ? [container.name] : []));
+      const lacks = bare.length === 0 ? `wait ${least}s only` : `have no wait in container ${fewOf(bare)}`;
+      const text = `its pods ${lacks}, and no webhook of Linger’s is known to be there: SIGTERM arrives while requests are still sent to them. Linger would give them ${gets}: run linger inject, or pass --webhook if the webhook is installed`;
+      const own = graceOf(subject.request.object as Pod);
+      return { verdict: 'unprotected', reason: 'NotInjected', wait: least, grace: own, text };
     }
     if (isAudit(decision)) {
       const text = `pods would get ${gets}, but the mode is Audit (${decision.policy.mode.origin}): they are left unchanged`;

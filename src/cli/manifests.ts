@@ -175,7 +175,9 @@ export function survey(inputs: readonly ManifestInput[], defaultNamespace: strin
         if (object instanceof ManifestError) continue;
         if (isClusterObject(object.value)) documents.push(object);
         const key = owned ? ownerKeyOf(object.value, defaultNamespace) : undefined;
-        if (key !== undefined) objects.set(key, refers ? workloadOf(object.value)?.pod : undefined);
+        // A PodTemplate makes no pods, but may be referred to.
+        const pod = workloadOf(object.value)?.pod ?? memberAt(object.value, ['template']);
+        if (key !== undefined) objects.set(key, refers ? pod : undefined);
       }
   }
   const problems = documents.flatMap(unreadableIn);

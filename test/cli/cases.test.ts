@@ -52,6 +52,20 @@ describe.concurrent('what own hooks wait', () => {
     },
   );
 
+  it('03: a wait that is there is not called none', async () => {
+    const { said } = await audit('03-sidecar-hides-grace-eaten.yaml');
+    expect(said('NotInjected')[0]).toContain('have no wait in container sql-proxy, and no webhook');
+    const hooked = 'lifecycle: {preStop: {sleep: {seconds: 5}}}, ports: [{containerPort: 80}]';
+    const stdin = `apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, ${hooked}}]}\n`;
+    const policies = join(await emptyDirectory(atEnd), 'extend.yaml');
+    const policy = 'apiVersion: linger.dev/v1alpha1\nkind: ClusterTerminationPolicy\nmetadata: {name: a}\n';
+    await writeFile(policies, `${policy}spec: {existingHook: Extend}\n`);
+    const { stdout } = await linger(['audit', '-o', 'json', '--policies', policies, '-'], { stdin });
+    const [finding] = (JSON.parse(stdout) as AuditReport).findings;
+    expect(finding).toMatchObject({ reason: 'NotInjected', waitSeconds: 5 });
+    expect(finding?.text).toContain('its pods wait 5s only');
+  });
+
   it('13: the hook of a native sidecar is not passed over', async () => {
     const { rows } = await audit('13-native-sidecar-prestop.yaml', '--webhook');
     expect(rows.map((row) => row.split(' ').at(-1))).toContain('SidecarHook');
@@ -119,6 +133,17 @@ describe.concurrent('what belongs to what', () => {
       ['Deployment', 30],
       ['Rollout', 30],
     ]);
+  });
+
+  it('06: a Rollout whose template is a PodTemplate', async () => {
+    const text = await readFile(at('06-rollout-workloadref.yaml'), 'utf8');
+    const [, rollout = ''] = text.split('---\n');
+    const template =
+      'apiVersion: v1\nkind: PodTemplate\nmetadata: {name: checkout}\ntemplate: {metadata: {labels: {app: checkout}}, spec: {containers: [{name: app, image: x, ports: [{containerPort: 80}]}]}}\n';
+    const stdin = `${rollout.replace('kind: Deployment', 'kind: PodTemplate')}---\n${template}`;
+    const { stdout } = await linger(['audit', '-o', 'json', '-'], { stdin });
+    const { findings } = JSON.parse(stdout) as AuditReport;
+    expect(findings.find(({ kind }) => kind === 'Rollout')).toMatchObject({ reason: 'NotInjected' });
   });
 
   it('06: a Rollout alone, whose template is elsewhere', async () => {
