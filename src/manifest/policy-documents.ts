@@ -100,28 +100,27 @@ function clusterEntry(
   file: string,
   defaultNamespace: string,
 ): PolicyEntry | undefined {
-  if (apiVersion !== 'v1' || !isRecord(metadata) || (metadata.name ?? undefined) === undefined)
-    return undefined;
-  const name = String(metadata.name);
+  if (apiVersion !== 'v1' || !isRecord(metadata)) return undefined;
+  const { name } = metadata;
   const labels = isStringMap(metadata.labels) ? metadata.labels : NO_LABELS;
   const annotations = isStringMap(metadata.annotations) ? metadata.annotations : NO_LABELS;
-  if (kind === 'Namespace')
+  if (kind === 'Namespace' && typeof name === 'string')
     return { kind, value: namespaceRecord(name, labels, annotations), key: `Namespace/${name}`, file };
-  if (kind !== 'Service') return undefined;
+  if (kind !== 'Service' || (spec ?? undefined) === undefined) return undefined;
   // The API server treats an empty one as absent.
   const namespace = String(metadata.namespace ?? '') || defaultNamespace;
   const { selector, type, clusterIP } = isRecord(spec) ? spec : {};
-  const isReadable = isRecord(spec ?? {}) && isStringMap(selector ?? {});
+  const isReadable = isRecord(spec) && isStringMap(selector ?? {});
   const value = {
     namespace,
-    name,
+    name: String(name ?? '(no name)'),
     labels,
     selector: isStringMap(selector) ? selector : undefined,
     ...(!isReadable && { unreadable: true as const }),
     externalName: type === 'ExternalName',
     headless: clusterIP === 'None',
   };
-  return { kind, value, key: `Service/${namespace}/${name}`, file };
+  return { kind, value, key: `Service/${namespace}/${value.name}`, file };
 }
 
 /**
