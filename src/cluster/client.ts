@@ -4,7 +4,7 @@ import { isString } from '../api/index.ts';
 import { withSignal } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, type FailureReason, KubeFailure } from './failure.ts';
-import { ask, newAgent, readText } from './request.ts';
+import { ask, type KubeRequest, newAgent, readText } from './request.ts';
 
 type ClientNode = typeof import('./client-node.ts');
 
@@ -43,24 +43,45 @@ export async function callApi<Name extends ApiName, T>(
   use: (api: InstanceType<ClientNode[Name]>) => Promise<T>,
 ): Promise<T> {
   const library = await import('./client-node.ts');
+  return whole(call, (signal) => {
+    const send = async (request: RequestContext) => {
+      const { pathname, search } = new URL(request.getUrl());
+      const [method, body] = [request.getHttpMethod().toString(), request.getBody()];
+      const sent = { method, path: pathname + search, text: body === undefined ? undefined : String(body) };
+      const text = await answerTo(connection, sent, { ...call, signal });
+      // The API server answers in JSON; client-node would refuse a response whose content type a proxy has dropped.
+      const headers = { 'content-type': 'application/json' };
+      return new library.ResponseContext(200, headers, {
+        text: async () => text,
+        binary: async () => Buffer.from(text),
+        stream: () => null,
+      });
+    };
+    const configuration = library.createConfiguration({
+      baseServer: new library.ServerConfiguration(connection.server.origin, {}),
+      httpApi: library.wrapHttpLibrary({ send }),
+    });
+    return use(new library[name](configuration) as InstanceType<ClientNode[Name]>);
+  });
+}
+
+/** The same by path, for kinds that are known at runtime only. */
+export function callPath(
+  connection: KubeConnection,
+  { object, ...sent }: Omit<Sent, 'text'> & { readonly object?: object | undefined },
+  call: ApiCall,
+): Promise<unknown> {
+  const text = object && JSON.stringify(object);
+  const send = (signal: AbortSignal) => answerTo(connection, { ...sent, text }, { ...call, signal });
+  return whole(call, async (signal) => JSON.parse(await send(signal)));
+}
+
+/** Within the call's time, and with its failures. */
+function whole<T>(call: ApiCall, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   return withSignal(call, async (signal) => {
     try {
       call.signal.throwIfAborted();
-      const send = async (request: RequestContext) => {
-        const text = await answerTo(connection, request, { ...call, signal });
-        // The API server answers in JSON; client-node would refuse a response whose content type a proxy has dropped.
-        const headers = { 'content-type': 'application/json' };
-        return new library.ResponseContext(200, headers, {
-          text: async () => text,
-          binary: async () => Buffer.from(text),
-          stream: () => null,
-        });
-      };
-      const configuration = library.createConfiguration({
-        baseServer: new library.ServerConfiguration(connection.server.origin, {}),
-        httpApi: library.wrapHttpLibrary({ send }),
-      });
-      return await use(new library[name](configuration) as InstanceType<ClientNode[Name]>);
+      return await work(signal);
     } catch (thrown) {
       call.signal.throwIfAborted();
       if (signal.aborted) throw new KubeFailure('Unreachable', `no whole answer within ${call.withinMs} ms`);
@@ -97,15 +118,14 @@ export async function kubeVersion(connection: KubeConnection, signal: AbortSigna
 
 const VERSION_MS = 10_000;
 
-async function answerTo(connection: KubeConnection, request: RequestContext, call: ApiCall): Promise<string> {
+type Sent = Required<Pick<KubeRequest, 'method' | 'path'>> & { readonly text: string | undefined };
+
+async function answerTo(connection: KubeConnection, sent: Sent, call: ApiCall): Promise<string> {
+  const { method, path, text } = sent;
   const { signal, withinMs: answerMs, patch = 'json-patch', agent = sharedAgent(connection) } = call;
-  const { pathname, search } = new URL(request.getUrl());
-  const method = request.getHttpMethod().toString();
   const patched = `${patch}+${patch === 'apply-patch' ? 'yaml' : 'json'}`;
   const contentType = `application/${method === 'PATCH' ? patched : 'json'}`;
-  const text = request.getBody();
-  const body = text === undefined ? undefined : { contentType, text: String(text) };
-  const path = pathname + search;
+  const body = text === undefined ? undefined : { contentType, text };
   const response = await ask(connection, { method, path, body, agent, signal, answerMs });
   return readText(response, LONGEST_ANSWER, answerMs);
 }

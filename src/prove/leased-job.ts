@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import { isString, LingerError, memberAt, recordsAt } from '../api/index.ts';
-import { asFailure, callApi, type KubeConnection, unlessNotFound } from '../cluster/index.ts';
+import { type Kind, POD, pathOf } from '../audit/index.ts';
+import { asFailure, type KubeConnection } from '../cluster/index.ts';
 import { pause } from '../timing/index.ts';
-import { callOf } from './provable-workload.ts';
+import { objectPath, type Request, requestTo } from './provable-workload.ts';
 
-const JOBS = { group: 'batch', version: 'v1', plural: 'jobs' } as const;
+const JOB: Kind = { apiVersion: 'batch/v1', kind: 'Job' };
 /** On all that a run makes. */
 export const RUN_LABEL = 'linger.dev/prove';
 export const newRunName = (): string => `linger-prove-${randomBytes(3).toString('hex')}`;
@@ -38,18 +39,20 @@ export interface StartedPod {
 
 /** A Job whose pods end soon after this process does, however it ends. */
 export class LeasedJob {
-  readonly #connection: KubeConnection;
+  readonly #request: Request;
   readonly #options: LeasedJobOptions;
   /** Aborts with the command. */
   readonly #signal: AbortSignal;
   readonly #name = newRunName();
+  readonly #path: string;
   readonly #stopping = new AbortController();
   #startedAt = 0;
 
   constructor(connection: KubeConnection, options: LeasedJobOptions, signal: AbortSignal) {
-    this.#connection = connection;
+    this.#request = requestTo(connection);
     this.#options = options;
     this.#signal = signal;
+    this.#path = objectPath(JOB, options.namespace, this.#name);
   }
 
   /** Aborts when the Job is removed. */
@@ -64,8 +67,7 @@ export class LeasedJob {
    */
   async start(lost: (why: string) => void): Promise<readonly StartedPod[]> {
     const { namespace, pods } = this.#options;
-    const body = jobOf(this.#name, this.#options);
-    await this.#call((api) => api.createNamespacedCustomObject({ ...JOBS, namespace, body }));
+    await this.#request('POST', pathOf(JOB, namespace), this.#signal, jobOf(this.#name, this.#options));
     this.#startedAt = performance.now();
     void this.#renew(lost);
     return this.#untilRunning(pods);
@@ -80,8 +82,7 @@ export class LeasedJob {
   async remove(): Promise<boolean> {
     this.release();
     const signal = AbortSignal.timeout(2 * START_MS);
-    const which = { ...this.#job, propagationPolicy: 'Background' };
-    await unlessNotFound(this.#call((api) => api.deleteNamespacedCustomObject(which), signal));
+    await this.#request('DELETE', `${this.#path}?propagationPolicy=Background`, signal);
     while (await pause(POLL_MS, signal)) if ((await this.#pods(signal)).length === 0) return true;
     return false;
   }
@@ -90,12 +91,9 @@ export class LeasedJob {
     let failed = 0;
     while (await pause(RENEW_MS, this.#stopping.signal)) {
       const elapsed = (performance.now() - this.#startedAt) / 1_000;
-      const body = { spec: { activeDeadlineSeconds: Math.ceil(elapsed) + LEASE_SECONDS } };
+      const spec = { activeDeadlineSeconds: Math.ceil(elapsed) + LEASE_SECONDS };
       try {
-        await this.#call(
-          (api) => api.patchNamespacedCustomObject({ ...this.#job, body }),
-          this.#stopping.signal,
-        );
+        await this.#request('PATCH', this.#path, this.#stopping.signal, { spec });
         failed = 0;
       } catch (thrown) {
         if (this.#stopping.signal.aborted) return;
@@ -130,19 +128,9 @@ export class LeasedJob {
   }
 
   async #pods(signal: AbortSignal): Promise<readonly unknown[]> {
-    const which = { namespace: this.#options.namespace, labelSelector: `${RUN_LABEL}=${this.#name}` };
-    const list = await callApi(this.#connection, 'CoreV1Api', callOf(signal), (api) =>
-      api.listNamespacedPod(which),
-    );
-    return list.items;
-  }
-
-  get #job() {
-    return { ...JOBS, namespace: this.#options.namespace, name: this.#name };
-  }
-
-  #call<T>(use: Parameters<typeof callApi<'CustomObjectsApi', T>>[3], signal = this.#signal): Promise<T> {
-    return callApi(this.#connection, 'CustomObjectsApi', callOf(signal), use);
+    const selector = encodeURIComponent(`${RUN_LABEL}=${this.#name}`);
+    const path = `${pathOf(POD, this.#options.namespace)}?labelSelector=${selector}`;
+    return recordsAt(await this.#request('GET', path, signal), 'items');
   }
 }
 
@@ -175,8 +163,7 @@ function jobOf(name: string, { namespace, image, pods, notOn, args, account }: L
     requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [{ matchExpressions: [away] }] },
   };
   return {
-    apiVersion: 'batch/v1',
-    kind: 'Job',
+    ...JOB,
     metadata: { name, namespace, labels },
     spec: {
       ...{ completions: pods, parallelism: pods, backoffLimit: 0 },

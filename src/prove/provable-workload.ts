@@ -1,4 +1,6 @@
 import {
+  isRecord,
+  isString,
   type LabelSelector,
   type Labels,
   LingerError,
@@ -8,8 +10,8 @@ import {
   recordsAt,
   selects,
 } from '../api/index.ts';
-import { countOf, kindAndName, pluralOf, type WorkloadKind } from '../audit/index.ts';
-import { type ApiCall, asFailure, callApi, type KubeConnection, unlessNotFound } from '../cluster/index.ts';
+import { countOf, type Kind, kindAndName, POD, pathOf, pluralOf, type WorkloadKind } from '../audit/index.ts';
+import { asFailure, callPath, type KubeConnection, unlessNotFound } from '../cluster/index.ts';
 
 const PROVABLE: readonly string[] = ['Deployment', 'StatefulSet', 'DaemonSet'];
 
@@ -52,21 +54,55 @@ export function describe({ kind, namespace, name }: WorkloadName): string {
   return `${kind.kind} ${namespace}/${name}`;
 }
 
+type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
+/**
+ * Of an object of any kind. A patch is a merge patch.
+ * @returns undefined where there is nothing to get or to delete
+ * @throws KubeFailure
+ */
+export type Request = (
+  method: Method,
+  path: string,
+  signal: AbortSignal,
+  object?: object,
+) => Promise<unknown>;
+
+export function requestTo(connection: KubeConnection): Request {
+  return (method, path, signal, object) => {
+    const call = { signal, withinMs: CALL_MS, patch: 'merge-patch' } as const;
+    const answer = callPath(connection, { method, path, object }, call);
+    return method === 'GET' || method === 'DELETE' ? unlessNotFound(answer) : answer;
+  };
+}
+
+export const SERVICE: Kind = { apiVersion: 'v1', kind: 'Service' };
+export const objectPath = (of: Kind, namespace: string, name: string): string =>
+  `${pathOf(of, namespace)}/${encodeURIComponent(name)}`;
+
+/** The Services that select pods with these labels. */
+export function selecting(services: unknown, labels: Labels): readonly Record<string, unknown>[] {
+  return recordsAt(services, 'items').filter(({ spec }) => {
+    const matchLabels = memberAt(spec, ['selector']);
+    if (!isRecord(matchLabels) || Object.keys(matchLabels).length === 0) return false;
+    return selects({ matchLabels: matchLabels as Labels }, labels);
+  });
+}
+
 /** Reads and writes the workload and its pods. */
 export class WorkloadAccess {
-  readonly #connection: KubeConnection;
+  readonly #request: Request;
   readonly #name: WorkloadName;
+  readonly #path: string;
 
   constructor(connection: KubeConnection, name: WorkloadName) {
-    this.#connection = connection;
+    this.#request = requestTo(connection);
     this.#name = name;
+    this.#path = objectPath(name.kind, name.namespace, name.name);
   }
 
   /** @throws LingerError `not-found`; KubeFailure */
   async read(signal: AbortSignal): Promise<ProvableWorkload> {
-    const object = await unlessNotFound(
-      this.#custom(signal, (api) => api.getNamespacedCustomObject(this.#object)) as Promise<unknown>,
-    );
+    const object = await this.#request('GET', this.#path, signal);
     if (object === undefined)
       throw new LingerError('not-found', `there is no ${describe(this.#name)}; -n names another namespace`);
     return readWorkload(this.#name, object);
@@ -74,28 +110,24 @@ export class WorkloadAccess {
 
   /** Services of the namespace that select these pods. */
   async services(labels: Labels, signal: AbortSignal): Promise<readonly ServicePort[]> {
-    const { namespace } = this.#name;
-    const { items } = await this.#core(signal, (api) => api.listNamespacedService({ namespace }));
-    return items.flatMap(({ metadata, spec }) => {
-      const selector = spec?.selector ?? {};
-      if (Object.keys(selector).length === 0 || !selects({ matchLabels: selector }, labels)) return [];
-      const ports = (spec?.ports ?? []).filter(({ protocol = 'TCP' }) => protocol === 'TCP');
-      const clusterIp = spec?.clusterIP === 'None' ? undefined : spec?.clusterIP || undefined;
+    const all = await this.#request('GET', pathOf(SERVICE, this.#name.namespace), signal);
+    return selecting(all, labels).flatMap(({ metadata, spec }) => {
+      const ip = memberAt(spec, ['clusterIP']);
+      const clusterIp = isString(ip) && ip !== '' && ip !== 'None' ? ip : undefined;
+      const ports = recordsAt(spec, 'ports').filter(({ protocol = 'TCP' }) => protocol === 'TCP');
       return ports.map(({ port, name = '', appProtocol = '' }) => ({
-        ...{ service: metadata?.name ?? '', port, portName: name, clusterIp },
-        https: /https/i.test(`${name} ${appProtocol}`) || port === 443,
+        ...{ service: String(memberAt(metadata, ['name'])), port: Number(port), portName: String(name) },
+        ...{ clusterIp, https: /https/i.test(`${name} ${appProtocol}`) || port === 443 },
       }));
     });
   }
 
   /** The image of Linger's own pods, if it runs here and may be read. */
   async lingerImage(namespace: string, signal: AbortSignal): Promise<string | undefined> {
-    const name = { group: 'apps', version: 'v1', plural: 'deployments', namespace, name: 'linger' };
-    const found = await this.#custom(signal, (api) => api.getNamespacedCustomObject(name)).catch(
-      () => undefined,
-    );
+    const path = objectPath({ apiVersion: 'apps/v1', kind: 'Deployment' }, namespace, 'linger');
+    const found = await this.#request('GET', path, signal).catch(() => undefined);
     const [container] = recordsAt(found, 'spec', 'template', 'spec', 'containers');
-    return typeof container?.image === 'string' ? container.image : undefined;
+    return isString(container?.image) ? container.image : undefined;
   }
 
   /** Which of these rights are missing. */
@@ -104,14 +136,9 @@ export class WorkloadAccess {
       const [, verb = '', resource = '', subresource = '', group = '', cluster] = RIGHT.exec(right) ?? [];
       const namespace = cluster === undefined ? this.#name.namespace : '';
       const resourceAttributes = { verb, group, resource, subresource, namespace };
-      const body = {
-        ...{ apiVersion: 'authorization.k8s.io/v1', kind: 'SelfSubjectAccessReview' },
-        spec: { resourceAttributes },
-      };
-      const { status } = await callApi(this.#connection, 'AuthorizationV1Api', callOf(signal), (api) =>
-        api.createSelfSubjectAccessReview({ body }),
-      );
-      return status?.allowed === true ? [] : [right];
+      const review = { ...ACCESS_REVIEW, spec: { resourceAttributes } };
+      const answer = await this.#request('POST', pathOf(ACCESS_REVIEW), signal, review);
+      return memberAt(answer, ['status', 'allowed']) === true ? [] : [right];
     });
     return (await Promise.all(asked)).flat();
   }
@@ -119,26 +146,24 @@ export class WorkloadAccess {
   /** As `kubectl rollout restart` does. @param now RFC 3339 */
   async restart(now: string, signal: AbortSignal): Promise<void> {
     const annotations = { 'kubectl.kubernetes.io/restartedAt': now };
-    const body = { spec: { template: { metadata: { annotations } } } };
-    await this.#custom(signal, (api) => api.patchNamespacedCustomObject({ ...this.#object, body }));
+    await this.#request('PATCH', this.#path, signal, { spec: { template: { metadata: { annotations } } } });
   }
 
   async scale(replicas: number, signal: AbortSignal): Promise<void> {
-    const body = { spec: { replicas } };
-    await this.#custom(signal, (api) => api.patchNamespacedCustomObjectScale({ ...this.#object, body }));
+    await this.#request('PATCH', `${this.#path}/scale`, signal, { spec: { replicas } });
   }
 
   async deletePod(name: string, signal: AbortSignal): Promise<void> {
-    await this.#core(signal, (api) => api.deleteNamespacedPod({ name, namespace: this.#name.namespace }));
+    await this.#request('DELETE', objectPath(POD, this.#name.namespace, name), signal);
   }
 
   /** @returns why a PodDisruptionBudget forbids it at present; undefined: it is done, or would be */
   async evict(name: string, signal: AbortSignal, dryRun = false): Promise<string | undefined> {
     const { namespace } = this.#name;
-    const body = { apiVersion: 'policy/v1', kind: 'Eviction', metadata: { name, namespace } };
-    const how = dryRun ? { dryRun: 'All' } : {};
+    const eviction = { apiVersion: 'policy/v1', kind: 'Eviction', metadata: { name, namespace } };
+    const path = `${objectPath(POD, namespace, name)}/eviction${dryRun ? '?dryRun=All' : ''}`;
     try {
-      await this.#core(signal, (api) => api.createNamespacedPodEviction({ name, namespace, body, ...how }));
+      await this.#request('POST', path, signal, eviction);
       return undefined;
     } catch (thrown) {
       const { reason, message } = asFailure(thrown);
@@ -151,28 +176,14 @@ export class WorkloadAccess {
 
   /** @returns whether it could be scheduled to before */
   async cordon(node: string, unschedulable: boolean, signal: AbortSignal): Promise<boolean> {
-    const { spec } = await this.#core(signal, (api) => api.readNode({ name: node }));
-    const body = { spec: { unschedulable: unschedulable || null } };
-    await this.#core(signal, (api) => api.patchNode({ name: node, body }));
-    return spec?.unschedulable !== true;
-  }
-
-  get #object() {
-    const { kind, name, namespace } = this.#name;
-    return { group: 'apps', version: 'v1', plural: pluralOf(kind), namespace, name };
-  }
-
-  #custom<T>(signal: AbortSignal, use: Parameters<typeof callApi<'CustomObjectsApi', T>>[3]): Promise<T> {
-    return callApi(this.#connection, 'CustomObjectsApi', callOf(signal), use);
-  }
-
-  #core<T>(signal: AbortSignal, use: Parameters<typeof callApi<'CoreV1Api', T>>[3]): Promise<T> {
-    return callApi(this.#connection, 'CoreV1Api', callOf(signal), use);
+    const path = `/api/v1/nodes/${encodeURIComponent(node)}`;
+    const before = await this.#request('GET', path, signal);
+    await this.#request('PATCH', path, signal, { spec: { unschedulable: unschedulable || null } });
+    return memberAt(before, ['spec', 'unschedulable']) !== true;
   }
 }
 
-/** Of each request to the API server. */
-export const callOf = (signal: AbortSignal): ApiCall => ({ signal, withinMs: CALL_MS, patch: 'merge-patch' });
+const ACCESS_REVIEW: Kind = { apiVersion: 'authorization.k8s.io/v1', kind: 'SelfSubjectAccessReview' };
 
 export interface ServicePort {
   readonly service: string;

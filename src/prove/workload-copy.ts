@@ -1,16 +1,6 @@
-import {
-  ANNOTATION,
-  API_VERSION,
-  isRecord,
-  jsonIn,
-  type Labels,
-  LingerError,
-  memberAt,
-  recordsAt,
-  selects,
-} from '../api/index.ts';
+import { ANNOTATION, API_VERSION, LingerError, memberAt, recordsAt } from '../api/index.ts';
 import { type Kind, POD, pathOf, pluralOf } from '../audit/index.ts';
-import { asFailure, ask, type KubeConnection, newAgent, readText } from '../cluster/index.ts';
+import { asFailure, type KubeConnection } from '../cluster/index.ts';
 import { type Plan, parsePlan } from '../decision/index.ts';
 import {
   MOST_COPIES,
@@ -24,10 +14,19 @@ import {
   workloadCopy,
 } from './copy-objects.ts';
 import { LeasedJob, waitingOf } from './leased-job.ts';
-import { CALL_MS, describe, type ProvableWorkload, type Right, WorkloadAccess } from './provable-workload.ts';
+import {
+  describe,
+  objectPath,
+  type ProvableWorkload,
+  type Request,
+  type Right,
+  requestTo,
+  SERVICE,
+  selecting,
+  WorkloadAccess,
+} from './provable-workload.ts';
 import { until } from './proving.ts';
 
-const LONGEST_ANSWER = 8 * 1024 * 1024;
 /** For the webhook to follow a new namespace, and with Hold for its helper to arrive there. */
 const PLAN_SECONDS = 30;
 const READY_SECONDS = 180;
@@ -36,7 +35,6 @@ const KEEPER = 'linger-prove';
 const RBAC = 'rbac.authorization.k8s.io';
 const core = (kind: string): Kind => ({ apiVersion: 'v1', kind });
 const rbac = (kind: string): Kind => ({ apiVersion: `${RBAC}/v1`, kind });
-const SERVICE = core('Service');
 const POLICY: Kind = { apiVersion: API_VERSION, kind: 'TerminationPolicy' };
 
 /** In the namespace of the original. */
@@ -55,24 +53,6 @@ export function copyRights({ named, policies }: Original, references: References
   return ['create namespaces (cluster)', 'delete namespaces (cluster)', ...created];
 }
 
-type Method = 'GET' | 'POST' | 'DELETE';
-/** An object of any kind. @returns undefined for what the API server does not have @throws KubeFailure */
-type Request = (method: Method, path: string, signal: AbortSignal, object?: object) => Promise<unknown>;
-
-function requestTo(connection: KubeConnection): Request {
-  const agent = newAgent(connection, 2);
-  return async (method, path, signal, object) => {
-    const body = object && { contentType: 'application/json', text: JSON.stringify(object) };
-    try {
-      const response = await ask(connection, { method, path, body, agent, signal, answerMs: CALL_MS });
-      return jsonIn(await readText(response, LONGEST_ANSWER, CALL_MS));
-    } catch (thrown) {
-      if (method !== 'POST' && asFailure(thrown).reason === 'NotServed') return undefined;
-      throw thrown;
-    }
-  };
-}
-
 /** @throws KubeFailure */
 export async function readOriginal(
   connection: KubeConnection,
@@ -80,25 +60,22 @@ export async function readOriginal(
   signal: AbortSignal,
 ): Promise<Original> {
   const request = requestTo(connection);
-  const { kind, name, namespace, podLabels } = named;
+  const { kind, name, namespace, podLabels, selector } = named;
   const get = (path: string) => request('GET', path, signal);
-  const list = async (of: Kind, query = '') =>
-    recordsAt(await get(`${pathOf(of, namespace)}${query}`), 'items');
   const [workload, services, policies, pods, own] = await Promise.all([
-    get(`${pathOf(kind, namespace)}/${name}`),
-    list(SERVICE),
-    list(POLICY),
-    list(POD, `?labelSelector=${encodeURIComponent(named.selector)}`),
-    get(`/api/v1/namespaces/${namespace}`),
+    get(objectPath(kind, namespace, name)),
+    get(pathOf(SERVICE, namespace)),
+    get(pathOf(POLICY, namespace)),
+    get(`${pathOf(POD, namespace)}?labelSelector=${encodeURIComponent(selector)}`),
+    get(`/api/v1/namespaces/${encodeURIComponent(namespace)}`),
   ]);
-  const newest = pods.toSorted((a, b) => (createdAt(a) < createdAt(b) ? -1 : 1)).at(-1);
-  const selecting = services.filter((each) => {
-    const matchLabels = memberAt(each, ['spec', 'selector']);
-    return isRecord(matchLabels) && selects({ matchLabels: matchLabels as Labels }, podLabels);
-  });
+  const newest = recordsAt(pods, 'items')
+    .toSorted((a, b) => (createdAt(a) < createdAt(b) ? -1 : 1))
+    .at(-1);
   return {
-    ...{ named, workload, namespace: own, policies, services: selecting },
-    ...{ replicas: Math.min(replicas, MOST_COPIES), plan: planIn(newest) },
+    ...{ named, workload, namespace: own, policies: recordsAt(policies, 'items') },
+    ...{ services: selecting(services, podLabels), replicas: Math.min(replicas, MOST_COPIES) },
+    plan: planIn(newest),
   };
 }
 
@@ -159,8 +136,7 @@ export class WorkloadCopy {
     const { configMaps, secrets } = references;
     for (const [kind, names] of Object.entries({ ConfigMap: configMaps, Secret: secrets }))
       for (const name of names) {
-        const path = `${pathOf(core(kind), named.namespace)}/${name}`;
-        const object = await this.#request('GET', path, signal);
+        const object = await this.#request('GET', objectPath(core(kind), named.namespace, name), signal);
         if (object !== undefined) await create(core(kind), plainCopy(object));
       }
     for (const each of policies) await create(POLICY, plainCopy(each));

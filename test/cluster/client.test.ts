@@ -1,6 +1,6 @@
 import http from 'node:http';
 import { describe, expect, it } from 'vitest';
-import { callApi } from '../../src/cluster/client.ts';
+import { callApi, callPath } from '../../src/cluster/client.ts';
 import { KubeFailure } from '../../src/cluster/failure.ts';
 import { listening } from '../webhook/listening.ts';
 import { bearer } from './bearer.ts';
@@ -31,7 +31,11 @@ async function serve(answer: (asked: Asked, response: http.ServerResponse) => vo
   };
   const read = (withinMs = 10_000, signal = new AbortController().signal) =>
     callApi(connection, 'CoreV1Api', { signal, withinMs }, (core) => core.readNamespacedConfigMap(NAMED));
-  return { asked, connection, read };
+  const readPath = () => {
+    const call = { signal: new AbortController().signal, withinMs: 10_000 };
+    return callPath(connection, { method: 'GET', path: `${PATH}/%C3%A9` }, call);
+  };
+  return { asked, connection, read, readPath };
 }
 
 const NAMED = { name: 'é', namespace: 'shop' };
@@ -108,10 +112,22 @@ it.each([
   [302, '', 'Refused'],
   [200, 'no JSON', 'Malformed'],
 ])('%i %j is %s', async (code, body, reason) => {
-  const { read } = await serve(say(code, body));
-  const failed = read();
-  await expect(failed).rejects.toBeInstanceOf(KubeFailure);
-  await expect(failed).rejects.toMatchObject({ reason });
+  const { read, readPath } = await serve(say(code, body));
+  for (const ask of [() => read(), readPath]) {
+    const failed = ask();
+    await expect(failed).rejects.toBeInstanceOf(KubeFailure);
+    await expect(failed).rejects.toMatchObject({ reason });
+  }
+});
+
+it('a call by path sends and reads any object', async () => {
+  const { asked, connection } = await serve(say(200, STORED));
+  const object = { data: null };
+  const call = { signal: new AbortController().signal, withinMs: 10_000, patch: 'merge-patch' } as const;
+  const path = `${PATH}/%C3%A9?dryRun=All`;
+  expect(await callPath(connection, { method: 'PATCH', path, object }, call)).toEqual(STORED);
+  expect(asked).toMatchObject([{ method: 'PATCH', url: path, body: JSON.stringify(object) }]);
+  expect(asked[0]?.headers['content-type']).toBe('application/merge-patch+json');
 });
 
 it.each([
