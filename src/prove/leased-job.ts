@@ -16,7 +16,8 @@ export const newRunName = (): string => `linger-prove-${randomBytes(3).toString(
 const LEASE_SECONDS = 50;
 const RENEW_MS = 10_000;
 const TTL_SECONDS = 5;
-const START_MS = 60_000;
+const START_SECONDS = 60;
+const REMOVE_MS = 120_000;
 const POLL_MS = 500;
 
 export interface LeasedJobOptions {
@@ -81,7 +82,7 @@ export class LeasedJob {
   /** Removes the Job and its pods, and waits until they are gone. Works also when the command was interrupted. */
   async remove(): Promise<boolean> {
     this.release();
-    const signal = AbortSignal.timeout(2 * START_MS);
+    const signal = AbortSignal.timeout(REMOVE_MS);
     await this.#request('DELETE', `${this.#path}?propagationPolicy=Background`, signal);
     while (await pause(POLL_MS, signal)) if ((await this.#pods(signal)).length === 0) return true;
     return false;
@@ -106,25 +107,23 @@ export class LeasedJob {
   }
 
   async #untilRunning(count: number): Promise<readonly StartedPod[]> {
-    const deadline = performance.now() + START_MS;
-    for (;;) {
-      const pods = await this.#pods(this.#signal);
-      const running = pods.filter((each) => memberAt(each, ['status', 'phase']) === 'Running');
-      const nodeOf = (pod: unknown) => String(memberAt(pod, ['spec', 'nodeName']));
-      if (running.length >= count) return running.map((each) => ({ name: nameOf(each), node: nodeOf(each) }));
-      if (performance.now() > deadline) {
-        const { namespace, image } = this.#options;
-        const why =
-          pods.map(waitingOf).find(isString) ??
-          'no pod was created: a ResourceQuota or an admission webhook may forbid it';
-        throw new LingerError(
-          'prove-refused',
-          `the pods of Job ${namespace}/${this.#name} (image ${image}) did not start within ${START_MS / 1_000}s: ${why}; --image names another image of Linger`,
-        );
-      }
-      await pause(POLL_MS, this.#signal);
-      this.#signal.throwIfAborted();
-    }
+    let pods: readonly unknown[] = [];
+    const running = () => pods.filter((each) => memberAt(each, ['status', 'phase']) === 'Running');
+    const looked = async () => {
+      pods = await this.#pods(this.#signal);
+      return running().length >= count;
+    };
+    const nodeOf = (pod: unknown) => String(memberAt(pod, ['spec', 'nodeName']));
+    if (await until(START_SECONDS, this.#signal, looked, POLL_MS))
+      return running().map((each) => ({ name: nameOf(each), node: nodeOf(each) }));
+    const { namespace, image } = this.#options;
+    const why =
+      pods.map(waitingOf).find(isString) ??
+      'no pod was created: a ResourceQuota or an admission webhook may forbid it';
+    throw new LingerError(
+      'prove-refused',
+      `the pods of Job ${namespace}/${this.#name} (image ${image}) did not start within ${START_SECONDS}s: ${why}; --image names another image of Linger`,
+    );
   }
 
   async #pods(signal: AbortSignal): Promise<readonly unknown[]> {
@@ -132,6 +131,22 @@ export class LeasedJob {
     const path = `${pathOf(POD, this.#options.namespace)}?labelSelector=${selector}`;
     return recordsAt(await this.#request('GET', path, signal), 'items');
   }
+}
+
+/** @returns whether it was reached within so many seconds @throws the signal's reason */
+export async function until(
+  seconds: number,
+  signal: AbortSignal,
+  reached: () => boolean | Promise<boolean>,
+  everyMs = 1_000,
+): Promise<boolean> {
+  const deadline = performance.now() + seconds * 1_000;
+  while (!(await reached())) {
+    if (performance.now() > deadline) return false;
+    await pause(everyMs, signal);
+    signal.throwIfAborted();
+  }
+  return true;
 }
 
 function nameOf(pod: unknown): string {

@@ -75,8 +75,8 @@ export function requestTo(connection: KubeConnection): Request {
   };
 }
 
-export const SERVICE: Kind = { apiVersion: 'v1', kind: 'Service' };
-export const objectPath = (of: Kind, namespace: string, name: string): string =>
+export const core = (kind: string): Kind => ({ apiVersion: 'v1', kind });
+export const objectPath = (of: Kind, namespace: string | undefined, name: string): string =>
   `${pathOf(of, namespace)}/${encodeURIComponent(name)}`;
 
 /** The Services that select pods with these labels. */
@@ -110,7 +110,7 @@ export class WorkloadAccess {
 
   /** Services of the namespace that select these pods. */
   async services(labels: Labels, signal: AbortSignal): Promise<readonly ServicePort[]> {
-    const all = await this.#request('GET', pathOf(SERVICE, this.#name.namespace), signal);
+    const all = await this.#request('GET', pathOf(core('Service'), this.#name.namespace), signal);
     return selecting(all, labels).flatMap(({ metadata, spec }) => {
       const ip = memberAt(spec, ['clusterIP']);
       const clusterIp = isString(ip) && ip !== '' && ip !== 'None' ? ip : undefined;
@@ -176,7 +176,7 @@ export class WorkloadAccess {
 
   /** @returns whether it could be scheduled to before */
   async cordon(node: string, unschedulable: boolean, signal: AbortSignal): Promise<boolean> {
-    const path = `/api/v1/nodes/${encodeURIComponent(node)}`;
+    const path = objectPath(core('Node'), undefined, node);
     const before = await this.#request('GET', path, signal);
     await this.#request('PATCH', path, signal, { spec: { unschedulable: unschedulable || null } });
     return memberAt(before, ['spec', 'unschedulable']) !== true;

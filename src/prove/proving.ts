@@ -1,6 +1,7 @@
 import { asError, LingerError } from '../api/index.ts';
 import { asFailure } from '../cluster/index.ts';
 import { pause } from '../timing/index.ts';
+import { until } from './leased-job.ts';
 import type { PodLives } from './lives.ts';
 import {
   chosenPods,
@@ -206,22 +207,6 @@ async function disturb(
       if (!evicted) throw refusal(`the eviction of pod ${pod} was forbidden for ${longest}s: ${forbidden}`);
     }
   }
-}
-
-/** @returns whether it was reached within so many seconds @throws the signal's reason */
-export async function until(
-  seconds: number,
-  signal: AbortSignal,
-  reached: () => boolean | Promise<boolean>,
-  everyMs = 4 * POLL_MS,
-): Promise<boolean> {
-  const deadline = wallClock() + seconds * 1_000;
-  while (!(await reached())) {
-    if (wallClock() > deadline) return false;
-    await pause(everyMs, signal);
-    signal.throwIfAborted();
-  }
-  return true;
 }
 
 async function untilSettled(

@@ -13,19 +13,18 @@ import {
   templateCopy,
   workloadCopy,
 } from './copy-objects.ts';
-import { LeasedJob, waitingOf } from './leased-job.ts';
+import { LeasedJob, until, waitingOf } from './leased-job.ts';
 import {
+  core,
   describe,
   objectPath,
   type ProvableWorkload,
   type Request,
   type Right,
   requestTo,
-  SERVICE,
   selecting,
   WorkloadAccess,
 } from './provable-workload.ts';
-import { until } from './proving.ts';
 
 /** For the webhook to follow a new namespace, and with Hold for its helper to arrive there. */
 const PLAN_SECONDS = 30;
@@ -33,7 +32,6 @@ const READY_SECONDS = 180;
 const REMOVE_MS = 30_000;
 const KEEPER = 'linger-prove';
 const RBAC = 'rbac.authorization.k8s.io';
-const core = (kind: string): Kind => ({ apiVersion: 'v1', kind });
 const rbac = (kind: string): Kind => ({ apiVersion: `${RBAC}/v1`, kind });
 const POLICY: Kind = { apiVersion: API_VERSION, kind: 'TerminationPolicy' };
 
@@ -64,10 +62,10 @@ export async function readOriginal(
   const get = (path: string) => request('GET', path, signal);
   const [workload, services, policies, pods, own] = await Promise.all([
     get(objectPath(kind, namespace, name)),
-    get(pathOf(SERVICE, namespace)),
+    get(pathOf(core('Service'), namespace)),
     get(pathOf(POLICY, namespace)),
     get(`${pathOf(POD, namespace)}?labelSelector=${encodeURIComponent(selector)}`),
-    get(`/api/v1/namespaces/${encodeURIComponent(namespace)}`),
+    get(objectPath(core('Namespace'), undefined, namespace)),
   ]);
   const newest = recordsAt(pods, 'items')
     .toSorted((a, b) => (createdAt(a) < createdAt(b) ? -1 : 1))
@@ -140,7 +138,7 @@ export class WorkloadCopy {
         if (object !== undefined) await create(core(kind), plainCopy(object));
       }
     for (const each of policies) await create(POLICY, plainCopy(each));
-    for (const each of services) await create(SERVICE, serviceCopy(each));
+    for (const each of services) await create(core('Service'), serviceCopy(each));
     const plan = await this.#planned(signal);
     await create(named.kind, workloadCopy(original, side));
     await this.#ready(signal);
