@@ -1,12 +1,16 @@
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { comparison } from '../../src/prove/index.ts';
-import { environment, MAIN } from '../cli/linger.ts';
+import { emptyDirectory, environment, MAIN } from '../cli/linger.ts';
+import { kubeconfigOf } from '../cluster-suite/support/account.ts';
 import type { PollingGateway } from '../cluster-suite/support/polling-gateway.ts';
 import { ProveStage } from '../cluster-suite/support/prove.ts';
 import { type Cluster, type NewObject, openCluster, type SecondNode, waitUntil } from '../testbed/cluster.ts';
 import { firstNode, secondNode } from '../testbed/network.ts';
-import { applicationDeployment, applicationService } from '../testbed/workloads.ts';
+import { type ApplicationOptions, applicationDeployment, applicationService } from '../testbed/workloads.ts';
 import { LONG } from './form.ts';
 import { consumer, HoldSetting } from './hold/setting.ts';
 
@@ -48,6 +52,42 @@ async function staged(waiting: 'alone' | 'undeclared', nodes = 1) {
   return { stage, gateway, namespace };
 }
 
+/** The application as a StatefulSet, once its pods are ready. */
+async function deploySet(
+  stage: ProveStage,
+  application: Required<Pick<ApplicationOptions, 'replicas'>> & ApplicationOptions,
+) {
+  const { spec, ...deployment } = applicationDeployment(application);
+  const { strategy: _, ...common } = spec;
+  const set = { ...deployment, kind: 'StatefulSet', spec: { ...common, serviceName: application.name } };
+  await cluster.create(applicationService(application));
+  await cluster.create(set as NewObject);
+  const ready = async () => {
+    const pods = (await stage.pods(`app=${application.name}`)).map((pod) => JSON.stringify(pod));
+    return pods.filter((pod) => pod.includes('"ready":true')).length === application.replicas;
+  };
+  await waitUntil('its pods', ready);
+}
+
+/** The namespaces that `--compare` makes. */
+const copies = () => cluster.list({ apiVersion: 'v1', kind: 'Namespace' }, 'linger.dev/prove');
+const noCopies = async () => (await copies()).length === 0;
+
+/** @returns the namespace of a copy as soon as the workload is there */
+function copied(kind: 'Deployment' | 'StatefulSet'): Promise<string> {
+  const look = async () => {
+    const [copy] = await copies();
+    const namespace = copy?.metadata.name ?? '-';
+    return (await cluster.list({ apiVersion: 'apps/v1', kind, namespace })).length > 0 && namespace;
+  };
+  return waitUntil('a copy', look, { timeoutMs: 60_000 });
+}
+
+function startComparing(stage: ProveStage, args: readonly string[]) {
+  const all = [...stage.arguments([...args, '--compare']), '--kubeconfig', cluster.kubeconfig];
+  return spawn(process.execPath, [MAIN, ...all], { env: environment(), stdio: 'ignore' });
+}
+
 describe.runIf(LONG)('linger prove', () => {
   it('finds what an unprotected Deployment loses, and the wait that loses nothing', {
     timeout: 600_000,
@@ -75,7 +115,7 @@ describe.runIf(LONG)('linger prove', () => {
     expect(report.atRisk).toBeGreaterThan(1_000);
   });
 
-  it('scales down and back, drains a node, and tells connections that stay open from new ones', {
+  it('scales down and back, drains a node, evicts, and tells connections that stay open from new ones', {
     timeout: 600_000,
   }, async ({ skip }) => {
     if (setting === undefined) return skip('only in our own cluster');
@@ -113,6 +153,14 @@ describe.runIf(LONG)('linger prove', () => {
       metadata: { name: secondNode.name },
     });
     expect(after?.spec.unschedulable).toBeUndefined();
+
+    await stage.settled('web', REPLICAS);
+    const evicted = await stage.through(gateway, [...RUN, '--evict', '--url-from', 'cluster']);
+    expect(evicted.report.pods).toHaveLength(1);
+    expect(evicted.report.ways.map(({ name }) => name)).toEqual(['Service web', 'edge']);
+    expect(Math.abs((evicted.report.ways[1]?.lost ?? 0) - evicted.atGateway)).toBeLessThanOrEqual(
+      0.03 * evicted.atGateway + 1,
+    );
   });
 
   it('compares copies with and without waits, touches no original, and leaves nothing', {
@@ -132,7 +180,6 @@ describe.runIf(LONG)('linger prove', () => {
     await Promise.all([stage.settled('web', 3), stage.settled('secret', 3)]);
     const uids = async () => (await stage.pods('app=web')).map(({ metadata }) => metadata.uid).toSorted();
     const before = await uids();
-    const copies = () => cluster.list({ apiVersion: 'v1', kind: 'Namespace' }, 'linger.dev/prove');
 
     const secret = await stage.prove(['deployment/secret', '--compare']);
     expect(secret.stderr).toMatch(/without Secrets registry: --copy-secrets .*\[prove-refused\]\n$/);
@@ -150,23 +197,66 @@ describe.runIf(LONG)('linger prove', () => {
     expect(code).toBe(found.with.lost === 0 ? 0 : 3);
     expect(found.with.pods.map(({ wait }) => wait)).toEqual(Array(3).fill('Hold'));
     expect(found.without.pods.map(({ wait }) => wait)).toEqual(Array(3).fill(0));
-    const gone = async () => (await copies()).length === 0;
-    await waitUntil('the copies to be gone', gone, { timeoutMs: 60_000 });
+    await waitUntil('the copies to be gone', noCopies, { timeoutMs: 60_000 });
 
-    const args = [...stage.arguments(['deployment/web', '--compare']), '--kubeconfig', cluster.kubeconfig];
-    const child = spawn(process.execPath, [MAIN, ...args], { env: environment(), stdio: 'ignore' });
-    const copied = async () => {
-      const [copy] = await copies();
-      const deployments = {
-        apiVersion: 'apps/v1',
-        kind: 'Deployment',
-        namespace: copy?.metadata.name ?? '-',
-      };
-      return (await cluster.list(deployments)).length > 0;
-    };
-    await waitUntil('a copy', copied, { timeoutMs: 60_000 });
+    const child = startComparing(stage, ['deployment/web']);
+    await copied('Deployment');
     child.kill('SIGKILL');
-    await waitUntil('it to end by itself', gone, { timeoutMs: 120_000 });
+    await waitUntil('it to end by itself', noCopies, { timeoutMs: 120_000 });
+    expect(await uids()).toEqual(before);
+  });
+
+  it('copies a StatefulSet with the Secrets that it names and no others, and removes all also when it is interrupted', {
+    timeout: 900_000,
+  }, async ({ skip }) => {
+    if (setting === undefined) return skip('only in our own cluster');
+    const namespace = await setting.namespace('undeclared', 'prove-secrets', { gateways: 'here' });
+    const stage = new ProveStage(cluster, namespace);
+    type Secret = NewObject & { readonly data: Readonly<Record<string, string>> };
+    const data = { TOKEN: Buffer.from('s3cret').toString('base64') };
+    for (const name of ['token', 'other'])
+      await cluster.create({
+        apiVersion: 'v1',
+        kind: 'Secret',
+        metadata: { namespace, name },
+        data,
+      } as Secret);
+    const application = { namespace, name: 'web', replicas: 3 };
+    // Without the Secret, these pods do not start.
+    const container = { envFrom: [{ secretRef: { name: 'token' } }] };
+    await deploySet(stage, { ...application, container });
+    const uids = async () => (await stage.pods('app=web')).map(({ metadata }) => metadata.uid).toSorted();
+    const before = await uids();
+    const jobs = () => cluster.list({ apiVersion: 'batch/v1', kind: 'Job', namespace });
+
+    const flags = ['--copy-secrets', '--rate', '50', '--calm', '3s', '--quiet', '3s', '-o', 'json'];
+    const run = stage.prove(['statefulset/web', '--compare', ...flags]);
+    const copy = await copied('StatefulSet');
+    const secrets = await cluster.list<Secret>({ apiVersion: 'v1', kind: 'Secret', namespace: copy });
+    expect(secrets.map((each) => [each.metadata.name, each.data])).toEqual([['token', data]]);
+    const { stdout, stderr } = await run;
+    if (stdout === '') throw new Error(stderr);
+    const found = comparison.parse(JSON.parse(stdout));
+    console.log(found.verdict);
+    const waits = [found.with, found.without].map(({ pods }) => pods.map(({ wait }) => wait));
+    expect(waits).toEqual([Array(3).fill('Hold'), Array(3).fill(0)]);
+    await waitUntil('the copies to be gone', noCopies);
+
+    const senders = async () => {
+      const [{ metadata } = { metadata: { name: '-' } }] = await copies();
+      const pods = { apiVersion: 'v1', kind: 'Pod', namespace: metadata.name };
+      // One keeps the namespace.
+      return (await cluster.list(pods, 'app.kubernetes.io/name=linger-prove')).length > 1;
+    };
+    const moments = { 'a namespace': async () => !(await noCopies()), 'its senders': senders };
+    for (const [moment, reached] of Object.entries(moments)) {
+      const child = startComparing(stage, ['statefulset/web', '--copy-secrets']);
+      await waitUntil(moment, reached, { timeoutMs: 120_000, intervalMs: 20 });
+      child.kill('SIGINT');
+      expect(await once(child, 'exit')).toEqual([1, null]);
+      await waitUntil('the copies to be gone', noCopies);
+      expect(await jobs()).toEqual([]);
+    }
     expect(await uids()).toEqual(before);
   });
 
@@ -220,9 +310,9 @@ describe.runIf(LONG)('linger prove', () => {
     expect(await stage.pods('app.kubernetes.io/name=linger-prove')).toEqual([]);
   });
 
-  it('sends from a namespace with Pod Security restricted, to a StatefulSet', { timeout: 300_000 }, async ({
-    skip,
-  }) => {
+  it('sends from a namespace with Pod Security restricted, to a StatefulSet, with the rights that it names and no others', {
+    timeout: 300_000,
+  }, async ({ skip }) => {
     if (setting === undefined) return skip('only in our own cluster');
     const namespace = await cluster.namespace('prove-restricted', {
       ...{ 'linger.dev/inject': 'false', 'pod-security.kubernetes.io/enforce': 'restricted' },
@@ -239,18 +329,26 @@ describe.runIf(LONG)('linger prove', () => {
       },
       container: { securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: ['ALL'] } } },
     };
-    const { spec, ...deployment } = applicationDeployment(application);
-    const { strategy: _, ...common } = spec;
-    await cluster.create(applicationService(application));
-    const set = { ...deployment, kind: 'StatefulSet', spec: { ...common, serviceName: 'web' } };
-    await cluster.create(set as NewObject);
-    const ready = async () =>
-      (await stage.pods('app=web')).filter((pod) => JSON.stringify(pod).includes('"ready":true')).length ===
-      3;
-    await waitUntil('its pods', ready, { timeoutMs: 60_000 });
+    await deploySet(stage, application);
     const run = ['statefulset/web', '--calm', '3s', '--quiet', '3s', '-o', 'json'];
-    const { code, stdout, stderr } = await stage.prove(run);
-    expect(stderr).not.toContain('[prove-refused]');
+    const prover = { namespace, name: 'prover' };
+    await cluster.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: prover });
+    const kubeconfig = join(await emptyDirectory(), 'kubeconfig');
+    writeFileSync(kubeconfig, await kubeconfigOf(cluster, namespace, prover.name));
+    const denied = await stage.prove(run, kubeconfig);
+    const [, named = ''] = /lack rights in namespace \S+: (.*) \[cluster-denied\]/.exec(denied.stderr) ?? [];
+    const rules = named.split(', ').map((right) => {
+      const [verb = '', of = ''] = right.split(' ');
+      const [resource, ...group] = of.split('.');
+      return { verbs: [verb], resources: [resource], apiGroups: [group.join('.')] };
+    });
+    const role = { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: prover.name };
+    const rbac = { apiVersion: `${role.apiGroup}/v1`, metadata: prover };
+    await cluster.create({ ...rbac, kind: 'Role', rules } as NewObject);
+    const subjects = [{ kind: 'ServiceAccount', ...prover }];
+    await cluster.create({ ...rbac, kind: 'RoleBinding', roleRef: role, subjects } as NewObject);
+    const { code, stdout, stderr } = await stage.prove(run, kubeconfig);
+    expect(stderr).not.toMatch(/\[(prove-refused|cluster-denied)\]/);
     expect(JSON.parse(stdout)).toMatchObject({ pods: expect.any(Array) });
     expect(JSON.parse(stdout).pods).toHaveLength(3);
     expect([0, 3]).toContain(code);
