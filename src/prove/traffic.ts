@@ -176,13 +176,21 @@ class WaySender {
     return new Promise((resolve) => {
       let remote: string | undefined;
       let timedOut = false;
+      let isOver = false;
       const request = (target.protocol === 'https:' ? https : http).request(target, options);
-      const timer = setTimeout(() => {
+      const expire = () => {
+        if (isOver) return;
         timedOut = true;
         request.destroy(new Error('timeout'));
-      }, timeoutMs);
-      const end = (lost?: LossKind) => {
+      };
+      // After this process has stalled, its timers run before its sockets are read.
+      const timer = setTimeout(() => setImmediate(expire), timeoutMs);
+      const settle = () => {
+        isOver = true;
         clearTimeout(timer);
+      };
+      const end = (lost?: LossKind) => {
+        settle();
         resolve({ lost, ...(address === undefined && remote !== undefined && { address: remote }) });
       };
       request.on('socket', (socket) => {
@@ -198,7 +206,7 @@ class WaySender {
       });
       request.on('error', (error: NodeJS.ErrnoException) => {
         if (PORT_TAKEN.has(error.code) && localPort !== undefined) {
-          clearTimeout(timer);
+          settle();
           return resolve('portTaken');
         }
         end(timedOut ? 'timeout' : (KINDS[error.code ?? ''] ?? 'malformed'));

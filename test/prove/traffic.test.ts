@@ -1,7 +1,9 @@
+import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { hanging, sendTraffic } from '../../src/prove/traffic.ts';
 import {
@@ -70,6 +72,29 @@ it('says how each request was lost', async () => {
   expect(reports.map(({ sequence }) => sequence)).toEqual([...reports.keys()]);
   const last = reports.at(-1)?.until ?? 0;
   expect(outcomes.every(({ at }) => at <= last)).toBe(true);
+});
+
+/** Answers a tenth of a second after it has told of a request. */
+const ANSWERS_LATER = `
+  const { parentPort } = require('node:worker_threads');
+  const server = require('node:http').createServer((request, response) => {
+    parentPort.postMessage('asked');
+    setTimeout(() => response.end('text'), 100);
+  });
+  server.listen(0, '127.0.0.1', () => parentPort.postMessage(server.address().port));
+`;
+
+it('does not take a stall of its own process for a silence of the pod', async () => {
+  const worker = new Worker(ANSWERS_LATER, { eval: true });
+  const [to] = await once(worker, 'message');
+  worker.once('message', () => {
+    const end = performance.now() + 2_000;
+    while (performance.now() < end);
+  });
+  const { outcomes } = await outcomesOf([way('/', false, Number(to))], 0.7, 2);
+  await worker.terminate();
+  expect(outcomes[0]?.tookMs).toBeGreaterThan(1_500);
+  expect(new Set(outcomes.map(({ lost }) => lost))).toEqual(new Set([undefined]));
 });
 
 it('uses each source port once, except on connections that stay open', async () => {
