@@ -1,9 +1,10 @@
 import { writeFileSync } from 'node:fs';
+import { loadavg } from 'node:os';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ProveReport } from '../../src/prove/index.ts';
 import { type Chart, chartSvg, type Lane } from '../../src/timeline/index.ts';
 import { standIn } from '../../test/cluster-suite/support/gateways.ts';
-import type { PollingGateway } from '../../test/cluster-suite/support/polling-gateway.ts';
 import { ProveStage } from '../../test/cluster-suite/support/prove.ts';
 import { Fleet } from '../../test/scenarios/fleet.ts';
 import { consumer, HoldSetting, type Waiting } from '../../test/scenarios/hold/setting.ts';
@@ -25,7 +26,7 @@ import { clusterSettings } from '../../test/testbed/settings.ts';
 import type { DrainSettings } from '../drain.ts';
 import { describeMachine } from '../machine.ts';
 import { settingsOnCluster } from '../on-cluster.ts';
-import { round } from '../statistics.ts';
+import { accountOf, type Gone, goneIn, since, spanned } from './losses.ts';
 
 /* npm run bench:drain. Each cell is one run of the shipped `linger prove` through a Service, a gateway that polls,
  * and, unless --quick, Envoy and connections that stay open. */
@@ -150,6 +151,9 @@ let fleet: Fleet | undefined;
 let dns: ClusterDns | undefined;
 let flipped = true;
 const cells: Cell[] = [];
+/** Of the runs that lost something. */
+const accounts: { readonly run: string; readonly account: string }[] = [];
+const stalls = monitorEventLoopDelay();
 
 describe('bench:drain', () => {
   const disturbed = only.filter((name) => name in DISTURBANCES);
@@ -207,12 +211,24 @@ describe('bench:drain', () => {
       const through = envoy === undefined ? [] : ['--url', `envoy=http://${envoy.address}:${envoy.port}`];
       const busy = flags === undefined ? [] : ['--calm', '10s'];
       const args = ['deployment/web', ...TRAFFIC, ...does, ...busy, ...through];
-      const [{ report: found }] = await Promise.all([
+      stalls.reset();
+      stalls.enable();
+      const [{ report: found, losses }] = await Promise.all([
         stage.through(gateway, args),
         flags === undefined ? undefined : flip(stage),
       ]);
+      stalls.disable();
       await lives.stop();
-      cells.push(...cellsOf({ disturbance, strategy, run }, found, lives, gateway, envoy));
+      const gone = goneIn(found, lives.all, gateway);
+      cells.push(...cellsOf({ disturbance, strategy, run }, found, gone, envoy));
+      if (found.lost === 0) return;
+      const released =
+        waiting === 'hold' || waiting === 'undeclared' ? await setting!.releases(namespace) : [];
+      const [load = 0] = loadavg();
+      const stalledMs = stalls.max / 1e6;
+      const account = accountOf({ report: found, gone, losses, released, stalledMs, load });
+      console.log(account);
+      accounts.push({ run: `${disturbance}, ${strategy}, run ${run}`, account });
     } finally {
       gateway.stop();
       await envoy?.stop();
@@ -263,39 +279,27 @@ async function envoyOf(namespace: string, { server }: ClusterDns): Promise<Gatew
   return envoy;
 }
 
-const since = (from: number, to: number) => round((to - from) / 1_000, 2);
-
 function cellsOf(
   of: Pick<Cell, 'disturbance' | 'strategy' | 'run'>,
-  { ways, pods, disturbedAt, verdict }: ProveReport,
-  lives: PodLives,
-  gateway: PollingGateway,
+  { ways, disturbedAt, verdict }: ProveReport,
+  gone: readonly Gone[],
   envoy: GatewayProcess | undefined,
 ): readonly Cell[] {
-  const went = pods.flatMap(({ name, deletedAt, withdrawnAt, withdrawnFromEndpointsAt, goneAt }) => {
-    const life = lives.all.find(({ pod }) => pod === name);
-    if (life === undefined || deletedAt === null) return [];
-    const withdrawn = [withdrawnAt, withdrawnFromEndpointsAt].map((at) => Date.parse(at ?? ''));
-    return [{ life, deletedAt: Date.parse(deletedAt), withdrawn, goneAt: Date.parse(goneAt ?? '') }];
-  });
   const known = (values: readonly number[]) => values.filter(Number.isFinite);
-  const waits = known(went.map(({ life, deletedAt }) => since(deletedAt, life.sigtermAt ?? Number.NaN))).map(
-    // By another clock.
-    (wait) => Math.max(0, wait),
-  );
-  const withdrawal = went.map(({ deletedAt, withdrawn }) => since(deletedAt, Math.max(...withdrawn)));
-  const polled = went.map(({ life, deletedAt }) =>
-    since(deletedAt, gateway.letGoOf(life.address ?? '') ?? Number.NaN),
-  );
+  const each = (of: (pod: Gone) => number) => gone.map((pod) => since(pod.deletedAt, of(pod)));
+  // By another clock.
+  const waits = known(each(({ sigtermAt }) => sigtermAt)).map((wait) => Math.max(0, wait));
+  const withdrawal = each(({ withdrawnAt }) => withdrawnAt);
+  const polled = each(({ letGoAt }) => letGoAt);
   const sent = envoy?.sent() ?? [];
-  const asked = went.map(({ life, deletedAt }) => {
+  const asked = each(({ life }) => {
     const own = sent.filter(({ backend }) => backend === `${life.address}:${POD_PORT}`);
-    return since(deletedAt, own.length === 0 ? Number.NaN : Math.max(...own.map(({ at }) => at)));
+    return own.length === 0 ? Number.NaN : Math.max(...own.map(({ at }) => at));
   });
-  const slowest = went.map((_, index) =>
-    Math.max(...known([withdrawal, polled, asked].map((each) => each[index] ?? Number.NaN))),
+  const slowest = gone.map((_, index) =>
+    Math.max(...known([withdrawal, polled, asked].map((lags) => lags[index] ?? Number.NaN))),
   );
-  const took = since(Date.parse(disturbedAt), Math.max(...went.map(({ goneAt }) => goneAt)));
+  const took = since(Date.parse(disturbedAt), Math.max(...gone.map(({ goneAt }) => goneAt)));
   const clients: readonly (readonly [string, string, readonly number[]])[] = [
     ['through the ClusterIP', 'Service web', withdrawal],
     ['through the ClusterIP, kept open', 'Service web (keep-alive)', withdrawal],
@@ -313,17 +317,10 @@ function cellsOf(
   });
 }
 
-/** `0.1 s`, `0.1 to 9.8 s`. */
-function spanned(values: readonly number[]): string {
-  if (values.length === 0) return '–';
-  const [least, most] = [Math.min(...values), Math.max(...values)].map((each) => each.toFixed(1));
-  return least === most ? `${least} s` : `${least} to ${most} s`;
-}
-
 function report(): void {
   writeFileSync(
     out,
-    `${JSON.stringify({ machine: describeMachine(), kubernetes: kubernetesVersion, cells }, undefined, 2)}\n`,
+    `${JSON.stringify({ machine: describeMachine(), kubernetes: kubernetesVersion, cells, accounts }, undefined, 2)}\n`,
   );
   const groups = Map.groupBy(cells, (each) => [each.disturbance, each.strategy, each.client].join('\n'));
   const sum = (of: readonly number[]) => of.reduce((total, each) => total + each, 0);

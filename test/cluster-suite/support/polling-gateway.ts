@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
 import { createProxy } from '../../scenarios/polling/proxy.ts';
 import type { Cluster } from '../../testbed/cluster.ts';
+import type { LossKind } from '../../testbed/load/request.ts';
 
 interface Slice {
   readonly endpoints?: readonly {
@@ -13,6 +14,21 @@ interface Slice {
   readonly ports?: readonly { readonly port: number }[];
 }
 
+/** A connection on which nothing was answered. Instants in milliseconds since the epoch. */
+export interface GatewayLoss {
+  readonly openedAt: number;
+  readonly failedAt: number;
+  /** `address:port`; undefined: it was sent nowhere. */
+  readonly backend: string | undefined;
+  /** Why there was no connection to the pod; `cut`: there was one; `abandoned`: the client closed first. */
+  readonly kind: LossKind | 'cut' | 'abandoned';
+}
+
+interface Opened extends Partial<Pick<GatewayLoss, 'backend'>> {
+  readonly openedAt: number;
+  readonly lost?: LossKind;
+}
+
 /** A gateway that reads the slices of one Service every so often, and follows them so much later. */
 export interface PollingGateway {
   readonly url: string;
@@ -20,8 +36,8 @@ export interface PollingGateway {
   readonly isUpToDate: () => Promise<boolean>;
   /** When it last stopped sending to an address. Milliseconds since the epoch. */
   readonly letGoOf: (address: string) => number | undefined;
-  /** Connections on which nothing was answered, since the last time it was asked. */
-  readonly lost: () => number;
+  /** Since the last time it was asked. */
+  readonly losses: () => readonly GatewayLoss[];
   stop(): void;
 }
 
@@ -46,7 +62,9 @@ export async function startPollingGateway(
   },
 ): Promise<PollingGateway> {
   let known: readonly string[] = [];
-  let lost = 0;
+  let losses: GatewayLoss[] = [];
+  let isPolling = false;
+  const opened = new Map<string, Opened>();
   const letGo = new Map<string, number>();
   const path = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3D${service}`;
   const poll = async () => {
@@ -66,16 +84,39 @@ export async function startPollingGateway(
       known = next;
     }, delayMs);
   };
-  const timer = setInterval(() => void follow().catch(() => undefined), intervalMs);
+  const timer = setInterval(() => {
+    // An answer that came late must not undo what a newer one has said.
+    if (isPolling) return;
+    isPolling = true;
+    const over = () => {
+      isPolling = false;
+    };
+    void follow().then(over, over);
+  }, intervalMs);
   const server = createProxy({
     connectTimeoutMs,
     endpoints: () => known,
-    sent: () => undefined,
+    sent: ({ client, backend, lost }) => {
+      const each = opened.get(client);
+      if (each !== undefined) Object.assign(each, { backend, lost });
+    },
   });
   // Also those that were cut by the pod before it answered.
-  server.on('connection', (client) => {
+  server.prependListener('connection', (client) => {
+    const name = `${client.remoteAddress}:${client.remotePort}`;
+    const each: Opened = { openedAt: Date.now() };
+    opened.set(name, each);
     client.on('close', () => {
-      if (client.bytesWritten === 0) lost += 1;
+      opened.delete(name);
+      if (client.bytesWritten > 0) return;
+      const { openedAt, backend, lost } = each;
+      const isAbandoned = backend === undefined || client.readableEnded;
+      losses.push({
+        openedAt,
+        failedAt: Date.now(),
+        backend,
+        kind: lost ?? (isAbandoned ? 'abandoned' : 'cut'),
+      });
     });
   });
   const page = createServer((_, response) => response.end(known.join('\n')));
@@ -87,9 +128,9 @@ export async function startPollingGateway(
     url: `http://${cluster.nodeAddress}:${port}`,
     isUpToDate: async () => isDeepStrictEqual((await poll()).toSorted(), known.toSorted()),
     letGoOf: (address) => letGo.get(address),
-    lost: () => {
-      const since = lost;
-      lost = 0;
+    losses: () => {
+      const since = losses;
+      losses = [];
       return since;
     },
     stop: () => {

@@ -8,7 +8,7 @@ import {
   isRolledOut,
 } from '../../testbed/workloads.ts';
 import { LINGER_IMAGE } from './linger-image.ts';
-import { type PollingGateway, startPollingGateway } from './polling-gateway.ts';
+import { type GatewayLoss, type PollingGateway, startPollingGateway } from './polling-gateway.ts';
 
 interface DeployOptions {
   /** Seconds between two steps of its rollouts, at least. */
@@ -17,6 +17,14 @@ interface DeployOptions {
   readonly sleepSeconds?: number | undefined;
   /** So many nodes, each of which is to have as many of its pods. */
   readonly nodes?: number;
+}
+
+interface RunThroughGateway {
+  readonly code: number | null;
+  readonly report: ProveReport;
+  /** Requests that the gateway itself could not send on; how many. */
+  readonly losses: readonly GatewayLoss[];
+  readonly atGateway: number;
 }
 
 /** A Deployment behind a Service, on which `linger prove` is run as it is shipped. */
@@ -92,13 +100,10 @@ export class ProveStage {
     return startPollingGateway(this.#cluster, options);
   }
 
-  /** A run with a gateway that is called edge. @returns also how many requests the gateway itself could not send on */
-  async through(
-    gateway: PollingGateway,
-    args: readonly string[],
-  ): Promise<{ readonly code: number | null; readonly report: ProveReport; readonly atGateway: number }> {
+  /** A run with a gateway that is called edge. */
+  async through(gateway: PollingGateway, args: readonly string[]): Promise<RunThroughGateway> {
     await waitUntil('the gateway to be through the last rollout', () => gateway.isUpToDate());
-    gateway.lost();
+    gateway.losses();
     const { code, stdout, stderr } = await this.prove([
       ...args,
       '--url',
@@ -109,7 +114,8 @@ export class ProveStage {
     if (stdout === '') throw new Error(stderr);
     const report = proveReport.parse(JSON.parse(stdout));
     console.log([report.verdict, ...report.notes].join('\n'));
-    return { code, report, atGateway: gateway.lost() };
+    const losses = gateway.losses();
+    return { code, report, atGateway: losses.length, losses };
   }
 
   async #rolledOut(name: string, replicas: number): Promise<void> {

@@ -9,6 +9,7 @@ import type { GatewayConnection } from './messages.ts';
 import { createProxy } from './proxy.ts';
 
 const LOOPBACK = '127.0.0.1';
+const CONNECT_MS = 300;
 
 async function listening(server: net.Server): Promise<number> {
   server.listen(0, LOOPBACK);
@@ -27,11 +28,14 @@ function application(name: string): Promise<number> {
   return listening(server);
 }
 
-async function proxyTo(endpoints: readonly string[]) {
+async function proxyTo(endpoints: readonly string[], onAccept: () => void = () => undefined) {
   const sent: GatewayConnection[] = [];
   const proxy = createProxy({
-    connectTimeoutMs: 300,
-    endpoints: () => endpoints,
+    connectTimeoutMs: CONNECT_MS,
+    endpoints: () => {
+      onAccept();
+      return endpoints;
+    },
     sent: (connection) => void sent.push(connection),
   });
   const port = await listening(proxy);
@@ -70,6 +74,18 @@ it('says how a connection was lost, and resets it', async () => {
   const { request, sent } = await proxyTo([`${LOOPBACK}:${port}`]);
   expect(await request()).toMatchObject({ result: 'lost', kind: 'reset' });
   expect(sent).toMatchObject([{ backend: `${LOOPBACK}:${port}`, lost: 'refused' }]);
+});
+
+it('does not take a stall of its own process for a silence of the endpoint', async () => {
+  const stall = () => {
+    const end = performance.now() + 2 * CONNECT_MS;
+    while (performance.now() < end);
+  };
+  // Node sends the SYN in the tick between these two.
+  const afterSyn = () => process.nextTick(() => process.nextTick(stall));
+  const { request, sent } = await proxyTo([`${LOOPBACK}:${await application('one')}`], afterSyn);
+  expect(await request()).toMatchObject({ result: 'answered', pod: 'one' });
+  expect(sent.map(({ lost }) => lost)).toEqual([undefined]);
 });
 
 // Other networks have a router that says so, or a host that answers.

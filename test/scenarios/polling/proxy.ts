@@ -38,12 +38,20 @@ export function createProxy({ connectTimeoutMs, endpoints, sent }: ProxyOptions)
     if (backend === undefined) return lose('noEndpoint');
     const [host = '', port = ''] = backend.split(':');
     const server = net.connect({ host, port: Number(port), allowHalfOpen: true, noDelay: true });
-    const timer = setTimeout(() => {
+    let isSettled = false;
+    const giveUp = () => {
+      if (isSettled) return;
       server.destroy();
       lose('timeout');
-    }, connectTimeoutMs);
-    const failed = (error: NodeJS.ErrnoException) => {
+    };
+    // After this process has stalled, its timers run before its sockets are read.
+    const timer = setTimeout(() => setImmediate(giveUp), connectTimeoutMs);
+    const settle = () => {
+      isSettled = true;
       clearTimeout(timer);
+    };
+    const failed = (error: NodeJS.ErrnoException) => {
+      settle();
       const kind = KINDS[error.code ?? ''];
       // No fault of the network's, such as no port being left: the scenario itself is wrong.
       if (kind === undefined) throw error;
@@ -51,7 +59,7 @@ export function createProxy({ connectTimeoutMs, endpoints, sent }: ProxyOptions)
     };
     server.once('error', failed);
     server.once('connect', () => {
-      clearTimeout(timer);
+      settle();
       server.off('error', failed);
       told();
       splice(client, server);
