@@ -84,6 +84,7 @@ export async function proveOne(
     const through = [...ways.fromCluster, ...ways.fromHere].map(({ name }) => name).join(', ');
     const question = `${wordsOf(disturbance)} of ${describe(target)} in ${nameOf(connection)}, with ${rate} requests a second through each of ${through}`;
     if (!fresh) await confirmed(question, setting);
+    surroundings.progress(`proving ${describe(target)}`);
     const { timeout, method, slow, calm, quiet } = settings;
     const traffic = { rate, timeoutMs: timeout * 1_000, method, headers: headersIn(settings.header) };
     const notOn = disturbance.type === 'drain' ? disturbance.node : undefined;

@@ -4,13 +4,21 @@ import { junitSuite, markdownCell, xml } from '../audit/index.ts';
 import type { Chart, Lane, Span } from '../timeline/index.ts';
 import type { ProveResult } from './proving.ts';
 import { LOSS_KINDS } from './traffic-plan.ts';
-import { LOSS_CAUSES, type PodLife, percent } from './verdict.ts';
+import { type Failure, LOSS_CAUSES, type PodLife, percent } from './verdict.ts';
 
 const MOST_FAILURES = 1_000;
 
 const counts = z.record(z.string(), z.number());
 const instant = z.iso.datetime().nullable();
 const seconds = z.number().nullable();
+
+const explained = z.strictObject({
+  ...{ at: z.iso.datetime(), tookMs: z.number(), way: z.string(), kind: z.enum([...LOSS_KINDS, 'slow']) },
+  cause: z.enum(Object.keys(LOSS_CAUSES) as [keyof typeof LOSS_CAUSES]),
+  pods: z.array(z.string()),
+  after: z.strictObject({ event: z.string(), seconds: z.number() }).nullable(),
+  ...{ sinceDeletion: seconds, sinceWithdrawal: seconds },
+});
 
 /** What `linger prove --output json` prints. Instants are UTC; spans are seconds. */
 export const proveReport = z.strictObject({
@@ -44,16 +52,9 @@ export const proveReport = z.strictObject({
       ...{ sigtermAt: instant, endedAt: instant, goneAt: instant },
     }),
   ),
-  /** The first 1,000. */
-  failures: z.array(
-    z.strictObject({
-      ...{ at: z.iso.datetime(), tookMs: z.number(), way: z.string(), kind: z.enum(LOSS_KINDS) },
-      cause: z.enum(Object.keys(LOSS_CAUSES) as [keyof typeof LOSS_CAUSES]),
-      pods: z.array(z.string()),
-      after: z.strictObject({ event: z.string(), seconds: z.number() }).nullable(),
-      ...{ sinceDeletion: seconds, sinceWithdrawal: seconds },
-    }),
-  ),
+  /** What was lost, and what was answered slowly: the first 1,000 of each. */
+  failures: z.array(explained),
+  slowAnswers: z.array(explained),
   notes: z.array(z.string()),
 });
 export type ProveReport = z.infer<typeof proveReport>;
@@ -101,16 +102,19 @@ export function reportOf(
   { verdict, pods, startedAt, disturbedAt, endedAt, senders, nodes, notes }: ProveResult,
   { workload, disturbance }: Pick<ProveReport, 'workload' | 'disturbance'>,
 ): ProveReport {
-  const { sentence, failures, ways, ...totals } = verdict;
+  const { sentence, failures, slowAnswers, ways, ...totals } = verdict;
   return {
     ...{ workload, disturbance, startedAt: iso(startedAt), disturbedAt: iso(disturbedAt) },
     ...{ endedAt: iso(endedAt), senders, nodes: [...nodes], ...totals, verdict: sentence, ways: [...ways] },
     pods: pods.filter(({ deletedAt }) => deletedAt !== undefined).map(podOf),
-    failures: failures
-      .slice(0, MOST_FAILURES)
-      .map((each) => ({ ...each, at: iso(each.at), pods: [...each.pods] })),
+    ...{ failures: failures.slice(0, MOST_FAILURES).map(explainedOf) },
+    slowAnswers: slowAnswers.slice(0, MOST_FAILURES).map(explainedOf),
     notes: [...notes],
   };
+}
+
+function explainedOf({ at, pods, ...of }: Failure): z.infer<typeof explained> {
+  return { ...of, at: iso(at), pods: [...pods] };
 }
 
 function podOf({ name, node, wait, ...life }: PodLife): ProveReport['pods'][number] {
@@ -124,7 +128,7 @@ function podOf({ name, node, wait, ...life }: PodLife): ProveReport['pods'][numb
 
 const iso = (at: number): string => new Date(at).toISOString();
 
-/** The rows of the text forms: each way, each pod that went, and the failures by what explains them. */
+/** The rows of the text forms: each way, each pod that went, and what was lost or slow by what explains it. */
 export function tablesOf(
   report: ProveReport,
 ): Readonly<Record<'ways' | 'pods' | 'failures', readonly (readonly string[])[]>> {
@@ -152,8 +156,9 @@ export function tablesOf(
       ...instants,
     ];
   });
-  const groups = Map.groupBy(report.failures, ({ way, kind, cause, pods: named }) =>
-    [way, kind, cause, named.join(', ') || '-'].join('\n'),
+  const groups = Map.groupBy(
+    [...report.failures, ...report.slowAnswers],
+    ({ way, kind, cause, pods: named }) => [way, kind, cause, named.join(', ') || '-'].join('\n'),
   );
   const failures = [...groups].map(([key, all]) => {
     const [way = '', kind = '', cause = '', named = ''] = key.split('\n');
@@ -170,7 +175,7 @@ export function tablesOf(
     failures:
       failures.length === 0
         ? []
-        : [['LOST', 'WAY', 'KIND', 'CAUSE', 'POD, OR ONE OF', 'FIRST', 'FIRST AFTER'], ...failures],
+        : [['REQUESTS', 'WAY', 'KIND', 'CAUSE', 'POD, OR ONE OF', 'FIRST', 'FIRST AFTER'], ...failures],
   };
 }
 

@@ -36,11 +36,12 @@ export const LOSS_CAUSES = {
 } as const;
 export type LossCause = keyof typeof LOSS_CAUSES;
 
+/** A request that was lost, or answered slowly. */
 export interface Failure {
   readonly at: number;
   readonly tookMs: number;
   readonly way: string;
-  readonly kind: LossKind;
+  readonly kind: LossKind | 'slow';
   readonly cause: LossCause;
   /** The pods that it may have been sent to; one: it was that one. */
   readonly pods: readonly string[];
@@ -79,7 +80,9 @@ export interface Verdict {
   /** Seconds of wait that would have lost nothing, with air; and that would have lost 2 %. */
   readonly advice: { readonly wait: number; readonly waitFor98: number } | null;
   readonly ways: readonly WayVerdict[];
+  /** What was lost. */
   readonly failures: readonly Failure[];
+  readonly slowAnswers: readonly Failure[];
 }
 
 export interface Evidence {
@@ -107,10 +110,12 @@ export function judge(evidence: Evidence): Verdict {
     const own = outcomes.filter((each) => each.way === index).toSorted((a, b) => a.at - b.at);
     return judgeWay(way, own, evidence);
   });
-  const failures = byWay.flatMap((each) => each.failures).toSorted((a, b) => a.at - b.at);
+  const inOrder = (all: readonly Failure[]) => all.toSorted((a, b) => a.at - b.at);
+  const failures = inOrder(byWay.flatMap((each) => each.failures));
+  const slowAnswers = inOrder(byWay.flatMap((each) => each.slowAnswers));
   const verdicts = byWay.map((each) => each.verdict);
   const sum = (of: (way: WayVerdict) => number) => verdicts.reduce((total, way) => total + of(way), 0);
-  const totals = { sent: sum((way) => way.sent), lost: failures.length, slow: sum((way) => way.slow) };
+  const totals = { sent: sum((way) => way.sent), lost: failures.length, slow: slowAnswers.length };
   const atRisk = sum((way) => way.atRisk);
   const late = byWay.filter((each) => each.verdict.lag !== null);
   const advice =
@@ -122,7 +127,7 @@ export function judge(evidence: Evidence): Verdict {
         };
   const upperBound = failures.length === 0 ? ruleOfThree(atRisk) : null;
   const sentence = sentenceOf({ ...totals, atRisk, upperBound }, verdicts, failures, advice, pods);
-  return { ...totals, atRisk, upperBound, sentence, advice, ways: verdicts, failures };
+  return { ...totals, atRisk, upperBound, sentence, advice, ways: verdicts, failures, slowAnswers };
 }
 
 /** The share that may be lost, at 95 %, where none of so many was. */
@@ -169,9 +174,8 @@ function judgeWay(
 ) {
   const suspects = suspectsOf(pods, outcomes);
   const firstDeath = Math.min(...suspects.map(({ life }) => life.deletedAt));
-  const failures = outcomes.flatMap((outcome): Failure[] => {
-    const { at, tookMs, lost: kind, address } = outcome;
-    if (kind === undefined) return [];
+  const explained = ({ at, tookMs, lost, address }: Outcome): Failure => {
+    const kind = lost ?? 'slow';
     const end = at + tookMs + TOLERANCE_MS;
     const dead = suspects.filter(
       ({ life, deadAt }) => deadAt <= end && (address === undefined || life.address === address),
@@ -191,15 +195,17 @@ function judgeWay(
       instant === undefined ? null : Math.round(at - instant) / 1_000;
     const named = possible.map(({ life }) => life.name);
     const lastOne = possible.at(-1)?.life;
-    return [
-      {
-        ...{ at, tookMs, way: name, kind, cause: cause(), pods: named },
-        after: lastOne === undefined ? null : lastEvent(lastOne, at),
-        sinceDeletion: since(first?.life.deletedAt),
-        sinceWithdrawal: since(first?.life.withdrawnAt),
-      },
-    ];
-  });
+    return {
+      ...{ at, tookMs, way: name, kind, cause: cause(), pods: named },
+      after: lastOne === undefined ? null : lastEvent(lastOne, at),
+      sinceDeletion: since(first?.life.deletedAt),
+      sinceWithdrawal: since(first?.life.withdrawnAt),
+    };
+  };
+  const failures = outcomes.filter(({ lost }) => lost !== undefined).map(explained);
+  const slowAnswers = outcomes
+    .filter(({ lost, tookMs }) => lost === undefined && tookMs > slowMs)
+    .map(explained);
   const late = failures.filter(({ cause }) => cause === 'late');
   const ages = late.flatMap(({ sinceDeletion }) => sinceDeletion ?? []);
   // Each may have gone to the pod that was deleted last: that is the least that must be true.
@@ -213,14 +219,14 @@ function judgeWay(
   ).length;
   const verdict: WayVerdict = {
     ...{ name, keepAlive, sent: outcomes.length, lost: failures.length },
-    slow: outcomes.filter(({ lost, tookMs }) => lost === undefined && tookMs > slowMs).length,
+    slow: slowAnswers.length,
     kinds: counted(failures.map(({ kind }) => kind)),
     causes: counted(failures.map(({ cause }) => cause)),
     atRisk,
     upperBound: failures.length === 0 ? ruleOfThree(atRisk) : null,
     lag: late.length === 0 ? null : { least: rounded(greatest(least)), most: rounded(greatest(ages)) },
   };
-  return { verdict, failures, ages, episodes: new Set(used).size };
+  return { verdict, failures, slowAnswers, ages, episodes: new Set(used).size };
 }
 
 /** Around then: its requests fail before its probe does, and are lost a little longer. */

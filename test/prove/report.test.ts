@@ -37,6 +37,7 @@ const verdict: Verdict = {
     },
   ],
   failures: [failure, { ...failure, at: T + 1_600 }],
+  slowAnswers: [{ ...failure, kind: 'slow', tookMs: 1_030 }],
 };
 
 const result: ProveResult = {
@@ -78,6 +79,7 @@ describe('the result of a run', () => {
     expect(pods.slice(1)).toEqual([['web-1', '-', '14:05:09.000', '0s', '0.1s', '-', '-', '1.0s', '1.4s']]);
     expect(failures.slice(1)).toEqual([
       ['2', 'edge', 'refused', 'late', 'web-1', '14:05:10.500', '0.5s after ended'],
+      ['1', 'edge', 'slow', 'late', 'web-1', '14:05:10.500', '0.5s after ended'],
     ]);
   });
 

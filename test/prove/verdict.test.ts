@@ -160,6 +160,17 @@ describe('the verdict', () => {
     expect(judge(evidence(given))).toMatchObject(expected);
   });
 
+  it('explains slow answers as it does losses, and counts them as answered', () => {
+    const outcomes = [...sent({ from: 0, to: 30 }), { way: 0, at: 12_000, tookMs: 1_030 }];
+    const { failures, slowAnswers, lost, slow } = judge(
+      evidence({ pods: [pod('old', 10), ...OTHERS], outcomes }),
+    );
+    expect({ failures, lost, slow }).toEqual({ failures: [], lost: 0, slow: 1 });
+    expect(slowAnswers).toEqual([
+      expect.objectContaining({ kind: 'slow', tookMs: 1_030, cause: 'late', pods: ['old'] }),
+    ]);
+  });
+
   it('knows the pod where only one can have been meant, and the last that had happened to it', () => {
     const outcomes = [
       ...sent({ from: 0, to: 30 }),
