@@ -26,3 +26,14 @@ it('a name that is counted again keeps its value', () => {
   expect(busiest.count('shop', 1)).toBe(value);
   expect(busiest.count('pay', 2)).not.toBe(value);
 });
+
+it('a name that was busy a week ago gives way to one that is busy now', () => {
+  const day = 86_400;
+  const busiest = new HeavyHitters(1, () => ({}));
+  busiest.count('rush', 0, 1_000);
+  // Less often than the rush was within a day, and more often than what is left of it.
+  expect(busiest.count('shop', day - 1, 100)).toBeUndefined();
+  for (let days = 1; days < 7; days += 1) busiest.count('shop', days * day, 10);
+  expect(busiest.count('shop', 7 * day, 10)).toBeDefined();
+  expect([...busiest.kept.keys()]).toEqual(['shop']);
+});
