@@ -32,6 +32,17 @@ export {
 } from './report.ts';
 export { sendTraffic } from './traffic.ts';
 export { TrafficJob } from './traffic-job.ts';
-export { LONGEST_RUN, lineOf, MOST_RATE, PORTS, runSeconds, trafficPlan, type Way } from './traffic-plan.ts';
+export {
+  LONGEST_RUN,
+  lineOf,
+  MOST_RATE,
+  type Outcome,
+  PORTS,
+  readLine,
+  runSeconds,
+  type TrafficPlan,
+  trafficPlan,
+  type Way,
+} from './traffic-plan.ts';
 export { LOSS_CAUSES } from './verdict.ts';
 export { copyRights, namespaceOf, ORIGINAL_RIGHTS, readOriginal, WorkloadCopy } from './workload-copy.ts';

@@ -4,7 +4,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { emptyDirectory, shipped } from '../cli/linger.ts';
+import { type Outcome, readLine, type TrafficPlan } from '../../src/prove/index.ts';
+import { emptyDirectory, MAIN, shipped } from '../cli/linger.ts';
 import { kubeconfigOf } from '../cluster-suite/support/account.ts';
 import { type Cluster, openCluster } from '../testbed/cluster.ts';
 import { type JoinedCluster, startJoinedCluster } from '../testbed/joined-cluster.ts';
@@ -22,6 +23,7 @@ import { Copier } from './two-clusters/copier.ts';
 const DELAY_MS = 45_000;
 const MAX_SECONDS = 120;
 const PER_SECOND = 50;
+const LONGEST_SECONDS = 900;
 /** What reads the copies has a second (docs/guide.md). */
 const READ_MS = 1_000;
 const ACCESS = 'access';
@@ -76,7 +78,7 @@ describe.runIf(LONG)('copies in another cluster', () => {
 
   interface Run {
     readonly total: number;
-    readonly lost: readonly { readonly at: number; readonly why: string }[];
+    readonly lost: readonly Outcome[];
     /** By address: when its pod was seen to be gone, in milliseconds since the epoch. */
     readonly endedAt: ReadonlyMap<string, number>;
     /** By name. */
@@ -93,11 +95,15 @@ describe.runIf(LONG)('copies in another cluster', () => {
       ...{ copies: ACCESS, delayMs: DELAY_MS },
     });
     copiers.push(copier);
-    const client = join(import.meta.dirname, 'two-clusters', 'client.ts');
+    const url = `http://${copier.clusterIp}/`;
+    const plan: TrafficPlan = {
+      ways: [{ name: 'access', url, keepAlive: false, verify: false }],
+      ...{ rate: PER_SECOND, seconds: LONGEST_SECONDS, timeoutMs: 5_000, method: 'GET', headers: {} },
+    };
     const [program = '', ...words] = joined!.enter;
-    const args = [...words, process.execPath, client, `http://${copier.clusterIp}/`, String(PER_SECOND)];
+    const args = [...words, process.execPath, MAIN, 'prove-traffic', '--plan', JSON.stringify(plan)];
     await sleep(2_000);
-    const child = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] });
     let said = '';
     child.stdout.setEncoding('utf8').on('data', (text: string) => (said += text));
     const exited = once(child, 'close');
@@ -130,15 +136,11 @@ describe.runIf(LONG)('copies in another cluster', () => {
     await sleep(DELAY_MS + 10_000);
     rolling = false;
     await looking;
-    child.stdin.end();
+    child.kill('SIGTERM');
     await exited;
-    const lines = said
-      .split('\n')
-      .filter((line) => line !== '')
-      .map((line) => JSON.parse(line));
-    const total = lines.find((line): line is { total: number } => 'total' in line)?.total ?? 0;
-    const lost = lines.filter((line): line is Run['lost'][number] => 'why' in line);
-    return { total, lost, endedAt, addresses, copier };
+    const outcomes = said.split('\n').flatMap((line) => readLine(line)?.outcomes ?? []);
+    const lost = outcomes.filter((each) => each.lost !== undefined);
+    return { total: outcomes.length, lost, endedAt, addresses, copier };
   }
 
   it('without Linger, requests go to pods long after their end', { timeout: 600_000 }, async ({ skip }) => {
@@ -148,10 +150,10 @@ describe.runIf(LONG)('copies in another cluster', () => {
     expect(endedAt.size).toBe(3);
     const first = Math.min(...endedAt.values());
     const latest = Math.max(...lost.map(({ at }) => at)) - first;
-    const kinds = Object.entries(Object.groupBy(lost, ({ why }) => why.replaceAll(/\d+/g, 'N')));
+    const kinds = [...Map.groupBy(lost, (each) => each.lost)];
     console.log(
       `without Linger: ${lost.length} of ${total} lost, until ${duration(latest)} after the first pod’s end: ` +
-        kinds.map(([why, each = []]) => `${each.length} ${why}`).join(', '),
+        kinds.map(([kind, each]) => `${each.length} ${kind}`).join(', '),
     );
     expect(total).toBeGreaterThan(1_000);
     expect(lost.length).toBeGreaterThan(100);
