@@ -4,10 +4,11 @@ import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { AtEnd } from '../webhook/connection.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, environment, MAIN, ROOT, until } from './linger.ts';
 
+const atEnd = atEndOfFile();
 /** An API server that answers nothing: each command that asks one waits. */
 const server = createServer(() => undefined);
 let kubeconfig = '';
@@ -15,7 +16,7 @@ let kubeconfig = '';
 beforeAll(async () => {
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const { port } = server.address() as AddressInfo;
-  kubeconfig = join(await emptyDirectory(((end: () => void) => void afterAll(end)) as AtEnd), 'config');
+  kubeconfig = join(await emptyDirectory(atEnd), 'config');
   const cluster = { name: 'slow', cluster: { server: `http://127.0.0.1:${port}` } };
   const contexts = [{ name: 'slow', context: { cluster: 'slow' } }];
   await writeFile(
@@ -23,7 +24,7 @@ beforeAll(async () => {
     JSON.stringify({ 'current-context': 'slow', clusters: [cluster], users: [], contexts }),
   );
 });
-afterAll(() => void server.closeAllConnections());
+atEnd(() => server.closeAllConnections());
 
 describe.concurrent('a cluster that is slow to answer', () => {
   it.each([
@@ -43,7 +44,7 @@ describe.concurrent('a cluster that is slow to answer', () => {
   ])('linger %s says after a second how far it is', async (words) => {
     const args = [MAIN, ...words.split(' '), '--kubeconfig', kubeconfig];
     const child = spawn(process.execPath, args, { cwd: ROOT, env: environment() });
-    onTestFinished(() => void child.kill('SIGKILL'));
+    atEnd(() => child.kill('SIGKILL'));
     let said = '';
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       said += text;

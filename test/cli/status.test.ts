@@ -1,12 +1,12 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { statusReport } from '../../src/dashboard/index.ts';
 import { type Answer, AnsweringServer, type Answers, refused, well } from '../diagnose/answers.ts';
-import type { AtEnd } from '../webhook/connection.ts';
+import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';
 
-const atEnd = onTestFinished as AtEnd;
+const atEnd = atEndOfFile();
 
 const items = (...objects: readonly unknown[]): Answer =>
   well({ metadata: { resourceVersion: '1' }, items: objects });
