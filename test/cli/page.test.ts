@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { explainTexts, openPage } from '../../src/cli/playground.ts';
 import { readPage } from '../../src/dashboard/index.ts';
 import { close } from '../../src/webhook/index.ts';
-import { CHROMIUM, expectAccessible, startBrowser, tabTo, windowOf } from '../page/browser.ts';
+import { CHROMIUM, expectAccessible, LOOKS, startBrowser, tabTo, windowOf } from '../page/browser.ts';
 
 const root = { version: '0.0.0', views: ['playground'], source: null } as const;
 const fail = (error: Error) => {
@@ -143,12 +143,7 @@ describe.runIf(CHROMIUM !== undefined)('the playground', () => {
     expect(wrong).toEqual([]);
   });
 
-  it.each([
-    ['light', 1280],
-    ['dark', 1280],
-    ['light', 360],
-    ['dark', 360],
-  ] as const)('%s, %i px wide: axe finds nothing, and nothing is cut off', async (colorScheme, width) => {
+  it.each(LOOKS)('%s, %i px wide: axe finds nothing, and nothing is cut off', async (colorScheme, width) => {
     const { page } = await opened({ colorScheme, width });
     await page.getByRole('button', { name: 'A hook of its own' }).click();
     await page.getByText('HookExtended').waitFor();

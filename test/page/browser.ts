@@ -18,6 +18,14 @@ if (CHROMIUM === undefined) {
   console.log('the page is not tested: no Chromium is installed (apt-get install chromium)');
 }
 
+/** A window in each scheme, on a screen and on a phone. */
+export const LOOKS = [
+  ['light', 1280],
+  ['dark', 1280],
+  ['light', 360],
+  ['dark', 360],
+] as const;
+
 export function startBrowser(): Promise<Browser> {
   return chromium.launch({ executablePath: CHROMIUM ?? '', args: ['--no-sandbox'] });
 }

@@ -1,14 +1,11 @@
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { Browser } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { pageApp, readPage, type TimelineView } from '../../src/dashboard/index.ts';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readPage, type TimelineView } from '../../src/dashboard/index.ts';
 import { assess, summaryOf, type Termination } from '../../src/timeline/index.ts';
 import { CLEAR, SENT, UNKNOWN } from '../timeline/sample-termination.ts';
-import { CHROMIUM, expectAccessible, startBrowser, tabTo, windowOf } from './browser.ts';
+import { CHROMIUM, expectAccessible, LOOKS, startBrowser, tabTo, windowOf } from './browser.ts';
+import { servePage, TOKEN } from './served.ts';
 
-const TOKEN = 'the-token-of-this-run';
 const root = { version: '0.0.0', views: ['timeline', 'now'], source: null } as const;
 const viewOf = (all: readonly Termination[]): TimelineView => ({
   asOf: 7,
@@ -26,15 +23,9 @@ describe.runIf(CHROMIUM !== undefined)('the view of terminations', () => {
 
   const opened = async (all: readonly Termination[], search = '', options = {}) => {
     const sources = { root, timeline: async () => viewOf(all), follow: () => () => undefined };
-    const server = createServer(pageApp(sources, TOKEN, files)).listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    onTestFinished(() => {
-      server.close();
-      server.closeAllConnections();
-    });
+    const { at } = await servePage(sources, files);
     const opened = await windowOf(browser, options);
-    const { port } = server.address() as AddressInfo;
-    await opened.page.goto(`http://127.0.0.1:${port}/timeline${search}#token=${TOKEN}`);
+    await opened.page.goto(`${at}/timeline${search}#token=${TOKEN}`);
     await opened.page.locator('.headline').waitFor();
     return opened;
   };
@@ -104,12 +95,7 @@ describe.runIf(CHROMIUM !== undefined)('the view of terminations', () => {
     expect(wrong).toEqual([]);
   });
 
-  it.each([
-    ['light', 1280],
-    ['dark', 1280],
-    ['light', 360],
-    ['dark', 360],
-  ] as const)('%s, %i px wide: axe finds nothing, and nothing is cut off', async (colorScheme, width) => {
+  it.each(LOOKS)('%s, %i px wide: axe finds nothing, and nothing is cut off', async (colorScheme, width) => {
     const { page } = await opened([SENT, UNKNOWN, CLEAR], '', { colorScheme, width });
     await page.locator(title).first().waitFor();
     await page.getByText('As a table').click();

@@ -4,11 +4,11 @@ import type { AddressInfo } from 'node:net';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { LingerError } from '../../src/api/index.ts';
-import { pageApp, readPage, type Sources, type Topic } from '../../src/dashboard/index.ts';
+import { readPage, type Sources, type Topic } from '../../src/dashboard/index.ts';
 import { CHROMIUM, expectAccessible, startBrowser, tabTo, windowOf } from './browser.ts';
 import { sampleSources } from './sample-views.ts';
+import { servePage, TOKEN } from './served.ts';
 
-const TOKEN = 'the-token-of-this-run';
 const VIEWS = {
   ...{ Now: '/now', Workloads: '/workloads', 'A termination': '/timeline', Lag: '/lag' },
   ...{ 'What if': '/what-if?hook=Hold', Consumers: '/consumers' },
@@ -39,17 +39,11 @@ describe.runIf(CHROMIUM !== undefined)('each view', () => {
       listeners.add(changed);
       return () => void listeners.delete(changed);
     };
-    const server = createServer(pageApp({ ...sources, follow }, TOKEN, files)).listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const end = () => {
-      server.close();
-      server.closeAllConnections();
-    };
-    onTestFinished(end);
+    const page = await servePage({ ...sources, follow }, files);
     const changed = (topic: Topic) => {
       for (const listener of listeners) listener(topic);
     };
-    return { at: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, end, changed };
+    return { ...page, changed };
   };
   const open = async (page: Page, address: string) => {
     await page.goto(`${address}#token=${TOKEN}`);
@@ -217,14 +211,9 @@ describe.runIf(CHROMIUM !== undefined)('each view', () => {
         following -= 1;
       };
     };
-    const server = createServer(pageApp({ ...sources, now, follow }, TOKEN, files)).listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    onTestFinished(() => {
-      server.close();
-      server.closeAllConnections();
-    });
+    const { at } = await servePage({ ...sources, now, follow }, files);
     const { page } = await windowOf(browser);
-    await open(page, `http://127.0.0.1:${(server.address() as AddressInfo).port}/now`);
+    await open(page, `${at}/now`);
     const look = (hidden: boolean) =>
       page.evaluate(
         `Object.defineProperty(document, 'hidden', { value: ${hidden}, configurable: true }); document.dispatchEvent(new Event('visibilitychange'))`,

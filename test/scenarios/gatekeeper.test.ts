@@ -44,6 +44,9 @@ async function gatekeeper(): Promise<string> {
   return objects.map((object) => JSON.stringify(object)).join('\n---\n');
 }
 
+const checkedIn = (namespace: string) =>
+  linger(['check', '--pre', '--namespace', namespace, '--kubeconfig', stage.cluster.kubeconfig]);
+
 beforeAll(async () => {
   if (!LONG) return;
   const policy = clusterPolicy('base', { mode: 'Enforce', ...fixedWait(`${WAIT}s`) });
@@ -176,14 +179,7 @@ describe.runIf(LONG)('beside Gatekeeper', { timeout: 180_000 }, () => {
     const outcome = await createPod(stage, plain);
     expect(summaryOf(outcome)).toBe('Injected, then Injected: app sleep 3; grace 32');
     expect(planOf(outcome.pod)).toMatchObject({ wait: 3, grace: 32, baseGrace: 30 });
-    const checked = await linger([
-      'check',
-      '--pre',
-      '--namespace',
-      namespace,
-      '--kubeconfig',
-      cluster.kubeconfig,
-    ]);
+    const checked = await checkedIn(namespace);
     // The culprit itself, and not only the webhook that works for it.
     expect(checked.stdout).toContain(
       `with a grace of 32 s instead of 90 s: Assign grace-${namespace} changes it`,
@@ -203,14 +199,7 @@ describe.runIf(LONG)('beside Gatekeeper', { timeout: 180_000 }, () => {
       ),
     );
     expect(refusal).toContain('a grace of 35 s is longer than 34 s');
-    const checked = await linger([
-      'check',
-      '--pre',
-      '--namespace',
-      namespace,
-      '--kubeconfig',
-      cluster.kubeconfig,
-    ]);
+    const checked = await checkedIn(namespace);
     expect(checked.stdout).toMatch(/is rejected in .*a grace of 90 s is longer than 34 s/);
 
     const policy = { mode: 'Enforce', ...fixedWait(`${WAIT}s`), grace: { max: '34s' } };

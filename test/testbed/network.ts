@@ -127,21 +127,25 @@ export async function connectSecondNode(namespace: string): Promise<void> {
   await must(['ip', 'route', 'replace', secondNode.podRange, 'via', address]);
 }
 
+const JOINED_LINK = 'joined0';
+/** Both translate what they send, because both have the same addresses. */
+const MASQUERADED = ['POSTROUTING', '-o', JOINED_LINK, '-j', 'MASQUERADE'];
+
 /**
  * Links another cluster's network namespace to this one: its API server is reached at {@link network.joined}`.other`, and it
  * reaches this cluster's pods, whose addresses it gives none itself. Runs inside this cluster's.
  */
 export async function joinCluster(namespace: string): Promise<void> {
   const { own, other } = network.joined;
-  const link = 'joined0';
+  const link = JOINED_LINK;
   await run(['ip', 'link', 'delete', link]);
   await must(['ip', 'link', 'add', link, 'type', 'veth', 'peer', 'name', link, 'netns', namespace]);
-  // More specific than the route to its own pods. Both translate what they send, because both have the same addresses.
+  // More specific than the route to its own pods.
   const halves = ['10.202.0.0/17', '10.202.128.0/17'];
   const common = (address: string) => [
     `ip address add ${address}/30 dev ${link}`,
     `ip link set ${link} up`,
-    `iptables -w -t nat -A POSTROUTING -o ${link} -j MASQUERADE`,
+    `iptables -w -t nat -A ${MASQUERADED.join(' ')}`,
   ];
   await must(['sh', '-ec', common(own).join('\n')]);
   const there = [
@@ -153,6 +157,6 @@ export async function joinCluster(namespace: string): Promise<void> {
 }
 
 export async function leaveCluster(): Promise<void> {
-  await run(['ip', 'link', 'delete', 'joined0']);
-  await run(['iptables', '-w', '-t', 'nat', '-D', 'POSTROUTING', '-o', 'joined0', '-j', 'MASQUERADE']);
+  await run(['ip', 'link', 'delete', JOINED_LINK]);
+  await run(['iptables', '-w', '-t', 'nat', '-D', ...MASQUERADED]);
 }
