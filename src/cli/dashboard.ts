@@ -48,7 +48,7 @@ import { planOfRunning } from './manifests.ts';
 import { becauseOf, openPage } from './playground.ts';
 import { readConsumerTable, readTerminations } from './read-cluster.ts';
 import { yamlText } from './rendering.ts';
-import { type Surroundings, stopRequested } from './terminal.ts';
+import { type Surroundings, stopRequested, withoutProgress } from './terminal.ts';
 import { timelineReportOf } from './timeline.ts';
 
 /** Lists of all workloads: a large cluster takes seconds for each. */
@@ -400,11 +400,7 @@ function sourcesOfFiles(settings: Settings<'dashboard'>, surroundings: Surroundi
   const read = async () => {
     const unseen: string[] = [];
     const warn = (line: string) => void unseen.push(line.replace(/^linger: /, ''));
-    const input = await manifestsOf(auditSettings(settings), {
-      ...surroundings,
-      warn,
-      progress: () => undefined,
-    });
+    const input = await manifestsOf(auditSettings(settings), { ...withoutProgress(surroundings), warn });
     return audited(input, unseen, now());
   };
   const root = {
@@ -425,7 +421,7 @@ async function sourcesOfCluster(
 ): Promise<Sources> {
   const { version, now } = surroundings;
   // A failure here is printed in the terminal: there is no page yet.
-  const quiet = { ...surroundings, progress: () => undefined };
+  const quiet = withoutProgress(surroundings);
   const { connection, lingerNamespace } = await connectToLinger(settings, quiet);
   const readAudit = async () => {
     const unseen: string[] = [];

@@ -9,7 +9,14 @@ import type { Settings } from './commands.ts';
 import { asked, connectToLinger, explained, nameOf } from './connect.ts';
 import { notPublished } from './read-cluster.ts';
 import { rendered } from './rendering.ts';
-import { columns, jsonText, paragraphs, type Surroundings, showSeconds } from './terminal.ts';
+import {
+  columns,
+  jsonText,
+  paragraphs,
+  type Surroundings,
+  showSeconds,
+  withoutProgress,
+} from './terminal.ts';
 
 /** `linger hold ACTION`: the commands around hook Hold. */
 export async function hold(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
@@ -27,8 +34,10 @@ const HANDOVER_MS = 25_000;
 
 async function list(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
   const { namespace: wanted, output, watch } = settings;
-  const quiet = { ...surroundings, progress: () => undefined };
-  const { connection, lingerNamespace } = await connectToLinger(settings, watch ? quiet : surroundings);
+  const { connection, lingerNamespace } = await connectToLinger(
+    settings,
+    watch ? withoutProgress(surroundings) : surroundings,
+  );
   const stopping = new AbortController();
   const stop = () => stopping.abort();
   if (watch) process.once('SIGINT', stop).once('SIGTERM', stop);

@@ -1,6 +1,7 @@
 import { LingerError } from '../api/index.ts';
 import { KubeFailure } from '../cluster/index.ts';
 import {
+  type Chart,
   type Comparison,
   type Disturbance,
   describe,
@@ -15,13 +16,14 @@ import {
   sidesOf,
   tablesOf,
   titleOf,
+  type WorkloadName,
   wordsOf,
   workloadNamed,
 } from '../prove/index.ts';
 import type { Settings } from './commands.ts';
 import { connectAsKubectl, explained } from './connect.ts';
 import { usageError } from './flags.ts';
-import { type NamedUrl, proveOne } from './prove-run.ts';
+import { type NamedUrl, type ProveSetting, proveOne } from './prove-run.ts';
 import { draw, rendered } from './rendering.ts';
 import { columns, FINDINGS_EXIT_CODE, paragraphs, type Surroundings } from './terminal.ts';
 
@@ -57,31 +59,11 @@ export async function prove(settings: Settings<'prove'>, surroundings: Surroundi
   process.on('SIGINT', stop).on('SIGTERM', stop);
   const setting = { connection, settings, surroundings, disturbance, urls, stopping };
   try {
-    if (settings.compare) {
-      const { compareCopies } = await import('./prove-compare.ts');
-      const both = await compareCopies(setting, target);
-      const { found } = both;
-      print(
-        shown(output, found, {
-          junit: () => junit(found.with, found.verdict),
-          markdown: () => markdownOfBoth(found),
-          table: () => textOfBoth(found),
-        }),
-      );
-      if (settings.svg !== undefined) await draw(settings.svg, both.drawing());
-      return found.with.lost > maxLost ? FINDINGS_EXIT_CODE : 0;
-    }
-    const result = await proveOne(setting, target);
-    const report = reportOf(result, { workload: describe(target), disturbance: wordsOf(disturbance) });
-    print(
-      shown(output, report, {
-        junit: () => junit(report),
-        markdown: () => markdown(report),
-        table: () => textOf(report),
-      }),
-    );
-    if (settings.svg !== undefined) await draw(settings.svg, drawingOf(result, titleOf(report)));
-    return report.lost > maxLost ? FINDINGS_EXIT_CODE : 0;
+    const proof = await (settings.compare ? ofCopies(setting, target) : ofOriginal(setting, target));
+    const isProse = output === 'junit' || output === 'markdown';
+    print(isProse ? proof[output]() : rendered(output, proof.value, proof.table));
+    if (settings.svg !== undefined) await draw(settings.svg, proof.drawing());
+    return proof.lost > maxLost ? FINDINGS_EXIT_CODE : 0;
   } catch (thrown) {
     throw thrown instanceof KubeFailure ? explained(thrown, connection) : thrown;
   } finally {
@@ -124,15 +106,37 @@ function urlsIn({ url = [] }: Settings<'prove'>): readonly NamedUrl[] {
   });
 }
 
-interface Renderings {
+/** What was found, in each form in which it can be had. */
+interface Proof {
+  readonly value: object;
+  /** What --max-lost is about. */
+  readonly lost: number;
   readonly junit: () => string;
   readonly markdown: () => string;
   readonly table: () => string;
+  readonly drawing: () => Chart;
 }
 
-function shown(output: Settings<'prove'>['output'], value: object, as: Renderings): string {
-  if (output === 'junit' || output === 'markdown') return as[output]();
-  return rendered(output, value, as.table);
+async function ofOriginal(setting: ProveSetting, target: WorkloadName): Promise<Proof> {
+  const result = await proveOne(setting, target);
+  const of = { workload: describe(target), disturbance: wordsOf(setting.disturbance) };
+  const report = reportOf(result, of);
+  return {
+    ...{ value: report, lost: report.lost, junit: () => junit(report), markdown: () => markdown(report) },
+    table: () => textOf(report),
+    drawing: () => drawingOf(result, titleOf(report)),
+  };
+}
+
+async function ofCopies(setting: ProveSetting, target: WorkloadName): Promise<Proof> {
+  const { compareCopies } = await import('./prove-compare.ts');
+  const { found, drawing } = await compareCopies(setting, target);
+  return {
+    ...{ value: found, lost: found.with.lost, drawing },
+    junit: () => junit(found.with, found.verdict),
+    markdown: () => markdownOfBoth(found),
+    table: () => textOfBoth(found),
+  };
 }
 
 function textOf(report: ProveReport): string {

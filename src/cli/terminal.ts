@@ -96,6 +96,11 @@ export class LiveTerminal {
   }
 }
 
+/** For what has its own way to say how far it is. */
+export function withoutProgress(surroundings: Surroundings): Surroundings {
+  return { ...surroundings, progress: () => undefined };
+}
+
 /** Milliseconds before anything is said, and between two lines where standard error is no terminal. */
 const PROGRESS_EVERY_MS = 1_000;
 const OVERWRITE_EVERY_MS = 200;

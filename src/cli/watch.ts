@@ -226,50 +226,30 @@ const LOOK_MS = 50;
  */
 export async function watch(given: Settings<'watch'>, surroundings: Surroundings): Promise<number> {
   const settings = given.allNamespaces ? { ...given, namespace: undefined } : given;
-  const { kubeconfig, namespace, service: services, source, selector, quiet, output } = settings;
   const ending = new AbortController();
   const stopped = stopRequested();
-  const contexts = settings.context === undefined ? [undefined] : [...new Set(settings.context)];
-  const connections: KubeConnection[] = [];
-  for (const context of contexts)
-    connections.push(await connectAsKubectl({ kubeconfig, context }, surroundings));
-  const sources = LAG_STAGES.filter((stage) => source.includes(stage));
-  const namespaces = namespace === undefined ? [undefined] : [...new Set(namespace)];
-  const scopes = namespaces.map((each) => ({ namespace: each, services, sources, selector }));
-  const found = await scopesIn(connections, scopes);
-  const terminal = new LiveTerminal(surroundings, quiet);
-  const several = connections.length > 1;
-  const wide = output === 'wide';
-  const columnsOf = { namespaces: wide || namespaces.length > 1 || namespace === undefined, dates: wide };
-  const isTable = output !== 'json' && output !== 'yaml';
-  const table = isTable
-    ? new ChangeTable({ ...columnsOf, contexts: several, colour: surroundings.colour })
-    : undefined;
+  const clusters = await clustersOf(settings, surroundings);
+  const terminal = new LiveTerminal(surroundings, settings.quiet);
+  const several = clusters.length > 1;
+  const table = tableFor(settings, several, surroundings);
   if (table !== undefined) terminal.print(table.header());
   const options = { clock, random: Math.random, signal: ending.signal, initial: settings.initial };
-  const clusters = connections.map((connection, index) => {
+  const watched = clusters.map(({ context, connection, scopes }) => {
     const { handlers, denied } = starting(connection, terminal);
-    const there = found[index] ?? [];
-    const watches = there.map((scope) => new EndpointWatch(scope, connection, handlers, options));
-    const watched = there.map((scope) => scope.namespace ?? 'all namespaces').join(', ');
-    const where = `${watched || 'no namespace'} of ${nameOf(connection)}`;
-    const known = { settings, terminal, table, where, context: several ? contexts[index] : undefined };
+    const watches = scopes.map((scope) => new EndpointWatch(scope, connection, handlers, options));
+    const places = scopes.map((scope) => scope.namespace ?? 'all namespaces').join(', ');
+    const where = `${places || 'no namespace'} of ${nameOf(connection)}`;
+    const known = { settings, terminal, table, where, context: several ? context : undefined };
     const session = new WatchSession(watches, known);
-    return {
-      session,
-      denied,
-      longEnough: untilLongEnough(settings.for, session.begun, connection, ending.signal),
-    };
+    const longEnough = untilLongEnough(settings.for, session.begun, connection, ending.signal);
+    return { session, denied, longEnough };
   });
-  const sessions = clusters.map(({ session }) => session);
+  const sessions = watched.map(({ session }) => session);
   // On one clock: this process's, whose watches all of them are.
-  const print = (lines: readonly Line[]) =>
-    terminal.print(
-      lines
-        .toSorted((a, b) => a.at - b.at)
-        .map(({ text }) => text)
-        .join(''),
-    );
+  const print = (lines: readonly Line[]) => {
+    const inOrder = lines.toSorted((a, b) => a.at - b.at);
+    terminal.print(inOrder.map(({ text }) => text).join(''));
+  };
   let toldAt = Number.NEGATIVE_INFINITY;
   const look = () => {
     print(sessions.flatMap((session) => session.look()));
@@ -279,8 +259,8 @@ export async function watch(given: Settings<'watch'>, surroundings: Surroundings
   };
   const looking = setInterval(look, LOOK_MS);
   try {
-    const longEnough = Promise.all(clusters.map((each) => each.longEnough));
-    await Promise.race([stopped, ...clusters.map(({ denied }) => denied), longEnough]);
+    const longEnough = Promise.all(watched.map((each) => each.longEnough));
+    await Promise.race([stopped, ...watched.map(({ denied }) => denied), longEnough]);
     print(sessions.flatMap((session) => session.rest()));
     terminal.status('');
     return sessions.map((session) => session.finish()).includes(true) ? FINDINGS_EXIT_CODE : 0;
@@ -290,23 +270,47 @@ export async function watch(given: Settings<'watch'>, surroundings: Surroundings
   }
 }
 
-/**
- * What there is of the scopes in each cluster.
- * @throws LingerError for a namespace that none of them has: it would be watched forever without any output
- */
-async function scopesIn(
-  connections: readonly KubeConnection[],
-  scopes: readonly EndpointScope[],
-): Promise<readonly (readonly EndpointScope[])[]> {
-  const found: EndpointScope[][] = [];
-  for (const connection of connections) {
-    const there: EndpointScope[] = [];
-    for (const scope of scopes) if (await isThere(scope, connection)) there.push(scope);
-    found.push(there);
+/** @returns undefined where JSON or YAML is printed */
+function tableFor(
+  { output, namespace }: Settings<'watch'>,
+  contexts: boolean,
+  { colour }: Surroundings,
+): ChangeTable | undefined {
+  if (output === 'json' || output === 'yaml') return undefined;
+  const dates = output === 'wide';
+  return new ChangeTable({ namespaces: dates || new Set(namespace).size !== 1, dates, contexts, colour });
+}
+
+interface WatchedCluster {
+  readonly context: string | undefined;
+  readonly connection: KubeConnection;
+  /** What there is in it of what is to be watched. */
+  readonly scopes: readonly EndpointScope[];
+}
+
+/** @throws LingerError for a namespace that no cluster has: it would be watched forever without any output */
+async function clustersOf(
+  settings: Settings<'watch'>,
+  surroundings: Surroundings,
+): Promise<readonly WatchedCluster[]> {
+  const { kubeconfig, context, namespace, service: services, source, selector } = settings;
+  const connected: Omit<WatchedCluster, 'scopes'>[] = [];
+  for (const each of context === undefined ? [undefined] : new Set(context)) {
+    const connection = await connectAsKubectl({ kubeconfig, context: each }, surroundings);
+    connected.push({ context: each, connection });
   }
-  const [missing] = scopes.filter((scope) => !found.flat().includes(scope));
-  if (missing === undefined) return found;
-  const names = connections.map(nameOf).join(' or ');
+  const sources = LAG_STAGES.filter((stage) => source.includes(stage));
+  const namespaces = namespace === undefined ? [undefined] : [...new Set(namespace)];
+  const scopes = namespaces.map((each) => ({ namespace: each, services, sources, selector }));
+  const clusters: WatchedCluster[] = [];
+  for (const each of connected) {
+    const there: EndpointScope[] = [];
+    for (const scope of scopes) if (await isThere(scope, each.connection)) there.push(scope);
+    clusters.push({ ...each, scopes: there });
+  }
+  const missing = scopes.find((scope) => !clusters.some((each) => each.scopes.includes(scope)));
+  if (missing === undefined) return clusters;
+  const names = clusters.map(({ connection }) => nameOf(connection)).join(' or ');
   throw usageError(`--namespace: expected a namespace of ${names}, got "${missing.namespace}"`);
 }
 

@@ -40,7 +40,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   manifest: 1_300,
   measurement: 5_640,
   page: 1_890,
-  prove: 2_520,
+  prove: 2_530,
   telemetry: 320,
   timeline: 850,
   timing: 400,
