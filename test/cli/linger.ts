@@ -132,8 +132,13 @@ export interface Serving {
   readonly stdout: () => string;
   readonly stderr: () => string;
   readonly logs: () => readonly LogLine[];
+  /**
+   * Resolves once so many lines have this message. The log is written in the background: a line may come after an
+   * HTTP answer that the server gave later.
+   */
+  readonly logged: (message: string, times?: number) => Promise<readonly LogLine[]>;
   readonly kill: (signal: 'SIGTERM' | 'SIGINT' | 'SIGUSR2') => void;
-  /** Resolves with the exit code when the process has ended. */
+  /** Resolves with the exit code when the process has ended and all that it printed has been read. */
   readonly exited: Promise<number | null>;
   readonly get: (path: string) => Promise<{ status: number; text: string }>;
   /** A sample of /metrics; 0 where there is none. */
@@ -169,12 +174,17 @@ export async function serving(
   let stderr = '';
   child.stdout.setEncoding('utf8').on('data', (chunk: string) => (stdout += chunk));
   child.stderr.setEncoding('utf8').on('data', (chunk: string) => (stderr += chunk));
-  const exited = once(child, 'exit').then(([code]) => code as number | null);
+  const exited = once(child, 'close').then(([code]) => code as number | null);
   const logs = () =>
     stdout
       .split('\n')
       .filter((line) => line.startsWith('{'))
       .map((line) => JSON.parse(line) as LogLine);
+  const logged = (message: string, times = 1) =>
+    until(async () => {
+      const lines = logs().filter(({ msg }) => msg === message);
+      return lines.length >= times && lines;
+    });
 
   const listening = until(async () => {
     if (child.exitCode !== null) throw new Error(`serve ended with ${child.exitCode}: ${stderr}`);
@@ -205,6 +215,7 @@ export async function serving(
     stdout: () => stdout,
     stderr: () => stderr,
     logs,
+    logged,
     kill: (signal) => child.kill(signal),
     exited,
     get,

@@ -54,7 +54,7 @@ describe.concurrent('a server that follows a cluster', () => {
     refusal = undefined;
     await until(() => ready(server));
     expect(await server.count('linger_cluster_synced')).toBe(1);
-    await until(async () => messages(server).includes('initial sync done'));
+    await server.logged('initial sync done');
   });
 
   it('does without the CRDs: no trouble, and no watch that should be current', async () => {
@@ -62,8 +62,8 @@ describe.concurrent('a server that follows a cluster', () => {
       await cluster((what) => (/consumers|policies/.test(what) ? 404 : undefined)),
     );
     await until(() => ready(server));
-    const absent = 'CRD not installed; only objects from files count';
-    expect(messages(server).filter((message) => message === absent)).toHaveLength(3);
+    await server.logged('CRD not installed; only objects from files count', 3);
+    await server.logged('initial sync done');
     const levels = server.logs().map(({ level }) => level);
     expect(levels).not.toContain('warn');
     expect(levels).not.toContain('error');
@@ -103,13 +103,13 @@ describe.concurrent('a server that follows a cluster', () => {
     await until(async () => (await waitNow(server, atEnd)) === 22);
 
     model.put('terminationpolicies', { ...own, spec: { wait: { from: 'Fixed', fixed: 'soon' } } });
-    const refused = () => server.logs().find(({ msg }) => msg === 'object rejected');
-    await until(async () => refused());
-    expect(refused()).toMatchObject({
-      kind: 'TerminationPolicy',
-      name: 'shop/own',
-      problem: expect.stringContaining('spec.wait.fixed: expected a duration'),
-    });
+    expect(await server.logged('object rejected')).toMatchObject([
+      {
+        kind: 'TerminationPolicy',
+        name: 'shop/own',
+        problem: expect.stringContaining('spec.wait.fixed: expected a duration'),
+      },
+    ]);
     expect(await waitNow(server, atEnd)).toBe(22);
 
     model.remove('terminationpolicies', own);
@@ -154,13 +154,12 @@ describe.concurrent('a server that follows a cluster', () => {
     const model = await cluster(() => refusal);
     const server = await following(model, '--sync-timeout', '300ms');
     await until(() => ready(server));
-    const late = 'initial sync timed out; serving anyway and retrying';
-    await until(async () => messages(server).includes(late));
+    await server.logged('initial sync timed out; serving anyway and retrying');
     expect(await server.count('linger_cluster_synced')).toBe(0);
     expect(await reasonNow(server, atEnd)).toBe('Injected');
     refusal = undefined;
     await until(async () => (await server.count('linger_cluster_synced')) === 1);
-    await until(async () => messages(server).includes('watch recovered'));
+    await server.logged('watch recovered');
   });
 
   it('stays ready and answers from memory when the API server goes away', async () => {
@@ -239,12 +238,13 @@ describe.concurrent('which cluster', () => {
 
   it('none in a pod without a token, which is said', async () => {
     const server = await serving(certs(), [], { atEnd, env: IN_POD });
-    expect(server.logs()).toContainEqual(
+    expect(
+      await server.logged('no cluster credentials; running without a cluster, measuring nothing'),
+    ).toEqual([
       expect.objectContaining({
-        msg: 'no cluster credentials; running without a cluster, measuring nothing',
         why: expect.stringContaining('/var/run/secrets/kubernetes.io/serviceaccount'),
       }),
-    );
+    ]);
     expect(await ready(server)).toBe(true);
   });
 

@@ -132,9 +132,7 @@ it('nor does one that shares its certificates by a Secret', async () => {
   });
   // What somebody has broken is made anew, and said.
   cluster.store(path, { ...(cluster.stored(path) as object), data: { ...data, 'tls.key': data['ca.key'] } });
-  await until(
-    async () => server.logs().filter(({ msg }) => msg === 'shared certificates written').length > 1,
-  );
+  await server.logged('shared certificates written', 2);
   server.kill('SIGINT');
   await server.exited;
   const printed = server.stdout() + server.stderr();
