@@ -16,6 +16,8 @@ export interface PodAddress {
   readonly address: string;
   readonly ports: readonly number[];
   readonly ready: boolean;
+  /** Since when it has been ready, or when it last became so; undefined: it has not been seen ready. */
+  readonly readyAt: number | undefined;
 }
 
 interface KeptSlice {
@@ -142,7 +144,10 @@ export class PodAddresses {
     const pods = slice.endpoints.flatMap(({ targetUid: uid, targetName: pod, addresses = [], ready }) =>
       uid === undefined
         ? []
-        : addresses.map((address): PodAddress => ({ uid, pod, service, address, ports, ready })),
+        : addresses.map((address): PodAddress => {
+            const readyAt = this.#readyAt(podKeyOf({ namespace, uid }), service, address, ready, at);
+            return { uid, pod, service, address, ports, ready, readyAt };
+          }),
     );
     const others = slice.endpoints.flatMap(({ targetUid, addresses = [] }) =>
       targetUid === undefined ? addresses : [],
@@ -157,6 +162,19 @@ export class PodAddresses {
     this.#services.set(objectKey(service), (this.#services.get(objectKey(service)) ?? new Set()).add(key));
     this.#replace(before?.pods ?? [], pods, at);
     return true;
+  }
+
+  #readyAt(
+    pod: string,
+    service: ServiceName,
+    address: string,
+    ready: boolean,
+    at: number,
+  ): number | undefined {
+    const before = this.#pods
+      .get(pod)
+      ?.find((each) => each.address === address && each.service.name === service.name);
+    return ready && before?.ready !== true ? at : before?.readyAt;
   }
 
   /** @param departs whether its addresses are listed no more; otherwise they are only followed no more */

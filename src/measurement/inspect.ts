@@ -98,7 +98,7 @@ const INSPECTION_LIMITS = {
   idleListing: 60_000,
   /** How long the last answer of an instance counts. */
   unheard: 10_000,
-  /** After this long without an end, a withdrawal gives no sample and is no longer asked for. */
+  /** No consumer is followed for longer: a withdrawal without an end gives no sample and is no longer asked for. */
   endless: 600_000,
   silent: 60_000,
   unmeasured: 30_000,
@@ -136,6 +136,8 @@ class Question {
   readonly uid: string;
   readonly endpoints: readonly PageEndpoint[];
   readonly services: readonly ServiceName[];
+  /** As slices list it, or last did. */
+  pods: readonly PodAddress[];
   readonly openedAt: number;
   readonly verdicts = new Map<string, Verdict>();
   /** Since when no slice lists it as ready. */
@@ -158,6 +160,7 @@ class Question {
     this.uid = uid;
     this.endpoints = endpointsOf(addresses);
     this.services = services;
+    this.pods = addresses;
     this.openedAt = now;
   }
 }
@@ -621,8 +624,8 @@ export class Inspection {
       count.page(asked.consumer.name, 'read', bytes);
       instance.failing = undefined;
       if (whole && questions.length > 0) instance.learn(outcome.clusters);
-      const listed = listedOf(fellows, outcome);
-      const read = { findings: outcome, listed, askedAt, readAt, whole };
+      const newest = newestOf(fellows, outcome);
+      const read = { findings: outcome, newest, askedAt, readAt, whole };
       const fresh = questions.filter(({ verdicts }) => verdicts.size === 0).length;
       for (const question of questions) this.#judge(asked, instance, question, read);
       const lasting = asked.stale.judge(instance.page.name, departed, outcome, askedAt, this.#limits.confirm);
@@ -651,9 +654,9 @@ export class Inspection {
     const services = new Map(
       questions.flatMap((each) => each.services.map((service) => [objectKey(service), service] as const)),
     );
-    const fellows = new Map([...services].map(([key, service]) => [key, this.#fellows(service)] as const));
+    const fellows = [...services].map(([key, service]) => [key, this.#fellows(service)] as const);
     const dead = format === 'Witness' ? departed.slice(0, roomBeside(own)) : departed;
-    const wanted = [...own, ...dead.map(endpointOf), ...[...fellows.values()].flat()];
+    const wanted = [...own, ...dead.map(endpointOf), ...fellows.flatMap(([, of]) => endpointsOf(of))];
     const whole =
       dead.length > 0 || !questions.every((each) => each.verdicts.get(instance.page.name)?.whole === true);
     const clusters = whole ? new Set<string>() : instance.clusters;
@@ -662,16 +665,10 @@ export class Inspection {
     return { page, questions, fellows, whole, departed: dead };
   }
 
-  /** Other endpoints of a Service, ready ones first. */
-  #fellows(service: ServiceName): readonly PageEndpoint[] {
-    const ready: PodAddress[] = [];
-    const others: PodAddress[] = [];
-    for (const each of this.#options.addresses.in(service)) {
-      if (each.ready) ready.push(each);
-      else if (others.length <= MOST_FELLOWS) others.push(each);
-      if (ready.length > MOST_FELLOWS) break;
-    }
-    return endpointsOf([...ready, ...others].slice(0, MOST_FELLOWS + 1));
+  /** Endpoints of a Service, those that became ready last first. */
+  #fellows(service: ServiceName): readonly PodAddress[] {
+    const all = [...this.#options.addresses.in(service)];
+    return all.sort((a, b) => readyAt(b) - readyAt(a)).slice(0, MOST_FELLOWS);
   }
 
   #judge(
@@ -680,8 +677,8 @@ export class Inspection {
     question: Question,
     read: {
       readonly findings: PageFindings;
-      /** By Service, the addresses on the page. */
-      readonly listed: ReadonlyMap<string, readonly string[]>;
+      /** By Service with endpoints on the page, when the newest of them became ready. */
+      readonly newest: ReadonlyMap<string, number>;
       readonly askedAt: number;
       readonly readAt: number;
       readonly whole: boolean;
@@ -694,15 +691,31 @@ export class Inspection {
     const wasUnused = before?.state === 'notUsing';
     let state = before?.state ?? 'unknown';
     if (found.includes('using')) state = 'using';
-    // A late copier may still add a pod that is gone already, whatever it lists of the Service.
-    else if (shown || wasUnused || (!asked.consumer.copies && knows(question, read.listed)))
-      state = 'notUsing';
+    else if (shown || wasUnused || this.#knows(question, read.newest)) state = 'notUsing';
     const since = wasUnused ? before.since : read.readAt;
     const whole = before?.whole === true || read.whole;
     question.verdicts.set(name, { state, shown, whole, since, askedAt: read.askedAt });
     this.#conclude(asked, question);
     // A repeated `notUsing` may be the first since the withdrawal.
     if (state !== before?.state || state === 'notUsing') this.#tell(question.uid);
+  }
+
+  /**
+   * Whether an instance that does not show a pod has heard of its end. Who is told late may hear of a pod that is gone
+   * already, and send to it from then on. So it must show another of the Service that became ready later, or the pod
+   * must have been ready for as long as any consumer is followed.
+   */
+  #knows(question: Question, newest: ReadonlyMap<string, number>): boolean {
+    const { clock, addresses } = this.#options;
+    const listed = addresses.of(question);
+    if (listed.length > 0) question.pods = listed;
+    const settled = clock() - this.#limits.endless;
+    return question.services.some((service) => {
+      const seen = newest.get(objectKey(service));
+      const own = question.pods.filter((each) => each.service.name === service.name);
+      const since = Math.max(...own.map(readyAt));
+      return seen !== undefined && (seen > since || since < settled);
+    });
   }
 
   /** Gives the sample of a removal once every instance's answer is known. */
@@ -783,20 +796,22 @@ function isSkipped({ staleHolds }: Instance): boolean {
   return staleHolds >= MOST_STALE_HOLDS;
 }
 
-/** The addresses on the page, by Service. Computed once for all pods of a Service. */
-function listedOf(
-  endpoints: ReadonlyMap<string, readonly PageEndpoint[]>,
-  findings: PageFindings,
-): ReadonlyMap<string, readonly string[]> {
-  const onPage = (of: readonly PageEndpoint[]) =>
-    of.filter((each) => findings.of(each) !== 'absent').map(({ address }) => address);
-  return new Map([...endpoints].map(([service, of]) => [service, onPage(of)]));
+function readyAt({ readyAt: at }: PodAddress): number {
+  return at ?? Number.NEGATIVE_INFINITY;
 }
 
-/** Whether another endpoint of the pod's Services is on the page. */
-function knows({ services, endpoints }: Question, listed: ReadonlyMap<string, readonly string[]>): boolean {
-  const isOwn = (address: string) => endpoints.some((own) => own.address === address);
-  return services.some((service) => listed.get(objectKey(service))?.some((address) => !isOwn(address)));
+/** When the newest of the endpoints on a page became ready, by Service. Computed once for all pods of a Service. */
+function newestOf(
+  endpoints: readonly (readonly [service: string, of: readonly PodAddress[]])[],
+  findings: PageFindings,
+): ReadonlyMap<string, number> {
+  return new Map(
+    endpoints.flatMap(([service, of]) => {
+      // Newest first.
+      const shown = of.find((each) => endpointsOf([each]).some((own) => findings.of(own) !== 'absent'));
+      return shown === undefined ? [] : [[service, readyAt(shown)] as const];
+    }),
+  );
 }
 
 /** Whether a page that was requested after the withdrawal shows the pod as not used. */
@@ -869,11 +884,11 @@ function pageUrl(
 
 const COPIES_LIMITS = [
   'What reads the copies in the other cluster is not seen: syncInterval allows for it.',
-  'Removals are timed only where a copy has listed the pod; one that it has not listed yet is not known to be gone.',
+  'Removals are timed only where a copy has listed the pod, or one that became ready later; otherwise it is not known to be gone.',
 ];
 
 const LIMITS = [
-  'Removals are timed only where every instance could say: one whose page shows neither the pod nor another of its Service says nothing.',
+  'Removals are timed only where every instance could say: one whose page has shown neither the pod nor one of its Service that became ready later says nothing.',
   'It is known to the interval of asking: a lag counts until the first page that no longer shows the pod in use.',
   'What is in flight, or kept alive, outlives the page.',
 ];

@@ -42,7 +42,14 @@ describe('an event', () => {
   it('tells how the Service lists the pod', () => {
     const { put, addresses } = keeping();
     put(slice({ ready: false }, ['10.0.0.1', 'fd00::1']));
-    const listed = { uid: 'p1', pod: 'pod-p1', service: web, ports: [8080], ready: false };
+    const listed = {
+      uid: 'p1',
+      pod: 'pod-p1',
+      service: web,
+      ports: [8080],
+      ready: false,
+      readyAt: undefined,
+    };
     const expected = ['10.0.0.1', 'fd00::1'].map((address) => ({ ...listed, address }));
     expect(addresses.of({ namespace: 'shop', uid: 'p1' })).toEqual(expected);
     expect([...addresses.in(web)]).toEqual(expected);
@@ -51,6 +58,25 @@ describe('an event', () => {
     put(slice({ name: 'web-2' }));
     expect(addresses.isReady({ namespace: 'shop', uid: 'p1' })).toBe(true);
     expect(addresses.size).toBe(1);
+  });
+
+  it('tells when the pod became ready, the last time', () => {
+    const { put, addresses } = keeping();
+    const readyAt = () => addresses.of({ namespace: 'shop', uid: 'p1' }).map((each) => each.readyAt);
+    for (const [at, ready, expected] of [
+      [1, false, undefined],
+      [2, true, 2],
+      [3, true, 2],
+      [4, false, 2],
+      [5, true, 5],
+    ] as const) {
+      put(slice({ ready }), at);
+      expect(readyAt()).toEqual([expected]);
+    }
+    // A second slice lists it as well before the first one no longer does.
+    put(slice({ name: 'web-2' }), 6);
+    put({ ...slice(), endpoints: [] }, 7);
+    expect(readyAt()).toEqual([5]);
   });
 
   it('of another namespace with the same uid is about another pod', () => {

@@ -250,8 +250,11 @@ describe('with two replicas', { timeout: 60_000 }, () => {
     const consumers = [CLUSTER_IP, probe(await consumerOfAll(opened), 3_600)];
     const flipped = await flips(opened, consumers, 2, FIXED.dns, {}, { everyMs: 3_600_000, removals, at });
     // A gateway that polls would be met just after it has polled.
-    for (const { result, asked } of flipped)
-      expect({ result, asked: [...asked.keys()] }).toEqual({ result: 'Measured', asked: ['cluster-ip'] });
+    for (const { result, problem, asked } of flipped)
+      expect({ result, problem, asked: [...asked.keys()] }).toEqual({
+        result: 'Measured',
+        asked: ['cluster-ip'],
+      });
     expect(at[0]! - begun).toBeLessThan(30_000);
     expect(at[1]! - at[0]!).toBeGreaterThanOrEqual(5_000);
     expect(removals.listenerCount('removal')).toBe(0);

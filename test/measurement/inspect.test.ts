@@ -121,6 +121,7 @@ describe('an inspected consumer', () => {
   const begin = (...of: ConstructorParameters<typeof Gateways>) => {
     gateways = new Gateways(...of);
     gateways.pages.set('g1', BOTH);
+    gateways.lists(['a', '10.0.0.1', true], ['b', '10.0.0.2', false]);
     gateways.lists(['a', '10.0.0.1', true], ['b', '10.0.0.2', true]);
     gateways.start();
   };
@@ -244,6 +245,74 @@ describe('an inspected consumer', () => {
     expect(gateways.inspection.usersOf('edge', 'a', 0)).toBe('unknown');
     await vi.waitFor(() => expect(gateways.counted).toContain('lost'));
     expect(gateways.lags).toEqual([]);
+  });
+
+  describe('that has not heard of a pod before its end, as it is told late, and shows another of the Service', () => {
+    const OLDER = ['10.0.0.3:8080'];
+    const pod = { namespace: 'shop', uid: 'a' };
+    const users = () => gateways.inspection.usersOf('edge', 'a', 0);
+    const start = (limits: InspectionOptions['limits'] = {}) => {
+      gateways.stop();
+      gateways = new Gateways({}, limits);
+      gateways.pages.set('g1', OLDER);
+      gateways.lists(['c', '10.0.0.3', true]);
+      gateways.start();
+    };
+    beforeEach(() => start());
+
+    /** The pod `a` becomes ready, and ends at once. */
+    const begins = () => {
+      gateways.lists(['c', '10.0.0.3', true], ['a', '10.0.0.1', true]);
+      gateways.inspection.want(pod);
+      gateways.terminate();
+      gateways.lists(['c', '10.0.0.3', true]);
+      gateways.inspection.removed({ uid: 'a', at: clock() });
+    };
+
+    it('is unknown: it may still begin to send to it, and is in use once it does', async () => {
+      begins();
+      await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(3));
+      expect(users()).toBe('unknown');
+      gateways.pages.set('g1', [...OLDER, '10.0.0.1:8080']);
+      await vi.waitFor(() => expect(users()).toEqual(['g1']));
+      gateways.pages.set('g1', OLDER);
+      await vi.waitFor(() => expect(users()).toEqual([]));
+      expect(gateways.lags).toHaveLength(1);
+    });
+
+    it('is done with it once it shows a pod that became ready later', async () => {
+      begins();
+      gateways.lists(['c', '10.0.0.3', true], ['b', '10.0.0.2', true]);
+      await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(3));
+      expect(users()).toBe('unknown');
+      gateways.pages.set('g1', [...OLDER, ...OTHER]);
+      await vi.waitFor(() => expect(users()).toEqual([]));
+    });
+
+    it('is done with it where it was ready for as long as any consumer is followed', async () => {
+      start({ endless: 400 });
+      begins();
+      await vi.waitFor(() => expect(users()).toEqual([]));
+    });
+
+    it('is done with one that was never ready: nobody was told of it', async () => {
+      gateways.lists(['c', '10.0.0.3', true], ['a', '10.0.0.1', false]);
+      gateways.inspection.want(pod);
+      gateways.terminate();
+      await vi.waitFor(() => expect(users()).toEqual([]));
+    });
+
+    it('counts from the last time that the pod became ready', async () => {
+      gateways.lists(['c', '10.0.0.3', true], ['a', '10.0.0.1', true]);
+      gateways.lists(['c', '10.0.0.3', true], ['a', '10.0.0.1', false], ['b', '10.0.0.2', true]);
+      gateways.pages.set('g1', [...OLDER, ...OTHER]);
+      gateways.lists(['c', '10.0.0.3', true], ['a', '10.0.0.1', true], ['b', '10.0.0.2', true]);
+      gateways.inspection.want(pod);
+      gateways.terminate();
+      gateways.lists(['c', '10.0.0.3', true], ['b', '10.0.0.2', true]);
+      await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(3));
+      expect(users()).toBe('unknown');
+    });
   });
 
   it('takes absence for what it is on a page that showed the pod before', async () => {

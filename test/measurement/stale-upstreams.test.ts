@@ -168,11 +168,12 @@ describe('an instance', () => {
     arena.list([...arena.pods, pod(uid, `10.0.1.${uid}`)]);
     const address = `10.0.1.${uid}:8080`;
     arena.pages.set('gw-0', new Set([B, address]));
-    arena.pages.set('gw-1', new Set([B]));
+    arena.pages.set('gw-1', new Set([B, address]));
     arena.inspection.want({ namespace: 'shop', uid });
     const at = clock();
     await arena.remove(uid);
     await vi.advanceTimersByTimeAsync(35_000);
+    arena.pages.set('gw-1', new Set([B]));
     if (release === 'let go') arena.pages.set('gw-0', new Set([B]));
     await vi.advanceTimersByTimeAsync(10_000);
     const users = arena.inspection.usersOf('edge', uid, at);
