@@ -70,11 +70,15 @@ const GAP_MS = 2_500;
 const MOST_OPENS = 1_000_000n;
 
 /**
- * The expectation λ at which no event has a probability of 1 %: with λ = rate × quiet, the silence is then not chance.
- * With probes, one connection may be a probe or not, so one is tolerated: e^−λ (1 + λ) = 0.01.
+ * Expectations λ at which no event has a certain probability: with λ = rate × quiet, the silence is then not chance. With
+ * probes, one connection may be a probe or not, so one is tolerated: e^−λ (1 + λ) is that probability.
+ *
+ * A pod is judged after each of its connections, until it is let go. To end too early once in a thousand times, each
+ * judgement must be right but once in ten thousand. A pod can be judged at all where the longest silence that is waited for
+ * has a probability of 1 %.
  */
-const EXPECTED_OF_NONE = -Math.log(0.01);
-const EXPECTED_OF_ONE = 6.638;
+const SURE = { ofNone: -Math.log(0.0001), ofOne: 11.756 };
+const JUDGEABLE = { ofNone: -Math.log(0.01), ofOne: 6.638 };
 
 /** Lines come twice a second, so one that is not counted by then has been refused. Milliseconds. */
 const OWN_COUNTED_MS = 2_000;
@@ -210,15 +214,15 @@ function silenceIn(steps: readonly Step[], end: number, probes: number) {
 }
 
 function quietVerdict(busy: readonly Step[], quietMs: number, probes: number): QuietVerdict {
-  const expected = probes > 0 ? EXPECTED_OF_ONE : EXPECTED_OF_NONE;
+  const tolerated = probes > 0 ? 'ofOne' : 'ofNone';
   const until = busy.at(-1)?.to;
   if (until === undefined) return 'Rare';
   const whole = rateBefore(busy, until, RATE_MS, probes);
   // The true rate may be higher than the counted one: by about the square root of the count.
   const likely = (whole * LONGEST_QUIET_MS) / 1000;
-  if (likely + Math.sqrt(likely) < expected) return 'Rare';
+  if (likely + Math.sqrt(likely) < JUDGEABLE[tolerated]) return 'Rare';
   const rates = SHORTER_MS.map((span) => rateBefore(busy, until, span, probes)).filter((rate) => rate > 0);
-  const byChance = (1000 * expected) / Math.min(whole, ...rates);
+  const byChance = (1000 * SURE[tolerated]) / Math.min(whole, ...rates);
   // Connections in bursts come less often than their count suggests, and the rule is applied again and again.
   const needed = Math.max(byChance, GAPS * longestGap(busy, probes));
   return quietMs >= Math.min(LONGEST_QUIET_MS, needed) ? 'Quiet' : 'Sending';
