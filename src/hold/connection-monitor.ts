@@ -62,8 +62,11 @@ const SHORTER_MS = [2_000, 1_000];
 /** Silence must last this many times the longest gap before it. */
 const GAPS = 2;
 
-/** Lines come twice a second; after this long the helper is gone. */
-const SILENT_MS = 3_000;
+/**
+ * Lines come twice a second. A helper that has fallen silent is short of processor time, as its whole node may be, or Linger
+ * is: what its last line showed stays in force for this long.
+ */
+const SILENT_MS = 10_000;
 /** Two lines further apart than this say nothing about the time in between. */
 const GAP_MS = 2_500;
 /** More connections than this between two lines mean that the counter was reset. */
@@ -181,7 +184,7 @@ export class ConnectionMonitor {
     if (now - (this.heardAt ?? 0) > SILENT_MS) return { verdict: 'Unknown', lastAt };
     // The hook starts with the deletion, so there are no lines from before it, or from while the helper could not count.
     const since = this.#hasCounted ? this.countsSince : (this.#begunAt ?? 0);
-    if (last === undefined && now - since < LONGEST_QUIET_MS) return { verdict: 'Sending', lastAt };
+    if (last === undefined && (end ?? now) - since < LONGEST_QUIET_MS) return { verdict: 'Sending', lastAt };
     if (end === undefined) return { verdict: 'Unknown', lastAt };
     return { verdict: quietVerdict(busy, end - quietFrom, probes), lastAt };
   }

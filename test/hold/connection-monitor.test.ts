@@ -112,10 +112,21 @@ describe('the rule', () => {
     ['waits for what it cannot tell yet', quietVerdict(linesOf([], 0), { ...rule, now: 0 }), 'Sending'],
     ['nor of silence of a second', judged([], 1_000), 'Sending'],
     ['nor where probes hide who comes', judged(every(1_000, 300, 2_000), 2_000, 1), 'Sending'],
-    ['but not for ever', quietVerdict(linesOf([], 0), { ...rule, now: 5_000 }), 'Unknown'],
+    ['but not for ever', quietVerdict(linesOf([], 0), { ...rule, now: 10_100 }), 'Unknown'],
+    [
+      'goes by the last line while none comes, as from a node without processor time',
+      quietVerdict(linesOf(every(50, 0, 5_000), 5_000), { ...rule, now: 14_900 }),
+      'Sending',
+    ],
+    [
+      'be it of the end',
+      quietVerdict(linesOf(every(50, 0, 5_000), 7_000), { ...rule, now: 14_900 }),
+      'Quiet',
+    ],
+    ['or too short to tell', quietVerdict(linesOf([], 3_000), { ...rule, now: 12_000 }), 'Sending'],
     [
       'knows nothing long after the last',
-      quietVerdict(linesOf(every(50, 0, 5_000), 5_000), { ...rule, now: 9_000 }),
+      quietVerdict(linesOf(every(50, 0, 5_000), 5_000), { ...rule, now: 15_100 }),
       'Unknown',
     ],
     [

@@ -1,12 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditReport } from '../../src/audit/index.ts';
+import { proveReport } from '../../src/prove/index.ts';
 import { shipped } from '../cli/linger.ts';
 import { Admissions } from '../cluster-suite/support/admissions.ts';
 import { Installation } from '../cluster-suite/support/installation.ts';
 import { type Json, type PodObject, pod, service, workload } from '../cluster-suite/support/manifests.ts';
 import { planOf } from '../cluster-suite/support/outcome.ts';
 import { clusterPolicy, fixedWait, policyFile } from '../cluster-suite/support/policies.ts';
+import { ProveStage } from '../cluster-suite/support/prove.ts';
 import { rollOver } from '../cluster-suite/support/rollout.ts';
 import { isReady, startPod } from '../cluster-suite/support/termination.ts';
 import { auditPosition } from '../testbed/audit.ts';
@@ -34,6 +36,9 @@ const WAIT = '15s';
 /** kube-proxy then follows a second change within it so much later. */
 const SLOW = '--iptables-min-sync-period=5s';
 const FLIPS = 8;
+/** Of so many pods, five times: 50 terminations. */
+const HELD_PODS = 10;
+const HELD_ROLLOUTS = 5;
 const BURST = 100;
 
 const POLICIES = policyFile(
@@ -43,6 +48,13 @@ const POLICIES = policyFile(
     namespaceSelector: { matchLabels: { waiting: 'hold' } },
     hook: 'Hold',
     hold: { min: '0s', max: '60s' },
+    wait: { from: 'Measured', initial: '10s' },
+  }),
+  clusterPolicy('usual-hold', {
+    priority: 1,
+    namespaceSelector: { matchLabels: { waiting: 'usual-hold' } },
+    hook: 'Hold',
+    hold: { max: '60s' },
     wait: { from: 'Measured', initial: '10s' },
   }),
 );
@@ -354,6 +366,42 @@ describe.runIf(LONG)('two nodes', async () => {
       // The same kube-proxy, seen through the node timer or by the leader itself.
       expect(Math.abs(elsewhere - own)).toBeLessThan(0.5 * Math.max(elsewhere, own));
       expect(after).toBeLessThan(0.5);
+    },
+  );
+
+  onOurOwn(
+    'pods are held until the slowest node has followed, and lose nothing',
+    { timeout: 1_500_000 },
+    async () => {
+      await slowDown(node.name, [SLOW]);
+      for (const [waiting, labels] of [
+        ['usual-hold', { waiting: 'usual-hold' }],
+        ['nothing', { 'linger.dev/inject': 'false' }],
+      ] as const) {
+        const namespace = await cluster.namespace(waiting, labels as Readonly<Record<string, string>>);
+        const stage = new ProveStage(cluster, namespace);
+        await stage.deploy('web', HELD_PODS, { nodes: 2 });
+        const lost: number[] = [];
+        const waits: number[] = [];
+        let total = 0;
+        for (let rollout = 0; rollout < (waiting === 'nothing' ? 1 : HELD_ROLLOUTS); rollout += 1) {
+          const { stdout, stderr } = await stage.prove(['deployment/web', '--rate', '50', '-o', 'json']);
+          if (stdout === '') throw new Error(stderr);
+          const report = proveReport.parse(JSON.parse(stdout));
+          console.log([report.verdict, ...report.notes].join('\n'));
+          expect(report.nodes.toSorted()).toEqual(NODES);
+          expect(report.pods).toHaveLength(HELD_PODS);
+          lost.push(report.lost);
+          total += report.sent;
+          for (const { deletedAt, sigtermAt } of report.pods)
+            waits.push(Date.parse(sigtermAt ?? '') - Date.parse(deletedAt ?? ''));
+        }
+        const spread = [Math.min(...waits), Math.max(...waits)].map(duration).join(' to ');
+        rows.push([`a slow node, ${waiting}`, `${lost.join(' + ')} of ${total} lost`, `held ${spread}`]);
+        if (waiting === 'nothing') expect(lost[0]).toBeGreaterThan(0);
+        else expect(lost).toEqual(Array(HELD_ROLLOUTS).fill(0));
+      }
+      await slowDown(node.name, []);
     },
   );
 
