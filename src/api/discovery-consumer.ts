@@ -36,7 +36,8 @@ const PORT = '([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[
  * `http://` or `https://`, a name or an address, perhaps a port, a path and a query, in printable ASCII. No user and
  * password, which would be shown wherever the URL is; no fragment, which is never sent.
  */
-const HOST = `^https?://(${NAME}|${IPV4}|\\[(${IPV6})\\])(:${PORT})?`;
+const NAME_OR_ADDRESS = `(${NAME}|${IPV4}|\\[(${IPV6})\\])`;
+const HOST = `^https?://${NAME_OR_ADDRESS}(:${PORT})?`;
 export const HTTP_URL = new RegExp(`${HOST}([/?][!"$-~]*)?$`);
 /** The same, with placeholders behind the host and nowhere else. */
 const URL_TEMPLATE = new RegExp(`${HOST}([/?]([!"$-z|~]|${PLACEHOLDER})*)?$`);
@@ -174,7 +175,35 @@ const endpoints = z.strictObject({
 });
 export type EndpointsSpec = z.output<typeof endpoints>;
 
-const ONE_WAY = 'expected exactly one of declared, reports, probe, inspect and endpoints';
+const XDS_ADDRESS = new RegExp(`^${NAME_OR_ADDRESS}:${PORT}$`);
+const XDS_ADDRESS_ERROR = 'expected a name or an address with a port, such as istiod.istio-system.svc:15012';
+const TOKEN_IN_CLEAR = 'expected tls beside tokenFile: a token is not sent in the clear';
+
+const xds = z
+  .strictObject({
+    address: matching(XDS_ADDRESS, 320, XDS_ADDRESS_ERROR).describe(
+      'Where istiod listens, such as istiod.istio-system.svc:15012; each address of a name is followed.',
+    ),
+    tls: optional(tls, 'Its port takes TLS, as 15012 does; absent: it does not, as 15010.'),
+    tokenFile: fileName(
+      'A token of a ServiceAccount with the audience istio-ca: a file in the folder --inspect-files.',
+    ),
+    clusterDomain: optional(
+      matching(SERVER_NAME, 253, SERVER_NAME_ERROR),
+      'The domain of the Services; absent: cluster.local.',
+    ),
+    syncInterval: optional(
+      durationFrom('1ms'),
+      'How much later than istiod pushes the proxies may have applied it; absent: 250ms.',
+    ),
+  })
+  .refine(({ tls: trust, tokenFile }) => tokenFile === undefined || trust !== undefined, {
+    error: TOKEN_IN_CLEAR,
+  })
+  .meta(apiRule('!has(self.tokenFile) || has(self.tls)', TOKEN_IN_CLEAR));
+export type XdsSpec = z.output<typeof xds>;
+
+const ONE_WAY = 'expected exactly one of declared, reports, probe, inspect, endpoints and xds';
 
 /** How a consumer's lag is known: exactly one way. Strict, so that a later way is an error here and not ignored. */
 const measure = z
@@ -196,14 +225,18 @@ const measure = z
       endpoints,
       'It reads copies of the endpoints in another cluster: an address that is gone from the copy has been let go.',
     ),
+    xds: optional(
+      xds,
+      "Its proxies follow istiod, and so does Linger: an address that istiod's pushes no longer have has been let go.",
+    ),
   })
   .refine((ways) => Object.values(ways).filter((way) => way !== undefined).length === 1, { error: ONE_WAY })
   .meta({
     ...apiRule(
-      '[has(self.declared), has(self.reports), has(self.probe), has(self.inspect), has(self.endpoints)].exists_one(x, x)',
+      '[has(self.declared), has(self.reports), has(self.probe), has(self.inspect), has(self.endpoints), has(self.xds)].exists_one(x, x)',
       ONE_WAY,
     ),
-    description: 'How its lag is known: exactly one of declared, reports, probe, inspect and endpoints.',
+    description: 'How its lag is known: exactly one of declared, reports, probe, inspect, endpoints and xds.',
   });
 
 const TEMPLATE_HINT = 'with no placeholders but {address}, {port}, {pod}, {namespace} and {label:KEY}';
@@ -402,7 +435,10 @@ const lagFields = {
 export const discoveryConsumerStatus = z
   .object({
     observedGeneration,
-    measure: optional(z.string(), 'How its lag is known: declared, reports, probe, inspect or endpoints.'),
+    measure: optional(
+      z.string(),
+      'How its lag is known: declared, reports, probe, inspect, endpoints or xds.',
+    ),
     ...lagFields,
     lastSample: optional(z.string(), 'When it was timed last.', { format: 'date-time' }),
     additions: optional(

@@ -22,6 +22,7 @@ export {
   discoveryConsumerStatus,
   type EndpointsSpec,
   type InspectSpec,
+  type XdsSpec,
 } from './discovery-consumer.ts';
 export {
   type ClusterTerminationPolicy,

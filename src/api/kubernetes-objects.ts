@@ -52,6 +52,8 @@ export interface ServiceRecord {
   readonly externalName: boolean;
   /** Known for Services of the cluster only. Undefined: headless, ExternalName, or not assigned yet. */
   readonly clusterIp?: string | undefined;
+  /** Its TCP ports, or the first of many; known for Services of the cluster only. */
+  readonly ports?: readonly number[];
 }
 
 export interface ServiceIndex {

@@ -42,6 +42,14 @@ export const FOREIGN_LIMITS = {
     loopBytes: 16 * KIB,
     beyond: 'in pieces, for a fifth of the time',
   },
+  push: {
+    from: 'followed istiods',
+    bytes: 64 * MIB,
+    parts: { most: 400_000, what: 'addresses' },
+    // Its parts are skipped rather than parsed; after 5 ms, others have their turn.
+    loopBytes: 64 * MIB,
+    beyond: 'nothing is known of it',
+  },
   report: {
     from: 'consumers that report',
     bytes: 4 * KIB,

@@ -125,6 +125,11 @@ function commentsOf({ ecosystem, services, seen, instances, declaredBy, name }: 
   if (declaredBy !== undefined && measure.by === 'clusterIp')
     return [...about, `nothing to declare: the built-in consumer ${declaredBy} is its lag (${source})`];
   if (declaredBy !== undefined) return [...about, `declared already, by DiscoveryConsumer ${declaredBy}`];
+  if (measure.by === 'xds')
+    return [
+      ...about,
+      `istiod is followed, for which --inspect-files has to have ${measure.tls.caFile} and ${measure.tokenFile} (docs/guide.md): ${source}`,
+    ];
   if (measure.by !== 'inspect') return [...about, `nothing can be asked; the number is declared: ${source}`];
   const where =
     instances?.workload ?? 'its workload was not seen: the usual namespace and labels are assumed';

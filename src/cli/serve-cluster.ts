@@ -343,8 +343,9 @@ export function startCluster(context: ClusterContext) {
     identity: place?.identity ?? hostname(),
   });
   const inspecting = startInspecting({
-    ...{ ...context, clock, events, measurement: consumers },
+    ...{ ...context, clock, random, events, measurement: consumers },
     ...{ allowLinkLocal: settings.probeAllowLinkLocal, files: settings.inspectFiles },
+    namespace: place?.namespace ?? 'default',
   });
   measurement.onRemoval((sample) => inspecting.inspection.removed(sample));
   const deregistrations = new Deregistrations({

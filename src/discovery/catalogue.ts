@@ -10,6 +10,13 @@ export type CatalogueMeasure =
       /** The page is served on the pod's loopback only: `linger witness` has to run beside it, and asks there. */
       readonly loopback?: string;
     }
+  /** Its proxies follow istiod. The files are those of --inspect-files that docs/guide.md has mounted. */
+  | {
+      readonly by: 'xds';
+      readonly address: string;
+      readonly tls: { readonly caFile: string };
+      readonly tokenFile: string;
+    }
   | { readonly by: 'declared'; readonly syncInterval?: string; readonly lag?: string }
   /** It sends to the ClusterIP or to a node port: the built-in consumer `cluster-ip` is its lag. */
   | { readonly by: 'clusterIp' };
@@ -96,9 +103,13 @@ export const CATALOGUE: readonly Ecosystem[] = [
   },
   {
     name: 'istio-sidecars',
-    measure: { by: 'declared', lag: '10s' },
-    source:
-      'https://github.com/istio/istio/blob/master/pilot/pkg/features/tuning.go (PILOT_DEBOUNCE_MAX is 10s)',
+    measure: {
+      by: 'xds',
+      address: 'istiod.istio-system.svc:15012',
+      tls: { caFile: 'root-cert.pem' },
+      tokenFile: 'istio-token',
+    },
+    source: 'https://istio.io/latest/docs/ops/deployment/requirements (15012 is XDS with TLS)',
   },
   {
     name: 'linkerd',

@@ -490,6 +490,7 @@ function labelsOf({ object }: Thing): Labels {
  * the catalogue knows: in one at least, and contradict none.
  */
 export function asksSame({ measure }: Consumer, { ecosystem, instances }: Asked): boolean {
+  if (measure.kind === 'xds') return ecosystem.measure.by === 'xds';
   if (measure.kind !== 'inspect' || measure.inspect.instances === undefined) return false;
   const { namespaceSelector, podSelector = EVERYTHING } = measure.inspect.instances;
   if (instances?.podLabels !== undefined)
@@ -550,9 +551,9 @@ function specOf(
   const applies = namespaces.length > 0 && namespaces.length <= MOST_VALUES;
   const appliesTo = applies && { appliesTo: { namespaceSelector: within(namespaces) } };
   if (measure.by === 'clusterIp') return undefined;
-  if (measure.by === 'declared') {
-    const { by: _, ...declared } = measure;
-    return { mode: 'Observe', ...appliesTo, measure: { declared } };
+  if (measure.by === 'declared' || measure.by === 'xds') {
+    const { by, ...how } = measure;
+    return { mode: 'Observe', ...appliesTo, measure: { [by]: how } };
   }
   if (instances === undefined) return undefined;
   const { format, port, path } = measure;

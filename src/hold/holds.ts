@@ -524,7 +524,7 @@ export class Holds {
 }
 
 function isInspected({ measure: { kind } }: Pick<Consumer, 'measure'>): boolean {
-  return kind === 'inspect' || kind === 'endpoints';
+  return kind === 'inspect' || kind === 'endpoints' || kind === 'xds';
 }
 
 /** When the pod's termination began. */

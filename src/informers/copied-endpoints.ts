@@ -14,11 +14,10 @@ import {
   endpointsResource,
   type SliceProjection,
 } from './endpoints.ts';
+import { ListedAddresses } from './listed-addresses.ts';
 
 /** How soon an unreadable kubeconfig is read again. Milliseconds. */
 const READ_AGAIN_MS = 5_000;
-/** 13,000 Services with 150,000 pods fit, each listed by a slice and an Endpoints. */
-const MOST_ADDRESSES = 400_000;
 
 const KINDS = ['EndpointSlice', 'Endpoints'] as const;
 type Kind = (typeof KINDS)[number];
@@ -46,32 +45,28 @@ export function copyOf(
  */
 export class CopiedEndpoints {
   readonly #options: CopiedEndpointsOptions;
-  /** By kind and object: the Service, as NAMESPACE/NAME, and its ready addresses. */
-  readonly #objects = new Map<string, { readonly service: string; readonly addresses: readonly string[] }>();
-  /** By address, the objects that list it. */
-  readonly #listing = new Map<string, Set<string>>();
-  #count = 0;
+  readonly #listed: ListedAddresses;
   /** By kind, why it is not current. */
   readonly #troubles = new Map<Kind, string>(KINDS.map((kind) => [kind, NOT_READ]));
-  /** The API server's address, for people. */
-  server = 'the other cluster';
+  /** The API server. */
+  server = new URL('https://the-other-cluster');
 
   constructor(spec: EndpointsSpec, options: CopiedEndpointsOptions) {
     this.#options = options;
+    this.#listed = new ListedAddresses(options.clock);
     void this.#run(spec);
   }
 
-  /** Which of these addresses a copy lists as ready, or why that is not known. @param isCopy whether a Service is one */
-  find(wanted: Iterable<string>, isCopy: (service: string) => boolean): ReadonlySet<string> | string {
-    const [trouble] = this.#troubles.values();
-    if (trouble !== undefined) return trouble;
-    if (this.#count > MOST_ADDRESSES) return `list more than ${MOST_ADDRESSES} addresses`;
-    const listing = (address: string) => [...(this.#listing.get(address) ?? [])];
-    return new Set(
-      [...wanted].filter((address) =>
-        listing(address).some((key) => isCopy(this.#objects.get(key)?.service ?? '')),
-      ),
-    );
+  /**
+   * Which of these addresses a copy lists as ready, and (`false`) which it did until just now; or why that is not known.
+   * @param isCopy whether a Service is one
+   */
+  find(
+    wanted: Iterable<string>,
+    isCopy: (service: string) => boolean,
+  ): ReadonlyMap<string, boolean> | string {
+    const [trouble = this.#listed.trouble] = this.#troubles.values();
+    return trouble ?? this.#listed.find(wanted, isCopy);
   }
 
   async #run({ kubeconfigFile }: EndpointsSpec): Promise<void> {
@@ -80,7 +75,7 @@ export class CopiedEndpoints {
       try {
         if (folder === undefined) throw new Error('--inspect-files names no folder');
         const connection = await readKubeconfig(join(folder, kubeconfigFile), { selfContained: true });
-        this.server = connection.server.host;
+        this.server = connection.server;
         const follow = <T>(kind: Kind, resource: Resource<T>, read: (object: T) => Listed) =>
           watchResource(resource, connection, this.#handlers(kind, read), {
             clock,
@@ -113,27 +108,10 @@ export class CopiedEndpoints {
     };
   }
 
-  #set(key: string, namespace: string, listed: Listed | undefined): void {
-    const before = this.#objects.get(key)?.addresses ?? [];
-    this.#objects.delete(key);
-    for (const address of before) {
-      const keys = this.#listing.get(address);
-      keys?.delete(key);
-      if (keys?.size === 0) this.#listing.delete(address);
-    }
-    const { service, addresses = [] } = listed ?? {};
-    const ready =
-      service === undefined
-        ? []
-        : [...new Set(addresses.flatMap((each) => this.#options.canonical(each) ?? []))];
-    this.#count += ready.length - before.length;
-    // Beyond the limit nothing is kept, and nothing is said to be absent.
-    if (ready.length === 0 || this.#count > MOST_ADDRESSES) return;
-    this.#objects.set(key, { service: `${namespace}/${service}`, addresses: ready });
-    for (const address of ready) {
-      const keys = this.#listing.get(address) ?? new Set();
-      this.#listing.set(address, keys.add(key));
-    }
+  #set(key: string, namespace: string, { service, addresses = [] }: Partial<Listed> = {}): void {
+    const { canonical } = this.#options;
+    const ready = service === undefined ? [] : addresses.flatMap((each) => canonical(each) ?? []);
+    this.#listed.set(key, `${namespace}/${service}`, ready);
   }
 }
 

@@ -19,6 +19,7 @@ export {
 } from './endpoint-watch.ts';
 export { endpointSlicesResource, endpointsResource } from './endpoints.ts';
 export { type ClusterSource, followCluster } from './follow.ts';
+export { ListedAddresses } from './listed-addresses.ts';
 export { namespacesResource } from './namespaces.ts';
 export { nodesResource } from './nodes.ts';
 export {

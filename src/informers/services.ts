@@ -4,6 +4,7 @@ import {
   isStringMap,
   memberAt,
   NO_LABELS,
+  recordsAt,
   type ServiceIndex,
   type ServiceRecord,
   Shares,
@@ -21,6 +22,9 @@ export interface ServiceProjection extends ServiceRecord, ServiceState {
   readonly unread?: true;
 }
 
+/** A pod is behind all ports of its Service, and few Services have as many. */
+const MOST_PORTS = 16;
+
 export function servicesResource(path = '/api/v1/services'): Resource<ServiceProjection> {
   return { path, project: projectService };
 }
@@ -31,6 +35,9 @@ export function projectService({ metadata, spec: given }: RawObject): ServicePro
   const { clusterIP } = spec;
   const labels = keptLabels(metadata);
   const selector = isStringMap(spec.selector) ? spec.selector : undefined;
+  const ports = recordsAt(spec, 'ports')
+    .flatMap(({ port, protocol = 'TCP' }) => (protocol === 'TCP' && typeof port === 'number' ? port : []))
+    .slice(0, MOST_PORTS);
   const unread = labels === undefined || !isSmall(selector ?? NO_LABELS);
   return {
     namespace,
@@ -40,6 +47,7 @@ export function projectService({ metadata, spec: given }: RawObject): ServicePro
     ...(unread && { unread }),
     externalName: spec.type === 'ExternalName',
     headless: clusterIP === 'None',
+    ...(ports.length > 0 && { ports }),
     clusterIp: isString(clusterIP) && clusterIP !== '' && clusterIP !== 'None' ? clusterIP : undefined,
     publishNotReadyAddresses: neverWithdraws({ metadata: { annotations }, spec }),
   };

@@ -92,6 +92,7 @@ const USUAL_SECONDS: Readonly<Record<MeasureKind, number>> = {
   // Samples come from real removals only, and there may be none for weeks.
   inspect: Number.POSITIVE_INFINITY,
   endpoints: Number.POSITIVE_INFINITY,
+  xds: Number.POSITIVE_INFINITY,
   witness: Number.POSITIVE_INFINITY,
   declared: 0,
 };

@@ -12,6 +12,7 @@ import {
   type ServiceRecord,
   selects,
   selectsNamespace,
+  type XdsSpec,
 } from '../api/index.ts';
 import { type Density, exactly, type Lags, lagsOf, uniformUpTo } from './distribution.ts';
 import { HeavyHitters } from './heavy-hitters.ts';
@@ -49,6 +50,8 @@ export type Measure =
   | { readonly kind: 'inspect'; readonly inspect: InspectSpec }
   /** Copies in another cluster. */
   | { readonly kind: 'endpoints'; readonly endpoints: EndpointsSpec }
+  /** What istiod pushes. */
+  | { readonly kind: 'xds'; readonly xds: XdsSpec }
   /** The canary's own. */
   | { readonly kind: 'clusterIp' | 'clusterDns' }
   /** Pods measure it themselves while they are held. */
@@ -132,10 +135,11 @@ function declaredLag({
   return syncInterval === undefined ? exactly(lag) : uniformUpTo(syncInterval);
 }
 
-function measureOf({ reports, probe, inspect, endpoints }: DiscoveryConsumerSpec['measure']): Measure {
+function measureOf({ reports, probe, inspect, endpoints, xds }: DiscoveryConsumerSpec['measure']): Measure {
   if (probe !== undefined) return { kind: 'probe', url: probe.url, every: probe.every };
   if (inspect !== undefined) return { kind: 'inspect', inspect };
   if (endpoints !== undefined) return { kind: 'endpoints', endpoints };
+  if (xds !== undefined) return { kind: 'xds', xds };
   return reports === undefined ? { kind: 'declared' } : { kind: 'reports' };
 }
 

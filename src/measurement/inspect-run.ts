@@ -3,6 +3,7 @@ import {
   asError,
   type EndpointsSpec,
   EVERYTHING,
+  type InspectSpec,
   labelQueryOf,
   type ServiceRecord,
   selectsNamespace,
@@ -28,6 +29,7 @@ import {
   type InspectionOptions,
   type PageInstance,
   type PageToRead,
+  type Source,
   USUAL_PATHS,
 } from './inspect.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
@@ -43,10 +45,13 @@ export interface InspectingContext {
   readonly allowLinkLocal: boolean;
   /** The folder with the files that consumers may refer to; undefined: none. */
   readonly files: string | undefined;
+  /** Linger's own. */
+  readonly namespace: string;
   readonly logger: Logger;
   readonly metrics: { readonly registry: Registry };
   readonly events: ObjectEvents;
   readonly clock: () => number;
+  readonly random: () => number;
   readonly signal: AbortSignal;
 }
 
@@ -77,15 +82,15 @@ export function startInspecting(context: InspectingContext) {
     clock,
     addresses,
     sendersTo,
-    instancesOf: async (consumer, until) => {
-      const watched = copies.get(consumer.name);
-      if (!consumer.copies) return instancesOf(consumer, context, until);
-      return watched === undefined ? [] : [{ name: watched.endpoints.server, address: '', url: NO_PAGE }];
-    },
+    instancesOf: (consumer, until) =>
+      consumer.followed === undefined
+        ? instancesOf(consumer.inspect, context, until)
+        : sources.instancesOf(consumer.name, until),
     ask: async (consumer, instance, page, until) => {
-      if (consumer.copies) return { outcome: copies.find(consumer.name, page), bytes: 0 };
+      if (consumer.followed !== undefined)
+        return { outcome: sources.find(consumer.name, instance, page), bytes: 0 };
       const onConnect = () => inspection.connected(instance.address);
-      return ask(consumer, instance, page, { ...context, onConnect }, until);
+      return ask(consumer.inspect, instance, page, { ...context, onConnect }, until);
     },
     lagOf: (consumer) => measurement.measured(consumer, 'removal')?.quantile(STALE_PERCENTILE),
     isReused: (departed, until) => isReused(departed, context, until),
@@ -99,19 +104,19 @@ export function startInspecting(context: InspectingContext) {
     onLag: (consumer, lag) => measurement.record({ consumer, direction: 'removal', lag }),
     count: registerInspectionMetrics(context.metrics.registry, () => inspection),
   });
-  const copies = new OtherClusters(context);
+  const sources = new Sources(context);
   const lead = async ({ signal: term }: Leadership) => {
     try {
       const asking = inspection.run(term);
       do {
-        copies.keep();
+        sources.keep();
         inspection.keep(present());
         for (const [name, state] of inspection.states()) measurement.report(name, state);
       } while (await tick(LOOK_EVERY_MS, term));
       await asking;
     } finally {
       inspection.keep([]);
-      copies.forget();
+      sources.forget();
     }
   };
   const onEvent = inspection.observe.bind(inspection);
@@ -119,82 +124,147 @@ export function startInspecting(context: InspectingContext) {
   return { inspection, runnable: { name: 'inspection', onEvent, run, lead } satisfies Runnable };
 }
 
-interface InspectedConsumer extends Inspected {
-  readonly consumer: Consumer;
-}
+type InspectedConsumer = Inspected & { readonly consumer: Consumer };
+
+/** What is in memory may be asked as often as the holder looks. Seconds. */
+const EVERY = 0.1;
 
 function inspectedIn({ measured }: ClusterSnapshot): readonly InspectedConsumer[] {
-  return measured.flatMap((consumer) => {
+  return measured.flatMap((consumer): InspectedConsumer[] => {
     const { name, measure } = consumer;
     if (measure.kind === 'inspect') return [{ name, inspect: measure.inspect, consumer }];
-    if (measure.kind !== 'endpoints') return [];
-    const { syncInterval = COPIES_SPEC.syncInterval } = measure.endpoints;
-    return [{ name, inspect: { ...COPIES_SPEC, syncInterval }, consumer, copies: true }];
+    if (measure.kind === 'endpoints') {
+      // kube-proxy there programs a change within a second of the last one (k8s.io/kube-proxy config/v1alpha1,
+      // iptables.minSyncPeriod).
+      const inspect = { every: EVERY, syncInterval: 1, ...measure.endpoints };
+      return [{ name, inspect, consumer, followed: COPIES }];
+    }
+    if (measure.kind !== 'xds') return [];
+    const inspect = { every: EVERY, syncInterval: 0.25, ...measure.xds };
+    return [{ name, inspect, consumer, followed: PUSHES }];
   });
 }
 
-/**
- * Copies are read from memory: an answer every quarter of a second costs nothing. kube-proxy there programs a change within a
- * second of the last one (k8s.io/kube-proxy config/v1alpha1, iptables.minSyncPeriod).
- */
-const COPIES_SPEC = { format: 'Text', every: 0.25, syncInterval: 1 } as const;
-const NO_PAGE = new URL('http://copies.invalid');
-const ANY_PORT: ReadonlyMap<undefined, boolean> = new Map([[undefined, true]]);
+const COPIES = {
+  what: 'copies in',
+  limits: [
+    'What reads the copies in the other cluster is not seen: syncInterval allows for it.',
+    'Removals are timed only where a copy has listed the pod, or one that became ready later; otherwise it is not known to be gone.',
+  ],
+};
 
-/** The watches of other clusters, one for each consumer that reads copies there. */
-class OtherClusters {
+const PUSHES = {
+  what: 'pushes of',
+  limits: [
+    'It is known when istiod has pushed a removal, not when each proxy has applied it: syncInterval allows for it.',
+    'Only the istiods behind the address are followed, and as a proxy of Linger’s namespace: what a Sidecar or a DestinationRule has for others is not seen.',
+    'Removals are timed only where istiod has pushed the pod, or one that became ready later; otherwise it is not known to be gone.',
+  ],
+};
+
+interface Started {
+  readonly consumer: Consumer;
+  readonly ending: AbortController;
+  readonly starting: Promise<Source>;
+  source?: Source;
+}
+
+/** The sources that are followed, one for each consumer. */
+class Sources {
   readonly #context: InspectingContext;
-  readonly #watched = new Map<
-    string,
-    { readonly spec: EndpointsSpec; readonly ending: AbortController; readonly endpoints: CopiedEndpoints }
-  >();
+  readonly #started = new Map<string, Started>();
+  #seen: ClusterSnapshot | undefined;
 
   constructor(context: InspectingContext) {
     this.#context = context;
   }
 
-  get(consumer: string) {
-    return this.#watched.get(consumer);
+  instancesOf(consumer: string, signal: AbortSignal): Promise<readonly PageInstance[] | Problem> {
+    const { starting } = this.#started.get(consumer) ?? {};
+    if (starting === undefined) return Promise.resolve([]);
+    return starting.then(
+      (source) => source.instances(signal),
+      (error) => problem('Unreachable', `fails (${asError(error).message})`),
+    );
   }
 
-  /** Follows the consumers that are there now. */
+  find(consumer: string, instance: PageInstance, page: PageToRead): PageFindings | Problem {
+    const { source } = this.#started.get(consumer) ?? {};
+    return source?.find(instance, page) ?? problem('Unreachable', 'are not followed');
+  }
+
+  /** Follows for the consumers that are there now. */
   keep(): void {
-    const { snapshot, files: folder, clock } = this.#context;
-    const specs = new Map(
-      snapshot
-        .current()
-        .measured.flatMap(({ name, measure }) =>
-          measure.kind === 'endpoints' ? [[name, measure.endpoints] as const] : [],
-        ),
-    );
-    for (const [name, { spec, ending }] of this.#watched)
-      if (JSON.stringify(specs.get(name)) !== JSON.stringify(spec)) {
-        ending.abort();
-        this.#watched.delete(name);
-      }
-    for (const [name, endpoints] of specs) {
-      if (this.#watched.has(name)) continue;
+    const now = this.#context.snapshot.current();
+    const wanted = new Map(inspectedIn(now).map((each) => [each.name, each]));
+    for (const [name, { consumer, ending }] of this.#started) {
+      const spec = wanted.get(name)?.consumer.measure;
+      if (JSON.stringify(spec) === JSON.stringify(consumer.measure)) continue;
+      ending.abort();
+      this.#started.delete(name);
+    }
+    for (const { name, consumer, followed } of wanted.values()) {
+      if (followed === undefined || this.#started.has(name)) continue;
       const ending = new AbortController();
-      const options = { folder, clock, signal: ending.signal, canonical: canonicalAddress };
-      const watched = new CopiedEndpoints(endpoints, options);
-      this.#watched.set(name, { spec: endpoints, ending, endpoints: watched });
+      const starting = startSource(consumer, this.#context, ending.signal);
+      const started: Started = { consumer, ending, starting };
+      this.#started.set(name, started);
+      starting.then(
+        (source) => {
+          started.source = source;
+          this.#seen = undefined;
+        },
+        () => undefined,
+      );
+    }
+    const isSame = IN_SERVICES.every((part) => this.#seen?.[part] === now[part]);
+    if (isSame) return;
+    this.#seen = now;
+    for (const [name, { source }] of this.#started) {
+      const consumer = wanted.get(name)?.consumer;
+      if (source?.follow === undefined || consumer === undefined) continue;
+      source.follow(servicesOf(consumer, now));
     }
   }
 
   forget(): void {
-    for (const { ending } of this.#watched.values()) ending.abort();
-    this.#watched.clear();
+    for (const { ending } of this.#started.values()) ending.abort();
+    this.#started.clear();
   }
+}
 
-  find(consumer: string, { wanted, services }: PageToRead): PageFindings | Problem {
-    const { spec, endpoints } = this.#watched.get(consumer) ?? {};
-    if (spec === undefined || endpoints === undefined) return problem('Unreachable', 'are not watched');
-    const copies = new Set(services.map((service) => copyOf(spec, service)));
-    const addresses = wanted.map(({ address }) => address);
-    const found = endpoints.find(addresses, (service) => copies.has(service));
-    if (typeof found === 'string') return problem('Unreachable', found);
-    return new PageFindings(new Map([...found].map((each) => [each, ANY_PORT])), new Set());
-  }
+const IN_SERVICES = ['measured', 'services', 'namespaces'] as const satisfies (keyof ClusterSnapshot)[];
+
+function servicesOf(consumer: Consumer, now: ClusterSnapshot): readonly ServiceRecord[] {
+  const all = [...now.services.byNamespace.values()].flat();
+  return all.filter((each) => mightSend(consumer, [each, each], now));
+}
+
+async function startSource(
+  { measure }: Consumer,
+  context: InspectingContext,
+  signal: AbortSignal,
+): Promise<Source> {
+  if (measure.kind === 'endpoints') return copiesIn(measure.endpoints, context, signal);
+  if (measure.kind !== 'xds') throw new Error(`measure.${measure.kind} follows nothing`);
+  // Who has no mesh carries no gRPC client.
+  const { Istiods } = await import('./xds.ts');
+  return new Istiods(measure.xds, { ...context, signal });
+}
+
+function copiesIn(spec: EndpointsSpec, { files, clock }: InspectingContext, signal: AbortSignal): Source {
+  const copied = new CopiedEndpoints(spec, { folder: files, clock, signal, canonical: canonicalAddress });
+  return {
+    instances: async () => [{ name: copied.server.host, address: '', url: copied.server }],
+    find: (_, { wanted, services }) => {
+      const copies = new Set(services.map((service) => copyOf(spec, service)));
+      const found = copied.find(
+        wanted.map(({ address }) => address),
+        (service) => copies.has(service),
+      );
+      return typeof found === 'string' ? problem('Unreachable', found) : PageFindings.at(found);
+    },
+  };
 }
 
 function recordOf(
@@ -271,7 +341,7 @@ async function listSlices(
 
 /** The selected pods with their addresses, which the watch of pods does not have; or the addresses of a URL's host. */
 async function instancesOf(
-  { inspect }: Inspected,
+  inspect: InspectSpec,
   { connection, snapshot, allowLinkLocal }: InspectingContext,
   signal: AbortSignal,
 ): Promise<readonly PageInstance[] | Problem> {
@@ -309,7 +379,7 @@ async function instancesOf(
 }
 
 async function ask(
-  { inspect: { format, tls = {}, tokenFile } }: Inspected,
+  { format, tls = {}, tokenFile }: InspectSpec,
   { address }: PageInstance,
   { url, wanted }: PageToRead,
   { files, onConnect }: Pick<InspectingContext, 'files'> & { readonly onConnect: () => void },

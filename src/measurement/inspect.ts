@@ -1,4 +1,11 @@
-import { fewOf, type InspectSpec, objectKey, type PageFormat, Shares } from '../api/index.ts';
+import {
+  fewOf,
+  type InspectSpec,
+  objectKey,
+  type PageFormat,
+  type ServiceRecord,
+  Shares,
+} from '../api/index.ts';
 import { canonicalAddress } from '../certs/index.ts';
 import type {
   ClusterEvent,
@@ -22,12 +29,26 @@ import {
 import type { Problem } from './probe.ts';
 import { endpointOf, STALE_LIMITS, type StaleUpstream, StaleUpstreams } from './stale-upstreams.ts';
 
-/** An inspected consumer. */
-export interface Inspected {
-  readonly name: string;
-  readonly inspect: InspectSpec;
-  /** What is read is not a page of what sends, but its copies of the endpoints in another cluster. */
-  readonly copies?: true;
+/**
+ * An inspected consumer: one whose instances serve pages, or one that follows something that Linger follows, too, whose state
+ * then stands in memory for a page.
+ */
+export type Inspected = { readonly name: string } & (
+  | { readonly inspect: InspectSpec; readonly followed?: undefined }
+  | {
+      readonly inspect: Pick<InspectSpec, 'every' | 'syncInterval'> & {
+        readonly format?: undefined;
+        readonly url?: undefined;
+      };
+      readonly followed: Followed;
+    }
+);
+
+/** What stands for pages, in the words of conditions. */
+export interface Followed {
+  /** Before its name: `copies in`. */
+  readonly what: string;
+  readonly limits: readonly string[];
 }
 
 /** An instance whose page is read. */
@@ -44,6 +65,15 @@ export interface PageToRead {
   readonly wanted: readonly PageEndpoint[];
   /** Of the endpoints that are asked about. */
   readonly services: readonly ServiceName[];
+}
+
+/** What Linger follows, and asks in the place of pages. */
+export interface Source {
+  /** Never rejects. */
+  readonly instances: (signal: AbortSignal) => Promise<readonly PageInstance[] | Problem>;
+  readonly find: (instance: PageInstance, page: PageToRead) => PageFindings | Problem;
+  /** Sets the Services that the consumer applies to. */
+  readonly follow?: (services: readonly ServiceRecord[]) => void;
 }
 
 export interface InspectionOptions {
@@ -390,10 +420,10 @@ export class Inspection {
     services: readonly ServiceName[],
     remotes: readonly string[],
   ): Generator<readonly [consumer: string, seen: boolean]> {
-    for (const { name, inspect, copies } of this.#options.sendersTo(services)) {
+    for (const { name, inspect, followed } of this.#options.sendersTo(services)) {
       const { instances } = this.#consumers.get(name) ?? {};
-      // A page of a discovery service is not what sends.
-      if (inspect.url !== undefined || copies || !instances?.size) continue;
+      // A discovery service is not what sends.
+      if (inspect.url !== undefined || followed !== undefined || !instances?.size) continue;
       const addresses = [...instances.values()].map(({ page }) => canonicalAddress(page.address));
       yield [name, addresses.some((each) => each !== undefined && remotes.includes(each))];
     }
@@ -462,7 +492,7 @@ export class Inspection {
     }
     due.sort((a, b) => a.at - b.at);
     for (const { asked, instance } of due) {
-      const free = this.#freeAt(now);
+      const free = asked.consumer.followed === undefined ? this.#freeAt(now) : now;
       if (free > now) return Math.max(1, Math.min(next, free) - now);
       void this.#ask(asked, instance, signal);
     }
@@ -537,6 +567,8 @@ export class Inspection {
     const { every: seconds = this.#limits.every / 1000 } = asked.consumer.inspect;
     const every = seconds * 1000 * Math.min(5, 1 + (failing?.times ?? 0));
     let due = failing === undefined ? Number.POSITIVE_INFINITY : askedAt + idleListing;
+    // What is in memory shows its trouble, and the end of it, at no cost.
+    if (asked.consumer.followed !== undefined) due = askedAt + this.#limits.every;
     for (const question of asked.questions.values()) {
       const hurry = this.#isPressing(question, question.verdicts.get(instance.page.name));
       due = Math.min(due, askedAt + (hurry ? every : Math.max(calm, every)));
@@ -612,10 +644,12 @@ export class Inspection {
     const { page, questions, fellows, whole, departed } = this.#pageFor(asked, instance, askedAt);
     instance.asking = true;
     instance.askedAt = askedAt;
-    this.#atOnce += 1;
-    this.#begun.push(askedAt);
+    // What is in memory costs nobody a page.
+    const cost = asked.consumer.followed === undefined ? 1 : 0;
+    this.#atOnce += cost;
+    if (cost > 0) this.#begun.push(askedAt);
     const { outcome, bytes } = await ask(asked.consumer, instance.page, page, signal);
-    this.#atOnce -= 1;
+    this.#atOnce -= cost;
     instance.asking = false;
     const readAt = clock();
     this.#debt = this.#debtNow(readAt) + bytes;
@@ -859,7 +893,7 @@ export const USUAL_PATHS: Readonly<Record<PageFormat, string>> = {
 /** The URL of the page, filtered to what is needed where possible. */
 function pageUrl(
   page: URL,
-  format: PageFormat,
+  format: PageFormat | undefined,
   endpoints: readonly PageEndpoint[],
   clusters: ReadonlySet<string>,
 ): URL {
@@ -882,11 +916,6 @@ function pageUrl(
   return url;
 }
 
-const COPIES_LIMITS = [
-  'What reads the copies in the other cluster is not seen: syncInterval allows for it.',
-  'Removals are timed only where a copy has listed the pod, or one that became ready later; otherwise it is not known to be gone.',
-];
-
 const LIMITS = [
   'Removals are timed only where every instance could say: one whose page has shown neither the pod nor one of its Service that became ready later says nothing.',
   'It is known to the interval of asking: a lag counts until the first page that no longer shows the pod in use.',
@@ -908,7 +937,7 @@ function inspectionStateOf(
       : [`Hold does not wait for ${fewOf(skipped)}: it kept three held pods in a row.`];
   const state = {
     instances: instances.size,
-    limits: [...skips, ...(consumer.copies ? COPIES_LIMITS : LIMITS)],
+    limits: [...skips, ...(consumer.followed?.limits ?? LIMITS)],
   };
   const [kept] = stale.kept(departed);
   if (kept !== undefined) {
@@ -926,7 +955,7 @@ function inspectionStateOf(
   if (first !== undefined) {
     const { reason, message } = first;
     const names = fewOf(failing.filter((each) => each.message === message).map(({ name }) => name));
-    const what = consumer.copies ? 'copies in' : 'page of';
+    const what = consumer.followed?.what ?? 'page of';
     return { ...state, trouble: { reason, message: `The ${what} ${names} ${message}.` } };
   }
   if (unlisted[0] >= PAGES_UNLISTED) {

@@ -35,6 +35,12 @@ export class PageFindings {
     this.clusters = clusters;
   }
 
+  /** What something that knows no ports lists, by address and whether it is in use. */
+  static at(addresses: ReadonlyMap<string, boolean>): PageFindings {
+    const found = [...addresses].map(([address, used]) => [address, new Map([[undefined, used]])] as const);
+    return new PageFindings(new Map(found), new Set());
+  }
+
   /** `listed`: on the page, but marked as not in use. */
   of({ address, ports }: PageEndpoint): 'using' | 'listed' | 'absent' {
     const found = this.endpoints.get(address) ?? [];

@@ -12,6 +12,8 @@ const probing = (url: unknown): JsonObject => measured({ probe: { url } });
 const inspecting = (inspect: JsonObject): JsonObject => measured({ inspect });
 const copying = (copies: string): JsonObject =>
   measured({ endpoints: { kubeconfigFile: 'access.kubeconfig', copies } });
+const following = (xds: JsonObject): JsonObject => measured({ xds });
+const ISTIOD = { address: 'istiod.istio-system.svc:15012' };
 const INSTANCES = { namespaceSelector: {}, port: 9901 };
 const ENVOY = { instances: INSTANCES, format: 'Envoy' };
 const EUREKA = { url: 'https://eureka.example/apps', format: 'Text', syncInterval: '30s' };
@@ -30,7 +32,9 @@ const labels = (count: number) =>
 const DURATION = /expected a duration such as 30s or 1m30s, from 1ms to 168h/;
 const EVERY = /expected a duration such as 30s or 1m30s, from 1s to 168h/;
 const URL_HINT = /expected an http:\/\/ or https:\/\/ URL/;
-const ONE_WAY = /expected exactly one of declared, reports, probe, inspect and endpoints/;
+const ONE_WAY = /expected exactly one of declared, reports, probe, inspect, endpoints and xds/;
+const XDS_ADDRESS = /expected a name or an address with a port, such as istiod/;
+const TOKEN_IN_CLEAR = /expected tls beside tokenFile/;
 const COPIES = /expected NAMESPACE\/NAME, in which/;
 const EITHER = /expected exactly one of syncInterval and lag/;
 const INSTANCES_OR_URL = /expected exactly one of instances and url/;
@@ -90,6 +94,13 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
     'copies in another cluster': measured({ endpoints: { kubeconfigFile: 'access.kubeconfig' } }),
     'copies that are read late': measured({
       endpoints: { kubeconfigFile: 'access.kubeconfig', syncInterval: '30s' },
+    }),
+    'istiod in the clear': following({ address: '10.0.0.7:15010' }),
+    'istiod at an IPv6 address': following({ address: '[fd00::7]:15010' }),
+    'istiod with all there is': following({
+      ...ISTIOD,
+      tls: { caFile: 'root-cert.pem', serverName: 'istiod.istio-system.svc', insecureSkipVerify: false },
+      ...{ tokenFile: 'istio-token', clusterDomain: 'mesh.example', syncInterval: '1s' },
     }),
     'copies of other names': copying('access/{namespace}-{service}'),
     'a request that takes a pod out': deregistering({ http: HTTP }),
@@ -161,6 +172,16 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
     'copies that are all one': copying('access/web'),
     'copies of unknown placeholders': copying('access/{pod}-{service}'),
   }),
+  ...refused(
+    XDS_ADDRESS,
+    Object.fromEntries(
+      ['istiod', 'http://istiod:15012', 'istiod:0', 'istiod:15012/x', 'u:p@istiod:1', '10.0.0.256:1', ''].map(
+        (address) => [`istiod at ${JSON.stringify(address)}`, following({ address })],
+      ),
+    ),
+  ),
+  ...refused(TOKEN_IN_CLEAR, { 'a token in the clear': following({ ...ISTIOD, tokenFile: 'istio-token' }) }),
+  ...refused(FILE, { 'a token of istiod with a path': following({ ...ISTIOD, tls: {}, tokenFile: '../x' }) }),
   ...refused(FILE, { 'a kubeconfig with a path': measured({ endpoints: { kubeconfigFile: '../x' } }) }),
   ...refused(INSTANCES_OR_URL, {
     'neither instances nor a url': inspecting({ format: 'Envoy' }),

@@ -23,7 +23,7 @@ export const HOUSE_LIMITS = { single: 13, repeated: 0, deepTestImports: 33 } as 
 
 /** How many lines each room may have: a budget with room for repairs, reviewed when a feature lands. */
 export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
-  api: 2_630,
+  api: 2_720,
   audit: 3_305,
   certs: 1_590,
   cli: 8_300,
@@ -31,14 +31,14 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   dashboard: 850,
   decision: 4_490,
   diagnose: 4_050,
-  discovery: 980,
+  discovery: 990,
   hold: 2_930,
-  informers: 1_900,
+  informers: 1_980,
   lag: 4_730,
   leader: 2_680,
   manager: 250,
   manifest: 1_300,
-  measurement: 5_640,
+  measurement: 6_180,
   page: 1_890,
   prove: 2_530,
   telemetry: 320,

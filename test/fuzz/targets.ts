@@ -10,6 +10,7 @@ import { policiesOfMap } from '../../src/manifest/index.ts';
 import { attemptsIn, readerOf } from '../../src/measurement/index.ts';
 import { screenReview } from '../../src/webhook/review.ts';
 import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
+import { takePush } from '../measurement/pushes.ts';
 
 /**
  * Takes one input from outside. Throws where Linger would do what it must not: fail in a way that is not foreseen, or keep
@@ -47,6 +48,7 @@ export const TARGETS: Readonly<Record<Exclude<ForeignSource, 'proc'>, Fuzz>> = {
       reader.end();
     }
   },
+  push: takePush,
   report: (data) => {
     let body: unknown;
     try {

@@ -50,7 +50,7 @@ class Gateways {
         const shown = this.pages.get(gateway);
         if (this.answerMs > 0) await new Promise((done) => setTimeout(done, this.answerMs));
         if (shown === undefined) return { outcome: problem('Unreachable', 'is refused'), bytes: 0 };
-        const reader = readerOf(inspect.format, wanted);
+        const reader = readerOf(inspect.format ?? 'Envoy', wanted);
         reader.write(Buffer.from(this.render(shown)));
         return { outcome: reader.end() as PageFindings, bytes: this.bytes };
       },

@@ -120,6 +120,7 @@ function copied(name: string, coldMinutes: number, of: GoModule, programs: Reado
 
 const CONTAINERD = 'github.com/containerd/containerd/v2/cmd';
 const CONTOUR = 'github.com/projectcontour/contour';
+const ISTIO = 'istio.io/istio';
 const BUILDKIT = 'github.com/moby/buildkit/cmd';
 
 const SOURCES = {
@@ -134,6 +135,7 @@ const SOURCES = {
   coreDns: source('coredns', 4, { coredns: '.' }, { files: ['go.mod', 'go.sum', 'main.go'] }),
   helm: source('helm', 3, { helm: 'helm.sh/helm/v4/cmd/helm' }),
   contour: source('contour', 4, { contour: `${CONTOUR}/cmd/contour` }),
+  istio: source('istio', 12, { 'pilot-discovery': `${ISTIO}/pilot/cmd/pilot-discovery` }),
   // Knative's sidecar, which drains by itself.
   queueProxy: source('queue-proxy', 2, { queue: 'knative.dev/serving/cmd/queue' }),
   // Without what discovers targets: it judges rules and metrics, and scrapes nothing.
@@ -233,9 +235,19 @@ export async function certManagerCrds(): Promise<readonly string[]> {
 }
 
 /** Contour's custom resources' definitions, a file. */
-export async function contourCrds(): Promise<string> {
-  const listed = await must(['go', 'list', '-m', '-f', '{{.Dir}}', CONTOUR], { cwd: join(here, 'contour') });
-  return join(listed.trim(), 'examples', 'contour', '01-crds.yaml');
+export const contourCrds = async () =>
+  join(await moduleFolder(CONTOUR, 'contour'), 'examples', 'contour', '01-crds.yaml');
+
+/** Only istiod: what tells the sidecars and gateways of Istio of endpoints, and no part of the cluster; see istio.ts. */
+export const ensureIstiod = ensuring(SOURCES.istio, 'pilot-discovery');
+
+/** Istio's custom resources' definitions, a file. */
+export const istioCrds = async () =>
+  join(await moduleFolder(ISTIO, 'istio'), 'manifests', 'charts', 'base', 'files', 'crd-all.gen.yaml');
+
+/** Where a module lies that one of ours requires. */
+async function moduleFolder(module: string, of: string): Promise<string> {
+  return (await must(['go', 'list', '-m', '-f', '{{.Dir}}', module], { cwd: join(here, of) })).trim();
 }
 
 /**

@@ -1,0 +1,387 @@
+import { Client, type ClientDuplexStream, credentials, Metadata, status } from '@grpc/grpc-js';
+import protobuf from 'protobufjs/minimal.js';
+import { asError, FOREIGN_LIMITS, objectKey, type ServiceRecord, type XdsSpec } from '../api/index.ts';
+import { canonicalAddress } from '../certs/index.ts';
+import { ListedAddresses } from '../informers/index.ts';
+import { Backoff, inPieces, pause } from '../timing/index.ts';
+import { readNamed, trustOf } from './gateway-client.ts';
+import type { PageInstance, PageToRead, Source } from './inspect.ts';
+import { authorityOf, PageFindings } from './page-formats.ts';
+import { type Problem, problem, resolve } from './probe.ts';
+
+const { Reader, Writer } = protobuf;
+
+/*
+ * Istiod tells proxies of endpoints by ADS in its incremental form (envoy.service.discovery.v3), and Linger as one of them. Of
+ * its messages only the few fields are read and written that are named here by number.
+ */
+const METHOD = '/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources';
+const ENDPOINTS = 'type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment';
+
+/** Of HealthStatus: UNKNOWN, HEALTHY and DEGRADED. A proxy sends nothing new to DRAINING ones. */
+const SENT_TO: readonly number[] = [0, 1, 5];
+
+/** Istiod takes requests of 4 MiB. */
+const NAMES_AT_ONCE = 5_000;
+const MOST_ISTIODS = 20;
+
+/** Istiod refuses pings that come within 15 s of each other. Milliseconds. */
+const KEEPALIVE = { 'grpc.keepalive_time_ms': 30_000, 'grpc.keepalive_timeout_ms': 10_000 };
+const RETRY = { firstPauseMs: 500, longestPauseMs: 15_000 };
+
+interface IstiodContext {
+  /** The folder of --inspect-files; undefined: none. */
+  readonly files: string | undefined;
+  /** Linger's own. */
+  readonly namespace: string;
+  readonly allowLinkLocal: boolean;
+  readonly clock: () => number;
+  readonly random: () => number;
+  readonly signal: AbortSignal;
+}
+
+/** The istiods behind an address. Each is followed, as the proxies follow one of them each. */
+export class Istiods implements Source {
+  readonly #spec: XdsSpec;
+  readonly #context: IstiodContext;
+  readonly #url: URL;
+  readonly #istiods = new Map<string, { readonly istiod: Istiod; readonly ending: AbortController }>();
+  #services: ReadonlyMap<string, string> = new Map();
+
+  constructor(spec: XdsSpec, context: IstiodContext) {
+    this.#spec = spec;
+    this.#context = context;
+    this.#url = new URL(`https://${spec.address}`);
+    context.signal.addEventListener('abort', () => this.#keep([]), { once: true });
+  }
+
+  follow(services: readonly ServiceRecord[]): void {
+    const { clusterDomain = 'cluster.local' } = this.#spec;
+    const clusters = services.flatMap(({ namespace, name, ports = [] }) =>
+      ports.map((port) => {
+        const cluster = `outbound|${port}||${name}.${namespace}.svc.${clusterDomain}`;
+        return [cluster, objectKey({ namespace, name })] as const;
+      }),
+    );
+    this.#services = new Map(clusters);
+    for (const { istiod } of this.#istiods.values()) istiod.follow(this.#services);
+  }
+
+  async instances(signal: AbortSignal): Promise<readonly PageInstance[] | Problem> {
+    const found = await resolve(this.#url, { signal, allowLinkLocal: this.#context.allowLinkLocal });
+    if (!('addresses' in found)) return found;
+    const addresses = found.addresses.slice(0, MOST_ISTIODS);
+    if (!this.#context.signal.aborted) this.#keep(addresses);
+    return addresses.map((address) => ({ name: address, address, url: this.#url }));
+  }
+
+  find({ address }: PageInstance, page: PageToRead): PageFindings | Problem {
+    const { istiod } = this.#istiods.get(address) ?? {};
+    return istiod?.find(page) ?? problem('Unreachable', 'are not followed');
+  }
+
+  #keep(addresses: readonly string[]): void {
+    for (const [address, { ending }] of this.#istiods) {
+      if (addresses.includes(address)) continue;
+      ending.abort();
+      this.#istiods.delete(address);
+    }
+    for (const address of addresses) {
+      if (this.#istiods.has(address)) continue;
+      const ending = new AbortController();
+      const to = authorityOf(address, Number(this.#url.port || 443));
+      const istiod = new Istiod(this.#spec, to, { ...this.#context, signal: ending.signal });
+      istiod.follow(this.#services);
+      this.#istiods.set(address, { istiod, ending });
+    }
+  }
+}
+
+type Call = ClientDuplexStream<Buffer, Buffer>;
+
+/** What one istiod pushes of endpoints. */
+class Istiod {
+  readonly #spec: XdsSpec;
+  /** Its address and port. */
+  readonly #to: string;
+  readonly #context: IstiodContext;
+  readonly #listed: ListedAddresses;
+  /** By name of the cluster, its Service. */
+  #followed: ReadonlyMap<string, string> = new Map();
+  /** What this stream has asked for, and of that, what has not been answered yet. */
+  readonly #asked = new Map<string, string>();
+  readonly #unanswered = new Map<string, string>();
+  #call: Call | undefined;
+  #trouble: string | undefined = 'have not come yet';
+
+  constructor(spec: XdsSpec, to: string, context: IstiodContext) {
+    this.#spec = spec;
+    this.#to = to;
+    this.#context = context;
+    this.#listed = new ListedAddresses(context.clock);
+    void this.#run();
+  }
+
+  follow(clusters: ReadonlyMap<string, string>): void {
+    this.#followed = clusters;
+    if (this.#call !== undefined) this.#ask(this.#call, clusters);
+  }
+
+  #ask(call: Call, clusters: ReadonlyMap<string, string>): void {
+    const isOver = (each: string) => !clusters.has(each) && each !== FIRST && !this.#listed.has(each);
+    // As long as istiod pushes a Service that has been deleted, proxies have its endpoints, too.
+    const over = [...this.#asked.keys()].filter(isOver);
+    for (const each of over) {
+      this.#asked.delete(each);
+      this.#unanswered.delete(each);
+    }
+    const fresh = [...clusters].filter(([each]) => !this.#asked.has(each));
+    for (const [cluster, service] of fresh) {
+      this.#asked.set(cluster, service);
+      this.#unanswered.set(cluster, service);
+    }
+    const names = [
+      ...fresh.map(([cluster]) => [SUBSCRIBE, cluster] as const),
+      ...over.map((cluster) => [UNSUBSCRIBE, cluster] as const),
+    ];
+    for (let at = 0; at < names.length; at += NAMES_AT_ONCE)
+      call.write(request(...names.slice(at, at + NAMES_AT_ONCE)));
+  }
+
+  find({ wanted, services }: Pick<PageToRead, 'wanted' | 'services'>): PageFindings | Problem {
+    const trouble = this.#trouble ?? this.#listed.trouble;
+    if (trouble !== undefined) return problem('Unreachable', trouble);
+    const asked = new Set(services.map(objectKey));
+    for (const service of this.#unanswered.values())
+      if (asked.has(service)) return problem('Unreachable', 'do not have all Services yet');
+    const addresses = wanted.map(({ address }) => address);
+    return PageFindings.at(this.#listed.find(addresses, (service) => asked.has(service)));
+  }
+
+  async #run(): Promise<void> {
+    const { signal, random } = this.#context;
+    const backoff = new Backoff(RETRY, random);
+    do {
+      let client: Client | undefined;
+      let hasTold = false;
+      const cancel = () => this.#call?.cancel();
+      signal.addEventListener('abort', cancel, { once: true });
+      try {
+        const { options, metadata, channel } = await this.#means();
+        client = new Client(targetOf(this.#to), channel, options);
+        const call = client.makeBidiStreamRequest(METHOD, asIs, asIs, metadata);
+        // It may still fail once nothing reads it.
+        call.on('error', () => undefined);
+        this.#begin(call);
+        if (signal.aborted) cancel();
+        for await (const message of call as AsyncIterable<Buffer>) {
+          await this.#take(call, message);
+          hasTold = true;
+          if (this.#unanswered.size === 0) backoff.reset();
+        }
+        if (!hasTold) this.#trouble = 'end at once';
+      } catch (error) {
+        const { code } = error as { readonly code?: unknown };
+        // Istiod ends each stream after a while; what it has pushed stays in use until the next one says otherwise.
+        if (!hasTold || code !== status.UNAVAILABLE)
+          this.#trouble = `cannot be read (${reasonOf(asError(error))})`;
+      }
+      signal.removeEventListener('abort', cancel);
+      this.#call = undefined;
+      client?.close();
+    } while (await pause(backoff.next(), signal));
+  }
+
+  /** Read for each stream, as tokens are rotated. */
+  async #means() {
+    const { tls, tokenFile } = this.#spec;
+    const { files } = this.#context;
+    const metadata = new Metadata();
+    if (tokenFile !== undefined)
+      metadata.set('authorization', `Bearer ${(await readNamed(files, tokenFile)).trim()}`);
+    const host = this.#spec.address.replace(/:\d+$/, '');
+    const name = tls?.serverName ?? (canonicalAddress(host.replace(/[[\]]/g, '')) ? undefined : host);
+    const options = {
+      ...KEEPALIVE,
+      'grpc.max_receive_message_length': FOREIGN_LIMITS.push.bytes,
+      'grpc.enable_http_proxy': 0,
+      'grpc.enable_retries': 0,
+      'grpc.use_local_subchannel_pool': 1,
+      ...(name !== undefined && { 'grpc.default_authority': name, 'grpc.ssl_target_name_override': name }),
+    };
+    if (tls === undefined) return { options, metadata, channel: credentials.createInsecure() };
+    const { ca, insecureSkipVerify } = await trustOf(files, tls);
+    const trust = { rejectUnauthorized: insecureSkipVerify !== true };
+    const channel = credentials.createSsl(ca === undefined ? null : Buffer.from(ca), null, null, trust);
+    return { options, metadata, channel };
+  }
+
+  /** What an earlier stream has pushed stays listed until this one answers. */
+  #begin(call: Call): void {
+    const before = [...this.#asked].filter(([cluster]) => this.#listed.has(cluster));
+    this.#call = call;
+    this.#asked.clear();
+    this.#unanswered.clear();
+    this.#asked.set(FIRST, '');
+    call.write(request([NODE, nodeOf(this.#context.namespace)], [SUBSCRIBE, FIRST]));
+    this.#ask(call, new Map([...before, ...this.#followed]));
+  }
+
+  /** What cannot be read is rejected, and ends the stream: its endpoints are then unknown. */
+  async #take(call: Call, message: Buffer): Promise<void> {
+    const { clock } = this.#context;
+    const fields = fieldsOf(message);
+    const nonce = [NONCE, fields.findLast(({ field }) => field === PUSH_NONCE)?.bytes ?? NOTHING] as const;
+    try {
+      for (const [cluster, addresses] of await inPieces(pushIn(fields), clock)) this.#set(cluster, addresses);
+    } catch (error) {
+      const why = encoded([STATUS_CODE, status.INVALID_ARGUMENT], [STATUS_MESSAGE, 'not understood']);
+      await new Promise((done) => call.write(request(nonce, [ERROR, why]), done));
+      this.#trouble = `cannot be read (${reasonOf(asError(error))})`;
+      throw error;
+    }
+    call.write(request(nonce));
+    this.#trouble = undefined;
+  }
+
+  #set(cluster: string, addresses: readonly string[]): void {
+    const service = this.#asked.get(cluster);
+    if (service === undefined) return;
+    this.#unanswered.delete(cluster);
+    this.#listed.set(cluster, service, addresses);
+  }
+}
+
+/** As grpc-js takes an address without looking it up. */
+function targetOf(to: string): string {
+  return `${to.startsWith('[') ? 'ipv6' : 'ipv4'}:${to}`;
+}
+
+const NO_TRUST = 'its certificate is not trusted';
+
+/** Without what istiod says itself: only the name of the status, and the code of an error of Node's. */
+function reasonOf(error: Error & { readonly code?: unknown; readonly details?: unknown }): string {
+  if (typeof error.code !== 'number') return error.message;
+  const name = status[error.code] ?? `status ${error.code}`;
+  const details = String(error.details);
+  const [own] = /\bE[A-Z]{4,}\b/.exec(details) ?? (/certificate|altname/i.test(details) ? [NO_TRUST] : []);
+  return own === undefined ? name : `${name}, ${own}`;
+}
+
+// The fields of DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource, google.protobuf.Any and google.rpc.Status.
+const [NODE, TYPE_URL, SUBSCRIBE, UNSUBSCRIBE, NONCE, ERROR] = [1, 2, 3, 4, 6, 7];
+const [PUSH_RESOURCES, PUSH_NONCE, PUSH_REMOVED] = [2, 5, 6];
+const [RESOURCE_ANY, RESOURCE_NAME, ANY_VALUE] = [2, 3, 2];
+const [STATUS_CODE, STATUS_MESSAGE] = [1, 2];
+// Those of ClusterLoadAssignment, LocalityLbEndpoints, LbEndpoint, Endpoint, AdditionalAddress, Address and SocketAddress.
+const [ASSIGNMENT_LOCALITIES, LOCALITY_ENDPOINTS] = [2, 2];
+const [LB_ENDPOINT, LB_HEALTH, ENDPOINT_ADDRESS, ENDPOINT_MORE, MORE_ADDRESS] = [1, 2, 1, 4, 1];
+const [ADDRESS_SOCKET, SOCKET_ADDRESS] = [1, 2];
+// Those of Node and google.protobuf.Struct.
+const [NODE_ID, NODE_METADATA, STRUCT_FIELDS, ENTRY_KEY, ENTRY_VALUE, VALUE_TEXT] = [1, 3, 1, 1, 2, 3];
+
+/** Of a Service that every cluster has: a stream's first request has to name something, and its answer shows that it works. */
+const FIRST = 'outbound|443||kubernetes.default.svc.cluster.local';
+
+function request(...fields: readonly Written[]): Buffer {
+  return encoded([TYPE_URL, ENDPOINTS], ...fields);
+}
+
+/** As a sidecar, which istiod tells of all endpoints; its address is that of no pod, so that no pod's own settings apply. */
+function nodeOf(namespace: string): Buffer {
+  const metadata = { NAMESPACE: namespace, CLUSTER_ID: 'Kubernetes', INSTANCE_IPS: '127.0.0.1,::1' };
+  const entries = Object.entries(metadata).map(([key, value]) => {
+    const entry = encoded([ENTRY_KEY, key], [ENTRY_VALUE, encoded([VALUE_TEXT, value])]);
+    return [STRUCT_FIELDS, entry] as const;
+  });
+  const id = `sidecar~127.0.0.1~linger.${namespace}~${namespace}.svc.cluster.local`;
+  return encoded([NODE_ID, id], [NODE_METADATA, encoded(...entries)]);
+}
+
+/** By cluster, the addresses that proxies send to. @throws BrokenPush */
+export function* pushIn(
+  fields: readonly Field[],
+): Generator<undefined, ReadonlyMap<string, readonly string[]>> {
+  const push = new Map<string, readonly string[]>();
+  for (const { field, bytes } of fields) {
+    if (field === PUSH_REMOVED) push.set(bytes.toString(), []);
+    if (field !== PUSH_RESOURCES) continue;
+    const assignment = partIn(partIn(bytes, RESOURCE_ANY), ANY_VALUE);
+    const addresses: string[] = [];
+    for (const locality of partsIn(assignment, ASSIGNMENT_LOCALITIES))
+      for (const endpoint of partsIn(locality, LOCALITY_ENDPOINTS)) {
+        addresses.push(...addressesOf(endpoint));
+        yield;
+      }
+    push.set(partIn(bytes, RESOURCE_NAME).toString(), addresses);
+    yield;
+  }
+  return push;
+}
+
+function addressesOf(lbEndpoint: Buffer): readonly string[] {
+  const health = fieldsOf(lbEndpoint).findLast(({ field }) => field === LB_HEALTH)?.number ?? 0;
+  if (!SENT_TO.includes(health)) return [];
+  const endpoint = partIn(lbEndpoint, LB_ENDPOINT);
+  const more = partsIn(endpoint, ENDPOINT_MORE).map((each) => partIn(each, MORE_ADDRESS));
+  return [partIn(endpoint, ENDPOINT_ADDRESS), ...more].flatMap(
+    (address) => canonicalAddress(partIn(partIn(address, ADDRESS_SOCKET), SOCKET_ADDRESS).toString()) ?? [],
+  );
+}
+
+const NOTHING = Buffer.alloc(0);
+const asIs = (bytes: Buffer) => bytes;
+
+/** A field of a message in the protobuf encoding: its bytes, or its number. */
+interface Field {
+  readonly field: number;
+  readonly bytes: Buffer;
+  readonly number: number;
+}
+
+/** Wire types: protobuf.dev/programming-guides/encoding. */
+const [VARINT, BYTES] = [0, 2];
+
+/** What istiod has sent is no push. */
+export class BrokenPush extends Error {}
+
+/** @throws BrokenPush */
+export function fieldsOf(message: Buffer): readonly Field[] {
+  const fields: Field[] = [];
+  try {
+    for (const reader = Reader.create(message); reader.pos < reader.len; ) {
+      const tag = reader.uint32();
+      const [field, wire] = [tag >>> 3, tag & 7];
+      const number = wire === VARINT ? reader.uint32() : 0;
+      const bytes = wire === BYTES ? reader.bytes() : NOTHING;
+      if (wire !== VARINT && wire !== BYTES) reader.skipType(wire);
+      // The same memory: a push is not copied once for each level of it.
+      const { buffer, byteOffset, byteLength } = bytes;
+      fields.push({ field, bytes: Buffer.from(buffer, byteOffset, byteLength), number });
+      if (fields.length > FOREIGN_LIMITS.push.parts.most)
+        throw new BrokenPush('a message has too many parts');
+    }
+  } catch (error) {
+    throw error instanceof BrokenPush ? error : new BrokenPush('a message is broken', { cause: error });
+  }
+  return fields;
+}
+
+function partsIn(message: Buffer, wanted: number): readonly Buffer[] {
+  return fieldsOf(message).flatMap(({ field, bytes }) => (field === wanted ? bytes : []));
+}
+
+function partIn(message: Buffer, wanted: number): Buffer {
+  return partsIn(message, wanted).at(-1) ?? NOTHING;
+}
+
+type Written = readonly [field: number, value: string | number | Buffer];
+
+function encoded(...fields: readonly Written[]): Buffer {
+  const writer = Writer.create();
+  for (const [field, value] of fields) {
+    if (typeof value === 'number') writer.uint32(field * 8 + VARINT).uint32(value);
+    else writer.uint32(field * 8 + BYTES).bytes(Buffer.from(value));
+  }
+  return Buffer.from(writer.finish());
+}
