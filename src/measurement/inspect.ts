@@ -170,6 +170,8 @@ class Question {
   pods: readonly PodAddress[];
   readonly openedAt: number;
   readonly verdicts = new Map<string, Verdict>();
+  /** By instance, since when it has let go, where its interval after that has been told to be over. */
+  readonly waited = new Map<string, number>();
   /** Since when no slice lists it as ready. */
   hotSince: number | undefined;
   /** When all groups had withdrawn it. */
@@ -810,12 +812,15 @@ export class Inspection {
     const sync = asked.syncMs;
     let next = Number.POSITIVE_INFINITY;
     if (sync === 0) return next;
-    for (const { uid, verdicts } of asked.questions.values()) {
+    for (const { uid, verdicts, waited } of asked.questions.values()) {
       if (!this.#wanted.has(uid)) continue;
-      for (const { state, since } of verdicts.values()) {
-        if (state !== 'notUsing') continue;
+      for (const [name, { state, since }] of verdicts) {
+        if (state !== 'notUsing' || waited.get(name) === since) continue;
         if (since + sync > now) next = Math.min(next, since + sync);
-        else if (now - since - sync < 100) this.#tell(uid);
+        else {
+          waited.set(name, since);
+          this.#tell(uid);
+        }
       }
     }
     return next;

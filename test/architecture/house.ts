@@ -26,7 +26,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   api: 2_720,
   audit: 3_305,
   certs: 1_590,
-  cli: 8_300,
+  cli: 8_340,
   cluster: 2_680,
   dashboard: 850,
   decision: 4_490,

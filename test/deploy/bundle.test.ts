@@ -9,6 +9,7 @@ import { emptyDirectory, ROOT, run, serving, until } from '../cli/linger.ts';
 import { cpuSeconds, teamPolicies } from '../cli/team-policies.ts';
 import { ModelCluster } from '../cluster/model-cluster.ts';
 import { pod } from '../decision/sample-pod.ts';
+import { AdsServer } from '../measurement/ads-server.ts';
 import { atEndOfFile, connect, requestBytes } from '../webhook/connection.ts';
 import { bodyOf } from '../webhook/reviews.ts';
 import { responseOf } from '../webhook/webhook.ts';
@@ -100,6 +101,23 @@ describe('the bundle', () => {
   it('with a cluster, it loads what that takes', async () => {
     const loaded = await loadedBy('--kubeconfig', await kubeconfig());
     expect(OF_A_CLUSTER.filter((place) => !loaded.has(place))).toEqual([]);
+  });
+
+  it('loads the gRPC client where a consumer follows istiod, and nowhere else', async () => {
+    const GRPC = 'node_modules/@grpc/grpc-js';
+    const cluster = ['--kubeconfig', await kubeconfig()];
+    expect((await loadedBy(...cluster)).has(GRPC)).toBe(false);
+    const ads = await AdsServer.start(atEnd);
+    const directory = await emptyDirectory(atEnd);
+    const spec = { measure: { xds: { address: `127.0.0.1:${ads.port}` } } };
+    const consumer = {
+      ...{ apiVersion: 'linger.dev/v1alpha1', kind: 'DiscoveryConsumer' },
+      ...{ metadata: { name: 'mesh' }, spec },
+    };
+    await writeFile(join(directory, 'mesh.json'), JSON.stringify(consumer));
+    const args = [...cluster, '--policies', directory];
+    await serving(certs(), args, { atEnd, main: bundle.main });
+    await until(async () => ads.subscribed.length > 0 || undefined);
   });
 
   it('without a cluster, it loads none of Node’s HTTP clients: 9 MB', async () => {

@@ -4,12 +4,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { XdsSpec } from '../../src/api/index.ts';
 import { ensureCertificates } from '../../src/certs/index.ts';
-import { type PageEndpoint, PageFindings } from '../../src/measurement/page-formats.ts';
-import { Istiods } from '../../src/measurement/xds.ts';
 import { emptyDirectory } from '../cli/linger.ts';
 import type { AtEnd } from '../webhook/connection.ts';
 import { AdsServer } from './ads-server.ts';
 import { leading, WEB } from './following.ts';
+import { followWeb } from './istiods.ts';
 
 const WITHIN = { timeout: 20_000, interval: 20 };
 const FIRST = 'outbound|443||kubernetes.default.svc.cluster.local';
@@ -19,24 +18,18 @@ const atEnd: AtEnd = onTestFinished as AtEnd;
 async function following(port: number, spec: Partial<XdsSpec> = {}, files?: string) {
   const ending = new AbortController();
   onTestFinished(() => ending.abort());
-  const { signal } = ending;
-  const context = { files, namespace: 'linger', allowLinkLocal: false, signal, random: () => 0 };
   const clock = { skippedMs: 0 };
-  const now = () => performance.now() + clock.skippedMs;
-  const istiods = new Istiods({ address: `127.0.0.1:${port}`, ...spec }, { ...context, clock: now });
-  istiods.follow([WEB]);
-  const found = await istiods.instances(signal);
-  if (!('length' in found)) throw new Error(found.message);
-  const [instance] = found;
-  const wanted: readonly PageEndpoint[] = ['10.0.0.1', '10.0.0.2'].map((address) => ({
-    address,
-    ports: [8080],
-  }));
-  const find = (services = [{ namespace: 'shop', name: 'web' }]) => {
-    const outcome = istiods.find(instance!, { wanted, services, url: instance!.url });
-    return outcome instanceof PageFindings ? wanted.map((each) => outcome.of(each)) : outcome.message;
+  const { istiods, find } = await followWeb(
+    { address: `127.0.0.1:${port}`, ...spec },
+    { files, signal: ending.signal, clock: () => performance.now() + clock.skippedMs },
+  );
+  const addresses = ['10.0.0.1', '10.0.0.2'];
+  return {
+    istiods,
+    ending,
+    clock,
+    find: (...services: Parameters<typeof find>[1][]) => find(addresses, ...services),
   };
-  return { istiods, ending, clock, find };
 }
 
 describe('what istiod pushes', () => {
@@ -274,6 +267,27 @@ describe('a consumer that follows istiod', () => {
     expect(lags[0]).toBeGreaterThanOrEqual((pushedAt - at) / 1000 + 0.24);
     expect(consumers.state('mesh')?.trouble).toBeUndefined();
     expect([...inspection.seenAmong([{ namespace: 'shop', name: 'web' }], ['10.9.9.9'])]).toEqual([]);
+  }, 60_000);
+
+  it('is told of even if this process stood still when the proxies’ time was over', async () => {
+    const ads = await AdsServer.start(atEnd);
+    ads.push(CLUSTER, '10.0.0.1', '10.0.0.2');
+    const xds: XdsSpec = { address: `127.0.0.1:${ads.port}` };
+    const { inspection, lists, end } = await leading('mesh', { xds }, undefined);
+    lists('a', 'b');
+    await vi.waitFor(() => expect(ads.subscribed).toContain(CLUSTER), WITHIN);
+    const at = end();
+    const users = () => inspection.usersOf('mesh', 'a', at);
+    await vi.waitFor(() => expect(users()).toEqual(['127.0.0.1']), WITHIN);
+    let told = 0;
+    inspection.onChange(() => {
+      if (users()?.length === 0) told += 1;
+    });
+    ads.push(CLUSTER, '10.0.0.2');
+    await sleep(200);
+    const until = performance.now() + 600;
+    while (performance.now() < until);
+    await vi.waitFor(() => expect(told).toBeGreaterThan(0), WITHIN);
   }, 60_000);
 
   it('has let go of a pod that the push before the question was without, and knows nothing of one never pushed', async () => {

@@ -1,6 +1,6 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ensureContour } from './binaries.ts';
+import { ensureContour, ensureIstiod } from './binaries.ts';
 import { cached } from './cached.ts';
 import { must } from './command.ts';
 import { logFile, waitHealthy } from './health.ts';
@@ -100,6 +100,7 @@ const ports = {
   haproxy: { requests: 18_080, page: 18_404 },
   envoy: { requests: 18_081, page: 18_901 },
   contour: { requests: 18_082, page: 18_446 },
+  istio: { requests: 18_083, page: 18_903 },
 } as const;
 
 const HAPROXY_PAGE = { path: '/stats;csv', format: 'HAProxy' };
@@ -197,23 +198,12 @@ export async function startEnvoy(
   settings: ClusterSettings,
   options: DnsGatewayOptions,
 ): Promise<GatewayProcess> {
-  const program = await ensureEnvoy(settings.cacheDir, console.log);
   const { namespace, service, port, dns, resolveSeconds } = options;
-  const host = network.nodeAddress;
-  const { requests, page } = ports.envoy;
   const [server = '', serverPort] = dns.split(':');
-  const cluster = {
-    name: 'web',
+  return envoyOnNode(settings, 'envoy', 97, {
     type: 'STRICT_DNS',
     dns_refresh_rate: `${resolveSeconds}s`,
     dns_lookup_family: 'V4_ONLY',
-    typed_extension_protocol_options: {
-      'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': {
-        '@type': `${EXTENSIONS}.upstreams.http.v3.HttpProtocolOptions`,
-        common_http_protocol_options: { max_requests_per_connection: 1 },
-        explicit_http_config: { http_protocol_options: {} },
-      },
-    },
     typed_dns_resolver_config: {
       name: 'cares',
       typed_config: {
@@ -232,6 +222,72 @@ export async function startEnvoy(
         },
       ],
     },
+  });
+}
+
+/** Envoy as a sidecar of Istio is told of the endpoints of a Service: by istiod, and here of nothing else. */
+export function startEnvoyOfIstiod(
+  settings: ClusterSettings,
+  { service, istiod }: { readonly service: string; readonly istiod: string },
+): Promise<GatewayProcess> {
+  const [address = '', port] = istiod.split(':');
+  const http2 = { explicit_http_config: { http2_protocol_options: {} } };
+  const lb_endpoints = [{ endpoint: { address: socket(address, Number(port)) } }];
+  const toIstiod = {
+    name: 'istiod',
+    type: 'STATIC',
+    typed_extension_protocol_options: protocolOptions(http2),
+    load_assignment: { cluster_name: 'istiod', endpoints: [{ lb_endpoints }] },
+  };
+  const transport_api_version = 'V3';
+  const ads = {
+    ...{ api_type: 'DELTA_GRPC', transport_api_version },
+    grpc_services: [{ envoy_grpc: { cluster_name: 'istiod' } }],
+  };
+  const id = `sidecar~${network.nodeAddress}~edge.edge~edge.svc.cluster.local`;
+  const metadata = { NAMESPACE: 'edge', CLUSTER_ID: 'Kubernetes', INSTANCE_IPS: network.nodeAddress };
+  return envoyOnNode(
+    settings,
+    'istio',
+    96,
+    {
+      type: 'EDS',
+      eds_cluster_config: {
+        service_name: service,
+        eds_config: { ads: {}, resource_api_version: transport_api_version },
+      },
+    },
+    { node: { id, cluster: 'edge', metadata }, dynamic_resources: { ads_config: ads } },
+    [toIstiod],
+  );
+}
+
+const protocolOptions = (options: object) => ({
+  'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': {
+    '@type': `${EXTENSIONS}.upstreams.http.v3.HttpProtocolOptions`,
+    ...options,
+  },
+});
+
+/** Envoy with one cluster for all requests, of this discovery. */
+async function envoyOnNode(
+  settings: ClusterSettings,
+  name: 'envoy' | 'istio',
+  baseId: number,
+  discovery: object,
+  more: object = {},
+  clusters: readonly object[] = [],
+): Promise<GatewayProcess> {
+  const program = await ensureEnvoy(settings.cacheDir, console.log);
+  const host = network.nodeAddress;
+  const { requests, page } = ports[name];
+  const cluster = {
+    name: 'web',
+    typed_extension_protocol_options: protocolOptions({
+      common_http_protocol_options: { max_requests_per_connection: 1 },
+      explicit_http_config: { http_protocol_options: {} },
+    }),
+    ...discovery,
   };
   const router = { name: 'router', typed_config: { '@type': `${EXTENSIONS}.filters.http.router.v3.Router` } };
   const routes = [{ match: { prefix: '/' }, route: { cluster: cluster.name } }];
@@ -258,12 +314,13 @@ export async function startEnvoy(
   };
   const bootstrap = {
     admin: { address: socket(host, page) },
-    static_resources: { listeners: [listener], clusters: [cluster] },
+    static_resources: { listeners: [listener], clusters: [cluster, ...clusters] },
+    ...more,
   };
-  const file = configuration(settings, 'envoy.json', JSON.stringify(bootstrap));
-  const argv = [program, '-c', file, '--base-id', '97', ...ENVOY_FLAGS];
+  const file = configuration(settings, `${name}.json`, JSON.stringify(bootstrap));
+  const argv = [program, '-c', file, '--base-id', String(baseId), ...ENVOY_FLAGS];
   return startGateway(settings, {
-    ...{ name: 'envoy', argv },
+    ...{ name, argv },
     page: { path: '/clusters', format: 'Envoy' },
   });
 }
@@ -327,6 +384,44 @@ export async function contourInPod(
       return gatewayAt(address, { ...gateway, own: { url: CONTOUR_PAGE, socketPath }, log: accessLog });
     },
     stop: () => stopRecorded(paths, control.name),
+  };
+}
+
+const ISTIOD_PORTS = { xds: 15_010, xdsTls: 15_012, http: 15_080, https: 15_017, monitoring: 15_014 };
+
+/** istiod, as a process of the node. */
+export async function startIstiod(
+  settings: ClusterSettings,
+  { kubeconfig }: { readonly kubeconfig: string },
+): Promise<{ readonly address: string; readonly tlsAddress: string; stop(): Promise<void> }> {
+  const program = await ensureIstiod(settings.cacheDir, console.log);
+  const paths = statePaths(settings.stateDir);
+  const host = network.nodeAddress;
+  const { xds, xdsTls, http, https, monitoring } = ISTIOD_PORTS;
+  const flags = {
+    ...{ kubeconfig, namespace: 'istio-system', httpAddr: `${host}:${http}`, httpsAddr: `${host}:${https}` },
+    ...{ grpcAddr: `${host}:${xds}`, secureGRPCAddr: `${host}:${xdsTls}` },
+    ...{ monitoringAddr: `${host}:${monitoring}`, meshConfig: configuration(settings, 'mesh.yaml', '{}') },
+  };
+  const given = Object.entries(flags).map(([name, value]) => `--${name}=${value}`);
+  const istiod = {
+    name: 'istiod',
+    argv: [program, 'discovery', ...given],
+    // What its chart sets; the injector needs files of that chart.
+    env: {
+      ...process.env,
+      ...{ POD_NAME: 'istiod', POD_NAMESPACE: 'istio-system', PILOT_CERT_PROVIDER: 'istiod' },
+      ...{ INJECT_ENABLED: 'false', JWT_POLICY: 'third-party-jwt' },
+    },
+    health: { url: `http://${host}:${http}/ready` },
+  };
+  await stopRecorded(paths, istiod.name);
+  await startProcess({ ...istiod, runDir: paths.run, logFile: logFile(paths, istiod.name) });
+  await waitHealthy(istiod, paths);
+  return {
+    address: `${host}:${xds}`,
+    tlsAddress: `${host}:${xdsTls}`,
+    stop: () => stopRecorded(paths, istiod.name),
   };
 }
 

@@ -1,0 +1,199 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { emptyDirectory } from '../cli/linger.ts';
+import { standIn } from '../cluster-suite/support/gateways.ts';
+import { followWeb } from '../measurement/istiods.ts';
+import { istioCrds } from '../testbed/binaries.ts';
+import { type Cluster, openCluster, waitUntil } from '../testbed/cluster.ts';
+import { type GatewayProcess, startEnvoyOfIstiod, startIstiod } from '../testbed/gateways.ts';
+import { PodLives } from '../testbed/load/lives.ts';
+import { formatReport, startLoad } from '../testbed/load/load.ts';
+import { clusterSettings } from '../testbed/settings.ts';
+import { LONG } from './form.ts';
+import { consumer, HoldSetting, type Waiting } from './hold/setting.ts';
+import { endingsOf, spread } from './hold/terminations.ts';
+import { gatewayTarget, listed, PageWatch } from './hold/through.ts';
+import { Stand } from './polling/stand.ts';
+import { table } from './table.ts';
+
+/*
+ * Istio: a real istiod with its usual settings, and an Envoy that it tells of endpoints, as it tells a sidecar. The application
+ * ends at SIGTERM at once, and a connection is opened for each request.
+ */
+const PODS = 10;
+const ROLLOUTS = 5;
+const PER_SECOND = 50;
+const POD_PORT = 8080;
+/** What Linger allows proxies for applying a push (docs/guide.md). */
+const APPLIED_MS = 250;
+
+interface Addressed {
+  readonly status?: { readonly podIP?: string };
+}
+
+describe.runIf(LONG)('Istio', () => {
+  let cluster: Cluster;
+  let istiod: Awaited<ReturnType<typeof startIstiod>>;
+  let setting: HoldSetting;
+  let gateways = '';
+  let gateway: GatewayProcess | undefined;
+
+  beforeAll(async () => {
+    cluster = await openCluster();
+    if (!cluster.own) return;
+    for (const verb of [
+      ['apply', '--server-side'],
+      ['wait', '--for=condition=Established', '--timeout=60s'],
+    ])
+      await cluster.mustKubectl([...verb, '--filename', await istioCrds()]);
+    await cluster.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'istio-system' } });
+    istiod = await startIstiod(clusterSettings(), { kubeconfig: cluster.kubeconfig });
+    const meshed = { mesh: 'istio' };
+    setting = await HoldSetting.open(cluster, {
+      consumers: [
+        consumer('istio', meshed, { xds: { address: istiod.address } }),
+        // Nobody sends to the ClusterIP, nor asks DNS.
+        consumer('cluster-ip', meshed, { declared: { lag: '10ms' } }),
+        consumer('cluster-dns', { mesh: 'none' }, { declared: { lag: '10ms' } }),
+      ],
+      max: 60,
+    });
+    gateways = await cluster.namespace('gateways', { 'linger.dev/inject': 'false' });
+    await standIn(cluster, gateways, 'istio');
+  }, 900_000);
+
+  afterAll(async () => {
+    await gateway?.stop();
+    await setting?.close();
+    await istiod?.stop();
+    await cluster?.close();
+  }, 300_000);
+
+  async function rollOver(waiting: Waiting) {
+    const namespace = await setting.namespace(waiting, waiting, { mesh: 'istio' });
+    const stand = new Stand({ cluster, namespace, name: 'web', replicas: PODS, onSigterm: 'exit' });
+    await stand.start();
+    const service = `outbound|80||web.${namespace}.svc.cluster.local`;
+    gateway = await startEnvoyOfIstiod(clusterSettings(), { service, istiod: istiod.address });
+    const pods = await cluster.list<Addressed>({ apiVersion: 'v1', kind: 'Pod', namespace }, stand.selector);
+    await listed(
+      gateway,
+      pods.map(({ status }) => `${status?.podIP}:${POD_PORT}`),
+    );
+    const lives = new PodLives({ cluster, namespace, podSelector: stand.selector, container: 'app' });
+    await lives.start();
+    const page = new PageWatch(gateway, POD_PORT);
+    const load = await startLoad({
+      ...{ cluster, namespace, podSelector: stand.selector, perSecond: PER_SECOND },
+      ...{ target: gatewayTarget(gateway), clientAddresses: cluster.clientAddresses.slice(0, 4) },
+      answerTimeoutMs: 10_000,
+    });
+    await sleep(1_000);
+    await stand.rollOver(ROLLOUTS);
+    await sleep(3_000);
+    await page.stop();
+    const report = await load.stop();
+    await lives.stop();
+    console.log(formatReport(report));
+    const endings = endingsOf(cluster, namespace, lives.all).map((each) => ({
+      ...each,
+      /** When Envoy ceased to list it. */
+      gone: page.gone.get(`${each.address}:${POD_PORT}`) ?? Number.NaN,
+    }));
+    await gateway.stop();
+    return { namespace, endings, report };
+  }
+
+  it('without Linger, requests are lost in five rollouts', { timeout: 900_000 }, async ({ skip }) => {
+    if (!cluster.own) return skip('istiod is a process of our own node');
+    const { endings, report } = await rollOver('alone');
+    const lag = endings
+      .map(({ gone, withdrawnAt }) => gone - withdrawnAt)
+      .filter((each) => !Number.isNaN(each));
+    console.log(
+      table(
+        ['', 'sent', 'lost', 'terminations', 'Envoy without it after the withdrawal'],
+        [['without Linger', report.total, report.lost, endings.length, spread(lag)]],
+      ),
+    );
+    expect(endings.length).toBe(PODS * ROLLOUTS);
+    expect(report.lost).toBeGreaterThan(0);
+  });
+
+  it('with Hold none is lost, and each pod is let go once istiod has pushed', { timeout: 900_000 }, async ({
+    skip,
+  }) => {
+    if (!cluster.own) return skip('istiod is a process of our own node');
+    const { namespace, endings, report } = await rollOver('hold');
+    const releases = new Map((await setting.releases(namespace)).map((each) => [each.pod, each]));
+    const told = endings.map(({ pod, gone }) => {
+      const { time = '', reason, last } = releases.get(pod) ?? {};
+      return { pod, reason, last, after: Date.parse(time) - gone };
+    });
+    const after = told.map((each) => each.after);
+    console.log(told.map((each) => JSON.stringify(each)).join('\n'));
+    console.log(
+      table(
+        ['', 'sent', 'lost', 'terminations', 'let go after Envoy was without it'],
+        [['Hold, measure.xds', report.total, report.lost, endings.length, spread(after)]],
+      ),
+    );
+    expect(endings.length).toBe(PODS * ROLLOUTS);
+    expect(report.lost).toBe(0);
+    expect(new Set(told.map(({ reason }) => reason))).toEqual(new Set(['Gone']));
+    expect(Math.min(...after)).toBeGreaterThanOrEqual(0);
+    expect(Math.max(...after)).toBeLessThanOrEqual(APPLIED_MS + 250);
+  });
+
+  it('takes TLS and a token of its audience, and refuses any other', { timeout: 300_000 }, async ({
+    skip,
+  }) => {
+    if (!cluster.own) return skip('istiod is a process of our own node');
+    const namespace = await cluster.namespace('meshed');
+    const stand = new Stand({ cluster, namespace, name: 'web', replicas: 1, onSigterm: 'exit' });
+    await stand.start();
+    const [pod] = await cluster.list<Addressed>({ apiVersion: 'v1', kind: 'Pod', namespace }, stand.selector);
+    const folder = await emptyDirectory();
+    const root = await waitUntil('the authority of the mesh', async () => {
+      const { code, stdout } = await cluster.kubectl([
+        ...['get', 'configmap', 'istio-ca-root-cert', '--namespace', namespace],
+        ...['--output', 'jsonpath={.data.root-cert\\.pem}'],
+      ]);
+      return code === 0 && stdout !== '' ? stdout : undefined;
+    });
+    writeFileSync(join(folder, 'root-cert.pem'), root);
+    const token = async (audience: string, file: string) => {
+      const request = ['create', 'token', 'default', '--namespace', namespace, '--audience', audience];
+      writeFileSync(join(folder, file), await cluster.mustKubectl(request));
+    };
+    await token('istio-ca', 'token');
+    await token('elsewhere', 'other');
+    const ending = new AbortController();
+    onTestFinished(() => ending.abort());
+    const follow = (tokenFile: string, of = namespace) =>
+      followWeb(
+        {
+          address: istiod.tlsAddress,
+          tls: { caFile: 'root-cert.pem', serverName: 'istiod.istio-system.svc' },
+          tokenFile,
+        },
+        { files: folder, namespace: of, of: namespace, signal: ending.signal },
+      );
+    const [ours, foreign, elsewhere] = [
+      await follow('token'),
+      await follow('other'),
+      // Istiod takes nobody for a proxy of another namespace.
+      await follow('token', 'shop'),
+    ];
+    const addresses = [pod?.status?.podIP ?? ''];
+    const finding = (of: typeof ours) => of.find(addresses);
+    await waitUntil('istiod to push', () => finding(ours)[0] === 'using' || undefined);
+    await waitUntil('a refusal', () => finding(foreign) === 'cannot be read (UNAUTHENTICATED)' || undefined);
+    await waitUntil(
+      'another',
+      () => finding(elsewhere) === 'cannot be read (PERMISSION_DENIED)' || undefined,
+    );
+  });
+});
