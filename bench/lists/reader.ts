@@ -3,8 +3,8 @@ import { buffer } from 'node:stream/consumers';
 import { checkServerIdentity } from 'node:tls';
 import { createGunzip } from 'node:zlib';
 import { readKubeconfig } from '../../src/cluster/connection.ts';
-import { type PageEnd, readPage } from '../../src/cluster/object-json.ts';
-import { acceptOf, pathOf, WATCH_LIMITS } from '../../src/cluster/resource.ts';
+import { type PageEnd, readListPage } from '../../src/cluster/object-json.ts';
+import { acceptOf, requestPath, WATCH_LIMITS } from '../../src/cluster/resource.ts';
 import { type PodMetadata, podsResource } from '../../src/informers/pods.ts';
 
 // One list of the pods, as a process that has just started reads it; prints what it took, in a line of JSON.
@@ -38,13 +38,13 @@ async function page(from: string | undefined): Promise<PageEnd> {
   };
   const headers = { accept: acceptOf(resource, 'list'), 'accept-encoding': encoding };
   const { promise, resolve, reject } = Promise.withResolvers<import('node:http').IncomingMessage>();
-  https.get(new URL(pathOf(resource, parameters), way), { agent, headers }, resolve).on('error', reject);
+  https.get(new URL(requestPath(resource, parameters), way), { agent, headers }, resolve).on('error', reject);
   const response = await promise;
   if (response.statusCode !== 200) throw new Error(`status ${response.statusCode}`);
   response.on('data', (chunk: Buffer) => (bytes += chunk.length));
   const isGzip = response.headers['content-encoding'] === 'gzip';
   const page = await buffer(isGzip ? response.pipe(createGunzip({ chunkSize: 65_536 })) : response);
-  const items = readPage(page, (item) => pods.set(item.metadata.uid, resource.project(item)));
+  const items = readListPage(page, (item) => pods.set(item.metadata.uid, resource.project(item)));
   for (;;) {
     const step = items.next();
     if (step.done === true) return step.value;

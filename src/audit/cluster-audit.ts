@@ -13,10 +13,10 @@ import { gather, type RunningPods, truncatedInWords } from './cluster-workloads.
 import {
   type Audited,
   type AuditFinding,
+  type AuditVerdict,
   auditWorkload,
   type RunningPod,
   subjectOf,
-  type Verdict,
 } from './findings.ts';
 import {
   type ClusterFindings,
@@ -137,7 +137,7 @@ export class ClusterAudit {
       pods: { byWorkload, bare: [...barePods()] },
     };
     const additions = additionsIn(this.#options.consumers());
-    const tally = new Tally();
+    const tally = new AuditTally();
     const { truncated, denied, unlisted, configured } = await gather(
       connection,
       gathering,
@@ -182,7 +182,7 @@ export class ClusterAudit {
 
 /** The result of an audit, and its time. */
 interface Latest {
-  readonly tally: Tally;
+  readonly tally: AuditTally;
   /** The kinds with more objects than are read. */
   readonly truncated: readonly string[];
   /** Whether there is the webhook configuration; undefined: it may not be read. */
@@ -238,8 +238,8 @@ export function registerAuditMetrics(
 }
 
 /** What is kept of an audit: bounded, however large the cluster. */
-class Tally {
-  readonly verdicts: Record<Verdict, number> = { protected: 0, unprotected: 0, skipped: 0, unknown: 0 };
+class AuditTally {
+  readonly verdicts: Record<AuditVerdict, number> = { protected: 0, unprotected: 0, skipped: 0, unknown: 0 };
   readonly #counts = new Map<string, { namespace: string; reason: string; count: number }>();
   readonly #namespaces = new Map<string, NamespaceCounts>();
   readonly #kept = { warning: [] as AuditFinding[], note: [] as AuditFinding[] };

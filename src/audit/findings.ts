@@ -36,7 +36,7 @@ import { type Rollout, rolloutOf } from './rollouts.ts';
 
 /** An audit's verdict on a workload's pods: they lose no request, lose some, need no wait, or it is not known. */
 export const VERDICTS = ['protected', 'unprotected', 'skipped', 'unknown'] as const;
-export type Verdict = (typeof VERDICTS)[number];
+export type AuditVerdict = (typeof VERDICTS)[number];
 
 /**
  * The findings beside the reasons of decisions, each with the verdict that it gives to an otherwise protected workload
@@ -73,7 +73,7 @@ export const AUDIT_FINDINGS = {
   FieldMisplaced: undefined,
   StormNotCovered: undefined,
   Episode: undefined,
-} as const satisfies Readonly<Record<string, Verdict | undefined>>;
+} as const satisfies Readonly<Record<string, AuditVerdict | undefined>>;
 export type FindingCode = keyof typeof AUDIT_FINDINGS;
 
 /** The reasons of workloads without findings. */
@@ -85,7 +85,7 @@ export interface AuditFinding {
   readonly kind: string;
   readonly namespace: string;
   readonly name: string;
-  readonly verdict: Verdict;
+  readonly verdict: AuditVerdict;
   readonly reason: AuditReason;
   /** The wait that the pods have, or would have. */
   readonly waitSeconds: number | null;
@@ -158,7 +158,7 @@ interface Said {
   readonly reason: FindingCode;
   readonly text: string;
   /** The verdict in this case, where it differs from the finding's usual one; null: none. */
-  readonly verdict?: Verdict | null;
+  readonly verdict?: AuditVerdict | null;
   /** The shortest wait of the affected pods, where new pods get another. Seconds. */
   readonly wait?: number;
   /** What the workload needs and does not have. */
@@ -167,7 +167,7 @@ interface Said {
 
 /** The wait that its pods have today, or would get. */
 interface Standing {
-  readonly verdict: Verdict;
+  readonly verdict: AuditVerdict;
   readonly reason: AuditReason;
   readonly wait: number | null;
   readonly grace: number | null;
@@ -175,7 +175,7 @@ interface Standing {
 }
 
 /** Skip reasons that leave traffic unprotected, or leave that open; with all others there is nothing to protect. */
-const SKIP_VERDICTS: Readonly<Partial<Record<SkipReason, Verdict>>> = {
+const SKIP_VERDICTS: Readonly<Partial<Record<SkipReason, AuditVerdict>>> = {
   InvalidPod: 'unknown',
   TooLarge: 'unknown',
   InternalError: 'unknown',
@@ -226,12 +226,12 @@ export function auditWorkload(
 /** What Linger cures by being there, and by mode Enforce. */
 const WITHOUT_LINGER: ReadonlySet<AuditReason> = new Set(['AuditOnly', 'NotInjected']);
 
-function verdictOf({ reason, verdict }: Said): Verdict | undefined {
+function verdictOf({ reason, verdict }: Said): AuditVerdict | undefined {
   return verdict === undefined ? AUDIT_FINDINGS[reason] : (verdict ?? undefined);
 }
 
 /** How long requests may still come after the pod has stopped, as far as the lag is known. */
-function openFor(exposure: Exposure | undefined, verdict: Verdict, wait: number | null): number | null {
+function openFor(exposure: Exposure | undefined, verdict: AuditVerdict, wait: number | null): number | null {
   if (verdict === 'protected') return 0;
   if (verdict === 'skipped' || exposure === undefined) return null;
   return Math.max(0, Math.ceil(neededOf(exposure) - (wait ?? 0)));
@@ -698,7 +698,7 @@ function costOf(subject: Decided, related: RelatedObjects): Audited['cost'] {
 /** The totals of an audit. */
 export interface AuditSummary {
   readonly workloads: number;
-  readonly verdicts: Readonly<Record<Verdict, number>>;
+  readonly verdicts: Readonly<Record<AuditVerdict, number>>;
   /** How many workloads would be protected if Linger's webhook were there and the policies said Enforce. */
   readonly wouldBe: number;
   /** The number of workloads by reason. */
@@ -725,7 +725,7 @@ export function headlineOf({
 }
 
 export function summaryOfAudit(audited: readonly Audited[]): AuditSummary {
-  const verdicts: Record<Verdict, number> = { protected: 0, unprotected: 0, skipped: 0, unknown: 0 };
+  const verdicts: Record<AuditVerdict, number> = { protected: 0, unprotected: 0, skipped: 0, unknown: 0 };
   const reasons: Record<string, number> = {};
   const skipped: Record<string, number> = {};
   let wouldBe = 0;

@@ -29,6 +29,7 @@ export {
   type AuditFinding,
   type AuditSubject,
   type AuditSummary,
+  type AuditVerdict,
   auditWorkload,
   GOOD_REASONS,
   type GraceCut,
@@ -37,7 +38,6 @@ export {
   subjectOf,
   summaryOfAudit,
   VERDICTS,
-  type Verdict,
 } from './findings.ts';
 export {
   type Kind,

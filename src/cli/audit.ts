@@ -12,6 +12,7 @@ import {
   type AuditReport,
   type AuditSubject,
   type AuditSummary,
+  type AuditVerdict,
   auditWorkload,
   byWorkload,
   type EndedPods,
@@ -38,7 +39,6 @@ import {
   TERMINATION_FINDINGS,
   type TerminationFinding,
   VERDICTS,
-  type Verdict,
   WEBHOOK_KIND,
 } from '../audit/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
@@ -54,7 +54,7 @@ import { ManifestError, readDocuments } from '../manifest/index.ts';
 import { inPieces } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
-import { askCluster, readingOf, readManifests, sourcesFor, workloadsIn } from './manifests.ts';
+import { askCluster, readGivenManifests, readingOf, sourcesFor, workloadsIn } from './manifests.ts';
 import { rendered, yamlText } from './rendering.ts';
 import type { Tried } from './server-dry-run.ts';
 import {
@@ -255,7 +255,7 @@ async function terminationReview(
 }
 
 interface EndedWorkload extends Omit<EndedPods, 'from' | 'by'> {
-  readonly verdict: Verdict;
+  readonly verdict: AuditVerdict;
 }
 
 /** Worst first. */
@@ -351,7 +351,7 @@ export async function manifestsOf(
   const wanted = { ...settings, namespace };
   const asked = kubeconfig !== undefined || context !== undefined;
   const cluster = asked ? await askCluster(settings, surroundings) : undefined;
-  const manifests = await readManifests(wanted, surroundings);
+  const manifests = await readGivenManifests(wanted, surroundings);
   const sources = await sourcesFor(manifests.documents, wanted, cluster?.known);
   const subjects: AuditSubject[] = [];
   const objects: unknown[] = [];

@@ -25,9 +25,9 @@ import {
 import type { KubeConnection } from '../cluster/index.ts';
 import type {
   AllWorkloads,
+  Answers,
   ConsumersView,
   NowReport,
-  Sources,
   Subject,
   Topic,
   WhatIfReport,
@@ -77,12 +77,12 @@ export async function dashboard(
   const stopped = stopRequested();
   const ending = new AbortController();
   const live = new Live(ending.signal);
-  const sources =
+  const answers =
     settings.filename === undefined
-      ? await sourcesOfCluster(settings, surroundings, live, ending.signal)
-      : sourcesOfFiles(settings, surroundings, live);
+      ? await answersOfCluster(settings, surroundings, live, ending.signal)
+      : answersOfFiles(settings, surroundings, live);
   const onError = (error: Error) => warn(`linger: ${error.message}`);
-  const { server, address } = await openPage({ ...sources, follow: live.follow }, port, '--port', onError);
+  const { server, address } = await openPage({ ...answers, follow: live.follow }, port, '--port', onError);
   print(`Open in a browser; Ctrl-C ends it:\n\n  ${address}\n\n`);
   if (!noOpen && interactive) openInBrowser(address);
   await stopped;
@@ -161,7 +161,7 @@ interface Audit {
 
 type Named = Pick<Subject, 'kind' | 'namespace' | 'name'>;
 
-function keyOf({
+function subjectKey({
   kind,
   namespace,
   name,
@@ -184,11 +184,11 @@ async function audited(input: AuditInput, unseen: readonly string[], asOf: numbe
     const { workload, namespace, file, line } = subject;
     const of = { kind: workload.kind, namespace, name: workload.name };
     const where = file === undefined || line === undefined ? {} : { file, line };
-    return [keyOf({ ...of, ...where }), subject] as const;
+    return [subjectKey({ ...of, ...where }), subject] as const;
   });
   const byKey = new Map(keyed);
   const worst = worstOf(findings);
-  const subject = worst && byKey.get(keyOf(worst));
+  const subject = worst && byKey.get(subjectKey(worst));
   const through = subject && slowestFor(subject, snapshot);
   const headline = headlineFor(summary, worst, through);
   const report = { findings, summary, asOf, headline, unseen };
@@ -227,13 +227,13 @@ function headlineFor(
   return `${unprotected} of ${summary.workloads} workloads ${lose}${which}`;
 }
 
-/** The sources that an audit feeds. @param read an audit from the beginning */
-function auditSources(
+/** The answers that come from an audit. @param read an audit from the beginning */
+function auditAnswers(
   live: Live,
   everyMs: number,
   topics: readonly Topic[],
   read: () => Promise<Audit>,
-): Required<Pick<Sources, 'workloads' | 'explanation' | 'whatIf'>> & {
+): Required<Pick<Answers, 'workloads' | 'explanation' | 'whatIf'>> & {
   readonly latest: () => Promise<Audit>;
 } {
   const latest = live.keep(topics, everyMs, read);
@@ -244,7 +244,7 @@ function auditSources(
     latest,
     explanation: async (of) => {
       const { subjects, snapshot } = await latest();
-      const subject = subjects.get(keyOf(of));
+      const subject = subjects.get(subjectKey(of));
       if (subject === undefined) return undefined;
       const plan = explain(planOfRunning(subject, snapshot));
       return { plan, because: becauseOf(plan) };
@@ -395,7 +395,7 @@ function auditSettings(settings: Settings<'dashboard'>): Settings<'audit'> {
   };
 }
 
-function sourcesOfFiles(settings: Settings<'dashboard'>, surroundings: Surroundings, live: Live): Sources {
+function answersOfFiles(settings: Settings<'dashboard'>, surroundings: Surroundings, live: Live): Answers {
   const { version, now } = surroundings;
   const read = async () => {
     const unseen: string[] = [];
@@ -409,16 +409,16 @@ function sourcesOfFiles(settings: Settings<'dashboard'>, surroundings: Surroundi
     source: settings.filename?.join(', ') ?? null,
   } as const;
   const topics = ['workloads', 'what-if'] as const;
-  const { workloads, explanation, whatIf } = auditSources(live, FILES_EVERY_MS, topics, read);
+  const { workloads, explanation, whatIf } = auditAnswers(live, FILES_EVERY_MS, topics, read);
   return { root, workloads, explanation, whatIf };
 }
 
-async function sourcesOfCluster(
+async function answersOfCluster(
   settings: Settings<'dashboard'>,
   surroundings: Surroundings,
   live: Live,
   signal: AbortSignal,
-): Promise<Sources> {
+): Promise<Answers> {
   const { version, now } = surroundings;
   // A failure here is printed in the terminal: there is no page yet.
   const quiet = withoutProgress(surroundings);
@@ -437,7 +437,7 @@ async function sourcesOfCluster(
     return audited(input, unseen, now());
   };
   const topics = ['workloads', 'now', 'consumers', 'what-if'] as const;
-  const audit = auditSources(live, AUDIT_EVERY_MS, topics, readAudit);
+  const audit = auditAnswers(live, AUDIT_EVERY_MS, topics, readAudit);
   const consumers = live.keep(['consumers', 'now'], ASK_EVERY_MS, () =>
     readConsumerTable(connection, lingerNamespace),
   );

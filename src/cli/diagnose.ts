@@ -1,9 +1,9 @@
 import { formatDuration, UserError } from '../api/index.ts';
 import { type KubeConnection, kubeVersion } from '../cluster/index.ts';
 import {
+  DIAGNOSES,
+  type Diagnosed,
   type Facts,
-  FINDINGS,
-  type Finding,
   diagnose as findingsOf,
   type GatherOptions,
   gatherFacts,
@@ -18,7 +18,7 @@ import { checkFailOn, columns, exitCodeFor, paragraphs, type Surroundings, wrapp
 
 /** What `linger diagnose --output json` prints, with null for what is undefined. */
 export interface Diagnosis {
-  readonly findings: readonly Finding[];
+  readonly findings: readonly Diagnosed[];
   readonly looks: readonly Look[];
   readonly facts: Omit<Facts, 'looks'>;
 }
@@ -29,7 +29,7 @@ const ANY = 'any';
 export async function diagnose(settings: Settings<'diagnose'>, surroundings: Surroundings): Promise<number> {
   const { failOn, output, controllerFlags, linger, lag, interval } = settings;
   const { print, progress, stdin, now } = surroundings;
-  checkFailOn(failOn, [ANY, ...Object.keys(FINDINGS)]);
+  checkFailOn(failOn, [ANY, ...Object.keys(DIAGNOSES)]);
   const connection = await clusterOf(settings, surroundings);
   progress('reading the metrics of the controller-manager');
   const { looks, ...facts } = await gatherFacts({
@@ -106,10 +106,10 @@ function metricsOf(
 const WIDTH = 100;
 
 /** A diagnosis as text: a block for each finding, then what was looked at. */
-function renderDiagnosis(findings: readonly Finding[], looks: readonly Look[], wide: boolean): string {
+function renderDiagnosis(findings: readonly Diagnosed[], looks: readonly Look[], wide: boolean): string {
   const inLines = (text: string, indent: string) =>
     (wide ? [text] : wrapped(text, WIDTH - indent.length)).map((line) => indent + line);
-  const blockOf = ({ code, severity, text, evidence, cure }: Finding) => [
+  const blockOf = ({ code, severity, text, evidence, cure }: Diagnosed) => [
     `${severity.toUpperCase()} ${code}`,
     ...inLines(text, '  '),
     ...(evidence.length === 0 ? [] : ['  evidence', ...evidence.map((line) => `    ${line}`)]),

@@ -13,7 +13,7 @@ import { ManifestError, readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, connectAsKubectl, explained } from './connect.ts';
 import { usageError } from './flags.ts';
-import { readManifests } from './manifests.ts';
+import { readGivenManifests } from './manifests.ts';
 import { readTerminations } from './read-cluster.ts';
 import { rendered, yamlText } from './rendering.ts';
 import { columns, paragraphs, type Surroundings } from './terminal.ts';
@@ -47,7 +47,7 @@ export async function discoverConsumers(
 async function ofManifests(settings: Settings<'consumers'>, { stdin, warn }: Surroundings) {
   const { filename, recursive } = settings;
   const wanted = { filename, recursive, operands: [], namespace: 'default', selector: undefined };
-  const manifests = await readManifests(wanted, { stdin, warn });
+  const manifests = await readGivenManifests(wanted, { stdin, warn });
   const objects = manifests.inputs.flatMap(({ text, name }) =>
     [...readDocuments(text, name)].flatMap((document) =>
       [...document.objects()].flatMap((each) => (each instanceof ManifestError ? [] : [each.value])),

@@ -24,8 +24,8 @@ import {
   planOf,
   planOfRunning,
   type Reading,
+  readGivenManifests,
   readingOf,
-  readManifests,
   type SnapshotSettings,
   sourcesFor,
   workloadsIn,
@@ -77,7 +77,7 @@ export async function explainManifests(
   surroundings: Pick<Surroundings, 'stdin' | 'warn'>,
   cluster?: KnownCluster,
 ): Promise<{ readonly plans: readonly LocatedExplanation[]; readonly failed: boolean }> {
-  const manifests = await readManifests(settings, surroundings);
+  const manifests = await readGivenManifests(settings, surroundings);
   const snapshot = snapshotOf(await sourcesFor(manifests.documents, settings, cluster));
   const reading = readingOf(surroundings.warn, manifests);
   const plans = explanationsIn(manifests, snapshot, settings, reading);

@@ -89,7 +89,7 @@ export async function askCluster(
  * kubectl or kustomize is there and its files are not to be changed; else it is refused, as a chart is.
  * @throws LingerError, ManifestError
  */
-export async function readManifests(
+export async function readGivenManifests(
   { filename = [], operands, recursive, namespace }: ManifestSettings,
   { stdin, warn }: Pick<Surroundings, 'stdin' | 'warn'>,
   mayBuild = true,

@@ -1,14 +1,14 @@
 import type { Server } from 'node:http';
 import { isLingerObject, isRecord, printable, UserError } from '../api/index.ts';
 import {
+  type Answers,
   type ExplanationReport,
   newToken,
   type PlaygroundReport,
   type PlaygroundRequest,
-  type Problem,
   pageApp,
-  readPage,
-  type Sources,
+  readPageAssets,
+  type TextProblem,
 } from '../dashboard/index.ts';
 import {
   type ClusterSnapshot,
@@ -54,13 +54,13 @@ const LOOPBACK = '127.0.0.1';
  * @throws LingerError `page-missing`, `port-unavailable`
  */
 export async function openPage(
-  sources: Sources,
+  answers: Answers,
   port: number,
   flag: string,
   onError: (error: Error) => void,
 ): Promise<{ readonly server: Server; readonly address: string }> {
   const token = newToken();
-  const server = adminServer(pageApp(sources, token, await readPage()));
+  const server = adminServer(pageApp(answers, token, await readPageAssets()));
   const taken = await listen(server, LOOPBACK, port, flag, onError);
   return { server, address: `http://${LOOPBACK}:${taken}/#token=${token}` };
 }
@@ -78,8 +78,8 @@ export async function playground(version: string, port: number, onError: (error:
 
 /** What `explain` and `inject --diff` say of a manifest under policies, without a cluster. */
 export function explainTexts({ manifest, policies }: PlaygroundRequest): PlaygroundReport {
-  const found: Problem[] = [];
-  const report = (where: Problem['in'], { message, place }: ManifestProblem) =>
+  const found: TextProblem[] = [];
+  const report = (where: TextProblem['in'], { message, place }: ManifestProblem) =>
     found.push({
       in: where,
       line: place?.line ?? null,

@@ -4,9 +4,9 @@ import {
   type Comparison,
   compare,
   copyRights,
-  describe,
   drawingOf,
   drawingOfBoth,
+  fullName,
   namespaceOf,
   newRunName,
   ORIGINAL_RIGHTS,
@@ -74,7 +74,7 @@ export async function compareCopies(
   ];
   const withThem = copied.length === 0 ? '' : `, each with ${copied.join(', ')}`;
   await confirmed(
-    `${wordsOf(disturbance)} of two copies of ${describe(target)} in ${nameOf(connection)}, one after the other, ${original.replicas} pods each in a namespace of its own${withThem}. They use the databases, queues and services that their configuration names, as the original does`,
+    `${wordsOf(disturbance)} of two copies of ${fullName(target)} in ${nameOf(connection)}, one after the other, ${original.replicas} pods each in a namespace of its own${withThem}. They use the databases, queues and services that their configuration names, as the original does`,
     setting,
   );
   const side = async (which: Side): Promise<ProveResult> => {
@@ -98,7 +98,7 @@ export async function compareCopies(
   // Losses leave ghosts in conntrack, so what loses nothing comes first.
   const protectedBy = await side('with');
   const without = await side('without');
-  const about = { workload: describe(target), disturbance: wordsOf(disturbance) };
+  const about = { workload: fullName(target), disturbance: wordsOf(disturbance) };
   const found = compare(reportOf(without, about), reportOf(protectedBy, about));
   return { found, drawing: () => drawingOfBoth(found, drawingOf(without, ''), drawingOf(protectedBy, '')) };
 }

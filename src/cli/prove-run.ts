@@ -3,13 +3,13 @@ import { fewOf, LingerError } from '../api/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
 import {
   type Disturbance,
-  describe,
   ENDPOINTS_RIGHTS,
+  fullName,
   PORTS,
   PodLives,
   type ProveResult,
   prove,
-  refuse,
+  refuseUnsafe,
   rightsFor,
   runSeconds,
   type ServicePort,
@@ -80,11 +80,11 @@ export async function proveOne(
       signal: watching.signal,
     };
     await lives.start(connection, watched);
-    await refuse({ access, workload, disturbance, lives, signal });
+    await refuseUnsafe({ access, workload, disturbance, lives, signal });
     const through = [...ways.fromCluster, ...ways.fromHere].map(({ name }) => name).join(', ');
-    const question = `${wordsOf(disturbance)} of ${describe(target)} in ${nameOf(connection)}, with ${rate} requests a second through each of ${through}`;
+    const question = `${wordsOf(disturbance)} of ${fullName(target)} in ${nameOf(connection)}, with ${rate} requests a second through each of ${through}`;
     if (!fresh) await confirmed(question, setting);
-    surroundings.progress(`proving ${describe(target)}`);
+    surroundings.progress(`proving ${fullName(target)}`);
     const { timeout, method, slow, calm, quiet } = settings;
     const traffic = { rate, timeoutMs: timeout * 1_000, method, headers: headersIn(settings.header) };
     const notOn = disturbance.type === 'drain' ? disturbance.node : undefined;

@@ -4,12 +4,12 @@ import {
   type Chart,
   type Comparison,
   type Disturbance,
-  describe,
   drawingOf,
-  junit,
+  fullName,
+  junitOf,
   LONGEST_RUN,
   MOST_RATE,
-  markdown,
+  markdownOf,
   markdownOfBoth,
   type ProveReport,
   reportOf,
@@ -119,10 +119,13 @@ interface Proof {
 
 async function ofOriginal(setting: ProveSetting, target: WorkloadName): Promise<Proof> {
   const result = await proveOne(setting, target);
-  const of = { workload: describe(target), disturbance: wordsOf(setting.disturbance) };
+  const of = { workload: fullName(target), disturbance: wordsOf(setting.disturbance) };
   const report = reportOf(result, of);
   return {
-    ...{ value: report, lost: report.lost, junit: () => junit(report), markdown: () => markdown(report) },
+    value: report,
+    lost: report.lost,
+    junit: () => junitOf(report),
+    markdown: () => markdownOf(report),
     table: () => textOf(report),
     drawing: () => drawingOf(result, titleOf(report)),
   };
@@ -133,7 +136,7 @@ async function ofCopies(setting: ProveSetting, target: WorkloadName): Promise<Pr
   const { found, drawing } = await compareCopies(setting, target);
   return {
     ...{ value: found, lost: found.with.lost, drawing },
-    junit: () => junit(found.with, found.verdict),
+    junit: () => junitOf(found.with, found.verdict),
     markdown: () => markdownOfBoth(found),
     table: () => textOfBoth(found),
   };

@@ -33,7 +33,7 @@ import {
 } from '../informers/index.ts';
 import { HEARTBEAT_STREAMS } from '../lag/index.ts';
 import {
-  BUILT_IN_POLICY,
+  BUILT_IN_POLICY_NAME,
   createBuiltInPolicy,
   effectOf,
   followPublished,
@@ -515,7 +515,7 @@ function builtInPolicy(
   const wanted = () =>
     declared.served() &&
     declared.objects().length === 0 &&
-    !snapshot.current().policies.cluster.some(({ name }) => name === BUILT_IN_POLICY);
+    !snapshot.current().policies.cluster.some(({ name }) => name === BUILT_IN_POLICY_NAME);
   const time = { clock, random: Math.random, pause: tick };
   const lead = (leadership: Leadership) =>
     createBuiltInPolicy(leadership, { connection, place, wanted, logger, ...time });

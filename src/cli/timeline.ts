@@ -1,7 +1,7 @@
 import { formatDuration, printable } from '../api/index.ts';
 import { kindAndName, WORKLOAD_KINDS } from '../audit/index.ts';
 import type { TimelineReport } from '../dashboard/index.ts';
-import { assess, chartOf, chartText, summaryOf, type Termination } from '../timeline/index.ts';
+import { assess, chartOf, chartText, type Termination, terminationSummary } from '../timeline/index.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger } from './connect.ts';
 import { usageError } from './flags.ts';
@@ -52,7 +52,7 @@ export async function timeline(settings: Settings<'timeline'>, surroundings: Sur
 /** What `-o json` prints and /api/v1 answers with. */
 export function timelineReportOf(terminations: readonly Termination[]): TimelineReport {
   return {
-    terminations: terminations.map((each) => ({ ...each, ...assess(each), text: summaryOf(each) })),
+    terminations: terminations.map((each) => ({ ...each, ...assess(each), text: terminationSummary(each) })),
   };
 }
 

@@ -3,13 +3,13 @@ import { stepsOnLoop } from '../telemetry/index.ts';
 import { Backoff, inPieces, pause } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, type FailureReason, KubeFailure } from './failure.ts';
-import { type PageEnd, readPage } from './object-json.ts';
+import { type PageEnd, readListPage } from './object-json.ts';
 import { ask, type KubeRequest, newAgent, readBytes } from './request.ts';
 import {
   acceptOf,
-  pathOf,
   type RawObject,
   type Resource,
+  requestPath,
   WATCH_LIMITS,
   type WatchLimits,
 } from './resource.ts';
@@ -52,7 +52,7 @@ export function pagesOf(
         const asked = Math.min(limit, most);
         const parameters = { limit: String(asked), ...(from === undefined ? {} : { continue: from }) };
         const response = await ask(connection, {
-          path: pathOf(resource, parameters),
+          path: requestPath(resource, parameters),
           accept: acceptOf(resource, 'list'),
           compressed: connection.compressed,
           agent,
@@ -65,7 +65,7 @@ export function pagesOf(
         if (page !== undefined) {
           if (2 * page.length < LONGEST_PAGE) most = Math.min(LARGEST_PAGE_SIZE, 2 * most);
           // Reviews are answered between pieces.
-          return await inPieces(stepsOnLoop('list', readPage(page, onItem)), () => performance.now());
+          return await inPieces(stepsOnLoop('list', readListPage(page, onItem)), () => performance.now());
         }
         if (asked === 1) throw new KubeFailure('Malformed', `an object of more than ${LONGEST_PAGE} bytes`);
         most = Math.ceil(asked / 4);

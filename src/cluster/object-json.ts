@@ -118,7 +118,7 @@ export interface PageEnd {
  * @returns the list's metadata
  * @throws KubeFailure `Malformed` for anything but a list
  */
-export function* readPage(page: Buffer, onItem: (item: RawObject) => void): Generator<void, PageEnd> {
+export function* readListPage(page: Buffer, onItem: (item: RawObject) => void): Generator<void, PageEnd> {
   const { items, metadata } = Object.fromEntries(
     Array.from(membersOf(page, 0), ({ key, ...span }) => [key, span] as const),
   );

@@ -11,10 +11,10 @@ import {
   acceptOf,
   newStats,
   type ObjectIdentity,
-  pathOf,
   type RawObject,
   type Resource,
   type ResourceEvent,
+  requestPath,
   type StreamChange,
   WATCH_LIMITS,
   type WatchHandlers,
@@ -456,7 +456,7 @@ export function watchResource<T>(
     };
     stats.state = 'connecting';
     const response = await ask(connection, {
-      path: pathOf(resource, parameters),
+      path: requestPath(resource, parameters),
       accept: acceptOf(resource, 'watch'),
       agent,
       signal: until,

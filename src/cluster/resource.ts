@@ -68,7 +68,7 @@ export function acceptOf(
   return `application/json;as=PartialObjectMetadata${verb === 'list' ? 'List' : ''};${PARTIAL}`;
 }
 
-export function pathOf(
+export function requestPath(
   { path, query = {} }: Pick<Resource<unknown>, 'path' | 'query'>,
   parameters: Readonly<Record<string, string>>,
 ): string {

@@ -18,7 +18,7 @@ export const fromThisPage: RequestHandler = ({ headers }, response, next) => {
   const site = headers['sec-fetch-site'] ?? 'same-origin';
   const isOwn = origin === undefined || origin === `http://${host}`;
   if (LOOPBACK.test(host) && isOwn && (site === 'same-origin' || site === 'none')) return next();
-  refuse(response, 403, 'foreign-page', 'only the page itself may ask; open it by its loopback address');
+  reject(response, 403, 'foreign-page', 'only the page itself may ask; open it by its loopback address');
 };
 
 /** Lets through what carries the token of this run. */
@@ -27,7 +27,7 @@ export function withToken(token: string): RequestHandler {
   return ({ headers: { authorization = '' } }, response, next) => {
     const given = Buffer.from(authorization);
     if (given.length === expected.length && timingSafeEqual(given, expected)) return next();
-    refuse(
+    reject(
       response,
       401,
       'no-token',
@@ -50,7 +50,7 @@ export const guarded: RequestHandler = (_request, response, next) => {
   next();
 };
 
-export function refuse(
+export function reject(
   response: Parameters<RequestHandler>[1],
   status: number,
   code: string,

@@ -1,6 +1,6 @@
 import express, { type ErrorRequestHandler, type Express } from 'express';
 import { asError, UserError } from '../api/index.ts';
-import { fromThisPage, guarded, refuse, withToken } from './access.ts';
+import { fromThisPage, guarded, reject, withToken } from './access.ts';
 import type { Assets } from './assets.ts';
 import {
   type ApiRoot,
@@ -19,7 +19,7 @@ import {
 import { type AllWorkloads, matchingIn } from './workload-list.ts';
 
 /** What the API answers with; a view without its source is not there. */
-export interface Sources {
+export interface Answers {
   readonly root: ApiRoot;
   /** What a pasted manifest and policy come to. */
   readonly explain?: (request: PlaygroundRequest) => PlaygroundReport;
@@ -60,48 +60,48 @@ const ALIVE_MS = 15_000;
 /**
  * The page and its API, for one user on this machine: read-only, and only for who has the token of this run.
  */
-export function pageApp(sources: Sources, token: string, page: Assets): Express {
+export function pageApp(answers: Answers, token: string, page: Assets): Express {
   const app = express();
   app.disable('x-powered-by').disable('etag');
   app.use(guarded, fromThisPage);
 
   const api = express.Router();
   api.use(withToken(token));
-  api.get('/', (_request, response) => void response.json(sources.root));
-  const { explain } = sources;
+  api.get('/', (_request, response) => void response.json(answers.root));
+  const { explain } = answers;
   if (explain !== undefined)
     api.post('/explain', express.json({ limit: LONGEST_BODY }), (request, response) => {
       const { success, data, error } = playgroundRequest.safeParse(request.body);
       if (success) response.json(explain(data));
-      else refuse(response, 400, 'bad-request', `expected a manifest and policies as text: ${error.message}`);
+      else reject(response, 400, 'bad-request', `expected a manifest and policies as text: ${error.message}`);
     });
   for (const view of ['now', 'timeline', 'consumers'] as const) {
-    const read = sources[view];
+    const read = answers[view];
     if (read !== undefined)
       api.get(`/${view}`, async (_request, response) => void response.json(await read()));
   }
-  const { workloads } = sources;
+  const { workloads } = answers;
   if (workloads !== undefined)
     api.get('/workloads', async ({ query }, response) => {
       const { success, data, error } = workloadsQuery.safeParse(query);
       if (success) response.json(matchingIn(await workloads(), data));
-      else refuse(response, 400, 'bad-request', error.message);
+      else reject(response, 400, 'bad-request', error.message);
     });
-  const { explanation, follow, lag, whatIf } = sources;
+  const { explanation, follow, lag, whatIf } = answers;
   if (whatIf !== undefined)
     api.get('/what-if', async ({ query }, response) => void response.json(await whatIf(fieldsIn(query))));
   if (lag !== undefined)
     api.get('/lag', async ({ query: { scope } }, response) => {
       const found = await lag(typeof scope === 'string' ? scope : 'cluster');
       if (found === undefined)
-        refuse(response, 404, 'not-found', 'there is no history of that name any more');
+        reject(response, 404, 'not-found', 'there is no history of that name any more');
       else response.json(found);
     });
   if (explanation !== undefined)
     api.get('/explanation', async ({ query }, response) => {
       const found = await explanation(subjectIn(query));
       if (found === undefined)
-        refuse(response, 404, 'not-found', 'there is no workload of that name any more');
+        reject(response, 404, 'not-found', 'there is no workload of that name any more');
       else response.json(found);
     });
   if (follow !== undefined)
@@ -121,7 +121,7 @@ export function pageApp(sources: Sources, token: string, page: Assets): Express 
     if (file === undefined) next();
     else response.type(file.type).send(file.bytes);
   });
-  app.use((_request, response) => refuse(response, 404, 'not-found', 'there is nothing of that name here'));
+  app.use((_request, response) => reject(response, 404, 'not-found', 'there is nothing of that name here'));
   return app.use(failed);
 }
 
@@ -142,9 +142,9 @@ function subjectIn(query: Readonly<Record<string, unknown>>): Subject {
 const failed: ErrorRequestHandler = (thrown, _request, response, _next) => {
   const { status } = thrown as { readonly status?: unknown };
   const { message } = asError(thrown);
-  if (status === 413) refuse(response, status, 'bad-request', TOO_LONG);
-  else if (typeof status === 'number' && status < 500) refuse(response, status, 'bad-request', message);
+  if (status === 413) reject(response, status, 'bad-request', TOO_LONG);
+  else if (typeof status === 'number' && status < 500) reject(response, status, 'bad-request', message);
   else if (thrown instanceof UserError)
-    refuse(response, thrown.code === 'policy-invalid' ? 400 : 502, thrown.code, message);
-  else refuse(response, 500, 'internal', 'a bug of Linger’s; its terminal has more');
+    reject(response, thrown.code === 'policy-invalid' ? 400 : 502, thrown.code, message);
+  else reject(response, 500, 'internal', 'a bug of Linger’s; its terminal has more');
 };

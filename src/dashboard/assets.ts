@@ -22,7 +22,7 @@ const BUILT = join(import.meta.dirname, 'page');
 const BUILDER = join(import.meta.dirname, '..', '..', 'deploy', 'build-page.ts');
 
 /** @throws LingerError `page-missing`, where the program was shipped without it */
-export async function readPage(): Promise<Assets> {
+export async function readPageAssets(): Promise<Assets> {
   if (existsSync(BUILT)) return readFrom(BUILT);
   if (!existsSync(BUILDER))
     throw new LingerError(

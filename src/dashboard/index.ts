@@ -1,6 +1,6 @@
 export { newToken } from './access.ts';
-export { pageApp, type Sources, type Subject } from './app.ts';
-export { readPage } from './assets.ts';
+export { type Answers, pageApp, type Subject } from './app.ts';
+export { readPageAssets } from './assets.ts';
 export {
   type ApiError,
   type ApiRoot,
@@ -26,10 +26,10 @@ export {
   nowReport,
   type PlaygroundReport,
   type PlaygroundRequest,
-  type Problem,
   playgroundReport,
   type StatusReport,
   statusReport,
+  type TextProblem,
   type TimelineReport,
   type TimelineView,
   type Topic,

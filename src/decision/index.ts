@@ -68,13 +68,13 @@ export {
 } from './policy-values.ts';
 export { namespaceView, policiesSelecting, policyView } from './policy-view.ts';
 export {
+  admissionWarning,
   NOTES,
   type Note,
   type NoteCode,
   SKIP_REASONS,
   type SkipReason,
   WARNING_NOTES,
-  warning,
   warningsOf,
 } from './reasons.ts';
 export { type SimulatedEvent, type SimulatedWait, simulate } from './simulation.ts';

@@ -116,7 +116,7 @@ const PREFIX = 'linger: ';
 const ELLIPSIS = '...';
 
 /** An admission warning: ASCII, at most 256 bytes, one line, prefixed `linger: `. */
-export function warning(text: string): string {
+export function admissionWarning(text: string): string {
   const line = PREFIX + toAscii(text);
   return line.length <= WARNING_MAX_BYTES
     ? line
@@ -125,7 +125,7 @@ export function warning(text: string): string {
 
 /** The warnings that a decision's notes give rise to, in their order. */
 export function warningsOf(notes: readonly Note[]): string[] {
-  return notes.filter(({ code }) => WARNING_NOTES.has(code)).map(({ text }) => warning(text));
+  return notes.filter(({ code }) => WARNING_NOTES.has(code)).map(({ text }) => admissionWarning(text));
 }
 
 const TYPOGRAPHY: Readonly<Record<string, string>> = {

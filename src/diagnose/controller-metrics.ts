@@ -1,12 +1,12 @@
 import { parseDuration } from '../api/index.ts';
 import {
   bucketsOf,
-  type Choice,
   chosen,
   type Exposition,
   growthBetween,
   parseExposition,
-  sumOf,
+  type SeriesChoice,
+  sumOfSeries,
 } from './exposition.ts';
 
 /** The flags of kube-controller-manager that decide how soon an endpoint is withdrawn. */
@@ -169,10 +169,10 @@ export function readControllerScrape(text: string): Exposition {
   return parseExposition(text, WANTED);
 }
 
-const all: Choice = () => true;
-const writes: Choice = (labels) => WRITES.has(labels.get('verb') ?? '');
+const all: SeriesChoice = () => true;
+const writes: SeriesChoice = (labels) => WRITES.has(labels.get('verb') ?? '');
 const named =
-  (name: string): Choice =>
+  (name: string): SeriesChoice =>
   (labels) =>
     labels.get('name') === name;
 
@@ -200,10 +200,10 @@ export interface TakenScrape {
   readonly epochSeconds?: number | undefined;
 }
 
-function tallyOf(exposition: Exposition, name: string, choice: Choice): Tally | undefined {
-  const count = sumOf(exposition, `${name}_count`, choice);
+function tallyOf(exposition: Exposition, name: string, choice: SeriesChoice): Tally | undefined {
+  const count = sumOfSeries(exposition, `${name}_count`, choice);
   if (count === undefined) return undefined;
-  const sum = sumOf(exposition, `${name}_sum`, choice) ?? 0;
+  const sum = sumOfSeries(exposition, `${name}_sum`, choice) ?? 0;
   // Where no bucket ends at a second, the next one above counts.
   const [, within = count] = [...bucketsOf(exposition, name, choice)].find(([edge]) => edge >= 1) ?? [];
   return { count, sum, overSecond: Math.max(0, count - within) };
@@ -223,8 +223,8 @@ export function activityOf(first: TakenScrape | undefined, last: TakenScrape) {
   const before = restarted || elapsed <= 0 ? undefined : first?.scrape;
   const seconds = before === undefined ? undefined : elapsed;
   const growth = before === undefined ? after : growthBetween(before, after);
-  const sumOfEither = (name: string, choice: Choice) =>
-    sumOf(growth, name, choice) ?? sumOf(growth, `${name}_total`, choice);
+  const sumOfEither = (name: string, choice: SeriesChoice) =>
+    sumOfSeries(growth, name, choice) ?? sumOfSeries(growth, `${name}_total`, choice);
   const limiter = tallyOf(growth, LIMITER, writes);
   const startedAt = startOf(after);
   return {
@@ -254,7 +254,7 @@ export function activityOf(first: TakenScrape | undefined, last: TakenScrape) {
 /** Answers to all requests of the controller-manager. */
 function answersOf(growth: Exposition) {
   const ofCode = (codes: RegExp) =>
-    sumOf(growth, 'rest_client_requests_total', (labels) => codes.test(labels.get('code') ?? ''));
+    sumOfSeries(growth, 'rest_client_requests_total', (labels) => codes.test(labels.get('code') ?? ''));
   const total = ofCode(/^/);
   if (total === undefined) return undefined;
   return {
@@ -279,7 +279,7 @@ function isAnotherLife(before: Exposition, after: Exposition): boolean {
   const present = queuesIn(after);
   return queuesIn(before).some((name) => {
     const shrunk = (metric: string) =>
-      (sumOf(after, metric, named(name)) ?? 0) < (sumOf(before, metric, named(name)) ?? 0);
+      (sumOfSeries(after, metric, named(name)) ?? 0) < (sumOfSeries(before, metric, named(name)) ?? 0);
     return !present.includes(name) || shrunk('workqueue_adds_total') || shrunk(`${WORK}_count`);
   });
 }
@@ -319,7 +319,7 @@ function queueActivity(
   },
 ) {
   const read = (exposition: Exposition | undefined, metric: string) =>
-    (exposition && sumOf(exposition, metric, named(name))) ?? 0;
+    (exposition && sumOfSeries(exposition, metric, named(name))) ?? 0;
   const life = tallyOf(after, WAIT, named(name));
   const work = tallyOf(growth, WORK, named(name));
   const unfinished = read(after, UNFINISHED) - read(before, UNFINISHED);

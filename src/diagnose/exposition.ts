@@ -97,20 +97,20 @@ function matchAt(expression: RegExp, line: string, at: number): RegExpExecArray 
 }
 
 /** Which series are meant. */
-export type Choice = (labels: MetricSample['labels']) => boolean;
+export type SeriesChoice = (labels: MetricSample['labels']) => boolean;
 
 /** Without NaN, which a gauge without a value shows, and which would turn every sum into NaN. */
 export function chosen(
   exposition: Exposition,
   name: string,
-  choice: Choice = () => true,
+  choice: SeriesChoice = () => true,
 ): readonly MetricSample[] {
   const samples = exposition.get(name) ?? [];
   return samples.filter(({ labels, value }) => Number.isFinite(value) && choice(labels));
 }
 
 /** @returns undefined when there is no series of this name; 0 when there are, but none that is chosen */
-export function sumOf(exposition: Exposition, name: string, choice: Choice): number | undefined {
+export function sumOfSeries(exposition: Exposition, name: string, choice: SeriesChoice): number | undefined {
   if (chosen(exposition, name).length === 0) return undefined;
   return chosen(exposition, name, choice).reduce((sum, { value }) => sum + value, 0);
 }
@@ -119,7 +119,7 @@ export function sumOf(exposition: Exposition, name: string, choice: Choice): num
 export function bucketsOf(
   exposition: Exposition,
   histogram: string,
-  choice: Choice,
+  choice: SeriesChoice,
 ): ReadonlyMap<number, number> {
   const within = new Map<number, number>();
   for (const { labels, value } of chosen(exposition, `${histogram}_bucket`, choice)) {

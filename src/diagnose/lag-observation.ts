@@ -16,11 +16,11 @@ import {
 } from './controller-observation.ts';
 import {
   bucketsOf,
-  type Choice,
   chosen,
   type Exposition,
   growthBetween,
   parseExposition,
+  type SeriesChoice,
 } from './exposition.ts';
 import type { LagFacts, Look, StageFacts } from './facts.ts';
 
@@ -167,7 +167,7 @@ export function scrapedLag(from: string, first: Exposition | undefined, last: Ex
 
 /** @param ended shows which removals have ended @param now shows which are waiting */
 function scrapedStage(stage: LagStage, ended: Exposition, now: Exposition): StageFacts {
-  const mine: Choice = (labels) => labels.get('stage') === stage;
+  const mine: SeriesChoice = (labels) => labels.get('stage') === stage;
   const within = bucketsOf(ended, LAG, mine);
   // A file may contain the scrapes of several replicas. Each sees every removal, so the maximum counts.
   const most = (name: string) => Math.max(0, ...chosen(now, name, mine).map(({ value }) => value));

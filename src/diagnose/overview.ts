@@ -4,7 +4,7 @@ import type { Inquiry } from './checks.ts';
 import type { MetricSample } from './exposition.ts';
 import { leaseOf, replicaMetrics, replicaPods } from './replicas.ts';
 
-export type Tally = Readonly<Record<string, number>>;
+export type Counts = Readonly<Record<string, number>>;
 
 /** A running Linger at a glance. What is undefined could not be read; `unseen` says why. */
 export interface Overview {
@@ -12,11 +12,11 @@ export interface Overview {
   /** The replica that leads, and how many seconds ago it renewed its lease. */
   readonly leader: { readonly name: string; readonly renewedSeconds: number } | undefined;
   /** Of the last hour, on all replicas together: by outcome, and skips by reason. */
-  readonly decisions: { readonly outcomes: Tally; readonly skips: Tally } | undefined;
+  readonly decisions: { readonly outcomes: Counts; readonly skips: Counts } | undefined;
   /** Pods that are held now. */
   readonly held: number | undefined;
   /** Of the last audit: workloads by verdict, and findings by reason and namespace. */
-  readonly audit: { readonly verdicts: Tally; readonly findings: readonly FindingCount[] } | undefined;
+  readonly audit: { readonly verdicts: Counts; readonly findings: readonly FindingCount[] } | undefined;
   readonly unseen: readonly string[];
 }
 
@@ -63,7 +63,7 @@ export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
   };
 }
 
-function tallied(samples: readonly MetricSample[], label: string): Tally {
+function tallied(samples: readonly MetricSample[], label: string): Counts {
   const tally: Record<string, number> = {};
   for (const { labels, value } of samples) {
     const key = labels.get(label) ?? '';

@@ -13,10 +13,10 @@ export async function deployment(inquiry: Inquiry): Promise<Json | undefined> {
 }
 
 /** The value of a flag of `serve`; undefined: its default. */
-export type Flags = (name: string) => string | undefined;
+export type ReplicaFlags = (name: string) => string | undefined;
 
 /** What the Deployment says: flags over the environment, and the last of one flag. */
-export function flagsOf(declared: Json | undefined): Flags {
+export function flagsOf(declared: Json | undefined): ReplicaFlags {
   const containers = recordsAt(declared, 'spec', 'template', 'spec', 'containers');
   const args = containers.flatMap((each) => listOf(each.args)).filter(isString);
   const env = containers.flatMap((each) => recordsAt(each, 'env'));

@@ -10,7 +10,7 @@ import {
   warning,
 } from './checks.ts';
 import installed from './installed.json' with { type: 'json' };
-import { APPLY, deployment, type Flags, flagsOf, isZero } from './replicas.ts';
+import { APPLY, deployment, flagsOf, isZero, type ReplicaFlags } from './replicas.ts';
 
 export interface Access {
   readonly group: string;
@@ -94,7 +94,7 @@ interface Consequence {
   /** The missing rights without which Linger does not work; undefined: none. */
   readonly grave?: RegExp;
   /** Whether the flags of the Deployment use them; undefined: always. */
-  readonly used?: (flag: Flags) => boolean;
+  readonly used?: (flag: ReplicaFlags) => boolean;
 }
 
 const CONSEQUENCES: Readonly<Record<string, Consequence>> = {
@@ -134,7 +134,7 @@ const OPTIONAL_ROLE = /-delivery$/;
 
 /** The rights that the manifests of this version give to the ServiceAccount, as far as these flags use them; by manifest. */
 export function declaredRights(
-  flag: Flags,
+  flag: ReplicaFlags,
   { namespace, configuration }: Pick<CheckOptions, 'namespace' | 'configuration'>,
 ): ReadonlyMap<string, readonly Access[]> {
   const renamed = (resource: string, name: string) => {

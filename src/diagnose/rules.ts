@@ -24,7 +24,7 @@ interface Found {
 }
 
 /** What a rule sees, and what the rules before it have found. */
-type Rule = (facts: Facts, found: readonly Finding[]) => Found | undefined;
+type Rule = (facts: Facts, found: readonly Diagnosed[]) => Found | undefined;
 type RuleEntry = readonly [severity: Severity, rule: Rule];
 
 /** All that a diagnosis can find, in the order of the report; what each means is in the reference. */
@@ -52,26 +52,26 @@ const RULES = {
   NothingWrong: ['info', nothingWrong],
 } as const satisfies Readonly<Record<string, RuleEntry>>;
 
-export type FindingCode = keyof typeof RULES;
+export type DiagnosisCode = keyof typeof RULES;
 
-export interface Finding extends Found {
-  readonly code: FindingCode;
+export interface Diagnosed extends Found {
+  readonly code: DiagnosisCode;
   readonly severity: Severity;
 }
 
-const ENTRIES = Object.entries(RULES) as readonly (readonly [FindingCode, RuleEntry])[];
+const ENTRIES = Object.entries(RULES) as readonly (readonly [DiagnosisCode, RuleEntry])[];
 
 /** Their codes, in the order of the report: the worst first. */
-export const FINDINGS = Object.fromEntries(
+export const DIAGNOSES = Object.fromEntries(
   ENTRIES.map(([code, [severity]]) => [code, { severity }]),
-) as Readonly<Record<FindingCode, { readonly severity: Severity }>>;
+) as Readonly<Record<DiagnosisCode, { readonly severity: Severity }>>;
 
 /**
  * Why endpoints are withdrawn late in this cluster, and what to do about it. Each code at most once, in the order of
  * the catalogue. Never empty.
  */
-export function diagnose(facts: Facts): readonly Finding[] {
-  const found: Finding[] = [];
+export function diagnose(facts: Facts): readonly Diagnosed[] {
+  const found: Diagnosed[] = [];
   for (const [code, [severity, rule]] of ENTRIES) {
     const said = rule(facts, found);
     if (said !== undefined) found.push({ code, severity, ...said });
@@ -259,7 +259,7 @@ function limiterEvidence({ controller }: Facts): readonly string[] {
 
 // Rules about how much there is to do, and who does it.
 
-function writeStorm(facts: Facts, found: readonly Finding[]): Found | undefined {
+function writeStorm(facts: Facts, found: readonly Diagnosed[]): Found | undefined {
   const stormy = (facts.controller?.queues ?? []).filter((queue) => isStormy(queue, facts));
   if (stormy.length === 0) return undefined;
   return finding(
@@ -389,7 +389,7 @@ function slowBefore(facts: Facts): Found | undefined {
 }
 
 /** @param causes what else was found, and would explain it */
-function lagUnexplained(facts: Facts, causes: readonly Finding[]): Found | undefined {
+function lagUnexplained(facts: Facts, causes: readonly Diagnosed[]): Found | undefined {
   const slow = slowStages(facts);
   const explained = causes.some(({ code, severity }) => severity !== 'info' && code !== 'SlowWithdrawals');
   // Without the metrics nothing can be said of the controllers, and ControllerNotSeen says that.
@@ -427,7 +427,7 @@ function metricsMissing({ controller }: Facts): Found | undefined {
 }
 
 /** @param found everything that the other rules say */
-function nothingWrong(facts: Facts, found: readonly Finding[]): Found | undefined {
+function nothingWrong(facts: Facts, found: readonly Diagnosed[]): Found | undefined {
   const lags = (facts.lag?.stages ?? []).filter(({ samples }) => samples > 0).map(summaryOf);
   if (found.some(({ severity }) => severity !== 'info')) return undefined;
   if (lags.length === 0 && (facts.controller === undefined || facts.controller.missing.length > 0))

@@ -113,7 +113,7 @@ export function* discovering(
   defaultNamespace: string,
 ): Generator<undefined, Discovered> {
   const things = [...objects].flatMap((object) => thingOf(object, defaultNamespace) ?? []);
-  const index = new Map(things.map((each) => [keyOf(each), each]));
+  const index = new Map(things.map((each) => [partKey(each), each]));
   const byKind = Map.groupBy(things, ({ kind }) => kind);
   const found = new Map<string, Found>();
   const unrecognised = new Set<string>();
@@ -176,7 +176,7 @@ function thingOf(object: unknown, defaultNamespace: string): Thing | undefined {
   return { group, kind: object.kind, namespace, name, object };
 }
 
-function keyOf({
+function partKey({
   group,
   kind,
   namespace,
@@ -237,7 +237,7 @@ function ownersOf(
       const { group: ofParent = GATEWAY_GROUP, kind: parentKind = 'Gateway', name } = parent;
       if (ofParent !== GATEWAY_GROUP || parentKind !== 'Gateway' || !isString(name)) return [];
       const within = isString(parent.namespace) ? parent.namespace : namespace;
-      const gateway = index.get(keyOf({ group: GATEWAY_GROUP, kind: 'Gateway', namespace: within, name }));
+      const gateway = index.get(partKey({ group: GATEWAY_GROUP, kind: 'Gateway', namespace: within, name }));
       // A Gateway that is not here attaches nothing.
       if (gateway === undefined || !admits(gateway, namespace)) return [];
       return [classes.ecosystemOf('Gateway', memberAt(gateway.object, ['spec', 'gatewayClassName']))];
@@ -246,7 +246,7 @@ function ownersOf(
     const gateways = listOf(memberAt(object, ['spec', 'gateways'])).filter((each) => each !== 'mesh');
     return gateways.length > 0 ? ['istio-gateway'] : [];
   }
-  if (type === 'projectcontour.io/HTTPProxy' && !included.has(keyOf(thing))) return [];
+  if (type === 'projectcontour.io/HTTPProxy' && !included.has(partKey(thing))) return [];
   const owner = BY_KIND.get(type);
   return owner === undefined ? [] : [owner];
 }
@@ -263,12 +263,12 @@ function admits({ namespace, object }: Thing, from: string): boolean {
 /** The HTTPProxies that are roots, or included by one: others serve nothing. Includes may be cyclic. */
 function includedProxies(proxies: readonly Thing[], index: ReadonlyMap<string, Thing>): ReadonlySet<string> {
   const queue = proxies.filter(({ object }) => isRecord(memberAt(object, ['spec', 'virtualhost'])));
-  const reached = new Set(queue.map(keyOf));
+  const reached = new Set(queue.map(partKey));
   for (let next = queue.pop(); next !== undefined; next = queue.pop()) {
     const { group, kind, namespace, object } = next;
     for (const include of recordsAt(object, 'spec', 'includes')) {
       const within = isString(include.namespace) ? include.namespace : namespace;
-      const key = keyOf({ group, kind, namespace: within, name: String(include.name) });
+      const key = partKey({ group, kind, namespace: within, name: String(include.name) });
       const child = index.get(key);
       if (child === undefined || reached.has(key)) continue;
       reached.add(key);
@@ -329,7 +329,7 @@ function traefikServicesOf(object: unknown, namespace: string, group: string): s
   return references
     .filter((each) => each.kind === 'TraefikService' && isString(each.name))
     .map(({ name, namespace: other }) =>
-      keyOf({
+      partKey({
         ...{ group, kind: 'TraefikService', name: String(name) },
         namespace: isString(other) ? other : namespace,
       }),
@@ -464,7 +464,7 @@ class Declared {
     const labels = this.#namespaces.get(namespace);
     const within =
       labels === undefined ? unseenNamespace(namespace) : namespaceRecord(namespace, labels, NO_LABELS);
-    const seen = this.#index.get(keyOf({ group: '', kind: 'Service', namespace, name }));
+    const seen = this.#index.get(partKey({ group: '', kind: 'Service', namespace, name }));
     const of = { namespace, name, selector: undefined, headless: false, externalName: false };
     return sendsThrough(consumer, within, seen === undefined ? 'unknown' : { ...of, labels: labelsOf(seen) });
   }

@@ -71,7 +71,7 @@ export interface MeasurementState {
 }
 
 /** Held pods that a consumer applies to and that got no connection from its instances, since one last did. */
-export interface Unseen {
+export interface UnseenPods {
   /** Of the first. Seconds since the epoch. */
   readonly since: number;
   readonly pods: number;
@@ -128,7 +128,7 @@ export interface ConsumerView {
   /** Instances that report or are inspected; null where they cannot be distinguished. */
   readonly instances: number | null;
   /** Absent: its instances are not known, or send to held pods. */
-  readonly unseen?: Unseen;
+  readonly unseen?: UnseenPods;
   readonly condition: MeasuredCondition;
   readonly limits: readonly string[];
 }
@@ -139,7 +139,7 @@ export interface ConsumerFacts {
   readonly additions: ConsumerLag | undefined;
   /** undefined: this replica does not measure it. */
   readonly state: MeasurementState | undefined;
-  readonly unseen?: Unseen | undefined;
+  readonly unseen?: UnseenPods | undefined;
   readonly services?: number | undefined;
   /** Why its registry does not take pods out, if it does not. */
   readonly notDeregistered?: string | undefined;

@@ -16,7 +16,7 @@ import {
 } from '../api/index.ts';
 import { type Density, exactly, type Lags, lagsOf, uniformUpTo } from './distribution.ts';
 import { HeavyHitters } from './heavy-hitters.ts';
-import { type HistoryPart, LagHistory, type Span } from './lag-history.ts';
+import { type HistoryPart, LagHistory, type Period } from './lag-history.ts';
 
 /** Anything that discovers endpoints and sends traffic to them: kube-proxy, a gateway, DNS clients, another cluster. */
 export interface Consumer {
@@ -266,7 +266,7 @@ export class ConsumerEstimator {
     return true;
   }
 
-  forget(name: string, { from, to }: Span): number {
+  forget(name: string, { from, to }: Period): number {
     const histories = this.#historiesOf(name);
     return histories === undefined
       ? 0

@@ -3,7 +3,7 @@ import { addTo, type Density, type MeasuredLag, totalOf } from './distribution.t
 import { LAG_STAGES, type LagStage, type StageSample } from './events.ts';
 import { HeavyHitters } from './heavy-hitters.ts';
 import { Histogram } from './histogram.ts';
-import { type HistoryPart, LagHistory, type Span } from './lag-history.ts';
+import { type HistoryPart, LagHistory, type Period } from './lag-history.ts';
 import { OWN_SAMPLES } from './published-lag.ts';
 import type { UnresolvedRemoval } from './recorder.ts';
 
@@ -79,7 +79,7 @@ const NAMESPACES_KEPT = 50;
 export type WaitingRemoval = Pick<UnresolvedRemoval, 'stage' | 'namespace' | 'uid' | 'since'>;
 
 /** The same moment by both clocks. */
-export interface Now {
+export interface Moment {
   /** Milliseconds of the monotonic clock. */
   readonly instant: number;
   readonly epochSeconds: number;
@@ -149,7 +149,7 @@ export class LagEstimator {
    */
   now(
     namespace: string | undefined,
-    { instant, epochSeconds }: Now,
+    { instant, epochSeconds }: Moment,
     waiting: Iterable<WaitingRemoval>,
   ): MeasuredLag | undefined {
     const scope = namespace === undefined ? this.#cluster : this.#namespaces.kept.get(namespace);
@@ -202,7 +202,7 @@ export class LagEstimator {
    * Removes a span from a namespace's history, or (undefined) from all. @returns how many removals of the scope were in
    * it
    */
-  forget(namespace: string | undefined, { from, to }: Span): number {
+  forget(namespace: string | undefined, { from, to }: Period): number {
     if (namespace !== undefined) return this.#namespaces.kept.get(namespace)?.history.forget(from, to) ?? 0;
     for (const { history } of this.#namespaces.kept.values()) history.forget(from, to);
     return this.cluster.forget(from, to);

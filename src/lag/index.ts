@@ -28,7 +28,7 @@ export {
   type LagView,
   type MeasurementState,
   sendsToNone,
-  type Unseen,
+  type UnseenPods,
   unreadableView,
 } from './consumer-view.ts';
 export {
@@ -73,7 +73,7 @@ export {
   type Stream,
   type TerminatingPod,
 } from './events.ts';
-export { type Enough, type Episode, type HistoryPart, LagHistory, type Span } from './lag-history.ts';
+export { type Enough, type Episode, type HistoryPart, LagHistory, type Period } from './lag-history.ts';
 export { type Departed, type PodAddress, PodAddresses, type ServiceName } from './pod-addresses.ts';
 export {
   BUILT_IN_ENOUGH,

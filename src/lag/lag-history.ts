@@ -123,7 +123,7 @@ export interface WindowLags {
 }
 
 /** Seconds since the epoch. */
-export interface Span {
+export interface Period {
   readonly from: number;
   readonly to: number;
 }
@@ -137,7 +137,7 @@ export interface HistoryPart {
 }
 
 /** A short span with a large share of the long lags: a storm, or a bad release. */
-export interface Episode extends Span {
+export interface Episode extends Period {
   /** The removals that ended in it. */
   readonly removals: number;
   /** Their share of all in the window, 0 to 1. */
@@ -245,7 +245,7 @@ export class LagHistory {
    * The lags, in seconds with their number, by the span in which they ended: 15 minutes, or more where old slices were
    * merged.
    */
-  *spans(): Generator<Span & { readonly lags: readonly (readonly [seconds: number, count: number])[] }> {
+  *spans(): Generator<Period & { readonly lags: readonly (readonly [seconds: number, count: number])[] }> {
     for (const slot of this.#slots()) {
       const lags = [...bucketsIn(slot)].map(([bucket, count]) => [secondsOf(bucket), count] as const);
       yield { from: slot.first * SLICE_SECONDS, to: endOf(slot), lags };

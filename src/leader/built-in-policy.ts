@@ -9,7 +9,7 @@ import type { Place } from './lease.ts';
 import { FIELD_MANAGER } from './status-publisher.ts';
 import { readConfigMap } from './store.ts';
 
-export const BUILT_IN_POLICY = 'built-in';
+export const BUILT_IN_POLICY_NAME = 'built-in';
 
 /** The record that the policy has been created once: a policy that is deleted is not created again. */
 export const BUILT_IN_RECORD = 'linger-built-in-policy';
@@ -43,15 +43,15 @@ export async function createBuiltInPolicy(
     if (!leadership.holds() || !schedule.due(clock()) || !wanted()) continue;
     try {
       if (await create(options, leadership.signal))
-        logger.info({ policy: BUILT_IN_POLICY }, 'policy created');
+        logger.info({ policy: BUILT_IN_POLICY_NAME }, 'policy created');
       return;
     } catch (thrown) {
       if (leadership.signal.aborted) return;
       const { reason, message: problem, retryAfterMs } = asFailure(thrown);
       const pauseMs = Math.round(schedule.failed(clock(), retryAfterMs));
-      const members = { policy: BUILT_IN_POLICY, reason, problem, pauseMs };
+      const members = { policy: BUILT_IN_POLICY_NAME, reason, problem, pauseMs };
       once.warn(
-        BUILT_IN_POLICY,
+        BUILT_IN_POLICY_NAME,
         members,
         'creating the policy failed; retrying, decisions do not depend on it',
       );
@@ -80,12 +80,12 @@ async function create({ connection, place }: BuiltInPolicyOptions, signal: Abort
 
 const LABELS = { 'app.kubernetes.io/name': 'linger', 'app.kubernetes.io/managed-by': 'linger' };
 const [, , group = '', version = '', plural = ''] = CLUSTER_TERMINATION_POLICIES.path.split('/');
-const RESOURCE = { group, version, plural, name: BUILT_IN_POLICY };
+const RESOURCE = { group, version, plural, name: BUILT_IN_POLICY_NAME };
 const POLICY = {
   apiVersion: API_VERSION,
   kind: CLUSTER_TERMINATION_POLICIES.kind,
   metadata: {
-    name: BUILT_IN_POLICY,
+    name: BUILT_IN_POLICY_NAME,
     labels: LABELS,
     annotations: {
       'kubernetes.io/description':

@@ -205,7 +205,7 @@ function readText<T>(object: unknown, key: string, parse: (json: unknown) => T |
 const AHEAD_SECONDS = 3_600;
 
 /** The packed parts of a history, see {@link unpackPart}. @param now seconds since the epoch */
-export function readHistory(object: unknown, now: number): Shared<readonly string[]> {
+export function readHistoryParts(object: unknown, now: number): Shared<readonly string[]> {
   const left = notOurs(object);
   if (left !== undefined) return refused(left);
   const { binaryData } = partsOf(object);

@@ -4,14 +4,14 @@ import { type ConsumerView, consumersToText, hasChanged, type LagView } from '..
 import { Schedule } from '../timing/index.ts';
 import { readConsumers, SHARED_NAMES, textContent, withHold } from './codec.ts';
 import { type PublishContext, publish } from './publish-status.ts';
-import { instant, type Statement, type StatusSource, type StatusTarget } from './status-publisher.ts';
+import { type Statement, type StatusSource, type StatusTarget, statusTime } from './status-publisher.ts';
 
 function statementOf(view: ConsumerView, target: StatusTarget): Statement<ConsumerStatus> {
   const { measure, removals, additions, lastSample, services, instances, limits, condition } = view;
   const content = {
     measure,
     ...lagOf(removals),
-    ...(lastSample === null ? {} : { lastSample: instant(lastSample) }),
+    ...(lastSample === null ? {} : { lastSample: statusTime(lastSample) }),
     ...(additions === null ? {} : { additions: lagOf(additions) }),
     ...(services === null ? {} : { services }),
     ...(instances === null ? {} : { instances }),

@@ -12,7 +12,7 @@ import {
   partKey,
   type Refused,
   readForgotten,
-  readHistory,
+  readHistoryParts,
   refused,
   SHARED_ANNOTATIONS,
   type Stamp,
@@ -98,7 +98,7 @@ export async function restoreHistory(
   let forgotten: readonly Forgotten[] | undefined;
   for (const [index, name] of HISTORY_NAMES.entries()) {
     const object = await read(name);
-    const present = readHistory(object, epochSeconds);
+    const present = readHistoryParts(object, epochSeconds);
     if (present.outcome === 'empty') continue;
     objects = index + 1;
     if (present.outcome === 'refused') {

@@ -1,4 +1,4 @@
-export { BUILT_IN_POLICY, createBuiltInPolicy } from './built-in-policy.ts';
+export { BUILT_IN_POLICY_NAME, createBuiltInPolicy } from './built-in-policy.ts';
 export {
   type Forgotten,
   REFUSALS,

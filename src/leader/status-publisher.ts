@@ -7,7 +7,7 @@ import { type PublishContext, STATUS_KINDS, type StatusObject } from './publish-
 export const FIELD_MANAGER = 'linger';
 
 /** metav1.Time has whole seconds. */
-export function instant(epochSeconds: number): string {
+export function statusTime(epochSeconds: number): string {
   return new Date(Math.floor(epochSeconds) * 1000).toISOString().replace('.000Z', 'Z');
 }
 
@@ -177,7 +177,7 @@ export class StatusPublisher {
       const before = conditionIn(target.status, condition.type);
       const same = before?.status === condition.status;
       const since = (same && Date.parse(String(before.lastTransitionTime)) / 1000) || now;
-      return { ...condition, lastTransitionTime: instant(since), ...observed };
+      return { ...condition, lastTransitionTime: statusTime(since), ...observed };
     });
     const body = {
       apiVersion: API_VERSION,

@@ -22,15 +22,15 @@ import {
   NONE_YET,
   NOTHING_PLANNED,
   nextPlanned,
+  type Period,
   type PlannedTable,
   type PodKey,
   plannedLags,
   type RemovalSample,
-  type Span,
   type StageSample,
   type TerminatingPod,
   type UnresolvedRemoval,
-  type Unseen,
+  type UnseenPods,
 } from '../lag/index.ts';
 import { Listeners } from '../manager/index.ts';
 import { inPieces } from '../timing/index.ts';
@@ -103,7 +103,7 @@ export class ConsumerMeasurement {
   /** The lags of consumers. New samples arrive through {@link record}. */
   readonly estimator = new ConsumerEstimator();
   readonly #states = new Map<string, MeasurementState>();
-  readonly #unseen = new Map<string, Unseen>();
+  readonly #unseen = new Map<string, UnseenPods>();
   readonly #notDeregistered = new Map<string, string>();
   readonly #samples: Listeners<[ConsumerSample]>;
 
@@ -146,11 +146,11 @@ export class ConsumerMeasurement {
   }
 
   /** What an earlier leader has counted, unless this one has counted since. */
-  restoreUnseen(consumer: string, unseen: Unseen): void {
+  restoreUnseen(consumer: string, unseen: UnseenPods): void {
     if (!this.#unseen.has(consumer)) this.#unseen.set(consumer, unseen);
   }
 
-  unseen(consumer: string): Unseen | undefined {
+  unseen(consumer: string): UnseenPods | undefined {
     return this.#unseen.get(consumer);
   }
 
@@ -406,7 +406,7 @@ export class Measurement {
 
   /** Takes a span out of the history of a consumer, of a namespace, or of cluster and namespaces. @returns how many lags */
   forget(
-    span: Span,
+    span: Period,
     { namespace, consumer }: { readonly namespace?: string; readonly consumer?: string } = {},
   ): number {
     return consumer === undefined

@@ -5,7 +5,7 @@ import { addressedPodsResource } from '../informers/index.ts';
 import { NEVER, pause } from '../timing/index.ts';
 import { type AttemptMade, type ConsumerOutcome, FLIP_LIMITS } from './flip.ts';
 import { authorityOf } from './page-formats.ts';
-import { type Answer, askOnce, type Problem, problem, readBody, refusal } from './probe.ts';
+import { type Answer, askOnce, type Problem, problem, readShortBody, refusal } from './probe.ts';
 
 /** The label of the node timers' pods, in Linger's own namespace. */
 const NODE_TIMERS = 'app.kubernetes.io/name=linger-node-timer';
@@ -118,7 +118,7 @@ function readAttempts(
     settle(refusal(statusCode));
     return;
   }
-  readBody(response, LONGEST, (text) => settle(text === undefined ? TOO_LONG : { text }));
+  readShortBody(response, LONGEST, (text) => settle(text === undefined ? TOO_LONG : { text }));
 }
 
 /** @param span of the request: the node timer's "now" lies within it */

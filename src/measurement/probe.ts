@@ -138,7 +138,7 @@ function read(response: IncomingMessage, settle: (answer: Answer) => void): void
     const stranger = `is answered with ${statusCode} by something that is not Linger`;
     const wayOut = 'the URL must lead to the Service linger-canary';
     const other = problem('NotLinger', `${stranger}: ${wayOut}`);
-    readBody(response, LONGEST_BODY, (body) => {
+    readShortBody(response, LONGEST_BODY, (body) => {
       const identity = body === undefined ? undefined : BODY.exec(body)?.[1];
       settle(identity === undefined ? other : { identity });
     });
@@ -146,7 +146,7 @@ function read(response: IncomingMessage, settle: (answer: Answer) => void): void
 }
 
 /** @param settle called with the body; undefined: it has more characters than `longest` */
-export function readBody(
+export function readShortBody(
   response: IncomingMessage,
   longest: number,
   settle: (body: string | undefined) => void,

@@ -73,7 +73,7 @@ export async function followChanges(changed: (topic: string) => void, signal: Ab
 }
 
 /** @param body sent as JSON by POST; without one, GET @throws RequestError */
-export async function ask<T>(path: string, body?: object, signal?: AbortSignal): Promise<T> {
+export async function askServer<T>(path: string, body?: object, signal?: AbortSignal): Promise<T> {
   const headers = credentials();
   const request: RequestInit =
     body === undefined

@@ -1,11 +1,11 @@
 import type { ConsumersView } from '../dashboard/index.ts';
 import { spanOf } from '../timeline/index.ts';
 import { Listed, LiveView, Time, Unseen } from './live.tsx';
-import { Head, Name, type Tone, Verdict } from './parts.tsx';
+import { type Badge, Head, Name, Verdict } from './parts.tsx';
 
 type View = ConsumersView['consumers'][number];
 
-const TONES: Readonly<Record<View['condition']['status'], Tone>> = {
+const TONES: Readonly<Record<View['condition']['status'], Badge>> = {
   True: 'good',
   False: 'bad',
   Unknown: 'open',

@@ -64,7 +64,7 @@ export function Curve(props: {
 }
 
 /** How a curve is drawn, beside its name; nothing where it is not. */
-export function Mark({ index }: { readonly index: number }) {
+export function CurveMark({ index }: { readonly index: number }) {
   if (index >= MOST_CURVES) return null;
   return (
     <svg class="curve sample" width="28" height="8" aria-hidden="true">

@@ -1,12 +1,12 @@
 import type { ExplanationReport } from '../dashboard/index.ts';
-import { Head, Name, type Tone, Verdict } from './parts.tsx';
+import { type Badge, Head, Name, Verdict } from './parts.tsx';
 
 type Plan = ExplanationReport['plan'];
 
 const BUILT_IN = 'built-in';
 
 /** The decision for the pods of one workload, and where each value comes from. */
-export function Explained({ plan, because }: { readonly plan: Plan; readonly because: string }) {
+export function Explanation({ plan, because }: { readonly plan: Plan; readonly because: string }) {
   const { kind, namespace, name, notes, fields } = plan;
   const [tone, word] = verdictOf(plan);
   const own = fields.filter(({ origin, ignored }) => origin !== BUILT_IN || ignored !== undefined);
@@ -58,7 +58,7 @@ export function Explained({ plan, because }: { readonly plan: Plan; readonly bec
   );
 }
 
-function verdictOf({ outcome, mode, reason }: Plan): readonly [Tone, string] {
+function verdictOf({ outcome, mode, reason }: Plan): readonly [Badge, string] {
   if (outcome === 'unknown') return ['open', 'Unknown.'];
   if (outcome === 'skip') return ['idle', `Left as it is: ${reason}.`];
   return mode === 'Audit' ? ['open', 'Would wait, but mode Audit changes nothing.'] : ['good', 'Waits.'];

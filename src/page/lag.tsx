@@ -1,8 +1,8 @@
 import { useEffect, useRef } from 'preact/hooks';
 import type { LagReport } from '../dashboard/index.ts';
 import { spanOf } from '../timeline/index.ts';
-import { Curve, Mark } from './curve.tsx';
-import { Listed, LiveView, shareInWords, Time, Unseen, useAddress } from './live.tsx';
+import { Curve, CurveMark } from './curve.tsx';
+import { coveredInWords, Listed, LiveView, Time, Unseen, useAddress } from './live.tsx';
 import { Choice, Head, Name } from './parts.tsx';
 
 const DAY = 86_400;
@@ -90,7 +90,7 @@ function Report({ report, get, set }: { readonly report: LagReport } & Address) 
             {waits.map(({ seconds, covered, namespaces }) => (
               <tr key={seconds}>
                 <td>{seconds} s</td>
-                <td>{shareInWords(covered)}</td>
+                <td>{coveredInWords(covered)}</td>
                 <td>
                   the wait in {namespaces} {namespaces === 1 ? 'namespace' : 'namespaces'}
                 </td>
@@ -115,7 +115,7 @@ function Parts({ report: { samples, p50, p99, parts } }: { readonly report: LagR
         {[whole, ...parts].map(({ name, source, samples: count, p50: half, p99: most }, index) => (
           <tr key={name}>
             <th scope="row">
-              <Mark index={index} /> <Name>{name}</Name>
+              <CurveMark index={index} /> <Name>{name}</Name>
             </th>
             <td>{source}</td>
             <td class="number">{count === 0 ? '–' : count.toLocaleString()}</td>

@@ -1,6 +1,6 @@
 import type { ComponentChildren, VNode } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { ask, followChanges, RequestError } from './ask.ts';
+import { askServer, followChanges, RequestError } from './ask.ts';
 import { Failure } from './parts.tsx';
 
 /** @param on must not depend on what is shown: it stays the first one */
@@ -21,7 +21,7 @@ function useLive<T>(topic: string, query: string) {
     const ending = new AbortController();
     const read = async () => {
       try {
-        setData(await ask<T>(`/${topic}${query}`, undefined, ending.signal));
+        setData(await askServer<T>(`/${topic}${query}`, undefined, ending.signal));
         setFailure(undefined);
       } catch (error) {
         if (error instanceof RequestError) setFailure(error);
@@ -104,6 +104,6 @@ export function Time({ at, day = false }: { readonly at: number; readonly day?: 
 }
 
 /** Never rounded up to all. */
-export function shareInWords(share: number): string {
+export function coveredInWords(share: number): string {
   return share >= 1 ? 'all' : `${(Math.floor(share * 10_000) / 100).toFixed(2)} %`;
 }

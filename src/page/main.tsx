@@ -1,7 +1,7 @@
 import { type ComponentType, render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { ApiRoot } from '../dashboard/index.ts';
-import { ask, type RequestError, takeToken } from './ask.ts';
+import { askServer, type RequestError, takeToken } from './ask.ts';
 import { useEvent } from './live.tsx';
 import './page.css';
 import { Failure } from './parts.tsx';
@@ -24,7 +24,7 @@ function Shell() {
   const [root, setRoot] = useState<ApiRoot>();
   const [failure, setFailure] = useState<RequestError>();
   const [path, setPath] = useState(location.pathname);
-  useEffect(() => void ask<ApiRoot>('/').then(setRoot, setFailure), []);
+  useEffect(() => void askServer<ApiRoot>('/').then(setRoot, setFailure), []);
   useEvent(window, 'popstate', () => setPath(location.pathname));
   const shown = root?.views.find((view) => path === `/${view}`) ?? root?.views[0];
   const [title = '', load] = shown === undefined ? [] : VIEWS[shown];

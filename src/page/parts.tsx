@@ -12,7 +12,7 @@ export function Failure({ failure }: { readonly failure: RequestError }) {
 }
 
 /** A word of judgement, by its shape as well as its colour. */
-export function Verdict({ tone, children }: { readonly tone: Tone; readonly children: ComponentChildren }) {
+export function Verdict({ tone, children }: { readonly tone: Badge; readonly children: ComponentChildren }) {
   return (
     <span class={`verdict ${tone}`}>
       <span aria-hidden="true">{SHAPES[tone]}</span> {children}
@@ -20,9 +20,9 @@ export function Verdict({ tone, children }: { readonly tone: Tone; readonly chil
   );
 }
 
-export type Tone = 'good' | 'bad' | 'idle' | 'open';
+export type Badge = 'good' | 'bad' | 'idle' | 'open';
 
-const SHAPES: Readonly<Record<Tone, string>> = { good: '●', bad: '▲', idle: '○', open: '◇' };
+const SHAPES: Readonly<Record<Badge, string>> = { good: '●', bad: '▲', idle: '○', open: '◇' };
 
 /** Names of others may be long, and may read from right to left: each is isolated from the text around it. */
 export function Name({ children }: { readonly children: string }) {

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { PlaygroundReport, Problem } from '../dashboard/index.ts';
-import { ask, RequestError } from './ask.ts';
-import { Explained } from './explained.tsx';
+import type { PlaygroundReport, TextProblem } from '../dashboard/index.ts';
+import { askServer, RequestError } from './ask.ts';
+import { Explanation } from './explained.tsx';
 import { Choice, Failure } from './parts.tsx';
 
 interface Texts {
@@ -48,7 +48,7 @@ export function Playground() {
     const ending = new AbortController();
     const explain = async () => {
       try {
-        setReport(await ask<PlaygroundReport>('/explain', texts, ending.signal));
+        setReport(await askServer<PlaygroundReport>('/explain', texts, ending.signal));
         setFailure(undefined);
       } catch (error) {
         if (error instanceof RequestError) setFailure(error);
@@ -109,7 +109,7 @@ function Results({ report }: { readonly report: PlaygroundReport }) {
         <h1 class="headline">{headlineOf(report)}</h1>
       </div>
       {plans.map((plan) => (
-        <Explained
+        <Explanation
           key={`${plan.kind}/${plan.namespace}/${plan.name}:${plan.line}`}
           plan={plan}
           because={plan.because}
@@ -169,7 +169,7 @@ interface EditorProps {
   readonly label: string;
   readonly hint: string;
   readonly text: string;
-  readonly problems: readonly Problem[];
+  readonly problems: readonly TextProblem[];
   readonly rows: number;
   readonly onChange: (text: string) => void;
 }

@@ -1,7 +1,7 @@
 import type { WhatIfReport } from '../dashboard/index.ts';
 import { spanOf } from '../timeline/index.ts';
 import { Curve } from './curve.tsx';
-import { Listed, LiveView, shareInWords, useAddress } from './live.tsx';
+import { coveredInWords, Listed, LiveView, useAddress } from './live.tsx';
 import { Choice, Head } from './parts.tsx';
 
 /** The defaults of the policy. */
@@ -98,7 +98,7 @@ function Report({ report }: { readonly report: WhatIfReport }) {
               in {namespaces} {namespaces === 1 ? 'namespace' : 'namespaces'}
               {covered !== null && removals !== null && (
                 <>
-                  : covers {shareInWords(covered)} of {removals.toLocaleString()} past removals
+                  : covers {coveredInWords(covered)} of {removals.toLocaleString()} past removals
                 </>
               )}
               {hold !== null && `; ${seconds} s where Linger cannot be asked`}

@@ -1,10 +1,10 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { ExplanationReport, WorkloadsReport } from '../dashboard/index.ts';
 import { spanOf } from '../timeline/index.ts';
-import { ask, RequestError } from './ask.ts';
-import { Explained } from './explained.tsx';
+import { askServer, RequestError } from './ask.ts';
+import { Explanation } from './explained.tsx';
 import { LiveView, Time, Unseen, useAddress } from './live.tsx';
-import { Choice, Failure, Name, type Tone, Verdict } from './parts.tsx';
+import { type Badge, Choice, Failure, Name, Verdict } from './parts.tsx';
 
 type Finding = WorkloadsReport['findings'][number];
 type Word = Finding['verdict'];
@@ -16,7 +16,7 @@ interface Row {
   readonly all: readonly Finding[];
 }
 
-const TONES: Readonly<Record<Word, Tone>> = {
+const TONES: Readonly<Record<Word, Badge>> = {
   unprotected: 'bad',
   unknown: 'open',
   protected: 'good',
@@ -52,13 +52,13 @@ export function Workloads() {
   );
 }
 
-function keyOf({ kind, namespace, name, file = '', line = 0 }: Finding): string {
+function rowKey({ kind, namespace, name, file = '', line = 0 }: Finding): string {
   return `${namespace}/${name} ${kind} ${file}:${line}`;
 }
 
 /** The findings of a workload follow each other. */
 function rowsOf(findings: readonly Finding[]): readonly Row[] {
-  const byKey = Map.groupBy(findings, keyOf);
+  const byKey = Map.groupBy(findings, rowKey);
   return [...byKey].flatMap(([key, all]) => {
     const [own] = all;
     return own === undefined ? [] : [{ key, own, all }];
@@ -191,7 +191,7 @@ function Detail({ row: { own, all } }: { readonly row: Row }) {
     const ending = new AbortController();
     const where = file === undefined ? {} : { file, line: String(line) };
     const query = new URLSearchParams({ kind, namespace, name, ...where });
-    ask<ExplanationReport>(`/explanation?${query}`, undefined, ending.signal).then(
+    askServer<ExplanationReport>(`/explanation?${query}`, undefined, ending.signal).then(
       setReport,
       (error: unknown) => {
         if (error instanceof RequestError) setFailure(error);
@@ -214,7 +214,7 @@ function Detail({ row: { own, all } }: { readonly row: Row }) {
         </p>
       )}
       {failure !== undefined && <Failure failure={failure} />}
-      {report !== undefined && <Explained plan={report.plan} because={report.because} />}
+      {report !== undefined && <Explanation plan={report.plan} because={report.because} />}
     </>
   );
 }

@@ -1,7 +1,7 @@
 import { isRecord, isString, type Labels, memberAt, recordsAt } from '../api/index.ts';
 import type { Plan } from '../decision/index.ts';
 import { RUN_LABEL } from './leased-job.ts';
-import { describe, type WorkloadName } from './provable-workload.ts';
+import { fullName, type WorkloadName } from './provable-workload.ts';
 
 /** With the waits that Linger gives, and without. */
 export type Side = 'with' | 'without';
@@ -66,7 +66,7 @@ export function obstacleToCopy(
   { obstacles, secrets }: References,
   copySecrets: boolean,
 ): string | undefined {
-  const pods = `the pods of ${describe(named)} cannot be copied`;
+  const pods = `the pods of ${fullName(named)} cannot be copied`;
   if (obstacles.length > 0) return `${pods}: ${obstacles.join('; ')}`;
   if (secrets.length > 0 && !copySecrets)
     return `${pods} without Secrets ${secrets.join(', ')}: --copy-secrets reads them and copies them into the namespaces of the copies`;

@@ -4,8 +4,8 @@ export { newRunName, RUN_LABEL } from './leased-job.ts';
 export { PodLives } from './lives.ts';
 export {
   type Disturbance,
-  describe,
   ENDPOINTS_RIGHTS,
+  fullName,
   obstacleTo,
   rightsFor,
   type ServicePort,
@@ -13,15 +13,15 @@ export {
   type WorkloadName,
   workloadNamed,
 } from './provable-workload.ts';
-export { type ProveResult, prove, refuse, wordsOf } from './proving.ts';
+export { type ProveResult, prove, refuseUnsafe, wordsOf } from './proving.ts';
 export {
   type Comparison,
   compare,
   comparison,
   drawingOf,
   drawingOfBoth,
-  junit,
-  markdown,
+  junitOf,
+  markdownOf,
   markdownOfBoth,
   type ProveReport,
   proveReport,
@@ -36,8 +36,8 @@ export {
   LONGEST_RUN,
   lineOf,
   MOST_RATE,
-  type Outcome,
   PORTS,
+  type RequestOutcome,
   readLine,
   runSeconds,
   type TrafficPlan,

@@ -50,7 +50,7 @@ export function workloadNamed(text: string, namespace: string): WorkloadName | u
 export const CALL_MS = 10_000;
 
 /** `Deployment shop/web` */
-export function describe({ kind, namespace, name }: WorkloadName): string {
+export function fullName({ kind, namespace, name }: WorkloadName): string {
   return `${kind.kind} ${namespace}/${name}`;
 }
 
@@ -104,7 +104,7 @@ export class WorkloadAccess {
   async read(signal: AbortSignal): Promise<ProvableWorkload> {
     const object = await this.#request('GET', this.#path, signal);
     if (object === undefined)
-      throw new LingerError('not-found', `there is no ${describe(this.#name)}; -n names another namespace`);
+      throw new LingerError('not-found', `there is no ${fullName(this.#name)}; -n names another namespace`);
     return readWorkload(this.#name, object);
   }
 
@@ -247,7 +247,7 @@ export function obstacleTo(
   >,
   ready: readonly ReadyPod[],
 ): string | undefined {
-  const name = describe(workload);
+  const name = fullName(workload);
   if (!workload.settled) return `${name} is not settled: wait until all of its pods are up to date and ready`;
   if (disturbance.type === 'scale') {
     if (workload.kind.kind === 'DaemonSet') return `${name} cannot be scaled`;

@@ -6,7 +6,7 @@ import type { PodLives } from './lives.ts';
 import {
   chosenPods,
   type Disturbance,
-  describe,
+  fullName,
   obstacleTo,
   type ProvableWorkload,
   type WorkloadAccess,
@@ -15,13 +15,13 @@ import { CONNTRACK, hanging, sendTraffic, wallClock } from './traffic.ts';
 import type { TrafficJob } from './traffic-job.ts';
 import {
   type LossKind,
-  type Outcome,
+  type RequestOutcome,
   runSeconds,
   type TrafficPlan,
   type TrafficReport,
   type Way,
 } from './traffic-plan.ts';
-import { judge, type PodLife, type Verdict } from './verdict.ts';
+import { judge, type PodLife, type ProveVerdict } from './verdict.ts';
 
 export interface ProveOptions {
   readonly access: WorkloadAccess;
@@ -47,9 +47,9 @@ export interface ProveOptions {
 }
 
 export interface ProveResult {
-  readonly verdict: Verdict;
+  readonly verdict: ProveVerdict;
   readonly pods: readonly PodLife[];
-  readonly outcomes: readonly Outcome[];
+  readonly outcomes: readonly RequestOutcome[];
   /** Milliseconds since the epoch. */
   readonly startedAt: number;
   readonly disturbedAt: number;
@@ -91,7 +91,7 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
   try {
     if (disturbance.type === 'scale') {
       undo.push(() => access.scale(workload.replicas, AbortSignal.timeout(UNDO_MS)));
-      note(`scaling ${describe(workload)} to ${disturbance.from}`);
+      note(`scaling ${fullName(workload)} to ${disturbance.from}`);
       await access.scale(disturbance.from, signal);
       await untilSettled(options, disturbance.from);
     }
@@ -109,7 +109,7 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
       unrest = traffic.unrest(startedAt, replaced);
     } while (unrest !== undefined && wallClock() < calmBy);
     if (unrest !== undefined) throw refusal(unrest);
-    note(`${describe(workload)}: ${wordsOf(disturbance)}`);
+    note(`${fullName(workload)}: ${wordsOf(disturbance)}`);
     const disturbedAt = wallClock();
     await disturb(options, disturbedAt, undo, inner.signal);
     const whole = await untilQuiet(options, traffic, disturbedAt, inner.signal);
@@ -162,7 +162,7 @@ const STILL_FOLLOWING =
   'or wait two minutes and try again, since pods have just been replaced: a gateway or conntrack may still lead to the old ones';
 
 /** @throws LingerError `prove-refused` for what would leave no pod to serve, or what a budget forbids */
-export async function refuse(
+export async function refuseUnsafe(
   options: Pick<ProveOptions, 'access' | 'workload' | 'disturbance' | 'lives' | 'signal'>,
 ): Promise<void> {
   const { access, workload, disturbance, lives, signal } = options;
@@ -221,7 +221,7 @@ async function untilSettled(
   });
   if (settled) return;
   const why = other === undefined ? '' : `: something else has scaled it to ${other}, such as an autoscaler`;
-  throw refusal(`${describe(workload)} did not reach ${replicas} ready pods within ${longest}s${why}`);
+  throw refusal(`${fullName(workload)} did not reach ${replicas} ready pods within ${longest}s${why}`);
 }
 
 /**
@@ -262,7 +262,7 @@ const refusal = (why: string) => new LingerError('prove-refused', why);
 
 /** The traffic of all senders. */
 class Traffic {
-  readonly outcomes: Outcome[] = [];
+  readonly outcomes: RequestOutcome[] = [];
   readonly ways: readonly Way[];
   lost = 0;
   lastLossAt = 0;

@@ -4,7 +4,7 @@ import { junitSuite, markdownCell, xml } from '../audit/index.ts';
 import type { Chart, Lane, Span } from '../timeline/index.ts';
 import type { ProveResult } from './proving.ts';
 import { LOSS_KINDS } from './traffic-plan.ts';
-import { type Failure, LOSS_CAUSES, type PodLife, percent } from './verdict.ts';
+import { type FailedRequest, LOSS_CAUSES, type PodLife, percentUp } from './verdict.ts';
 
 const MOST_FAILURES = 1_000;
 
@@ -73,7 +73,7 @@ export function compare(without: ProveReport, protectedBy: ProveReport): Compari
     `${word} Linger (${waitsOf(pods)}) ${grouped(lost)} of ${grouped(sent)} requests lost`;
   const { lost, upperBound, verdict } = protectedBy;
   const bound =
-    upperBound === null ? '' : `, with 95 % confidence at most ${percent(upperBound)} of those at risk`;
+    upperBound === null ? '' : `, with 95 % confidence at most ${percentUp(upperBound)} of those at risk`;
   const meaning = () => {
     if (lost > 0) return ` With Linger: ${verdict}`;
     if (without.lost > 0) return '';
@@ -113,7 +113,7 @@ export function reportOf(
   };
 }
 
-function explainedOf({ at, pods, ...of }: Failure): z.infer<typeof explained> {
+function explainedOf({ at, pods, ...of }: FailedRequest): z.infer<typeof explained> {
   return { ...of, at: iso(at), pods: [...pods] };
 }
 
@@ -139,7 +139,7 @@ export function tablesOf(
   const ways = report.ways.map(({ name, sent, lost, slow, kinds, causes, lag, atRisk, upperBound }) => [
     ...[name, grouped(sent), grouped(lost), grouped(slow), list(kinds), list(causes)],
     lag === null ? '-' : `${lag.least.toFixed(1)} to ${lag.most.toFixed(1)}s`,
-    upperBound === null ? grouped(atRisk) : `${grouped(atRisk)} (≤ ${percent(upperBound)})`,
+    upperBound === null ? grouped(atRisk) : `${grouped(atRisk)} (≤ ${percentUp(upperBound)})`,
   ]);
   const pods = report.pods.map(({ name, node, wait, deletedAt, ...life }) => {
     const since = (at: string | null) =>
@@ -180,7 +180,7 @@ export function tablesOf(
 }
 
 /** A test case for each way: those that lost something fail. */
-export function junit(report: ProveReport, verdict = report.verdict): string {
+export function junitOf(report: ProveReport, verdict = report.verdict): string {
   const cases = report.ways.map(({ name, sent, lost }) => {
     const head = `    <testcase classname="linger.prove" name="${xml(`${titleOf(report)}, through ${name}`)}"`;
     if (lost === 0) return `${head}/>`;
@@ -202,7 +202,7 @@ function markdownTable(rows: readonly (readonly string[])[]): string {
     .join('');
 }
 
-export function markdown(report: ProveReport): string {
+export function markdownOf(report: ProveReport): string {
   const { ways, pods, failures } = tablesOf(report);
   const tables = [ways, pods, failures].filter((rows) => rows.length > 1).map(markdownTable);
   const notes = report.notes.map((note) => `- ${markdownCell(note)}\n`).join('');
@@ -212,7 +212,7 @@ export function markdown(report: ProveReport): string {
 
 export function markdownOfBoth(found: Comparison): string {
   const head = `**linger prove --compare**, ${markdownCell(titleOf(found))}: ${markdownCell(found.verdict)}\n`;
-  return [head, markdownTable(sidesOf(found)), markdown(found.without), markdown(found.with)].join('\n');
+  return [head, markdownTable(sidesOf(found)), markdownOf(found.without), markdownOf(found.with)].join('\n');
 }
 
 /** One picture of both, over one axis. */

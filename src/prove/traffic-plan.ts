@@ -43,7 +43,7 @@ export const trafficPlan = z.strictObject({
 export type TrafficPlan = z.infer<typeof trafficPlan>;
 
 /** A request that has ended. Instants in milliseconds since the epoch. */
-export interface Outcome {
+export interface RequestOutcome {
   /** Index in the plan. */
   readonly way: number;
   readonly at: number;
@@ -61,7 +61,7 @@ export interface TrafficReport {
   readonly until: number;
   /** How late the latest request was started, in milliseconds: whether the sender kept up. */
   readonly lateMs: number;
-  readonly outcomes: readonly Outcome[];
+  readonly outcomes: readonly RequestOutcome[];
 }
 
 /** One line of a sender's log: 12 bytes for a request. */
@@ -86,7 +86,7 @@ export function readLine(line: string): TrafficReport | undefined {
   if (!isRecord(said)) return undefined;
   const { sequence, until, late, base, rows } = said;
   if (![sequence, until, late, base].every(Number.isFinite) || !Array.isArray(rows)) return undefined;
-  const outcomes = rows.flatMap((row: unknown): Outcome[] => {
+  const outcomes = rows.flatMap((row: unknown): RequestOutcome[] => {
     if (!Array.isArray(row)) return [];
     const [way, at, tookMs, kind, address] = row as readonly unknown[];
     if (![way, at, tookMs].every(Number.isFinite)) return [];

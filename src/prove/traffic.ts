@@ -6,8 +6,8 @@ import { pause } from '../timing/index.ts';
 import {
   FIRST_PORT,
   type LossKind,
-  type Outcome,
   PORTS,
+  type RequestOutcome,
   type TrafficPlan,
   type TrafficReport,
   type Way,
@@ -104,7 +104,7 @@ class WaySender {
   readonly #ports: Generator<number, undefined>;
   readonly #agent: Agent | false;
   readonly #open = new Map<Promise<void>, number>();
-  #ended: Outcome[] = [];
+  #ended: RequestOutcome[] = [];
   #started = 0;
 
   constructor(plan: TrafficPlan, way: Way, index: number, ports: Generator<number, undefined>) {
@@ -134,7 +134,7 @@ class WaySender {
     return Math.min(...this.#open.values());
   }
 
-  take(): readonly Outcome[] {
+  take(): readonly RequestOutcome[] {
     const ended = this.#ended;
     this.#ended = [];
     return ended;
@@ -159,7 +159,7 @@ class WaySender {
     }
   }
 
-  #send(localPort: number | undefined): Promise<Pick<Outcome, 'lost' | 'address'> | 'portTaken'> {
+  #send(localPort: number | undefined): Promise<Pick<RequestOutcome, 'lost' | 'address'> | 'portTaken'> {
     const { url, address, verify } = this.#way;
     const { method, headers, timeoutMs } = this.#plan;
     const target = new URL(url);

@@ -1,5 +1,5 @@
 import { fewOf, grouped } from '../api/index.ts';
-import type { LossKind, Outcome } from './traffic-plan.ts';
+import type { LossKind, RequestOutcome } from './traffic-plan.ts';
 
 /** What happened to a pod. Instants in milliseconds since the epoch. */
 export interface PodLife {
@@ -37,7 +37,7 @@ export const LOSS_CAUSES = {
 export type LossCause = keyof typeof LOSS_CAUSES;
 
 /** A request that was lost, or answered slowly. */
-export interface Failure {
+export interface FailedRequest {
   readonly at: number;
   readonly tookMs: number;
   readonly way: string;
@@ -46,13 +46,13 @@ export interface Failure {
   /** The pods that it may have been sent to; one: it was that one. */
   readonly pods: readonly string[];
   /** The last that had happened to the one that was withdrawn last, and how many seconds before. */
-  readonly after: { readonly event: PodEvent; readonly seconds: number } | null;
+  readonly after: { readonly event: LifeEvent; readonly seconds: number } | null;
   /** Seconds since the deletion, and since the withdrawal, of the pod that was deleted first among them. */
   readonly sinceDeletion: number | null;
   readonly sinceWithdrawal: number | null;
 }
 
-export type PodEvent = 'deleted' | 'withdrawn' | 'withdrawnFromEndpoints' | 'sigterm' | 'ended' | 'gone';
+export type LifeEvent = 'deleted' | 'withdrawn' | 'withdrawnFromEndpoints' | 'sigterm' | 'ended' | 'gone';
 
 export interface WayVerdict {
   readonly name: string;
@@ -70,7 +70,7 @@ export interface WayVerdict {
   readonly lag: { readonly least: number; readonly most: number } | null;
 }
 
-export interface Verdict {
+export interface ProveVerdict {
   readonly sent: number;
   readonly lost: number;
   readonly slow: number;
@@ -81,13 +81,13 @@ export interface Verdict {
   readonly advice: { readonly wait: number; readonly waitFor98: number } | null;
   readonly ways: readonly WayVerdict[];
   /** What was lost. */
-  readonly failures: readonly Failure[];
-  readonly slowAnswers: readonly Failure[];
+  readonly failures: readonly FailedRequest[];
+  readonly slowAnswers: readonly FailedRequest[];
 }
 
 export interface Evidence {
   readonly ways: readonly { readonly name: string; readonly keepAlive: boolean }[];
-  readonly outcomes: readonly Outcome[];
+  readonly outcomes: readonly RequestOutcome[];
   readonly pods: readonly PodLife[];
   /** Answers that take longer are slow. */
   readonly slowMs: number;
@@ -104,13 +104,13 @@ const CLEARED = 0.001;
 const STEPS = [1, 2, 3, 5, 8, 10, 15, 20, 25, 30, 40, 50, 60, 75, 90, 120, 150, 180, 240, 300, 420, 600];
 
 /** Explains what was lost, and says what it means. Pure: the same evidence, the same verdict. */
-export function judge(evidence: Evidence): Verdict {
+export function judge(evidence: Evidence): ProveVerdict {
   const { ways, outcomes, pods } = evidence;
   const byWay = ways.map((way, index) => {
     const own = outcomes.filter((each) => each.way === index).toSorted((a, b) => a.at - b.at);
     return judgeWay(way, own, evidence);
   });
-  const inOrder = (all: readonly Failure[]) => all.toSorted((a, b) => a.at - b.at);
+  const inOrder = (all: readonly FailedRequest[]) => all.toSorted((a, b) => a.at - b.at);
   const failures = inOrder(byWay.flatMap((each) => each.failures));
   const slowAnswers = inOrder(byWay.flatMap((each) => each.slowAnswers));
   const verdicts = byWay.map((each) => each.verdict);
@@ -169,12 +169,12 @@ interface Suspect {
 
 function judgeWay(
   { name, keepAlive }: Evidence['ways'][number],
-  outcomes: readonly Outcome[],
+  outcomes: readonly RequestOutcome[],
   { pods, slowMs, haunted }: Evidence,
 ) {
   const suspects = suspectsOf(pods, outcomes);
   const firstDeath = Math.min(...suspects.map(({ life }) => life.deletedAt));
-  const explained = ({ at, tookMs, lost, address }: Outcome): Failure => {
+  const explained = ({ at, tookMs, lost, address }: RequestOutcome): FailedRequest => {
     const kind = lost ?? 'slow';
     const end = at + tookMs + TOLERANCE_MS;
     const dead = suspects.filter(
@@ -236,7 +236,7 @@ function wasUnready({ unready = [], withdrawnAt, deletedAt }: PodLife, at: numbe
 }
 
 /** In the order of their deletion. */
-function suspectsOf(pods: readonly PodLife[], outcomes: readonly Outcome[]): readonly Suspect[] {
+function suspectsOf(pods: readonly PodLife[], outcomes: readonly RequestOutcome[]): readonly Suspect[] {
   const deleted = pods.flatMap((life) =>
     life.deletedAt === undefined ? [] : [{ ...life, deletedAt: life.deletedAt }],
   );
@@ -253,7 +253,7 @@ function suspectsOf(pods: readonly PodLife[], outcomes: readonly Outcome[]): rea
 }
 
 /** The last loss after an instant before so many requests in a row were answered. */
-function usedUntil(deadAt: number, outcomes: readonly Outcome[], cleared: number): number | undefined {
+function usedUntil(deadAt: number, outcomes: readonly RequestOutcome[], cleared: number): number | undefined {
   let last: number | undefined;
   let inRow = 0;
   for (const { at, tookMs, lost } of outcomes) {
@@ -269,8 +269,8 @@ function usedUntil(deadAt: number, outcomes: readonly Outcome[], cleared: number
   return last;
 }
 
-function lastEvent(life: PodLife, at: number): Failure['after'] {
-  const events: readonly (readonly [PodEvent, number | undefined])[] = [
+function lastEvent(life: PodLife, at: number): FailedRequest['after'] {
+  const events: readonly (readonly [LifeEvent, number | undefined])[] = [
     ['deleted', life.deletedAt],
     ['withdrawn', life.withdrawnAt],
     ['withdrawnFromEndpoints', life.endpointsAt],
@@ -278,7 +278,7 @@ function lastEvent(life: PodLife, at: number): Failure['after'] {
     ['ended', life.endedAt],
     ['gone', life.goneAt],
   ];
-  let last: Failure['after'] = null;
+  let last: FailedRequest['after'] = null;
   for (const [event, instant] of events) {
     if (instant === undefined || instant > at) continue;
     const seconds = Math.round(at - instant) / 1_000;
@@ -298,25 +298,25 @@ function seconds(value: number): string {
 }
 
 /** `0.13 %`; a bound is rounded up. */
-export function percent(share: number): string {
+export function percentUp(share: number): string {
   const digits = share < 0.001 ? 1_000 : 100;
   return `${Math.ceil(share * 100 * digits - 1e-9) / digits} %`;
 }
 
-type Totals = Pick<Verdict, 'sent' | 'lost' | 'atRisk' | 'upperBound'>;
+type Totals = Pick<ProveVerdict, 'sent' | 'lost' | 'atRisk' | 'upperBound'>;
 
 function sentenceOf(
   { sent, lost, atRisk, upperBound }: Totals,
   ways: readonly WayVerdict[],
-  failures: readonly Failure[],
-  advice: Verdict['advice'],
+  failures: readonly FailedRequest[],
+  advice: ProveVerdict['advice'],
   pods: readonly PodLife[],
 ): string {
   const head = `${grouped(lost)} of ${grouped(sent)} requests lost`;
   if (lost === 0) {
     if (upperBound === null)
       return `${head}, but none was sent while a pod was on its way out: this proves nothing.`;
-    return `${head}, ${grouped(atRisk)} of them sent while a pod was on its way out: with 95 % confidence at most ${percent(upperBound)} of such requests are lost.`;
+    return `${head}, ${grouped(atRisk)} of them sent while a pod was on its way out: with 95 % confidence at most ${percentUp(upperBound)} of such requests are lost.`;
   }
   const losing = ways.filter((way) => way.lost > 0);
   const through = losing.map((way) => `${grouped(way.lost)} through ${way.name}`).join(', ');
@@ -341,7 +341,7 @@ const UNCOVERED: Readonly<Record<Exclude<LossCause, 'late'>, string>> = {
 /** What is to be said of one way that lost requests. */
 function partsOf(
   { name, lag, causes }: WayVerdict,
-  failures: readonly Failure[],
+  failures: readonly FailedRequest[],
   waits: readonly PodLife['wait'][],
 ): readonly string[] {
   const late = failures.filter(({ way, cause }) => way === name && cause === 'late');

@@ -16,7 +16,7 @@ import {
 import { LeasedJob, until, waitingOf } from './leased-job.ts';
 import {
   core,
-  describe,
+  fullName,
   objectPath,
   type ProvableWorkload,
   type Request,
@@ -115,7 +115,7 @@ export class WorkloadCopy {
   async start(signal: AbortSignal): Promise<readonly string[]> {
     const { original, references, side, run, image, note, lost } = this.#options;
     const { named, services, policies, replicas } = original;
-    note(`copying ${describe(named)} (${replicas} pods) into namespace ${this.namespace}`);
+    note(`copying ${fullName(named)} (${replicas} pods) into namespace ${this.namespace}`);
     const post = (path: string, object: object) => this.#request('POST', path, signal, object);
     const create = (of: Kind, object: object) => post(pathOf(of, this.namespace), { ...of, ...object });
     await post('/api/v1/namespaces', namespaceCopy(original, this.namespace, run));

@@ -12,6 +12,6 @@ export {
   isTermination,
   MOST_USERS,
   spanOf,
-  summaryOf,
   type Termination,
+  terminationSummary,
 } from './termination.ts';

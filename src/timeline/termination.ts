@@ -109,7 +109,7 @@ function usersOf({ withdrawals, consumers }: Termination) {
 }
 
 /** One sentence, without the name of the pod. */
-export function summaryOf(termination: Termination): string {
+export function terminationSummary(termination: Termination): string {
   const { sigterm, gone, release, withdrawals, witness } = termination;
   const { afterSigterm, overruns, unknown } = assess(termination);
   const [worst, ...others] = overruns.toSorted((a, b) => (b.seconds ?? Infinity) - (a.seconds ?? Infinity));
@@ -154,7 +154,7 @@ export function chartOf(termination: Termination, day: string): Chart {
         ];
   return {
     title: `Pod ${namespace}/${pod}${owner === '' ? '' : ` of ${owner}`}, deleted ${day}`,
-    summary: summaryOf(termination),
+    summary: terminationSummary(termination),
     from: 0,
     to,
     marks: [

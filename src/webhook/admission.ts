@@ -6,7 +6,7 @@ import { type ClusterSnapshot, type Decision, decide } from '../decision/index.t
 import { type Logger, onLoop } from '../telemetry/index.ts';
 import { OffLoop, workerUrl } from '../timing/index.ts';
 import type { AdmissionMetrics } from './admission-metrics.ts';
-import { type AdmissionResponse, answer, internalErrorAnswer, outcomeOf } from './answer.ts';
+import { type AdmissionResponse, answerDecision, internalErrorAnswer, outcomeOf } from './answer.ts';
 import { BodyError, LargeBodies, readBody, SMALL_BODY_BYTES } from './body.ts';
 import { answerJson } from './json-response.ts';
 import { type Review, type ReviewRequest, readReview, type Screened, tooLargeAtStart } from './review.ts';
@@ -124,7 +124,7 @@ function respond({ review, skip }: Review, options: AdmissionOptions): Admission
     const snapshot = options.snapshot();
     const request = snapshot.hold === undefined ? review : { ...review, holdToken: newHoldToken(Date.now()) };
     const decision = skip ?? decide(request, snapshot);
-    const response = answer(review.uid, review.object, decision, options);
+    const response = answerDecision(review.uid, review.object, decision, options);
     record(review, decision, options);
     return response;
   } catch (error) {

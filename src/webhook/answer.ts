@@ -1,10 +1,10 @@
 import {
+  admissionWarning,
   type Decision,
   isAudit,
   type Pod,
   patchFor,
   renderPlan,
-  warning,
   warningsOf,
 } from '../decision/index.ts';
 
@@ -34,7 +34,7 @@ export interface AnswerOptions {
 }
 
 /** Applies the mode to a decision: Enforce patches, Audit leaves the pod unchanged. */
-export function answer(
+export function answerDecision(
   uid: string,
   object: unknown,
   decision: Decision,
@@ -66,14 +66,14 @@ export function answer(
 /** The answer when Linger itself failed: the pod passes unchanged, and its creator gets a warning. */
 export function internalErrorAnswer(uid: string): AdmissionResponse {
   const text = 'internal error: the pod passes without a wait; the log of the webhook says why';
-  return allowed(uid, [warning(text)], { reason: 'InternalError' });
+  return allowed(uid, [admissionWarning(text)], { reason: 'InternalError' });
 }
 
 function wouldInject(decision: Decision): readonly string[] {
   if (decision.outcome === 'skip') return [];
   const { wait, baseGrace, grace, hook } = decision.plan;
   const text = `audit: would hold SIGTERM back by ${wait}s (hook ${hook}) and raise the grace from ${baseGrace}s to ${grace}s`;
-  return [warning(text)];
+  return [admissionWarning(text)];
 }
 
 function allowed(

@@ -4,7 +4,7 @@ import type { AccessReviews, TokenUser } from '../cluster/index.ts';
 import type { InstanceName } from '../lag/index.ts';
 
 /** Whether a token may report for a consumer, and as which instance. `NoVerdict`: the API server cannot be asked now. */
-export type Verdict = InstanceName | 'TokenRefused' | 'NotAllowed' | 'NoVerdict';
+export type AccessVerdict = InstanceName | 'TokenRefused' | 'NotAllowed' | 'NoVerdict';
 export type Judge = Pick<ReviewingJudge, 'verdict'>;
 
 interface ReviewingJudgeOptions {
@@ -36,7 +36,7 @@ export class ReviewingJudge {
   /** Separate from refusals, so that made-up tokens cannot displace real ones. */
   readonly #allowed = new Expiring<{ readonly instance: InstanceName; readonly until: number }>();
   readonly #refused = new Expiring<'TokenRefused' | 'NotAllowed'>();
-  readonly #asking = new Map<string, Promise<Verdict>>();
+  readonly #asking = new Map<string, Promise<AccessVerdict>>();
   readonly #queue = new FairQueue();
 
   constructor(options: ReviewingJudgeOptions) {
@@ -44,7 +44,7 @@ export class ReviewingJudge {
   }
 
   /** @param source the client's address: concurrent reviews are shared fairly among sources */
-  async verdict(token: string, consumer: string, source: string): Promise<Verdict> {
+  async verdict(token: string, consumer: string, source: string): Promise<AccessVerdict> {
     if (token.length > LONGEST_TOKEN) return 'TokenRefused';
     const key = digest(`${consumer}\n${token}`);
     const now = this.#options.clock();
@@ -64,7 +64,7 @@ export class ReviewingJudge {
     return verdict;
   }
 
-  async #review(token: string, consumer: string): Promise<Verdict> {
+  async #review(token: string, consumer: string): Promise<AccessVerdict> {
     const { reviews, audience, onFailure, onSuccess } = this.#options;
     const reports = { group: GROUP, resource: 'discoveryconsumers', subresource: 'reports' };
     try {
@@ -80,7 +80,7 @@ export class ReviewingJudge {
     }
   }
 
-  #remember(key: string, verdict: Verdict): void {
+  #remember(key: string, verdict: AccessVerdict): void {
     if (verdict === 'NoVerdict') return;
     const now = this.#options.clock();
     this.#allowed.delete(key);

@@ -4,6 +4,7 @@ import { createServer as createHttpsServer, type Server as HttpsServer } from 'n
 import type { AddressInfo, Server as NetServer, Socket } from 'node:net';
 import type { SecureContextOptions } from 'node:tls';
 import { LingerError } from '../api/index.ts';
+import type { KeyPair } from '../certs/index.ts';
 
 /**
  * node:http. An `import` of its values would read each of its exports once, and with them the getters of WebSocket and
@@ -61,13 +62,6 @@ export async function connectionsThatFit(): Promise<{
     return { reviews: MAX_CONNECTIONS, holds: MAX_HOLD_CONNECTIONS };
   const holds = Math.max(Math.floor(limit / 4), limit - OTHER_DESCRIPTORS);
   return { reviews: Math.min(MAX_CONNECTIONS, Math.floor(limit / 2)), holds, limit };
-}
-
-export interface KeyPair {
-  /** PEM, leaf first. */
-  readonly cert: string;
-  /** PEM */
-  readonly key: string;
 }
 
 /** The suites of TLS 1.3, and those of TLS 1.2 with forward secrecy and authenticated encryption (RFC 9325, 4.2). */

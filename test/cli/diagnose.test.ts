@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { FINDINGS } from '../../src/diagnose/index.ts';
+import { DIAGNOSES } from '../../src/diagnose/index.ts';
 import { AnsweringServer, refused, well } from '../diagnose/answers.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';
@@ -142,7 +142,7 @@ describe.concurrent('linger diagnose --fail-on', () => {
     const { code, stdout, stderr } = await diagnose(['--fail-on', 'ClientThrotled']);
     expect([code, stdout]).toEqual([2, '']);
     expect(stderr).toBe(
-      `linger: --fail-on: expected some of any, ${Object.keys(FINDINGS).join(', ')}, got "ClientThrotled" [settings-invalid]\n`,
+      `linger: --fail-on: expected some of any, ${Object.keys(DIAGNOSES).join(', ')}, got "ClientThrotled" [settings-invalid]\n`,
     );
   });
 });

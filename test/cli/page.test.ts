@@ -2,7 +2,7 @@ import { gzipSync } from 'node:zlib';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { explainTexts, openPage } from '../../src/cli/playground.ts';
-import { readPage } from '../../src/dashboard/index.ts';
+import { readPageAssets } from '../../src/dashboard/index.ts';
 import { close } from '../../src/webhook/index.ts';
 import { CHROMIUM, expectAccessible, LOOKS, startBrowser, tabTo, windowOf } from '../page/browser.ts';
 
@@ -165,7 +165,7 @@ describe.runIf(CHROMIUM !== undefined)('the playground', () => {
 });
 
 it('loads at most 150 KB, compressed', async () => {
-  const files = [...(await readPage()).values()];
+  const files = [...(await readPageAssets()).values()];
   const bytes = files.reduce((sum, { bytes }) => sum + gzipSync(bytes).length, 0);
   expect(bytes).toBeLessThan(150_000);
 });

@@ -11,7 +11,7 @@ import {
 import { kubeVersion } from '../../src/cluster/client.ts';
 import { pagesOf } from '../../src/cluster/list.ts';
 import { ask, newAgent, readText } from '../../src/cluster/request.ts';
-import { acceptOf, pathOf } from '../../src/cluster/resource.ts';
+import { acceptOf, requestPath } from '../../src/cluster/resource.ts';
 import { podsResource } from '../../src/informers/index.ts';
 import { listening } from '../webhook/listening.ts';
 import { bearer } from './bearer.ts';
@@ -217,7 +217,7 @@ describe('a request', () => {
 
   it('carries the selectors', () => {
     const query = { labelSelector: 'app in (a,b)', fieldSelector: 'metadata.name=x' };
-    expect(pathOf({ path: '/api/v1/pods', query }, { limit: '1' })).toBe(
+    expect(requestPath({ path: '/api/v1/pods', query }, { limit: '1' })).toBe(
       '/api/v1/pods?labelSelector=app+in+%28a%2Cb%29&fieldSelector=metadata.name%3Dx&limit=1',
     );
   });

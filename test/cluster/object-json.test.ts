@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import { readEvent, readPage } from '../../src/cluster/object-json.ts';
+import { readEvent, readListPage } from '../../src/cluster/object-json.ts';
 
 const HEAD = { kind: 'PodList', apiVersion: 'v1', metadata: { resourceVersion: '7', continue: 'more' } };
 
 function read(text: string) {
   const items: unknown[] = [];
-  const steps = readPage(Buffer.from(text), (item) => items.push(item));
+  const steps = readListPage(Buffer.from(text), (item) => items.push(item));
   for (;;) {
     const step = steps.next();
     if (step.done === true) return { ...step.value, items };

@@ -2,7 +2,7 @@ import request from 'supertest';
 import { describe, expect, it } from 'vitest';
 import { LingerError } from '../../src/api/index.ts';
 import { apiError, pageApp, type TimelineView, timelineView } from '../../src/dashboard/index.ts';
-import { assess, summaryOf } from '../../src/timeline/index.ts';
+import { assess, terminationSummary } from '../../src/timeline/index.ts';
 import { CLEAR, SENT, UNKNOWN } from '../timeline/sample-termination.ts';
 
 const TOKEN = 'the-token-of-this-run';
@@ -18,7 +18,7 @@ describe('GET /api/v1/timeline', () => {
     const terminations = [CLEAR, SENT, UNKNOWN].map((each) => ({
       ...each,
       ...assess(each),
-      text: summaryOf(each),
+      text: terminationSummary(each),
     }));
     const { status, body } = await asked(async () => ({ asOf: 7, terminations }));
     expect(status).toBe(200);

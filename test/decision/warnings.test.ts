@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { decide } from '../../src/decision/decide.ts';
-import { note, warning, warningsOf } from '../../src/decision/reasons.ts';
+import { admissionWarning, note, warningsOf } from '../../src/decision/reasons.ts';
 import { runs } from '../property/runs.ts';
 import { annotated, creationOf, pod } from './sample-pod.ts';
 import { snapshotOf } from './sample-snapshot.ts';
@@ -19,21 +19,21 @@ describe('a warning is one line of ASCII, at most 256 bytes, with a prefix', () 
     ['\ud800', 'linger: ?'],
     ['', 'linger: '],
   ])('%j', (text, expected) => {
-    expect(warning(text)).toBe(expected);
+    expect(admissionWarning(text)).toBe(expected);
   });
 
   it('of 256 bytes stays whole, of 257 is cut', () => {
     const longest = 'x'.repeat(256 - 'linger: '.length);
-    expect(warning(longest)).toBe(`linger: ${longest}`);
-    expect(warning(`${longest}y`)).toHaveLength(256);
-    expect(warning(`${longest}y`)).toMatch(/^linger: x+\.\.\.$/);
+    expect(admissionWarning(longest)).toBe(`linger: ${longest}`);
+    expect(admissionWarning(`${longest}y`)).toHaveLength(256);
+    expect(admissionWarning(`${longest}y`)).toMatch(/^linger: x+\.\.\.$/);
   });
 
   it('whatever the text', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 600 }), (text) => {
-        expect(warning(text)).toMatch(/^linger: [\x20-\x7e]*$/);
-        expect(warning(text).length).toBeLessThanOrEqual(256);
+        expect(admissionWarning(text)).toMatch(/^linger: [\x20-\x7e]*$/);
+        expect(admissionWarning(text).length).toBeLessThanOrEqual(256);
       }),
       runs(500),
     );

@@ -6,7 +6,7 @@ import {
   UNLIMITED,
 } from '../../src/diagnose/controller-metrics.ts';
 import { CONTROLLER_METRICS, type Facts } from '../../src/diagnose/facts.ts';
-import { diagnose, FINDINGS, type FindingCode, SEVERITIES } from '../../src/diagnose/rules.ts';
+import { DIAGNOSES, type DiagnosisCode, diagnose, SEVERITIES } from '../../src/diagnose/rules.ts';
 import { activity, facts, queue, stage } from './sample-facts.ts';
 
 const codes = (over: Partial<Facts>) => diagnose(facts(over)).map(({ code }) => code);
@@ -19,7 +19,7 @@ const readers = (...endpointsReaders: readonly string[]) => ({
   cluster: { services: 10, neverWithdrawn: { services: 0, examples: [] }, endpointsReaders },
 });
 
-function only(code: FindingCode, over: Partial<Facts>) {
+function only(code: DiagnosisCode, over: Partial<Facts>) {
   const found = diagnose(facts(over)).find((each) => each.code === code);
   if (found === undefined) throw new Error(`${code} was not found`);
   return found;
@@ -60,7 +60,7 @@ describe('a calm cluster', () => {
 });
 
 // What is the case → every finding, in order.
-describe.each<[string, [what: string, over: Partial<Facts>, expected: FindingCode[]][]]>([
+describe.each<[string, [what: string, over: Partial<Facts>, expected: DiagnosisCode[]][]]>([
   [
     'the client is throttled',
     [
@@ -437,6 +437,6 @@ it('what cannot be seen is reported once, with every remedy', () => {
 });
 
 it('the catalogue is ordered by severity, so that the worst comes first', () => {
-  const ranks = Object.values(FINDINGS).map(({ severity }) => SEVERITIES.indexOf(severity));
+  const ranks = Object.values(DIAGNOSES).map(({ severity }) => SEVERITIES.indexOf(severity));
   expect(ranks).toEqual(ranks.toSorted((a, b) => a - b));
 });

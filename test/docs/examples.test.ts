@@ -10,7 +10,7 @@ import { VERBS } from '../../src/cli/commands.ts';
 import { greeting } from '../../src/cli/serve.ts';
 import { decide, workloadOf } from '../../src/decision/index.ts';
 import { readPolicies } from '../../src/manifest/index.ts';
-import { answer } from '../../src/webhook/answer.ts';
+import { answerDecision } from '../../src/webhook/answer.ts';
 import { type Review, readReview } from '../../src/webhook/review.ts';
 import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
 import { type Block, blocksOf, filesUnder, PAGES, ROOT, read, tableUnder } from './markdown.ts';
@@ -126,7 +126,7 @@ describe('the README', () => {
 
   test('shows the patch that the pasted line prints', () => {
     const { review } = readReview(Buffer.from(read('docs/examples/review.json'))) as Review;
-    const { patch = '' } = answer(review.uid, review.object, decide(review, EMPTY_SNAPSHOT), {
+    const { patch = '' } = answerDecision(review.uid, review.object, decide(review, EMPTY_SNAPSHOT), {
       auditWarnings: false,
     });
     const shown = blocksOf('README.md').find(({ language }) => language === 'json');

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { AUDIT_FINDINGS, TERMINATION_FINDINGS } from '../../src/audit/index.ts';
-import { CHECKS, FINDINGS } from '../../src/diagnose/index.ts';
+import { CHECKS, DIAGNOSES } from '../../src/diagnose/index.ts';
 import { codeOf, read, tableUnder } from './markdown.ts';
 
 const PAGE = 'docs/reference.md';
@@ -10,7 +10,7 @@ describe('findings', () => {
 
   test('the table has exactly the findings, in the catalogue’s order, with their severities', () => {
     expect(documented.map(({ finding, severity }) => [codeOf(finding), severity])).toEqual(
-      Object.entries(FINDINGS).map(([code, { severity }]) => [code, severity]),
+      Object.entries(DIAGNOSES).map(([code, { severity }]) => [code, severity]),
     );
   });
 

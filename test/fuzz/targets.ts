@@ -2,7 +2,7 @@ import { type ForeignSource, type PageFormat, reportRequest } from '../../src/ap
 import { parseCertificates } from '../../src/certs/index.ts';
 import { parseKey } from '../../src/certs/x509.ts';
 import { KubeFailure } from '../../src/cluster/index.ts';
-import { readEvent, readPage } from '../../src/cluster/object-json.ts';
+import { readEvent, readListPage } from '../../src/cluster/object-json.ts';
 import { decide, type Pod, patchFor } from '../../src/decision/index.ts';
 import { helperLine } from '../../src/hold/connection-monitor.ts';
 import { projectPod } from '../../src/informers/index.ts';
@@ -36,7 +36,7 @@ export const TARGETS: Readonly<Record<Exclude<ForeignSource, 'proc'>, Fuzz>> = {
     const bytes = Buffer.from(data);
     unlessMalformed(() => keep(readEvent(bytes)?.object));
     unlessMalformed(() => {
-      const reading = readPage(bytes, keep);
+      const reading = readListPage(bytes, keep);
       while (reading.next().done !== true);
     });
   },

@@ -12,7 +12,7 @@ import {
   partKey,
   type Refusal,
   readForgotten,
-  readHistory,
+  readHistoryParts,
   readPlanned,
   sameContent,
   stampAnnotations,
@@ -102,7 +102,7 @@ describe('the parts of a history', () => {
   it('come back as they were written', async () => {
     const packed = await packPart('{"key":"cluster"}');
     const content = binary(packed);
-    expect(readHistory(configMap(content), NOW)).toEqual({
+    expect(readHistoryParts(configMap(content), NOW)).toEqual({
       outcome: 'read',
       value: [packed],
       stamp,
@@ -112,8 +112,10 @@ describe('the parts of a history', () => {
   });
 
   it('count though the writer’s clock was ahead a little, and however old they are', () => {
-    expect(readHistory(configMap(binary('AAAA'), at(3_000)), NOW)).toMatchObject({ outcome: 'read' });
-    expect(readHistory(configMap(binary('AAAA'), at(-90 * DAY)), NOW)).toMatchObject({ outcome: 'read' });
+    expect(readHistoryParts(configMap(binary('AAAA'), at(3_000)), NOW)).toMatchObject({ outcome: 'read' });
+    expect(readHistoryParts(configMap(binary('AAAA'), at(-90 * DAY)), NOW)).toMatchObject({
+      outcome: 'read',
+    });
   });
 
   it.each<{ name: string; object: unknown; refusal: Refusal }>([
@@ -121,7 +123,7 @@ describe('the parts of a history', () => {
     { name: 'they are of something else', object: configMap({ data: { key: 'x' } }, {}), refusal: 'Foreign' },
     { name: 'they are from tomorrow', object: configMap(binary('AAAA'), at(DAY)), refusal: 'Future' },
   ])('are refused as $refusal when $name', ({ object, refusal }) => {
-    expect(readHistory(object, NOW)).toMatchObject({ outcome: 'refused', refusal });
+    expect(readHistoryParts(object, NOW)).toMatchObject({ outcome: 'refused', refusal });
   });
 
   const zipped = (text: string) => gzipSync(text).toString('base64');

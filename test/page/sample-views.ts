@@ -1,14 +1,14 @@
 import type {
   AllWorkloads,
+  Answers,
   ConsumersView,
   ExplanationReport,
   LagReport,
   NowReport,
-  Sources,
   TimelineView,
   WhatIfReport,
 } from '../../src/dashboard/index.ts';
-import { assess, summaryOf } from '../../src/timeline/index.ts';
+import { assess, terminationSummary } from '../../src/timeline/index.ts';
 import { CLEAR, SENT, UNKNOWN } from '../timeline/sample-termination.ts';
 
 /** Seconds since the epoch: a quarter of an hour of 24 November 2026, some minutes old. */
@@ -26,7 +26,7 @@ const SUMMARY = {
 };
 
 /** What each view shows of a busy cluster. @param named of each name that others choose, what is shown in its place */
-export function sampleSources(named = (name: string) => name): Sources {
+export function sampleSources(named = (name: string) => name): Answers {
   const [shop, web, edge] = [named('shop'), named('web'), named('edge')];
   const finding = (
     kind: string,
@@ -186,7 +186,7 @@ export function sampleSources(named = (name: string) => name): Sources {
   }));
   const timeline: TimelineView = {
     asOf: NOW,
-    terminations: ended.map((each) => ({ ...each, ...assess(each), text: summaryOf(each) })),
+    terminations: ended.map((each) => ({ ...each, ...assess(each), text: terminationSummary(each) })),
   };
   return {
     root: {

@@ -1,7 +1,7 @@
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readPage, type TimelineView } from '../../src/dashboard/index.ts';
-import { assess, summaryOf, type Termination } from '../../src/timeline/index.ts';
+import { readPageAssets, type TimelineView } from '../../src/dashboard/index.ts';
+import { assess, type Termination, terminationSummary } from '../../src/timeline/index.ts';
 import { CLEAR, SENT, UNKNOWN } from '../timeline/sample-termination.ts';
 import { CHROMIUM, expectAccessible, LOOKS, startBrowser, tabTo, windowOf } from './browser.ts';
 import { servePage, TOKEN } from './served.ts';
@@ -9,14 +9,14 @@ import { servePage, TOKEN } from './served.ts';
 const root = { version: '0.0.0', views: ['timeline', 'now'], source: null } as const;
 const viewOf = (all: readonly Termination[]): TimelineView => ({
   asOf: 7,
-  terminations: all.map((each) => ({ ...each, ...assess(each), text: summaryOf(each) })),
+  terminations: all.map((each) => ({ ...each, ...assess(each), text: terminationSummary(each) })),
 });
 
 describe.runIf(CHROMIUM !== undefined)('the view of terminations', () => {
   let browser: Browser;
-  let files: Awaited<ReturnType<typeof readPage>>;
+  let files: Awaited<ReturnType<typeof readPageAssets>>;
   beforeAll(async () => {
-    files = await readPage();
+    files = await readPageAssets();
     browser = await startBrowser();
   }, 60_000);
   afterAll(() => browser?.close());

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { LingerError } from '../../src/api/index.ts';
-import { readPage, type Sources, type Topic } from '../../src/dashboard/index.ts';
+import { type Answers, readPageAssets, type Topic } from '../../src/dashboard/index.ts';
 import { CHROMIUM, expectAccessible, startBrowser, tabTo, windowOf } from './browser.ts';
 import { sampleSources } from './sample-views.ts';
 import { servePage, TOKEN } from './served.ts';
@@ -26,14 +26,14 @@ const hostile = (name: string) =>
 
 describe.runIf(CHROMIUM !== undefined)('each view', () => {
   let browser: Browser;
-  let files: Awaited<ReturnType<typeof readPage>>;
+  let files: Awaited<ReturnType<typeof readPageAssets>>;
   beforeAll(async () => {
-    files = await readPage();
+    files = await readPageAssets();
     browser = await startBrowser();
   }, 60_000);
   afterAll(() => browser?.close());
 
-  const served = async (sources: Sources) => {
+  const served = async (sources: Answers) => {
     const listeners = new Set<(topic: Topic) => void>();
     const follow = (changed: (topic: Topic) => void) => {
       listeners.add(changed);
@@ -133,7 +133,7 @@ describe.runIf(CHROMIUM !== undefined)('each view', () => {
 
   it('another site in the same browser can neither read nor trigger anything', async () => {
     let explained = 0;
-    const explain: Sources['explain'] = () => {
+    const explain: Answers['explain'] = () => {
       explained += 1;
       return { plans: [], problems: [], diff: '' };
     };
@@ -205,7 +205,7 @@ describe.runIf(CHROMIUM !== undefined)('each view', () => {
       asked += 1;
       return await sources.now!();
     };
-    const follow: Sources['follow'] = () => {
+    const follow: Answers['follow'] = () => {
       following += 1;
       return () => {
         following -= 1;

@@ -5,8 +5,8 @@ import {
   comparison,
   drawingOf,
   drawingOfBoth,
-  junit,
-  markdown,
+  junitOf,
+  markdownOf,
   markdownOfBoth,
   type ProveReport,
   proveReport,
@@ -14,10 +14,10 @@ import {
   sidesOf,
   tablesOf,
 } from '../../src/prove/report.ts';
-import type { Failure, Verdict } from '../../src/prove/verdict.ts';
+import type { FailedRequest, ProveVerdict } from '../../src/prove/verdict.ts';
 
 const T = Date.parse('2026-03-01T14:05:09.000Z');
-const failure: Failure = {
+const failure: FailedRequest = {
   ...{ at: T + 1_500, tookMs: 3, way: 'edge', pods: ['web-1'], sinceDeletion: 1.5, sinceWithdrawal: 1.4 },
   kind: 'refused',
   cause: 'late',
@@ -25,7 +25,7 @@ const failure: Failure = {
 };
 const WAY = { keepAlive: false, slow: 0, kinds: {}, causes: {}, atRisk: 1_200, lag: null };
 
-const verdict: Verdict = {
+const verdict: ProveVerdict = {
   ...{ sent: 4_000, lost: 2, slow: 0, atRisk: 2_400, upperBound: null },
   sentence: '2 of 4,000 requests lost, all through edge <b>.',
   advice: { wait: 5, waitFor98: 2 },
@@ -84,7 +84,7 @@ describe('the result of a run', () => {
   });
 
   it('as JUnit is a test case for each way, of which the losing ones fail', () => {
-    const text = junit(report);
+    const text = junitOf(report);
     expect(text).toContain('<testsuite name="linger prove" tests="2" failures="1">');
     expect(text).toContain(
       '<failure message="2 of 2,000 requests lost">2 of 4,000 requests lost, all through edge &lt;b&gt;.',
@@ -92,7 +92,7 @@ describe('the result of a run', () => {
   });
 
   it('as Markdown begins with the verdict, whose text cannot be markup', () => {
-    const text = markdown(report);
+    const text = markdownOf(report);
     expect(text).toMatch(
       /^\*\*linger prove\*\*, Deployment shop\/web: rollout restart: 2 of 4,000 .* edge \\<b\\>\.\n\n\| WAY \|/,
     );

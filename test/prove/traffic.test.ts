@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { hanging, sendTraffic } from '../../src/prove/traffic.ts';
 import {
   lineOf,
-  type Outcome,
+  type RequestOutcome,
   readLine,
   type TrafficReport,
   trafficPlan,
@@ -108,7 +108,7 @@ it('uses each source port once, except on connections that stay open', async () 
 });
 
 it('reports on one line what it reads back', () => {
-  const outcomes: readonly Outcome[] = [
+  const outcomes: readonly RequestOutcome[] = [
     { way: 0, at: 1_764_000_000_000, tookMs: 3, lost: undefined },
     { way: 1, at: 1_764_000_000_250, tookMs: 3_000, lost: 'timeout', address: '10.0.0.1' },
   ];

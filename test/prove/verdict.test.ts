@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { LossKind, Outcome } from '../../src/prove/traffic-plan.ts';
+import type { LossKind, RequestOutcome } from '../../src/prove/traffic-plan.ts';
 import { type Evidence, judge, type LossCause, type PodLife } from '../../src/prove/verdict.ts';
 
 /** A pod that is deleted at an instant (s), and withdrawn 0.1 s later. */
@@ -25,7 +25,7 @@ interface Sent {
   readonly kind?: LossKind;
 }
 
-function sent(...spans: readonly Sent[]): readonly Outcome[] {
+function sent(...spans: readonly Sent[]): readonly RequestOutcome[] {
   return spans.flatMap(({ way = 0, from, to, perSecond = 50, tookMs = 3, every, kind = 'timeout' }) =>
     Array.from({ length: Math.round((to - from) * perSecond) }, (_, index) => ({
       way,

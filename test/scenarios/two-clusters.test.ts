@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Outcome, readLine, type TrafficPlan } from '../../src/prove/index.ts';
+import { type RequestOutcome, readLine, type TrafficPlan } from '../../src/prove/index.ts';
 import { emptyDirectory, MAIN, shipped } from '../cli/linger.ts';
 import { kubeconfigOf } from '../cluster-suite/support/account.ts';
 import { type Cluster, openCluster } from '../testbed/cluster.ts';
@@ -78,7 +78,7 @@ describe.runIf(LONG)('copies in another cluster', () => {
 
   interface Run {
     readonly total: number;
-    readonly lost: readonly Outcome[];
+    readonly lost: readonly RequestOutcome[];
     /** By address: when its pod was seen to be gone, in milliseconds since the epoch. */
     readonly endedAt: ReadonlyMap<string, number>;
     /** By name. */

@@ -7,9 +7,9 @@ import {
   chartText,
   isTermination,
   type ObservedEnd,
-  summaryOf,
   type Termination,
   terminationOf,
+  terminationSummary,
 } from '../../src/timeline/index.ts';
 import { ROOT } from '../docs/markdown.ts';
 import { CLEAR, SENT, UNKNOWN } from './sample-termination.ts';
@@ -56,13 +56,13 @@ describe('whether something was sent after SIGTERM', () => {
   });
 
   it('in a sentence', () => {
-    expect(summaryOf(CLEAR)).toBe(
+    expect(terminationSummary(CLEAR)).toBe(
       'Everything known had let go before SIGTERM; SIGTERM after 9.1 s; Hold released it: Gone; gone after 12 s.',
     );
-    expect(summaryOf(SENT)).toBe(
+    expect(terminationSummary(SENT)).toBe(
       'edge may have sent to it for 4 s after SIGTERM; SIGTERM after 5 s; gone after 12 s.',
     );
-    expect(summaryOf(UNKNOWN)).toBe(
+    expect(terminationSummary(UNKNOWN)).toBe(
       'Not known whether something sent to it after SIGTERM: when its lists withdrew it, when mesh let go; SIGTERM after 5 s.',
     );
   });

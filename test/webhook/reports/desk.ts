@@ -5,11 +5,11 @@ import type { StageVersions } from '../../../src/lag/index.ts';
 import { ConsumerReports } from '../../../src/measurement/index.ts';
 import { createLogger } from '../../../src/telemetry/index.ts';
 
-import type { Judge, Verdict } from '../../../src/webhook/report-access.ts';
+import type { AccessVerdict, Judge } from '../../../src/webhook/report-access.ts';
 import { reportsApp } from '../../../src/webhook/report-endpoint.ts';
 
 /** Tokens that the judge of these tests knows; any other is the token of the pod of that name. */
-export const VERDICTS: Readonly<Record<string, Verdict>> = {
+export const VERDICTS: Readonly<Record<string, AccessVerdict>> = {
   strange: 'TokenRefused',
   'of-another-gateway': 'NotAllowed',
   'while-the-server-is-away': 'NoVerdict',
