@@ -5,7 +5,7 @@ import {
   flagName,
   type KubeEnvironment,
   kubeEnvironment,
-  resolve,
+  resolveSettings,
   variableName,
 } from './flags.ts';
 import type { Streams } from './terminal.ts';
@@ -65,7 +65,7 @@ export function readCommandLine(
       command.addArgument(choices === undefined ? operand : operand.choices(choices));
     }
     command.action(() => {
-      const values = resolve(flags, asText(command.opts()), fromEnvironment ? environment : {});
+      const values = resolveSettings(flags, asText(command.opts()), fromEnvironment ? environment : {});
       invocation = {
         command: name,
         // The flags come from this command’s table, so the settings are of its type.

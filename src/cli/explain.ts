@@ -126,12 +126,12 @@ async function explainLive(
   { connection, known }: Awaited<ReturnType<typeof askCluster>>,
 ): Promise<readonly LocatedExplanation[]> {
   if (names.length === 0) return [];
-  const { readNamed } = await import('./read-cluster.ts');
+  const { readNamedWorkload } = await import('./read-cluster.ts');
   const { namespace: within = connection.namespace ?? 'default' } = settings;
   const snapshot = snapshotOf(await sourcesFor(NO_DOCUMENTS, { ...settings, namespace: within }, known));
   const found: LocatedExplanation[] = [];
   for (const name of names) {
-    const { workload, namespace, running } = await readNamed(connection, name, within);
+    const { workload, namespace, running } = await readNamedWorkload(connection, name, within);
     const live = livePods(running);
     found.push({ ...explanationOf(planOfRunning({ workload, namespace }, snapshot), live.plans), live });
   }

@@ -168,7 +168,7 @@ export function variableName(key: string): string {
  * @param written the values on the command line, by key; undefined where a flag is absent
  * @throws LingerError `settings-invalid`, naming the flag or the variable
  */
-export function resolve<F extends Flags>(
+export function resolveSettings<F extends Flags>(
   flags: F,
   written: Readonly<Record<string, string | undefined>>,
   environment: Readonly<Record<string, string | undefined>>,

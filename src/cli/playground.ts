@@ -4,11 +4,11 @@ import {
   type Answers,
   type ExplanationReport,
   newToken,
+  type PlaygroundProblem,
   type PlaygroundReport,
   type PlaygroundRequest,
   pageApp,
   readPageAssets,
-  type TextProblem,
 } from '../dashboard/index.ts';
 import {
   type ClusterSnapshot,
@@ -78,8 +78,8 @@ export async function playground(version: string, port: number, onError: (error:
 
 /** What `explain` and `inject --diff` say of a manifest under policies, without a cluster. */
 export function explainTexts({ manifest, policies }: PlaygroundRequest): PlaygroundReport {
-  const found: TextProblem[] = [];
-  const report = (where: TextProblem['in'], { message, place }: ManifestProblem) =>
+  const found: PlaygroundProblem[] = [];
+  const report = (where: PlaygroundProblem['in'], { message, place }: ManifestProblem) =>
     found.push({
       in: where,
       line: place?.line ?? null,

@@ -314,7 +314,7 @@ export function readWebhooks(connection: KubeConnection) {
  * @throws LingerError `settings-invalid` for a kind that makes no pods, `not-found`, `cluster-unreachable`,
  *   `cluster-denied`
  */
-export async function readNamed(
+export async function readNamedWorkload(
   connection: KubeConnection,
   named: string,
   namespace: string,

@@ -449,6 +449,6 @@ export type WhatIfReport = z.infer<typeof whatIfReport>;
 export type TimelineReport = z.infer<typeof timelineReport>;
 export type TimelineView = z.infer<typeof timelineView>;
 export type NowReport = z.infer<typeof nowReport>;
-export type TextProblem = z.infer<typeof problem>;
+export type PlaygroundProblem = z.infer<typeof problem>;
 export type ApiRoot = z.infer<typeof apiRoot>;
 export type ApiError = z.infer<typeof apiError>;

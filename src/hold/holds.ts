@@ -120,7 +120,7 @@ const LIMITS = {
   forgetAfter: 60_000,
 };
 const MOST_REMOTES = 64;
-/** A helper line covers the half second before it, and releases by percentile are as exact as a cell of the grid. */
+/** A helper line covers the half second before it, and releases by percentile are as exact as a bucket of the histogram. */
 const SETTLING_MS = 600;
 /** The hook starts, and its first line arrives, some tenths of a second after the deletion. */
 const UNCOUNTED_MS = 1_000;

@@ -8,7 +8,7 @@ const TOLERATED_MS = 1_000;
 /** Reading the backlog takes milliseconds: with more than a few hundred events a server ends the watch instead. */
 const RECOVERY_MS = 2_000;
 
-/** Shorter than the tolerance, even when idle: a standstill seems longer than it was by up to this. */
+/** Shorter than the tolerance, even when idle: a pause seems longer than it was by up to this. */
 const LOOK_EVERY_MS = 250;
 
 export interface GuardedChange extends StreamChange {

@@ -6,7 +6,7 @@ type Plan = ExplanationReport['plan'];
 const BUILT_IN = 'built-in';
 
 /** The decision for the pods of one workload, and where each value comes from. */
-export function Explanation({ plan, because }: { readonly plan: Plan; readonly because: string }) {
+export function ExplainedPlan({ plan, because }: { readonly plan: Plan; readonly because: string }) {
   const { kind, namespace, name, notes, fields } = plan;
   const [tone, word] = verdictOf(plan);
   const own = fields.filter(({ origin, ignored }) => origin !== BUILT_IN || ignored !== undefined);

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { PlaygroundReport, TextProblem } from '../dashboard/index.ts';
+import type { PlaygroundProblem, PlaygroundReport } from '../dashboard/index.ts';
 import { askServer, RequestError } from './ask.ts';
-import { Explanation } from './explained.tsx';
+import { ExplainedPlan } from './explained.tsx';
 import { Choice, Failure } from './parts.tsx';
 
 interface Texts {
@@ -109,7 +109,7 @@ function Results({ report }: { readonly report: PlaygroundReport }) {
         <h1 class="headline">{headlineOf(report)}</h1>
       </div>
       {plans.map((plan) => (
-        <Explanation
+        <ExplainedPlan
           key={`${plan.kind}/${plan.namespace}/${plan.name}:${plan.line}`}
           plan={plan}
           because={plan.because}
@@ -169,7 +169,7 @@ interface EditorProps {
   readonly label: string;
   readonly hint: string;
   readonly text: string;
-  readonly problems: readonly TextProblem[];
+  readonly problems: readonly PlaygroundProblem[];
   readonly rows: number;
   readonly onChange: (text: string) => void;
 }

@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import type { ExplanationReport, WorkloadsReport } from '../dashboard/index.ts';
 import { spanOf } from '../timeline/index.ts';
 import { askServer, RequestError } from './ask.ts';
-import { Explanation } from './explained.tsx';
+import { ExplainedPlan } from './explained.tsx';
 import { LiveView, Time, Unseen, useAddress } from './live.tsx';
 import { type Badge, Choice, Failure, Name, Verdict } from './parts.tsx';
 
@@ -214,7 +214,7 @@ function Detail({ row: { own, all } }: { readonly row: Row }) {
         </p>
       )}
       {failure !== undefined && <Failure failure={failure} />}
-      {report !== undefined && <Explanation plan={report.plan} because={report.because} />}
+      {report !== undefined && <ExplainedPlan plan={report.plan} because={report.because} />}
     </>
   );
 }
