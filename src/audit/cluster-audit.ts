@@ -112,7 +112,7 @@ export class ClusterAudit {
         // A source of certificates that follows it has said so at once.
         if (settings.configured() === undefined && configured !== undefined)
           tellConfigured(this.#once, settings.configuration, configured);
-        this.#once.over('audit', {}, 'audit works again');
+        this.#once.over('audit', {}, 'audit recovered');
         await this.#tell(tally.findings, lead);
       } catch (thrown) {
         if (lead.signal.aborted) return;
@@ -151,7 +151,7 @@ export class ClusterAudit {
         { kinds: unlisted.join(', ') },
         'listing related objects is forbidden; findings that need them are missing',
       );
-    else this.#once.over('related', {}, 'listing related objects works again');
+    else this.#once.over('related', {}, 'listing related objects recovered');
     if (truncated.size > 0)
       this.#once.warn(
         'truncated',

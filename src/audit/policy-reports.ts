@@ -77,7 +77,7 @@ export class PolicyReports {
         const isWritten = report !== undefined && present.get(namespace) === digestOf(report);
         if (!isWritten) await this.#change(namespace, report, lead);
       }
-      this.#once.over('reports', { api }, 'writing policy reports works again');
+      this.#once.over('reports', { api }, 'writing policy reports recovered');
     } catch (thrown) {
       if (lead.signal.aborted) return;
       const { reason, message: problem } = asFailure(thrown);
@@ -103,7 +103,7 @@ export class PolicyReports {
           ? objects.deleteNamespacedCustomObject(target)
           : objects.patchNamespacedCustomObject({ ...target, ...applied }),
       );
-      this.#once.over(namespace, { namespace }, 'writing the policy report of a namespace works again');
+      this.#once.over(namespace, { namespace }, 'writing the policy report of a namespace recovered');
     } catch (thrown) {
       const { reason, message: problem } = asFailure(thrown);
       if (lead.signal.aborted || !CONCERNS_ONE_NAMESPACE.has(reason)) throw thrown;

@@ -165,7 +165,7 @@ export class TerminationReview {
       this.#once.warn(
         `room of ${namespace}`,
         { namespace, name },
-        'terminating pods beyond the share of their namespace; not reviewed',
+        'too many terminating pods in one namespace; the excess is not reviewed',
       );
       this.#stopping.set(uid, undefined);
       return;
@@ -329,7 +329,7 @@ export class TerminationReview {
     // Clients that keep connections open are common.
     const isBad = reason !== 'OpenAtStop';
     const members = { reason, namespace, pod, owner, ...numbers };
-    if (isBad) logger.warn(members, 'pod termination went wrong');
+    if (isBad) logger.warn(members, 'pod termination may have lost requests');
     else logger.info(members, 'connections still open when the pod was stopped');
     const [kind = 'Pod', name = pod] = owner === '' ? [] : owner.split('/');
     events.tell({
@@ -352,7 +352,7 @@ export class TerminationReview {
     const call = { signal, answerMs: ANSWER_MS, most: 2 };
     try {
       const [pod, ...others] = await listSome(podsAt(address), connection, call);
-      this.#once.over('peers', {}, 'address lookup works again');
+      this.#once.over('peers', {}, 'address lookup recovered');
       // Pods in the node's network share its address.
       return pod === undefined || others.length > 0 ? address : `${address} (${pod})`;
     } catch (error) {
@@ -385,7 +385,7 @@ export class TerminationReview {
       while (!this.#questions.take(clock())) if (!(await pause(QUEUE_MS, signal))) return UNKNOWN_WAIT;
       const response = await ask(connection, { path, agent: this.#agent, signal, answerMs: ANSWER_MS });
       const object: unknown = JSON.parse(await readText(response, LONGEST_TEMPLATE, ANSWER_MS));
-      this.#once.over('templates', {}, 'reading the hooks of workloads works again');
+      this.#once.over('templates', {}, 'reading the hooks of workloads recovered');
       return ownWaitOf(memberAt(object, ['spec', 'template']) ?? object);
     } catch (error) {
       // A failed request is repeated the next time.

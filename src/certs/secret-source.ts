@@ -204,7 +204,7 @@ export class SecretSource implements CertificateSource {
     try {
       const waitMs = await this.#step(use);
       this.#backoff.reset();
-      this.#once.over('certificates', {}, 'renewing the shared certificates works again');
+      this.#once.over('certificates', {}, 'renewing the shared certificates recovered');
       return waitMs;
     } catch (thrown) {
       if (this.#options.signal.aborted) return 0;

@@ -108,11 +108,7 @@ function watchReporting(logger: Logger) {
     onLeftOut: (what: string, { namespace, name }: ObjectIdentity, cause: 'NoRoom' | 'ForeignTargets') => {
       const [key, members] = [`${cause} ${what} of ${namespace}`, { what, namespace, name }];
       if (cause === 'NoRoom')
-        once.warn(
-          key,
-          members,
-          'object exceeds its limits, or the share of its namespace; treated as unknown',
-        );
+        once.warn(key, members, 'object too large, or too many of its namespace; treated as unknown');
       else once.warn(key, members, 'endpoints target pods of another namespace; these targets are ignored');
     },
     onHandlerError: (what: string, err: Error) => {
@@ -225,7 +221,7 @@ export function placeOf(
 function startSharing(context: ClusterContext, shared: Shared): Sharing {
   const { place, logger } = context;
   if (place !== undefined) return shareIn(place, context, shared);
-  logger.info('own namespace unknown; waits follow this replica alone');
+  logger.info('own namespace unknown; measuring alone, sharing nothing with other replicas');
   const run = async (signal: AbortSignal) => {
     while (await tick(ALONE_EVERY_MS, signal)) await shared.measurement.replan(epochSeconds());
   };
@@ -322,12 +318,12 @@ export function startCluster(context: ClusterContext) {
         once.warn(
           namespace,
           { namespace, name },
-          'removals beyond the share of their namespace; they give no samples',
+          'too many removals of one namespace at once; the excess gives no samples',
         ),
       trusted: place?.namespace,
       onUpkeep: (maintained) => {
-        if (maintained) logger.info('Endpoints are maintained again; they count');
-        else logger.warn('no controller maintains Endpoints; they no longer count');
+        if (maintained) logger.info('Endpoints are maintained again; measurements include them');
+        else logger.warn('no controller maintains Endpoints; measurements ignore them');
       },
     },
   );

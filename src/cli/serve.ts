@@ -262,7 +262,7 @@ async function answerUntilShutdown(
   );
   manager.start();
 
-  const onError = (error: Error) => logger.error({ problem: error.message }, 'server error');
+  const onError = (error: Error) => logger.error({ problem: error.message }, 'accepting connections failed');
   const port = await listen(webhook, settings.host, settings.port, '--port', onError);
   onListening();
   const adminPort = await listen(admin, settings.host, settings.adminPort, '--admin-port', onError);
@@ -388,7 +388,7 @@ async function listenForCanary({
   if (canaryEvery === 0) return undefined;
   const identity = randomBytes(16).toString('hex');
   const server = canaryServer(identity);
-  const onError = (error: Error) => logger.error({ problem: error.message }, 'server error');
+  const onError = (error: Error) => logger.error({ problem: error.message }, 'accepting connections failed');
   const port = await listen(server, host, canaryPort, '--canary-port', onError);
   signal.addEventListener('abort', () => server.close(), { once: true });
   return { port, identity, every: canaryEvery, allowLinkLocal };

@@ -86,7 +86,7 @@ export class ObjectEvents {
       if (event === undefined) break;
       try {
         await this.#write(event);
-        this.#once.over('events', {}, 'writing Events works again');
+        this.#once.over('events', {}, 'writing Events recovered');
       } catch (thrown) {
         // The same Event is still there: of an earlier process, or of another replica.
         if (asFailure(thrown).reason === 'Conflict') continue;

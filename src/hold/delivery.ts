@@ -302,7 +302,7 @@ export class Delivery {
       await this.#ask(signal, (core) =>
         core.patchNamespacedConfigMap({ ...target, body: manifest(namespace, own) }),
       );
-      this.#once.over(namespace, of, 'delivering the Hold helper works again');
+      this.#once.over(namespace, of, 'delivering the Hold helper recovered');
       logger.info(of, 'Hold helper delivered');
       return undefined;
     } catch (thrown) {

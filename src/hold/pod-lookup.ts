@@ -44,7 +44,7 @@ export class PodLookup {
   async ask(pod: HeldPod): Promise<PodState | undefined> {
     try {
       const found = await this.#ask(pod);
-      this.#once.over('lookup', {}, 'looking up held pods works again');
+      this.#once.over('lookup', {}, 'looking up held pods recovered');
       return found;
     } catch (thrown) {
       const { message: problem } = asError(thrown);

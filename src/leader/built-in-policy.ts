@@ -43,7 +43,7 @@ export async function createBuiltInPolicy(
     if (!leadership.holds() || !schedule.due(clock()) || !wanted()) continue;
     try {
       if (await create(options, leadership.signal))
-        logger.info({ policy: BUILT_IN_POLICY_NAME }, 'policy created');
+        logger.info({ policy: BUILT_IN_POLICY_NAME }, 'built-in policy created');
       return;
     } catch (thrown) {
       if (leadership.signal.aborted) return;
@@ -53,7 +53,7 @@ export async function createBuiltInPolicy(
       once.warn(
         BUILT_IN_POLICY_NAME,
         members,
-        'creating the policy failed; retrying, decisions do not depend on it',
+        'creating the built-in policy failed; retrying, decisions do not depend on it',
       );
     }
   } while (await pause(TICK_MS, leadership.signal));

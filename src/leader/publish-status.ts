@@ -191,7 +191,7 @@ export class Reporting {
     this.#once.warn(
       `${target} CRD`,
       members,
-      'CRD is of an older version; writing only the condition to statuses',
+      'CRD is older than this version; writing only conditions to statuses',
     );
   }
 

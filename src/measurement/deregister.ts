@@ -303,7 +303,7 @@ export class Deregistrations {
     queue.unknown = result === 'NotRegistered' ? queue.unknown + 1 : 0;
     if (result === 'Done') {
       measurement.deregistering(consumer, undefined);
-      this.#once.over(consumer, { consumer }, 'registry takes pods out again');
+      this.#once.over(consumer, { consumer }, 'deregistering pods recovered');
     } else if (queue.unknown >= LIMITS.troubleAfter) {
       const why = 'It answers 404 for every pod: it does not know them by what the templates say.';
       measurement.deregistering(consumer, why);
@@ -322,7 +322,7 @@ export class Deregistrations {
     const { namespace, name, uid } = pod;
     measurement.deregistering(consumer, `The request ${message}.`);
     const members = { consumer, namespace, pod: name, reason: message };
-    this.#once.warn(consumer, members, 'registry does not take a terminating pod out; retrying');
+    this.#once.warn(consumer, members, 'deregistering a terminating pod failed; retrying');
     events.tell({
       object: { kind: 'Pod', namespace, name, uid },
       type: 'Warning',

@@ -82,7 +82,7 @@ export async function sendHeartbeats(options: HeartbeatsOptions): Promise<void> 
         acknowledged[stream] = { number: numbers[stream], at: clock() };
         onWritten(life, stream, acknowledged[stream]);
         schedule.done(sentAt);
-        once.over(stream, { stream }, 'writing heartbeats works again');
+        once.over(stream, { stream }, 'writing heartbeats recovered');
       } catch (thrown) {
         if (signal.aborted) return;
         const { reason, retryAfterMs } = thrown instanceof KubeFailure ? thrown : {};

@@ -311,7 +311,7 @@ async function keepAddresses(
       if (added.length > 0) await listSlices(addresses, context, [...new Set(added.map(({ name }) => name))]);
       kept = next;
       seen = { measured, services, namespaces };
-      once.over('slices', {}, 'listing pod addresses works again');
+      once.over('slices', {}, 'listing pod addresses recovered');
     } catch (error) {
       const { message } = asError(error);
       once.warn('slices', { problem: message }, 'listing pod addresses failed; retrying');

@@ -50,7 +50,7 @@ export function logToStandardOutput(level: LogLevel) {
   output.on('drain', () => {
     const lines = dropped;
     dropped = 0;
-    if (lines > 0) logger.warn({ lines }, 'log lines dropped: standard output was not read fast enough');
+    if (lines > 0) logger.warn({ lines }, 'log lines dropped; standard output was not read fast enough');
   });
   // A full disk, for example: what is kept is written once there is room. There is no other place to say so.
   output.on('error', () => undefined);

@@ -50,6 +50,6 @@ export function reportLoopTime(
     const isRecent = now - (loggedAt.get(work) ?? Number.NEGATIVE_INFINITY) < LOGGED_EVERY_MS;
     if (milliseconds < LOGGED_MS || isRecent || !isAnswering()) return;
     loggedAt.set(work, now);
-    logger.warn({ work, milliseconds: Math.round(milliseconds) }, 'event loop blocked, reviews delayed');
+    logger.warn({ work, milliseconds: Math.round(milliseconds) }, 'event loop blocked; reviews delayed');
   };
 }

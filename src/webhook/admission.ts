@@ -113,7 +113,7 @@ function answerReview(
     answerJson(response, 200, JSON.stringify(answered));
     metrics.answered(200, (performance.now() - started) / 1000);
   } catch (error) {
-    logger.error({ err: error }, 'request failed');
+    logger.error({ err: error }, 'internal error while answering a review; answered with 500');
     refuse(response, 500, 'internal error', metrics);
   }
 }

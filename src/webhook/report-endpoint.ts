@@ -108,7 +108,7 @@ export function reportsApp(options: ReportsOptions): RequestListener {
     if (response.headersSent) return next(error);
     // The path cannot be decoded.
     if (error instanceof URIError) return notHere(response, 404, 'the path cannot be decoded');
-    options.logger.error({ err: error }, 'handling a report failed');
+    options.logger.error({ err: error }, 'internal error while answering a report; answered with 500');
     notHere(response, 500, 'internal error');
   };
   return app.use(failed);

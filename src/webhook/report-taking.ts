@@ -146,7 +146,7 @@ function judge({ connection, audience, clock, logger, signal }: ReportTakingCont
         { problem: String(thrown) },
         'token review failed; reports are refused until it works',
       ),
-    onSuccess: () => once.over('reports', {}, 'token review works again, reports are accepted'),
+    onSuccess: () => once.over('reports', {}, 'token review recovered; reports are accepted'),
   });
 }
 
@@ -158,7 +158,7 @@ function lazily(options: ReportsOptions): RequestListener {
     app.then(
       (answer) => answer(request, response),
       (error: unknown) => {
-        options.logger.error({ err: error }, 'handling a report failed');
+        options.logger.error({ err: error }, 'internal error while answering a report; answered with 500');
         response.writeHead(500, { Connection: 'close' }).end();
       },
     );

@@ -44,7 +44,7 @@ async function openApi(): Promise<ModelApi> {
 describe('the policy that shows the built-in values', () => {
   it('is created, sets nothing, and is below all others', async () => {
     const api = await openApi();
-    expect(await term(api)).toEqual(['policy created']);
+    expect(await term(api)).toEqual(['built-in policy created']);
     const { value, problem } = customResource(CLUSTER_TERMINATION_POLICIES).project(
       api.objects.get(POLICY) as never,
     );
@@ -76,7 +76,7 @@ describe('the policy that shows the built-in values', () => {
   it('waits for the policies to be listed, and does nothing where there are others', async () => {
     const api = await openApi();
     let asked = 0;
-    expect(await term(api, () => ++asked > 3)).toEqual(['policy created']);
+    expect(await term(api, () => ++asked > 3)).toEqual(['built-in policy created']);
     const other = await openApi();
     expect(await term(other, () => false)).toEqual([]);
     expect(other.requests).toEqual([]);
@@ -94,8 +94,8 @@ describe('the policy that shows the built-in values', () => {
       if (method === 'PATCH') expect(api.objects.has(RECORD)).toBe(false);
     };
     expect(await term(api)).toEqual([
-      'creating the policy failed; retrying, decisions do not depend on it',
-      'policy created',
+      'creating the built-in policy failed; retrying, decisions do not depend on it',
+      'built-in policy created',
     ]);
     expect(api.objects.has(RECORD)).toBe(true);
   });

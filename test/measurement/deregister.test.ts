@@ -202,8 +202,8 @@ it('retries with growing pauses; its trouble is a condition and an Event until i
     { reason: 'NotDeregistered', type: 'Warning', object: { kind: 'Pod', namespace: 'shop', name: 'web-1' } },
   ]);
   expect(lines.map((line) => (JSON.parse(line) as { msg: string }).msg)).toEqual([
-    'registry does not take a terminating pod out; retrying',
-    'registry takes pods out again',
+    'deregistering a terminating pod failed; retrying',
+    'deregistering pods recovered',
   ]);
   expect(await results()).toEqual({ Done: 1 });
 });

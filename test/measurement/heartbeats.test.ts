@@ -170,7 +170,7 @@ describe('heartbeats', () => {
     expect(of('Endpoints').filter(({ at }) => at < 20_000).length).toBeLessThanOrEqual(5);
     expect(stamped.lines.map(({ msg }) => msg)).toEqual([
       'writing heartbeats failed; late watches go unnoticed',
-      'writing heartbeats works again',
+      'writing heartbeats recovered',
     ]);
   });
 });

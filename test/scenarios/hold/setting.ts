@@ -105,7 +105,7 @@ export class HoldSetting {
 
   /** The findings about terminated pods of a namespace. */
   async findings(namespace: string): Promise<readonly Found[]> {
-    return this.#said<Found>('pod termination went wrong', namespace);
+    return this.#said<Found>('pod termination may have lost requests', namespace);
   }
 
   async #said<T extends { readonly namespace: string }>(
