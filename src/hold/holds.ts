@@ -387,12 +387,14 @@ export class Holds {
   }
 
   #let(hold: Hold, reason: ReleaseReason, now: number, senders: readonly Sender[]): void {
-    const { pod, waiters, verdict, helper, stopped, lastAt } = hold;
+    const { pod, waiters, verdict, helper, stopped, lastAt, leftAt = now } = hold;
     const skipped = this.#skippedFor(hold);
     this.#forget(pod);
     for (const waiter of waiters) waiter.answer(reason === 'Unsure' ? 'unsure' : 'release');
+    // A helper counts to `max`, too, and may be the first to be done.
+    const isMax = reason === 'Max' && now - leftAt < HOOK_STARTS_MS;
     // The kubelet may run the hooks again for the same deletion, after it was restarted.
-    if (pod.releasedAt !== undefined || waiters.size === 0) return;
+    if (pod.releasedAt !== undefined || (waiters.size === 0 && !isMax)) return;
     if (pod.deletion !== undefined) pod.releasedAt = now;
     else if (reason === 'NotTerminating') pod.calledAt = undefined;
     this.#sources.onRelease({

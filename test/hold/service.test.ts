@@ -70,6 +70,17 @@ describe('a pod that terminates', () => {
     expect(arena.released).toMatchObject([{ reason: 'Max' }]);
   });
 
+  it('is reported at hold.max, though its helper has counted the same seconds and gone before', async () => {
+    const arena = await new Arena().start();
+    const helper = arena.call(arena.admit('web-1', { max: 1 }));
+    await helper.hears('holding');
+    arena.delete('web-1');
+    await sleep(800);
+    helper.socket.destroy();
+    await until('the report', () => arena.released.length > 0);
+    expect(arena.released).toMatchObject([{ reason: 'Max' }]);
+  });
+
   it('has one hold for all its containers, and for those that call again', async () => {
     const arena = await new Arena().start();
     const token = arena.admit('web-1');
