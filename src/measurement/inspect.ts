@@ -328,7 +328,7 @@ export class Inspection {
   }
 
   /** Counts for each instance how many held pods in a row it has kept for longer than the consumer takes to follow. */
-  #learn(asked: Asked, { verdicts, withdrawnAt, endpoints }: Question): void {
+  #learn(asked: Asked, { verdicts, hotSince, withdrawnAt = hotSince, endpoints }: Question): void {
     const { clock, addresses, onSkipped } = this.#options;
     if (withdrawnAt === undefined) return;
     for (const instance of asked.instances.values()) {
