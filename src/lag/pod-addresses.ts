@@ -112,10 +112,11 @@ export class PodAddresses {
     return this.#departed;
   }
 
-  /** Whether a slice lists the address, of a pod or of something else. Takes long: every slice is searched. */
+  /** Whether a slice leads to the address, of a pod that is ready or of something else. Takes long: every slice is searched. */
   lists(address: string): boolean {
+    const isHere = (pod: PodAddress) => pod.ready && pod.address === address;
     return [...this.#slices.values()].some(
-      ({ pods, others }) => others.includes(address) || pods.some((pod) => pod.address === address),
+      ({ pods, others }) => others.includes(address) || pods.some(isHere),
     );
   }
 

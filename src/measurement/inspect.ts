@@ -635,9 +635,7 @@ export class Inspection {
 
   #isPressing(question: Question, verdict: Verdict | undefined): boolean {
     if (verdict === undefined) return true;
-    if (this.#options.addresses.isReady(question)) return false;
-    question.hotSince ??= this.#options.clock();
-    return !isSettled(question, verdict);
+    return !this.#options.addresses.isReady(question) && !isSettled(question, verdict);
   }
 
   async #ask(asked: Asked, instance: Instance, signal: AbortSignal): Promise<void> {
@@ -771,6 +769,7 @@ export class Inspection {
   /** Gives up what can no longer give a sample, and forgets what is no longer needed. */
   #expire(asked: Asked, now: number): void {
     for (const question of asked.questions.values()) {
+      if (question.verdicts.size > 0 && !this.#options.addresses.isReady(question)) question.hotSince ??= now;
       if (!question.closed && this.#isHopeless(asked, question, now)) {
         question.closed = true;
         if (question.hotSince !== undefined) this.#options.count.lost(asked.consumer.name);

@@ -84,15 +84,23 @@ class Arena {
     this.inspection.observe({ type: 'Slice', at: clock(), slice });
   }
 
-  /** The pod terminates, is withdrawn and gone. @param timed whether its withdrawal gives a sample */
-  async remove(uid: string, timed = true): Promise<void> {
-    const pod = { uid, namespace: 'shop', name: uid };
-    this.inspection.observe({ type: 'PodTerminating', at: clock(), pod });
+  /** The pod terminates, and slices list it as not ready. @param timed whether its withdrawal gives a sample */
+  withdraw(uid: string, timed = true): void {
+    this.inspection.observe({ type: 'PodTerminating', at: clock(), pod: podKey(uid) });
     this.list(this.pods.map((each) => (each.uid === uid ? { ...each, ready: false } : each)));
     if (timed) this.inspection.removed({ uid, at: clock() });
-    await vi.advanceTimersByTimeAsync(2_000);
+  }
+
+  /** Its processes have ended. */
+  end(uid: string): void {
     this.list(this.pods.filter((each) => each.uid !== uid));
-    this.inspection.observe({ type: 'PodDeleted', at: clock(), pod });
+    this.inspection.observe({ type: 'PodDeleted', at: clock(), pod: podKey(uid) });
+  }
+
+  async remove(uid: string): Promise<void> {
+    this.withdraw(uid);
+    await vi.advanceTimersByTimeAsync(2_000);
+    this.end(uid);
   }
 
   get trouble(): string | undefined {
@@ -100,6 +108,7 @@ class Arena {
   }
 }
 
+const podKey = (uid: string) => ({ uid, namespace: 'shop', name: uid });
 const pod = (uid: string, address: string): Pod => ({ uid, address, ready: true });
 const A = '10.0.0.1:8080';
 const B = '10.0.0.2:8080';
@@ -171,13 +180,14 @@ describe('an instance', () => {
     arena.pages.set('gw-1', new Set([B, address]));
     arena.inspection.want({ namespace: 'shop', uid });
     const at = clock();
-    await arena.remove(uid, timed);
-    await vi.advanceTimersByTimeAsync(35_000);
+    arena.withdraw(uid, timed);
+    await vi.advanceTimersByTimeAsync(37_000);
     arena.pages.set('gw-1', new Set([B]));
     if (release === 'let go') arena.pages.set('gw-0', new Set([B]));
     await vi.advanceTimersByTimeAsync(10_000);
     const users = arena.inspection.usersOf('edge', uid, at);
     arena.inspection.done(uid);
+    arena.end(uid);
     return users;
   };
 
