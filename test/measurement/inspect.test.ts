@@ -6,6 +6,8 @@ import { type PageFindings, readerOf } from '../../src/measurement/page-formats.
 import { problem } from '../../src/measurement/probe.ts';
 
 const clock = () => performance.now();
+/** A busy machine is given its time. */
+const WITHIN = { timeout: 20_000, interval: 20 };
 const SPEC: InspectSpec = {
   instances: { namespaceSelector: {}, port: 9901 },
   format: 'Text',
@@ -271,35 +273,35 @@ describe('an inspected consumer', () => {
 
     it('is unknown: it may still begin to send to it, and is in use once it does', async () => {
       begins();
-      await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(3));
+      await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(3), WITHIN);
       expect(users()).toBe('unknown');
       gateways.pages.set('g1', [...OLDER, '10.0.0.1:8080']);
-      await vi.waitFor(() => expect(users()).toEqual(['g1']));
+      await vi.waitFor(() => expect(users()).toEqual(['g1']), WITHIN);
       gateways.pages.set('g1', OLDER);
-      await vi.waitFor(() => expect(users()).toEqual([]));
+      await vi.waitFor(() => expect(users()).toEqual([]), WITHIN);
       expect(gateways.lags).toHaveLength(1);
     });
 
     it('is done with it once it shows a pod that became ready later', async () => {
       begins();
       gateways.lists(['c', '10.0.0.3', true], ['b', '10.0.0.2', true]);
-      await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(3));
+      await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(3), WITHIN);
       expect(users()).toBe('unknown');
       gateways.pages.set('g1', [...OLDER, ...OTHER]);
-      await vi.waitFor(() => expect(users()).toEqual([]));
+      await vi.waitFor(() => expect(users()).toEqual([]), WITHIN);
     });
 
     it('is done with it where it was ready for as long as any consumer is followed', async () => {
       start({ endless: 400 });
       begins();
-      await vi.waitFor(() => expect(users()).toEqual([]));
+      await vi.waitFor(() => expect(users()).toEqual([]), WITHIN);
     });
 
     it('is done with one that was never ready: nobody was told of it', async () => {
       gateways.lists(['c', '10.0.0.3', true], ['a', '10.0.0.1', false]);
       gateways.inspection.want(pod);
       gateways.terminate();
-      await vi.waitFor(() => expect(users()).toEqual([]));
+      await vi.waitFor(() => expect(users()).toEqual([]), WITHIN);
     });
 
     it('counts from the last time that the pod became ready', async () => {
@@ -310,7 +312,7 @@ describe('an inspected consumer', () => {
       gateways.inspection.want(pod);
       gateways.terminate();
       gateways.lists(['c', '10.0.0.3', true], ['b', '10.0.0.2', true]);
-      await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(3));
+      await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(3), WITHIN);
       expect(users()).toBe('unknown');
     });
   });

@@ -1,34 +1,24 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { MAIN } from '../cli/linger.ts';
 import { percentileOf } from '../cluster-suite/support/agreement.ts';
 import { standIn } from '../cluster-suite/support/gateways.ts';
-import { appContainer, type PodObject, pod, workload } from '../cluster-suite/support/manifests.ts';
-import { isReady, startPod, type Termination } from '../cluster-suite/support/termination.ts';
-import { contourCrds } from '../testbed/binaries.ts';
+import { appContainer, type PodObject, pod } from '../cluster-suite/support/manifests.ts';
+import { startPod, type Termination } from '../cluster-suite/support/termination.ts';
 import {
   type Cluster,
-  images,
   type NewObject,
   type ObjectReference,
   openCluster,
   waitUntil,
 } from '../testbed/cluster.ts';
 import { type ClusterDns, startClusterDns } from '../testbed/cluster-dns.ts';
-import {
-  contourInPod,
-  type Gateway,
-  type GatewayInPod,
-  haproxyInPod,
-  NODE_FILES,
-  startEnvoy,
-  startHaproxy,
-} from '../testbed/gateways.ts';
+import { type Gateway, haproxyInPod, startEnvoy, startHaproxy } from '../testbed/gateways.ts';
 import { PodLives } from '../testbed/load/lives.ts';
 import { formatReport, type Load, type LoadReport, startLoad } from '../testbed/load/load.ts';
 import { network } from '../testbed/network.ts';
 import { clusterSettings } from '../testbed/settings.ts';
 import { byForm, LONG } from './form.ts';
+import { startContour, startInPod } from './hold/gateway-pods.ts';
 import { consumer, HoldSetting, type Waiting } from './hold/setting.ts';
 import { type Ending, endingsOf, spread } from './hold/terminations.ts';
 import { gatewayTarget, listed, PageWatch } from './hold/through.ts';
@@ -76,7 +66,7 @@ const inspect = (gateway: string, page: { port: number; path: string; format: st
 const PAGES = {
   envoy: { port: 18_901, path: '/clusters', format: 'Envoy' },
   haproxy: { port: 18_404, path: '/stats;csv', format: 'HAProxy' },
-  contour: { port: 18_446, path: '/v1/uses', format: 'Witness' },
+  contour: { port: 8_446, path: '/v1/uses', format: 'Witness' },
 };
 
 /** No one but these gateways asks DNS. */
@@ -324,7 +314,11 @@ async function startGateway(
     return process;
   };
   const start = {
-    contour: () => startContourFor(at),
+    contour: async () => {
+      const contour = await startContour(cluster, gatewayNamespace, at.namespace);
+      running.push(contour);
+      return contour.gateway;
+    },
     envoy: () => onNode(startEnvoy),
     haproxy: () => onNode(startHaproxy),
   }[name];
@@ -333,54 +327,12 @@ async function startGateway(
   return gateway;
 }
 
-/** Contour's Envoy as a pod, and a witness beside it. */
-async function startContourFor({ namespace }: Place): Promise<Gateway> {
-  for (const verb of [
-    ['apply', '--server-side'],
-    ['wait', '--for=condition=Established', '--timeout=30s'],
-  ]) {
-    const { code, stderr } = await cluster.kubectl([...verb, '--filename', await contourCrds()]);
-    if (code !== 0) throw new Error(stderr);
-  }
-  const backend = { service: { name: 'web', port: { number: 80 } } };
-  const rules = [{ http: { paths: [{ path: '/', pathType: 'Prefix', backend }] } }];
-  await cluster.create({
-    ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress', metadata: { namespace, name: 'web' } },
-    spec: { ingressClassName: 'contour', rules },
-  } as NewObject);
-  const witness = [process.execPath, MAIN, 'witness'];
-  const inPod = await contourInPod(clusterSettings(), { kubeconfig: cluster.kubeconfig, witness });
-  running.push(inPod);
-  return startInPod(gatewayNamespace, 'contour', inPod);
-}
-
 /** HAProxy that resolves every 10 s, as a Deployment of people who have told Linger nothing of it. */
 async function startUndeclared({ namespace }: Place): Promise<Gateway> {
   const options = { namespace, service: 'web-dns', port: POD_PORT, resolveSeconds: 10 };
   const inPod = await haproxyInPod(clusterSettings(), { ...options, dns: `${dns?.server}:53` });
-  return startInPod(await cluster.namespace('edge', { 'linger.dev/inject': 'false' }), 'edge', inPod);
-}
-
-/** Runs a gateway as a Deployment whose pods are labelled by its name. */
-async function startInPod(where: string, name: string, inPod: GatewayInPod): Promise<Gateway> {
-  const common = { image: images.busybox, imagePullPolicy: 'Never' };
-  const volumeMounts = [{ name: 'node', mountPath: NODE_FILES }];
-  const template = {
-    metadata: { labels: { gateway: name } },
-    terminationGracePeriodSeconds: 0,
-    containers: inPod.containers.map((each) => ({ ...each, ...common, volumeMounts })),
-    volumes: [{ name: 'node', hostPath: { path: '/' } }],
-  };
-  await cluster.create(workload('Deployment', where, name, {}, template));
-  const address = await waitUntil('the address of the gateway', async () => {
-    const pods = await cluster.list<PodObject>(
-      { apiVersion: 'v1', kind: 'Pod', namespace: where },
-      `app=${name}`,
-    );
-    const [found] = pods;
-    return found === undefined || !isReady(found) ? undefined : podIp(found);
-  });
-  return inPod.at(address);
+  const where = await cluster.namespace('edge', { 'linger.dev/inject': 'false' });
+  return startInPod(cluster, where, { name: 'edge' }, inPod);
 }
 
 async function isOwn(): Promise<boolean> {

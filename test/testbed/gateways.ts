@@ -5,7 +5,7 @@ import { cached } from './cached.ts';
 import { must } from './command.ts';
 import { logFile, waitHealthy } from './health.ts';
 import { network } from './network.ts';
-import { readRecord, startProcess, stopProcess } from './process.ts';
+import { readRecord, signalIfAlive, startProcess, stopProcess } from './process.ts';
 import { aptInstall, findProgram } from './requirements.ts';
 import { type ClusterSettings, type StatePaths, statePaths } from './settings.ts';
 
@@ -99,7 +99,8 @@ export async function ensureHaproxy(cacheDir: string, say: Say): Promise<Haproxy
 const ports = {
   haproxy: { requests: 18_080, page: 18_404 },
   envoy: { requests: 18_081, page: 18_901 },
-  contour: { requests: 18_082, page: 18_446 },
+  // Where `linger witness` listens unless told otherwise.
+  contour: { requests: 18_082, page: 8_446 },
   istio: { requests: 18_083, page: 18_903 },
 } as const;
 
@@ -131,18 +132,22 @@ export interface GatewayInPod {
 export const NODE_FILES = '/node';
 
 /** A container's command and environment that run a shell's text on the node's files. */
-function onNodeFiles(name: string, text: string, env: Readonly<Record<string, string>> = {}) {
+export function onNodeFiles(name: string, text: string, env: Readonly<Record<string, string>> = {}) {
   const chroot = [`${NODE_FILES}${findProgram('busybox')}`, 'chroot', NODE_FILES];
   const variables = Object.entries(env).map(([variable, value]) => ({ name: variable, value }));
   return { name, command: [...chroot, '/bin/sh', '-c', text], env: variables };
 }
 
-/** HAProxy with an address of its own, by which it can be known. */
+/**
+ * HAProxy with an address of its own, by which it can be known.
+ * @param page where it has its statistics; default: as on the node
+ */
 export async function haproxyInPod(
   settings: ClusterSettings,
   options: DnsGatewayOptions,
+  page?: HaproxyPage,
 ): Promise<GatewayInPod> {
-  const { argv, env } = await haproxy(settings, options, '*');
+  const { argv, env } = await haproxy(settings, options, '*', page);
   const log = logFile(statePaths(settings.stateDir), 'haproxy-in-pod');
   return {
     containers: [onNodeFiles('haproxy', `exec ${argv.join(' ')} >${log}`, env)],
@@ -150,11 +155,22 @@ export async function haproxyInPod(
   };
 }
 
+interface HaproxyPage {
+  readonly port: number;
+  /** Of `stats uri`. */
+  readonly uri: string;
+}
+
 /** A connection to the pod for each request, as what counts is who gets new ones. */
-async function haproxy(settings: ClusterSettings, options: DnsGatewayOptions, host: string) {
+async function haproxy(
+  settings: ClusterSettings,
+  options: DnsGatewayOptions,
+  host: string,
+  page: HaproxyPage = { port: ports.haproxy.page, uri: '/stats' },
+) {
   const { program, libraries } = await ensureHaproxy(settings.cacheDir, console.log);
   const { namespace, service, port, dns, resolveSeconds } = options;
-  const { requests, page } = ports.haproxy;
+  const { requests } = ports.haproxy;
   const text = `defaults
   mode http
   timeout connect 2s
@@ -175,9 +191,9 @@ frontend requests
 backend web
   server-template s 16 ${service}.${namespace}.svc.cluster.local:${port} resolvers dns resolve-prefer ipv4 init-addr none
 frontend page
-  bind ${host}:${page}
+  bind ${host}:${page.port}
   stats enable
-  stats uri /stats
+  stats uri ${page.uri}
   stats show-legends
 `;
   const file = configuration(settings, host === '*' ? 'haproxy-in-pod.cfg' : 'haproxy.cfg', text);
@@ -331,6 +347,13 @@ export interface ContourOptions {
   readonly witness: readonly string[];
 }
 
+/** Its Envoy is in the pod. */
+export interface ContourInPod extends GatewayInPod {
+  /** To Contour. */
+  readonly signal: (signal: NodeJS.Signals) => void;
+  readonly stop: () => Promise<void>;
+}
+
 const CONTOUR_PORTS = { xds: 18_001, health: 18_002, http: 18_003, debug: 18_060, stats: 18_004 };
 
 /**
@@ -341,7 +364,7 @@ const CONTOUR_PORTS = { xds: 18_001, health: 18_002, http: 18_003, debug: 18_060
 export async function contourInPod(
   settings: ClusterSettings,
   { kubeconfig, witness }: ContourOptions,
-): Promise<GatewayInPod & { stop(): Promise<void> }> {
+): Promise<ContourInPod> {
   const program = await ensureContour(settings.cacheDir, console.log);
   const envoy = await ensureEnvoy(settings.cacheDir, console.log);
   const host = network.nodeAddress;
@@ -363,7 +386,10 @@ export async function contourInPod(
     health: { url: `http://${host}:${health}/healthz` },
   };
   await stopRecorded(paths, control.name);
-  await startProcess({ ...control, runDir: paths.run, logFile: logFile(paths, control.name) });
+  const running = await startProcess({
+    ...control,
+    ...{ runDir: paths.run, logFile: logFile(paths, control.name) },
+  });
   await waitHealthy(control, paths);
   const file = join(paths.config, 'contour.json');
   const socketPath = join(paths.run, 'envoy-admin.sock');
@@ -383,7 +409,12 @@ export async function contourInPod(
       const gateway = { name: 'contour', page: { path: '/v1/uses', format: 'Witness' } } as const;
       return gatewayAt(address, { ...gateway, own: { url: CONTOUR_PAGE, socketPath }, log: accessLog });
     },
-    stop: () => stopRecorded(paths, control.name),
+    signal: (signal) => signalIfAlive(running, signal),
+    stop: async () => {
+      // One that is stopped would not hear of its end.
+      signalIfAlive(running, 'SIGCONT');
+      await stopRecorded(paths, control.name);
+    },
   };
 }
 
@@ -477,8 +508,12 @@ function gatewayAt(
   return {
     ...{ name, address, port: requests },
     page: { ...(own ?? { url: `http://${address}:${port}${path}` }), port, path, format },
-    sent: () => [...readFileSync(log, 'utf8').matchAll(SENT)].map(sentRequest),
+    sent: () => sentIn(log),
   };
+}
+
+export function sentIn(log: string): readonly SentRequest[] {
+  return [...readFileSync(log, 'utf8').matchAll(SENT)].map(sentRequest);
 }
 
 const SENT = /^sent (\S+) (\S+) ([\d.]+)$/gm;

@@ -58,6 +58,13 @@ export function buildImageArchive(app: string): Buffer {
   return imageArchive(definitions);
 }
 
+/** An archive with busybox by another name: of what a pod's container runs, where only the name counts. */
+export function busyboxNamed(reference: string): Buffer {
+  return imageArchive([
+    { reference, files: busyboxFiles(readBusybox(), busyboxCommands), command: ['/bin/sh'] },
+  ]);
+}
+
 function busyboxFiles(content: Buffer, commands: readonly string[]): ImageFile[] {
   return [
     { path: '/bin/busybox', mode: 0o755, content },

@@ -125,6 +125,7 @@ const LONG_PARTS = {
   'test/scenarios/hold.test.ts': [ensureEnvoy, ensureContour],
   'test/scenarios/image.test.ts': [ensureBuilder],
   'test/scenarios/node-shutdown.test.ts': [ensureLogind],
+  'test/scenarios/stale-upstream.test.ts': [ensureEnvoy, ensureContour],
 };
 
 async function runInOwnCluster(): Promise<number> {

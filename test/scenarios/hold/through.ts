@@ -7,7 +7,7 @@ import type { Backend } from '../../testbed/load/report.ts';
 import type { Target } from '../../testbed/load/targets.ts';
 
 /** Requests through a gateway, and where it sent them, by its own log. */
-export function gatewayTarget(gateway: Gateway): Target {
+export function gatewayTarget(gateway: Pick<Gateway, 'name' | 'address' | 'port' | 'sent'>): Target {
   const { name, address, port } = gateway;
   let backends: ReadonlyMap<string, Backend> | undefined;
   return {
