@@ -655,7 +655,7 @@ export class Inspection {
     this.#debt = this.#debtNow(readAt) + bytes;
     if (signal.aborted || asked.instances.get(instance.page.name) !== instance) return;
     if (outcome instanceof PageFindings) {
-      count.page(asked.consumer.name, 'read', bytes);
+      if (cost > 0) count.page(asked.consumer.name, 'read', bytes);
       instance.failing = undefined;
       if (whole && questions.length > 0) instance.learn(outcome.clusters);
       const newest = newestOf(fellows, outcome);
@@ -668,7 +668,7 @@ export class Inspection {
       else if (questions.length > 0 && asked.unlisted)
         asked.unlisted = [asked.unlisted[0] + 1, asked.unlisted[1] + fresh];
     } else {
-      count.page(asked.consumer.name, outcome.reason, bytes);
+      if (cost > 0) count.page(asked.consumer.name, outcome.reason, bytes);
       const { since = readAt, times = 0 } = instance.failing ?? {};
       instance.failing = { trouble: outcome, since, times: times + 1 };
     }
@@ -965,7 +965,8 @@ function inspectionStateOf(
   if (unlisted[0] >= PAGES_UNLISTED) {
     // Rounded down, or its status would be written with each page.
     const [pages, pods] = unlisted.map((count) => String(count).replace(/(?<=.)./g, '0'));
-    const message = `Asked ${pages} times, it has listed none of ${pods} terminating pods: check format, port and path, and that it sends traffic to the Services of appliesTo.`;
+    const page = consumer.followed === undefined ? 'format, port and path, and ' : '';
+    const message = `Asked ${pages} times, it has listed none of ${pods} terminating pods: check ${page}that it sends traffic to the Services of appliesTo.`;
     return { ...state, trouble: { reason: 'ListsNothing', message } };
   }
   if (instances.size > 0) return { ...state, trouble: undefined };

@@ -121,10 +121,6 @@ export class AdsServer {
 
   /** Sets the endpoints of a cluster, and pushes them to who has subscribed. */
   push(cluster: string, ...endpoints: readonly Endpoint[]): void {
-    this.pushAll(cluster, endpoints);
-  }
-
-  pushAll(cluster: string, endpoints: readonly Endpoint[]): void {
     this.#clusters.set(cluster, endpoints);
     if (this.#subscribed.has(cluster)) this.#answer([cluster]);
   }

@@ -68,6 +68,7 @@ describe.runIf(LONG)('Istio', () => {
     await gateway?.stop();
     await setting?.close();
     await istiod?.stop();
+    if (cluster?.own) await cluster.mustKubectl(['delete', 'namespace', 'istio-system']);
     await cluster?.close();
   }, 300_000);
 
@@ -128,9 +129,9 @@ describe.runIf(LONG)('Istio', () => {
     if (!cluster.own) return skip('istiod is a process of our own node');
     const { namespace, endings, report } = await rollOver('hold');
     const releases = new Map((await setting.releases(namespace)).map((each) => [each.pod, each]));
-    const told = endings.map(({ pod, gone }) => {
+    const told = endings.map(({ pod, gone, withdrawnAt }) => {
       const { time = '', reason, last } = releases.get(pod) ?? {};
-      return { pod, reason, last, after: Date.parse(time) - gone };
+      return { pod, reason, last, after: Date.parse(time) - gone, pushed: gone - withdrawnAt };
     });
     const after = told.map((each) => each.after);
     console.log(told.map((each) => JSON.stringify(each)).join('\n'));

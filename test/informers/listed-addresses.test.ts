@@ -1,0 +1,34 @@
+import { expect, it } from 'vitest';
+import { ListedAddresses } from '../../src/informers/index.ts';
+
+const MOST = 400_000;
+const addresses = (count: number) =>
+  Array.from({ length: count }, (_, n) => `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`);
+const isWeb = (service: string) => service === 'shop/web';
+
+it('an address is listed while any object of the Service lists it, and remembered for 10 s', () => {
+  let now = 0;
+  const listed = new ListedAddresses(() => now);
+  const find = () => Object.fromEntries(listed.find(['10.0.0.1', '10.0.0.2'], isWeb));
+  listed.set('a', 'shop/web', ['10.0.0.1', '10.0.0.2', '10.0.0.1']);
+  listed.set('b', 'shop/web', ['10.0.0.1']);
+  listed.set('c', 'shop/other', ['10.0.0.2']);
+  expect(find()).toEqual({ '10.0.0.1': true, '10.0.0.2': true });
+  listed.set('a', 'shop/web', ['10.0.0.3']);
+  expect(find()).toEqual({ '10.0.0.1': true, '10.0.0.2': false });
+  // The object is gone; of whom it was is no longer known to who says so.
+  listed.set('b', 'shop/undefined');
+  expect(find()).toEqual({ '10.0.0.1': false, '10.0.0.2': false });
+  now = 10_000;
+  expect(find()).toEqual({});
+  expect(listed.has('a')).toBe(true);
+  expect(listed.has('b')).toBe(false);
+});
+
+it('nothing is known beyond the most addresses', () => {
+  const listed = new ListedAddresses(() => 0);
+  listed.set('a', 'shop/web', addresses(MOST));
+  expect(listed.trouble).toBeUndefined();
+  listed.set('b', 'shop/web', ['10.200.0.1']);
+  expect(listed.trouble).toBe('list more than 400000 addresses');
+});
