@@ -137,7 +137,8 @@ function commentsOf({ ecosystem, services, seen, instances, declaredBy, name }: 
     measure.loopback === undefined
       ? []
       : [`its page is on loopback only: run this sidecar beside it: linger witness ${measure.loopback}`];
-  return [...about, `asked: ${where}; ${source}`, ...sidecar];
+  const first = measure.first === undefined ? [] : [measure.first];
+  return [...about, `asked: ${where}; ${source}`, ...sidecar, ...first];
 }
 
 function asYaml({ consumers }: Discovered): string {

@@ -9,6 +9,8 @@ export type CatalogueMeasure =
       readonly path?: string;
       /** The page is served on the pod's loopback only: `linger witness` has to run beside it, and asks there. */
       readonly loopback?: string;
+      /** What else has to be set up before the page can be used. */
+      readonly first?: string;
     }
   /** Its proxies follow istiod. The files are those of --inspect-files that docs/guide.md has mounted. */
   | {
@@ -151,7 +153,11 @@ export const CATALOGUE: readonly Ecosystem[] = [
       namespace: 'haproxy-controller',
       labels: { 'app.kubernetes.io/name': 'kubernetes-ingress' },
     },
-    measure: { by: 'inspect', format: 'HAProxy', port: 1024 },
+    measure: {
+      ...{ by: 'inspect', format: 'HAProxy', port: 1024 },
+      first:
+        'put stats-config-snippet: stats show-legends into its ConfigMap, and restart it: its page omits addresses otherwise',
+    },
     source:
       'https://github.com/haproxytech/kubernetes-ingress/blob/master/pkg/utils/flags.go (--stats-bind-port is 1024)',
   },
