@@ -58,13 +58,13 @@ export class CopiedEndpoints {
   }
 
   /**
-   * Which of these addresses a copy lists as ready, and (`false`) which it did until just now; or why that is not known.
+   * Which of these addresses a copy lists as ready, and until when it did just now; or why that is not known.
    * @param isCopy whether a Service is one
    */
   find(
     wanted: Iterable<string>,
     isCopy: (service: string) => boolean,
-  ): ReadonlyMap<string, boolean> | string {
+  ): ReadonlyMap<string, true | number> | string {
     const [trouble = this.#listed.trouble] = this.#troubles.values();
     return trouble ?? this.#listed.find(wanted, isCopy);
   }

@@ -52,15 +52,15 @@ export class ListedAddresses {
     return this.#objects.has(key);
   }
 
-  /** Of these addresses, those that the Services' objects list now, and (`false`) those that they listed until just now. */
-  find(wanted: Iterable<string>, isAsked: (service: string) => boolean): ReadonlyMap<string, boolean> {
-    const found = new Map<string, boolean>();
+  /** Of these addresses, those that the Services' objects list now, and when those left that they listed until just now. */
+  find(wanted: Iterable<string>, isAsked: (service: string) => boolean): ReadonlyMap<string, true | number> {
+    const found = new Map<string, true | number>();
     const since = this.#clock() - REMEMBERED_MS;
     for (const address of wanted) {
       const keys = [...(this.#listing.get(address) ?? [])];
       const left = this.#left.get(address);
       if (keys.some((key) => isAsked(this.#objects.get(key)?.service ?? ''))) found.set(address, true);
-      else if (left !== undefined && left.at > since && isAsked(left.service)) found.set(address, false);
+      else if (left !== undefined && left.at > since && isAsked(left.service)) found.set(address, left.at);
     }
     return found;
   }

@@ -726,7 +726,8 @@ export class Inspection {
     let state = before?.state ?? 'unknown';
     if (found.includes('using')) state = 'using';
     else if (shown || wasUnused || this.#knows(question, read.newest)) state = 'notUsing';
-    const since = wasUnused ? before.since : read.readAt;
+    const left = question.endpoints.flatMap(({ address }) => read.findings.leftAt.get(address) ?? []);
+    const since = wasUnused ? before.since : left.length > 0 ? Math.max(...left) : read.readAt;
     const whole = before?.whole === true || read.whole;
     question.verdicts.set(name, { state, shown, whole, since, askedAt: read.askedAt });
     this.#conclude(asked, question);

@@ -29,16 +29,25 @@ export class PageFindings {
   readonly endpoints: ReadonlyMap<string, ReadonlyMap<number | undefined, boolean>>;
   /** The names of the Envoy clusters that list any of them; more than {@link MOST_CLUSTERS}: not all are here. */
   readonly clusters: ReadonlySet<string>;
+  /** By address, when it left, where that is known. */
+  readonly leftAt: ReadonlyMap<string, number>;
 
-  constructor(endpoints: PageFindings['endpoints'], clusters: ReadonlySet<string>) {
+  constructor(
+    endpoints: PageFindings['endpoints'],
+    clusters: ReadonlySet<string>,
+    leftAt: ReadonlyMap<string, number> = new Map(),
+  ) {
     this.endpoints = endpoints;
     this.clusters = clusters;
+    this.leftAt = leftAt;
   }
 
-  /** What something that knows no ports lists, by address and whether it is in use. */
-  static at(addresses: ReadonlyMap<string, boolean>): PageFindings {
-    const found = [...addresses].map(([address, used]) => [address, new Map([[undefined, used]])] as const);
-    return new PageFindings(new Map(found), new Set());
+  /** What something that knows no ports lists, and when an address left that it listed. */
+  static at(addresses: ReadonlyMap<string, true | number>): PageFindings {
+    const all = [...addresses];
+    const found = all.map(([address, at]) => [address, new Map([[undefined, at === true]])] as const);
+    const left = all.flatMap(([address, at]) => (at === true ? [] : [[address, at] as const]));
+    return new PageFindings(new Map(found), new Set(), new Map(left));
   }
 
   /** `listed`: on the page, but marked as not in use. */

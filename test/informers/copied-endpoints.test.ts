@@ -17,9 +17,9 @@ const endpoints = (namespace: string, name: string, ips: readonly string[]) => (
   subsets: [{ addresses: ips.map((ip) => ({ ip })) }],
 });
 
-const listed = (...addresses: readonly string[]) => new Map(addresses.map((each) => [each, true]));
-const inUse = (found: ReadonlyMap<string, boolean> | string) =>
-  [...(typeof found === 'string' ? [] : found)].flatMap(([address, used]) => (used ? address : []));
+const listed = (...addresses: readonly string[]) => new Map(addresses.map((each) => [each, true as const]));
+const inUse = (found: ReadonlyMap<string, true | number> | string) =>
+  [...(typeof found === 'string' ? [] : found)].flatMap(([address, used]) => (used === true ? address : []));
 
 async function watched(kubeconfig: (model: ModelCluster) => string = (model) => model.kubeconfig) {
   const model = await ModelCluster.start(onTestFinished as AtEnd);
