@@ -133,16 +133,18 @@ describe.runIf(LONG)('Istio', () => {
       const { time = '', reason, last } = releases.get(pod) ?? {};
       return { pod, reason, last, after: Date.parse(time) - gone, pushed: gone - withdrawnAt };
     });
-    const after = told.map((each) => each.after);
+    // On a busy machine the kubelet starts some hooks only after the push: they end at once.
+    const after = told.flatMap((each) => (each.last?.[0]?.startsWith('istio: ') ? each.after : []));
     console.log(told.map((each) => JSON.stringify(each)).join('\n'));
     console.log(
       table(
-        ['', 'sent', 'lost', 'terminations', 'let go after Envoy was without it'],
-        [['Hold, measure.xds', report.total, report.lost, endings.length, spread(after)]],
+        ['', 'sent', 'lost', 'terminations', 'waited for istiod', 'let go after Envoy was without it'],
+        [['Hold, measure.xds', report.total, report.lost, endings.length, after.length, spread(after)]],
       ),
     );
     expect(endings.length).toBe(PODS * ROLLOUTS);
     expect(report.lost).toBe(0);
+    expect(after.length).toBeGreaterThan(0.8 * endings.length);
     expect(new Set(told.map(({ reason }) => reason))).toEqual(new Set(['Gone']));
     expect(Math.min(...after)).toBeGreaterThanOrEqual(0);
     expect(Math.max(...after)).toBeLessThanOrEqual(APPLIED_MS + 250);
