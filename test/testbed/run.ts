@@ -17,6 +17,7 @@ import {
 } from './binaries.ts';
 import { bootedAt } from './boot.ts';
 import { ensureBuilder } from './builder.ts';
+import { ensureEureka } from './eureka.ts';
 import { ALONE, EVERYTHING } from './files.ts';
 import { ensureEnvoy, ensureHaproxy } from './gateways.ts';
 import { down, up } from './lifecycle.ts';
@@ -122,6 +123,7 @@ const LONG_PARTS = {
   'test/scenarios/argo-rollouts.test.ts': [ensureArgoRollouts],
   'test/scenarios/cert-manager.test.ts': [certManagerCrds],
   'test/scenarios/discovered-gateways.test.ts': [ensureEnvoy, ensureContour],
+  'test/scenarios/eureka.test.ts': [ensureEureka],
   'test/scenarios/gatekeeper.test.ts': [ensureGatekeeper],
   'test/scenarios/hold.test.ts': [ensureEnvoy, ensureContour],
   'test/scenarios/image.test.ts': [ensureBuilder],

@@ -1,4 +1,4 @@
-import type { PodObject } from '../../cluster-suite/support/manifests.ts';
+import type { Json, PodObject } from '../../cluster-suite/support/manifests.ts';
 import { hookOf } from '../../cluster-suite/support/outcome.ts';
 import { type Cluster, type KubernetesObject, waitUntil } from '../../testbed/cluster.ts';
 import {
@@ -20,6 +20,12 @@ export interface StandOptions {
   readonly containers?: readonly Readonly<Record<string, unknown>>[];
   /** No Service selects its pods. */
   readonly serviceless?: true;
+  /** Another application than the usual one: the container, and what the pod has for it. */
+  readonly application?: { readonly container: Json; readonly podSpec: Json };
+  /** Of the Deployment: its strategy, minReadySeconds and the like. */
+  readonly rollout?: Json;
+  /** How long one update may take. Default: two minutes. */
+  readonly timeoutMs?: number;
 }
 
 /** An application behind a Service, to be rolled over while requests come in. */
@@ -35,14 +41,26 @@ export class Stand {
 
   constructor(options: StandOptions) {
     this.#options = options;
-    const { namespace, name, replicas, onSigterm, sleepSeconds, containers = [] } = options;
+    const {
+      namespace,
+      name,
+      replicas,
+      onSigterm,
+      sleepSeconds,
+      containers = [],
+      application,
+      rollout,
+    } = options;
     this.namespace = namespace;
     this.service = `${namespace}/${name}`;
     this.selector = `app=${name}`;
     const hook =
       sleepSeconds === undefined ? {} : { lifecycle: { preStop: { sleep: { seconds: sleepSeconds } } } };
-    const container = { env: [{ name: 'ON_SIGTERM', value: onSigterm }], ...hook };
-    this.#deployment = applicationDeployment({ namespace, name, replicas, container, containers });
+    const env = [{ name: 'ON_SIGTERM', value: onSigterm }];
+    const container = { env, ...hook, ...application?.container };
+    const { podSpec = {} } = application ?? {};
+    const usual = applicationDeployment({ namespace, name, replicas, container, containers, podSpec });
+    this.#deployment = { ...usual, spec: { ...usual.spec, ...rollout } };
   }
 
   /** Resolves when all pods are ready. */
@@ -83,11 +101,11 @@ export class Stand {
   }
 
   async #rolledOut(generation = 0): Promise<void> {
-    const { cluster, replicas } = this.#options;
+    const { cluster, replicas, timeoutMs = 120_000 } = this.#options;
     await cluster.waitFor<DeploymentObject>(
       this.#deployment,
       (each) => each.metadata.generation >= generation && isRolledOut(each, replicas),
-      { timeoutMs: 120_000 },
+      { timeoutMs },
     );
   }
 
