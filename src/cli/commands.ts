@@ -123,7 +123,7 @@ const SERVE_FLAGS = {
   ),
   inspectFiles: optional(
     folder,
-    'folder of the files that measure.inspect may name: tokens and authorities for pages of gateways',
+    'folder of the files that DiscoveryConsumers may name: tokens, authorities and kubeconfigs',
   ),
   podIp: optional(
     text('<address>'),
