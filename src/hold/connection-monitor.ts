@@ -48,7 +48,7 @@ function numberOf(text: string | undefined): number | undefined {
 /**
  * - `Off`: hold.min is 0, so all consumers are declared.
  * - `Unknown`: there are no helper lines, or no recent ones.
- * - `Rare`: connections come too rarely to judge within 5 s.
+ * - `Rare`: no connections, or single ones.
  * - `Sending`: connections have not been absent for longer than chance explains, or not been counted for long enough yet.
  */
 export type QuietVerdict = 'Off' | 'Unknown' | 'Rare' | 'Sending' | 'Quiet';
@@ -77,11 +77,12 @@ const MOST_OPENS = 1_000_000n;
  * probes, one connection may be a probe or not, so one is tolerated: e^−λ (1 + λ) is that probability.
  *
  * A pod is judged after each of its connections, until it is let go. To end too early once in a thousand times, each
- * judgement must be right but once in ten thousand. A pod can be judged at all where the longest silence that is waited for
- * has a probability of 1 %.
+ * judgement must be right but once in ten thousand.
  */
 const SURE = { ofNone: -Math.log(0.0001), ofOne: 11.756 };
-const JUDGEABLE = { ofNone: -Math.log(0.01), ofOne: 6.638 };
+
+/** A single connection within {@link RATE_MS} has no rate: a scrape every 15 s holds no pod. Probes may be half of one off. */
+const FEWEST = 1.5;
 
 /** Lines come twice a second, so one that is not counted by then has been refused. Milliseconds. */
 const OWN_COUNTED_MS = 2_000;
@@ -220,12 +221,12 @@ function quietVerdict(busy: readonly Step[], quietMs: number, probes: number): Q
   const tolerated = probes > 0 ? 'ofOne' : 'ofNone';
   const until = busy.at(-1)?.to;
   if (until === undefined) return 'Rare';
-  const whole = rateBefore(busy, until, RATE_MS, probes);
-  // The true rate may be higher than the counted one: by about the square root of the count.
-  const likely = (whole * LONGEST_QUIET_MS) / 1000;
-  if (likely + Math.sqrt(likely) < JUDGEABLE[tolerated]) return 'Rare';
-  const rates = SHORTER_MS.map((span) => rateBefore(busy, until, span, probes)).filter((rate) => rate > 0);
-  const byChance = (1000 * SURE[tolerated]) / Math.min(whole, ...rates);
+  const [{ rate = 0, count = 0 } = {}, ...shorter] = [RATE_MS, ...SHORTER_MS].map((span) =>
+    sentBefore(busy, until, span, probes),
+  );
+  if (count < FEWEST) return 'Rare';
+  const rates = shorter.map((each) => each.rate).filter((each) => each > 0);
+  const byChance = (1000 * SURE[tolerated]) / Math.min(rate, ...rates);
   // Connections in bursts come less often than their count suggests, and the rule is applied again and again.
   const needed = Math.max(byChance, GAPS * longestGap(busy, probes));
   return quietMs >= Math.min(LONGEST_QUIET_MS, needed) ? 'Quiet' : 'Sending';
@@ -242,13 +243,13 @@ function longestGap(steps: readonly Step[], probes: number): number {
   return longest;
 }
 
-/** Connections a second that are not probes, over a span before an instant. */
-function rateBefore(steps: readonly Step[], until: number, spanMs: number, probes: number): number {
+/** Connections that are not probes over a span before an instant, and how many that is a second. */
+function sentBefore(steps: readonly Step[], until: number, spanMs: number, probes: number) {
   const counted = steps.filter(({ to }) => to > until - spanMs);
   const spanned = until - (counted[0]?.from ?? until);
-  if (spanned <= 0) return 0;
   const opened = counted.reduce((sum, step) => sum + step.opened, 0);
-  return Math.max(0, (1000 * opened) / spanned - probes);
+  const count = Math.max(0, opened - (probes * spanned) / 1000);
+  return { count, rate: spanned <= 0 ? 0 : (1000 * count) / spanned };
 }
 
 function probesWithin(milliseconds: number, probes: number): number {

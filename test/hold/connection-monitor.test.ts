@@ -140,6 +140,8 @@ describe('the rule', () => {
     ['2 a second that ended 3.5 s ago', judged(every(500, 100, 7_000), 10_500), 'Sending'],
     ['2 a second that ended 5 s ago', judged(every(500, 100, 7_000), 12_000), 'Quiet'],
     ['a scrape every 15 s', judged([2_000], 5_000), 'Rare'],
+    ['two scrapers, one of them a second ago', judged([2_000, 4_000], 5_000), 'Sending'],
+    ['two scrapers that are over', judged([2_000, 4_000], 9_500), 'Quiet'],
     ['nobody', judged([], 5_000), 'Rare'],
     ['probes alone', judged(every(1_000, 300, 9_000), 9_000, 1), 'Rare'],
     [
@@ -225,15 +227,18 @@ describe('against simulated traffic', () => {
   };
 
   it.each([
-    ['20 a second', 20, 0],
-    ['5 a second', 5, 0],
-    ['2 a second', 2, 0],
-    ['20 a second beside a probe each second', 20, 1],
-    ['5 a second beside a probe each second', 5, 1],
-  ])('of chance, %s: hardly ever let go before its end, and soon after it', (_, rate, probes) => {
+    ['20 a second', 20, 0, 0.01],
+    ['5 a second', 5, 0, 0.01],
+    ['2 a second', 2, 0, 0.01],
+    ['1 a second', 1, 0, 0.12],
+    ['20 a second beside a probe each second', 20, 1, 0.01],
+    ['5 a second beside a probe each second', 5, 1, 0.01],
+    ['2 a second beside a probe each second', 2, 1, 0.03],
+  ])('of chance, %s: hardly ever let go before its end, and soon after it', (_, rate, probes, most) => {
     const { early, longest } = tried((end, random) => poisson(rate, 0, end, random), probes);
-    // Each judgement errs once in ten thousand times, and there is one after each of up to 400 connections.
-    expect(early).toBeLessThanOrEqual(0.01);
+    // Each judgement errs once in ten thousand times, and there is one after each of up to 400 connections. Of one or two a
+    // second a silence of 5 s is more likely (docs/concepts.md).
+    expect(early).toBeLessThanOrEqual(most);
     expect(longest).toBeLessThanOrEqual(6_500);
   });
 
