@@ -45,7 +45,9 @@ export async function compareCopies(
   if (urls.length > 0 || settings.urlsOnly)
     throw usageError('--compare: expected no --url, since a gateway leads to the original and not to a copy');
   if (disturbance.type === 'drain')
-    throw usageError('--compare: expected another disturbance than --drain, since others use the node, too');
+    throw usageError(
+      '--compare: expected a disturbance other than --drain, since other workloads use the node, too',
+    );
   const access = new WorkloadAccess(connection, target);
   const here = `namespace ${target.namespace}`;
   const [get = ''] = rightsFor(target, disturbance, { service: false, job: false });

@@ -217,7 +217,7 @@ function longestAt(rate: number, ways: number): number {
   const longest = Math.floor(PORTS / (rate * ways)) - OUTSIDE_SECONDS;
   if (longest >= SHORTEST_SECONDS) return longest;
   throw usageError(
-    `--rate: expected a lower one, since ${rate} a second through ${ways} ways use up all source ports within ${longest + OUTSIDE_SECONDS}s`,
+    `--rate: expected a lower rate, since ${rate} a second through ${ways} ways would use up all source ports within ${longest + OUTSIDE_SECONDS}s`,
   );
 }
 
@@ -234,7 +234,7 @@ export async function confirmed(
   if (yes) return;
   const { stdin, interactive, warn } = surroundings;
   warn(`linger prove: ${question}`);
-  if (!interactive) throw usageError('--yes: expected it, since there is no terminal to ask on');
+  if (!interactive) throw usageError('--yes: required, since there is no terminal to confirm on');
   const lines = createInterface({ input: stdin, output: process.stderr });
   lines.once('SIGINT', () =>
     stopping.abort(new LingerError('prove-refused', 'interrupted; nothing was done')),

@@ -108,7 +108,8 @@ function endpointOf(name: string): PageEndpoint | undefined {
 /** @throws LingerError `settings-invalid` */
 function pageOf(page: string | undefined, format: PageFormat): Page {
   const expected = (what: string) => usageError(`--page: expected ${what}, got "${page ?? ''}"`);
-  if (format === 'Witness') throw usageError('--format: a witness asks no other witness');
+  if (format === 'Witness')
+    throw usageError('--format: expected the format of a page; a witness cannot read another witness');
   const [, socketPath] = /^unix:(\/.+)$/.exec(page ?? '') ?? [];
   if (socketPath !== undefined) return { socketPath };
   if (page === undefined || !URL.canParse(page)) throw expected('a URL, or unix:/path/of/a.sock');

@@ -27,7 +27,7 @@ export async function readPageAssets(): Promise<Assets> {
   if (!existsSync(BUILDER))
     throw new LingerError(
       'page-missing',
-      'this build of Linger has no page, as that of the image: use the package or a checkout',
+      'this build of Linger, like that of the image, has no page: use the npm package or a checkout',
     );
   const folder = await mkdtemp(join(tmpdir(), 'linger-page-'));
   try {

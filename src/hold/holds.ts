@@ -355,7 +355,7 @@ export class Holds {
     const { lastAt = seen?.lastAt } = hold;
     // Probes that come meanwhile show which of the last connections was one.
     const isFinal = lastAt !== undefined && now - lastAt >= LIMITS.lastAfter;
-    if (seen?.lastAt !== undefined && (!isFinal || seen.lastAt > lastAt)) hold.lastAt = seen.lastAt;
+    if (seen?.lastAt !== undefined) hold.lastAt = isFinal ? Math.max(lastAt, seen.lastAt) : seen.lastAt;
     const facts = this.#factsOf(hold, now, blindSince, seen?.verdict ?? 'Unknown');
     const users = usersOf(facts);
     if (users?.waitingFor.length !== 0) hold.letGo = undefined;

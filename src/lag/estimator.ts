@@ -53,10 +53,11 @@ class RecentLags {
  * @returns a distribution of total 1, or undefined when there is neither an ended nor a waiting lag
  */
 export function withWaiting(ended: Density, waiting: Density): Density | undefined {
-  const isOccupied = (_: number, bucket: number) => (ended[bucket] ?? 0) + (waiting[bucket] ?? 0) > 0;
-  const longest = ended.findLastIndex(isOccupied);
+  const reached = Float64Array.from(ended);
+  addTo(reached, waiting);
+  const longest = reached.findLastIndex((count) => count > 0);
   if (longest < 0) return undefined;
-  let atRisk = totalOf(ended) + totalOf(waiting);
+  let atRisk = totalOf(reached);
   const density = new Float64Array(BUCKETS);
   let surviving = 1;
   for (let bucket = 0; bucket <= longest; bucket += 1) {
@@ -66,7 +67,7 @@ export function withWaiting(ended: Density, waiting: Density): Density | undefin
       density[bucket] = share;
       surviving -= share;
     }
-    atRisk -= ends + (waiting[bucket] ?? 0);
+    atRisk -= reached[bucket] ?? 0;
   }
   density[longest] = (density[longest] ?? 0) + Math.max(0, surviving);
   return density;

@@ -186,7 +186,7 @@ export class WorkloadCopy {
     const pods = recordsAt(await this.#request('GET', pathOf(POD, this.namespace), signal), 'items');
     const why = pods.map(waitingOf).find((each) => each !== undefined) ?? 'their probes fail';
     throw refused(
-      `the pods of the copy are not ready within ${READY_SECONDS}s: ${why}; a copy has no rights of a ServiceAccount and reaches nothing of the original's namespace by a short name`,
+      `the pods of the copy did not become ready within ${READY_SECONDS}s: ${why}; a copy has no ServiceAccount rights and cannot reach the original's namespace by short names`,
     );
   }
 }
