@@ -166,8 +166,8 @@ class Question {
   readonly uid: string;
   readonly endpoints: readonly PageEndpoint[];
   readonly services: readonly ServiceName[];
-  /** As slices list it, or last did. */
-  pods: readonly PodAddress[];
+  /** By Service, when it became ready; minus infinity: it has not been seen ready. */
+  readonly readyAt = new Map<string, number>();
   readonly openedAt: number;
   readonly verdicts = new Map<string, Verdict>();
   /** By instance, since when it has let go, where its interval after that has been told to be over. */
@@ -192,8 +192,17 @@ class Question {
     this.uid = uid;
     this.endpoints = endpointsOf(addresses);
     this.services = services;
-    this.pods = addresses;
     this.openedAt = now;
+    this.see(addresses);
+  }
+
+  /** @param pods it, as slices list it now */
+  see(pods: readonly PodAddress[]): void {
+    for (const each of pods) {
+      const service = objectKey(each.service);
+      const before = this.readyAt.get(service) ?? Number.NEGATIVE_INFINITY;
+      this.readyAt.set(service, Math.max(before, readyAt(each)));
+    }
   }
 }
 
@@ -742,13 +751,10 @@ export class Inspection {
    */
   #knows(question: Question, newest: ReadonlyMap<string, number>): boolean {
     const { clock, addresses } = this.#options;
-    const listed = addresses.of(question);
-    if (listed.length > 0) question.pods = listed;
+    question.see(addresses.of(question));
     const settled = clock() - this.#limits.endless;
-    return question.services.some((service) => {
-      const seen = newest.get(objectKey(service));
-      const own = question.pods.filter((each) => each.service.name === service.name);
-      const since = Math.max(...own.map(readyAt));
+    return [...question.readyAt].some(([service, since]) => {
+      const seen = newest.get(service);
       return seen !== undefined && (seen > since || since < settled);
     });
   }

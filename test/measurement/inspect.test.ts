@@ -26,7 +26,7 @@ class Gateways {
   answerMs = 0;
   bytes = 100;
   render = (addresses: readonly string[]): string => addresses.join('\n');
-  readonly addresses = new PodAddresses(({ name }) => name === 'web');
+  readonly addresses = new PodAddresses(({ name }) => name.startsWith('web'));
   readonly inspection: Inspection;
   readonly #consumer: Inspected;
   readonly #ending = new AbortController();
@@ -38,7 +38,7 @@ class Gateways {
     this.inspection = new Inspection({
       clock,
       addresses: this.addresses,
-      sendersTo: (services) => (services.some(({ name }) => name === 'web') ? [this.#consumer] : []),
+      sendersTo: (services) => (services.some(({ name }) => name.startsWith('web')) ? [this.#consumer] : []),
       instancesOf: () =>
         Promise.resolve(
           [...this.pages.keys()].map((name) => ({
@@ -80,6 +80,13 @@ class Gateways {
 
   /** What the slice of the Service says. */
   lists(...pods: readonly (readonly [uid: string, address: string, ready: boolean])[]): void {
+    this.listsIn('web', ...pods);
+  }
+
+  listsIn(
+    service: string,
+    ...pods: readonly (readonly [uid: string, address: string, ready: boolean])[]
+  ): void {
     const endpoints = pods.map(([uid, address, ready]) => ({
       targetUid: uid,
       targetName: uid,
@@ -89,8 +96,8 @@ class Gateways {
     this.#version += 1;
     const slice = {
       namespace: 'shop',
-      name: 'web-1',
-      serviceName: 'web',
+      name: `${service}-1`,
+      serviceName: service,
       addressType: 'IPv4',
       version: String(this.#version),
       ports: this.ports,
@@ -302,6 +309,18 @@ describe('an inspected consumer', () => {
       gateways.inspection.want(pod);
       gateways.terminate();
       await vi.waitFor(() => expect(users()).toEqual([]), WITHIN);
+    });
+
+    it('remembers of each Service when it became ready there', async () => {
+      gateways.listsIn('web-2', ['a', '10.0.0.1', true]);
+      gateways.lists(['c', '10.0.0.3', true], ['a', '10.0.0.1', true]);
+      gateways.inspection.want(pod);
+      gateways.terminate();
+      // The other Service still lists it.
+      gateways.listsIn('web-2', ['a', '10.0.0.1', false]);
+      gateways.lists(['c', '10.0.0.3', true]);
+      await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(3), WITHIN);
+      expect(users()).toBe('unknown');
     });
 
     it('counts from the last time that the pod became ready', async () => {
