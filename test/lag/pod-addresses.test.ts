@@ -94,6 +94,14 @@ describe('an event', () => {
   });
 });
 
+it('forgets of which Service a slice was that is gone', () => {
+  const { put, remove, addresses } = keeping();
+  put(slice());
+  remove('web-1');
+  put(slice({ service: 'api' }));
+  expect([...addresses.in(web)]).toEqual([]);
+});
+
 it('keeps at most 32 addresses of a pod', () => {
   const { put, of } = keeping();
   const some = (from: number) => Array.from({ length: 20 }, (_, each) => `10.0.0.${from + each}`);
@@ -119,6 +127,19 @@ it('keeps 75,000 addresses of one namespace, and leaves room to the others', () 
 });
 
 describe('a pod that no slice lists any more', () => {
+  it('is remembered from the last time, and no longer because of another that was not listed twice', () => {
+    const { put, remove, of } = keeping();
+    const leaves = (uid: string, at: number) => {
+      put(slice({ name: uid, uid }), at);
+      remove(uid, at);
+    };
+    leaves('p1', 0);
+    leaves('p2', 1_000);
+    leaves('p1', 9_000);
+    leaves('p3', 12_000);
+    expect([of('p1'), of('p2')]).toEqual([['10.0.0.1'], []]);
+  });
+
   it('is remembered for 10 s, by what listed it last', () => {
     const { put, remove, of, addresses } = keeping();
     put(slice());
