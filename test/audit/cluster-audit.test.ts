@@ -331,7 +331,10 @@ describe('the leader', () => {
       ]);
       api.refused.clear();
       await expect.poll(() => lines.length, WITHIN).toBe(2);
-      expect(lines[1]).toMatchObject({ namespace: 'ending', msg: expect.stringMatching(/again/) as string });
+      expect(lines[1]).toMatchObject({
+        namespace: 'ending',
+        msg: expect.stringMatching(/recovered$/) as string,
+      });
     },
   );
 

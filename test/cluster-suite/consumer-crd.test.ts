@@ -132,6 +132,6 @@ describe('the CRD of DiscoveryConsumers, as a real API server applies it', () =>
     });
     // kubectl breaks lines where it likes.
     const text = explained.stdout.replace(/\s+/g, ' ');
-    expect(text).toContain('exactly one of declared, reports, probe, inspect and endpoints');
+    expect(text).toContain('exactly one of declared, reports, probe, inspect, endpoints and xds');
   });
 });
