@@ -1,21 +1,22 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { shipped } from '../cli/linger.ts';
-import { appContainer, type PodObject, pod, service } from '../cluster-suite/support/manifests.ts';
+import { type PodObject, service } from '../cluster-suite/support/manifests.ts';
 import { isReady } from '../cluster-suite/support/termination.ts';
-import {
-  type Cluster,
-  type NewObject,
-  type ObjectReference,
-  openCluster,
-  waitUntil,
-} from '../testbed/cluster.ts';
+import { type Cluster, type NewObject, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { type ClusterDns, startClusterDns } from '../testbed/cluster-dns.ts';
 import { type Gateway, haproxyInPod } from '../testbed/gateways.ts';
 import { busyboxNamed } from '../testbed/images.ts';
 import { clusterSettings } from '../testbed/settings.ts';
 import { LONG } from './form.ts';
-import { createIngress, type RunningContour, startContour, startInPod } from './hold/gateway-pods.ts';
+import {
+  addressOf,
+  createIngress,
+  type RunningContour,
+  startContour,
+  startInPod,
+  webPod,
+} from './hold/gateway-pods.ts';
 import { HoldSetting } from './hold/setting.ts';
 import { listed } from './hold/through.ts';
 
@@ -56,7 +57,7 @@ describe.runIf(LONG)('gateways that are discovered', () => {
       ...{ apiVersion: 'v1', kind: 'Service', metadata: { namespace, name: 'web-dns' }, spec: headless },
     } as NewObject);
     for (const name of PODS) await cluster.create(web(name));
-    for (const name of PODS) await cluster.waitFor<PodObject>(web(name) as ObjectReference, isReady);
+    for (const name of PODS) await cluster.waitFor<PodObject>(web(name), isReady);
     const where = async (prefix: string) => {
       places.push(await cluster.namespace(prefix, { 'linger.dev/inject': 'false' }));
       return places.at(-1) ?? '';
@@ -76,7 +77,9 @@ describe.runIf(LONG)('gateways that are discovered', () => {
       ),
     );
     const page = { ...haproxy.page, url: `http://${haproxy.address}:1024/;csv` };
-    const addresses = await Promise.all(PODS.map(async (name) => `${await addressOf(name)}:${POD_PORT}`));
+    const addresses = await Promise.all(
+      PODS.map(async (name) => `${await addressOf(cluster, web(name))}:${POD_PORT}`),
+    );
     for (const gateway of [contour.gateway, { ...haproxy, page } satisfies Gateway])
       await listed(gateway, addresses);
   }, 900_000);
@@ -91,15 +94,7 @@ describe.runIf(LONG)('gateways that are discovered', () => {
     await cluster?.close();
   }, 240_000);
 
-  const web = (name: string) =>
-    pod(namespace, name, { containers: [appContainer('app')] }, { labels: { app: 'web' } }) as NewObject;
-
-  async function addressOf(name: string): Promise<string> {
-    const found = await cluster.get<{ readonly status: { readonly podIP: string } }>(
-      web(name) as ObjectReference,
-    );
-    return found?.status.podIP ?? '';
-  }
+  const web = (name: string) => webPod(namespace, name);
 
   const consumers = (...words: readonly string[]) =>
     shipped(['consumers', ...words, '--kubeconfig', cluster.kubeconfig]);
@@ -143,7 +138,7 @@ describe.runIf(LONG)('gateways that are discovered', () => {
       { timeoutMs: 150_000, intervalMs: 1_000 },
     );
     const ended = PODS.slice(1);
-    for (const name of ended) await cluster.delete(web(name) as ObjectReference, { wait: true });
+    for (const name of ended) await cluster.delete(web(name), { wait: true });
     const samples = await waitUntil(
       'samples of both',
       async () => {

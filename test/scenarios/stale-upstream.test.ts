@@ -1,16 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { shipped } from '../cli/linger.ts';
-import { appContainer, type PodObject, pod, service } from '../cluster-suite/support/manifests.ts';
+import { type PodObject, service } from '../cluster-suite/support/manifests.ts';
 import { isReady, type RunningPod, startPod } from '../cluster-suite/support/termination.ts';
-import {
-  type Cluster,
-  type NewObject,
-  type ObjectReference,
-  openCluster,
-  waitUntil,
-} from '../testbed/cluster.ts';
+import { type Cluster, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { LONG } from './form.ts';
-import { type RunningContour, startContour } from './hold/gateway-pods.ts';
+import { addressOf, type RunningContour, startContour, webPod } from './hold/gateway-pods.ts';
 import { consumer, HoldSetting } from './hold/setting.ts';
 import { listed } from './hold/through.ts';
 
@@ -60,16 +54,16 @@ describe.runIf(LONG)('a gateway whose control plane is frozen', () => {
     setting = await HoldSetting.open(cluster, { max: MAX_SECONDS, consumers });
     namespace = await setting.namespace('hold', 'stale', here);
     await cluster.create(service(namespace, 'web'));
-    const web = (name: string) =>
-      pod(namespace, name, { containers: [appContainer('app')] }, { labels: { app: 'web' } }) as NewObject;
     for (const name of PODS) pods.set(name, await startPod(cluster, web(name)));
     await cluster.create(web(STAYS));
-    await cluster.waitFor<PodObject>(web(STAYS) as ObjectReference, isReady);
+    await cluster.waitFor<PodObject>(web(STAYS), isReady);
     const gateways = await cluster.namespace('gateways', { gateways: 'here', 'linger.dev/inject': 'false' });
     contour = await startContour(cluster, gateways, namespace);
     await listed(
       contour.gateway,
-      await Promise.all([...PODS, STAYS].map(async (name) => `${await addressOf(name)}:${POD_PORT}`)),
+      await Promise.all(
+        [...PODS, STAYS].map(async (name) => `${await addressOf(cluster, web(name))}:${POD_PORT}`),
+      ),
     );
     const [envoy] = await cluster.list({ apiVersion: 'v1', kind: 'Pod', namespace: gateways });
     instance = `${gateways}/${envoy?.metadata.name}`;
@@ -84,11 +78,7 @@ describe.runIf(LONG)('a gateway whose control plane is frozen', () => {
     await cluster?.close();
   }, 240_000);
 
-  async function addressOf(name: string): Promise<string> {
-    const reference = { apiVersion: 'v1', kind: 'Pod', metadata: { namespace, name } };
-    const found = await cluster.get<{ readonly status: { readonly podIP: string } }>(reference);
-    return found?.status.podIP ?? '';
-  }
+  const web = (name: string) => webPod(namespace, name);
 
   const metric = async (name: string) => (await setting?.linger.replicas.sum(name, CONSUMER)) ?? 0;
   const staleUpstreams = () => metric('linger_inspect_stale_upstreams');
@@ -145,7 +135,7 @@ describe.runIf(LONG)('a gateway whose control plane is frozen', () => {
     if (!cluster.own || contour === undefined) return skip('Contour must reach the API server and pods');
     expect(await failures()).toBe(0);
     contour.signal('SIGSTOP');
-    const address = await addressOf('first');
+    const address = await addressOf(cluster, web('first'));
     const named = Promise.all([
       instantOf('the metric', async () => (await staleUpstreams()) > 0),
       instantOf('the Event', async () => (await eventsOfService()).some((text) => text.includes(address))),

@@ -1,8 +1,14 @@
 import { MAIN } from '../../cli/linger.ts';
-import { type PodObject, workload } from '../../cluster-suite/support/manifests.ts';
+import { appContainer, type PodObject, pod, workload } from '../../cluster-suite/support/manifests.ts';
 import { isReady } from '../../cluster-suite/support/termination.ts';
 import { contourCrds } from '../../testbed/binaries.ts';
-import { type Cluster, images, type NewObject, waitUntil } from '../../testbed/cluster.ts';
+import {
+  type Cluster,
+  images,
+  type NewObject,
+  type ObjectReference,
+  waitUntil,
+} from '../../testbed/cluster.ts';
 import { contourInPod, type Gateway, type GatewayInPod, NODE_FILES } from '../../testbed/gateways.ts';
 import { clusterSettings } from '../../testbed/settings.ts';
 
@@ -45,6 +51,17 @@ export async function startContour(
     throw error;
   });
   return { gateway, signal: inPod.signal, stop: inPod.stop };
+}
+
+/** A pod of the Service `web`, by itself. */
+export const webPod = (namespace: string, name: string) =>
+  pod(namespace, name, { containers: [appContainer('app')] }, { labels: { app: 'web' } }) as NewObject &
+    ObjectReference;
+
+/** @returns '' while it has none */
+export async function addressOf(cluster: Cluster, reference: ObjectReference): Promise<string> {
+  const found = await cluster.get<{ readonly status: { readonly podIP?: string } }>(reference);
+  return found?.status.podIP ?? '';
 }
 
 /** Of everything to the Service `web`. */
