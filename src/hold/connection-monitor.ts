@@ -79,7 +79,8 @@ const MOST_OPENS = 1_000_000n;
  * A pod is judged after each of its connections, until it is let go. To end too early once in a thousand times, each
  * judgement must be right but once in ten thousand.
  */
-const SURE = { ofNone: -Math.log(0.0001), ofOne: 11.756 };
+const EXPECTED_OF_NONE = -Math.log(0.0001);
+const EXPECTED_OF_ONE = 11.756;
 
 /** A single connection within {@link RATE_MS} has no rate: a scrape every 15 s holds no pod. Probes may be half of one off. */
 const FEWEST = 1.5;
@@ -218,15 +219,13 @@ function silenceIn(steps: readonly Step[], end: number, probes: number) {
 }
 
 function quietVerdict(busy: readonly Step[], quietMs: number, probes: number): QuietVerdict {
-  const tolerated = probes > 0 ? 'ofOne' : 'ofNone';
+  const expected = probes > 0 ? EXPECTED_OF_ONE : EXPECTED_OF_NONE;
   const until = busy.at(-1)?.to;
   if (until === undefined) return 'Rare';
-  const [{ rate = 0, count = 0 } = {}, ...shorter] = [RATE_MS, ...SHORTER_MS].map((span) =>
-    sentBefore(busy, until, span, probes),
-  );
-  if (count < FEWEST) return 'Rare';
-  const rates = shorter.map((each) => each.rate).filter((each) => each > 0);
-  const byChance = (1000 * SURE[tolerated]) / Math.min(rate, ...rates);
+  const whole = sentBefore(busy, until, RATE_MS, probes);
+  if (whole.count < FEWEST) return 'Rare';
+  const shorter = SHORTER_MS.map((span) => sentBefore(busy, until, span, probes).rate);
+  const byChance = (1000 * expected) / Math.min(whole.rate, ...shorter.filter((rate) => rate > 0));
   // Connections in bursts come less often than their count suggests, and the rule is applied again and again.
   const needed = Math.max(byChance, GAPS * longestGap(busy, probes));
   return quietMs >= Math.min(LONGEST_QUIET_MS, needed) ? 'Quiet' : 'Sending';

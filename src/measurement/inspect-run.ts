@@ -173,7 +173,7 @@ interface Started {
 class Sources {
   readonly #context: InspectingContext;
   readonly #started = new Map<string, Started>();
-  #seen: ClusterSnapshot | undefined;
+  #seen: AppliedFacts | undefined;
 
   constructor(context: InspectingContext) {
     this.#context = context;
@@ -217,13 +217,12 @@ class Sources {
         () => undefined,
       );
     }
-    const isSame = IN_SERVICES.every((part) => this.#seen?.[part] === now[part]);
-    if (isSame) return;
+    if (appliesAsBefore(this.#seen, now)) return;
     this.#seen = now;
     for (const [name, { source }] of this.#started) {
       const consumer = wanted.get(name)?.consumer;
       if (source?.follow === undefined || consumer === undefined) continue;
-      source.follow(servicesOf(consumer, now));
+      source.follow(servicesOf([consumer], now));
     }
   }
 
@@ -233,11 +232,19 @@ class Sources {
   }
 }
 
-const IN_SERVICES = ['measured', 'services', 'namespaces'] as const satisfies (keyof ClusterSnapshot)[];
+/** What decides which Services a consumer applies to. */
+type AppliedFacts = Pick<ClusterSnapshot, 'measured' | 'services' | 'namespaces'>;
 
-function servicesOf(consumer: Consumer, now: ClusterSnapshot): readonly ServiceRecord[] {
-  const all = [...now.services.byNamespace.values()].flat();
-  return all.filter((each) => mightSend(consumer, [each, each], now));
+function appliesAsBefore(seen: AppliedFacts | undefined, now: AppliedFacts): boolean {
+  return (
+    seen?.measured === now.measured && seen.services === now.services && seen.namespaces === now.namespaces
+  );
+}
+
+/** The Services that some of the consumers apply to. */
+function servicesOf(consumers: readonly Consumer[], now: ClusterSnapshot): readonly ServiceRecord[] {
+  const all = consumers.length === 0 ? [] : [...now.services.byNamespace.values()].flat();
+  return all.filter((each) => consumers.some((consumer) => mightSend(consumer, [each, each], now)));
 }
 
 async function startSource(
@@ -291,26 +298,20 @@ async function keepAddresses(
 ): Promise<void> {
   const { snapshot, logger, clock, signal } = context;
   const once = new LogOnce(logger);
-  let seen: Pick<ClusterSnapshot, 'measured' | 'services' | 'namespaces'> | undefined;
+  let seen: AppliedFacts | undefined;
   let kept: ReadonlySet<string> = new Set();
   do {
     const now = snapshot.current();
-    const { measured, services, namespaces } = now;
-    const isSame =
-      seen?.measured === measured && seen.services === services && seen.namespaces === namespaces;
-    if (isSame) continue;
-    const inspected = present();
-    const all = inspected.length === 0 ? [] : [...services.byNamespace.values()].flat();
-    const names = all.filter((each) =>
-      inspected.some(({ consumer }) => mightSend(consumer, [each, each], now)),
-    );
+    if (appliesAsBefore(seen, now)) continue;
+    const consumers = present().map(({ consumer }) => consumer);
+    const names = servicesOf(consumers, now);
     const next = new Set(names.map(({ namespace, name }) => `${namespace}/${name}`));
     const added = names.filter(({ namespace, name }) => !kept.has(`${namespace}/${name}`));
     if ([...kept].some((each) => !next.has(each))) addresses.prune(clock());
     try {
       if (added.length > 0) await listSlices(addresses, context, [...new Set(added.map(({ name }) => name))]);
       kept = next;
-      seen = { measured, services, namespaces };
+      seen = now;
       once.over('slices', {}, 'listing pod addresses recovered');
     } catch (error) {
       const { message } = asError(error);

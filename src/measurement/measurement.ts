@@ -404,14 +404,14 @@ export class Measurement {
     return this.#estimator.restorePart(json, now) || this.consumers.estimator.restorePart(json, now);
   }
 
-  /** Takes a span out of the history of a consumer, of a namespace, or of cluster and namespaces. @returns how many lags */
+  /** Takes a period out of the history of a consumer, of a namespace, or of cluster and namespaces. @returns how many lags */
   forget(
-    span: Period,
+    period: Period,
     { namespace, consumer }: { readonly namespace?: string; readonly consumer?: string } = {},
   ): number {
     return consumer === undefined
-      ? this.#estimator.forget(namespace, span)
-      : this.consumers.estimator.forget(consumer, span);
+      ? this.#estimator.forget(namespace, period)
+      : this.consumers.estimator.forget(consumer, period);
   }
 
   /** How many removals gave no sample, by reason. */

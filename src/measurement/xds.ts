@@ -231,7 +231,7 @@ class Istiod {
   async #take(call: Call, message: Buffer): Promise<void> {
     const { clock } = this.#context;
     const fields = fieldsOf(message);
-    const nonce = [NONCE, fields.findLast(({ field }) => field === PUSH_NONCE)?.bytes ?? NOTHING] as const;
+    const nonce = [NONCE, partIn(fields, PUSH_NONCE)] as const;
     try {
       for (const [cluster, addresses] of await inPieces(pushIn(fields), clock)) this.#set(cluster, addresses);
     } catch (error) {
@@ -306,27 +306,30 @@ export function* pushIn(
   for (const { field, bytes } of fields) {
     if (field === PUSH_REMOVED) push.set(bytes.toString(), []);
     if (field !== PUSH_RESOURCES) continue;
-    const assignment = partIn(partIn(bytes, RESOURCE_ANY), ANY_VALUE);
+    const resource = fieldsOf(bytes);
+    const assignment = partIn(fieldsOf(partIn(resource, RESOURCE_ANY)), ANY_VALUE);
     const addresses: string[] = [];
-    for (const locality of partsIn(assignment, ASSIGNMENT_LOCALITIES))
-      for (const endpoint of partsIn(locality, LOCALITY_ENDPOINTS)) {
+    for (const locality of partsIn(fieldsOf(assignment), ASSIGNMENT_LOCALITIES))
+      for (const endpoint of partsIn(fieldsOf(locality), LOCALITY_ENDPOINTS)) {
         addresses.push(...addressesOf(endpoint));
         yield;
       }
-    push.set(partIn(bytes, RESOURCE_NAME).toString(), addresses);
+    push.set(partIn(resource, RESOURCE_NAME).toString(), addresses);
     yield;
   }
   return push;
 }
 
 function addressesOf(lbEndpoint: Buffer): readonly string[] {
-  const health = fieldsOf(lbEndpoint).findLast(({ field }) => field === LB_HEALTH)?.number ?? 0;
+  const fields = fieldsOf(lbEndpoint);
+  const health = fields.findLast(({ field }) => field === LB_HEALTH)?.number ?? 0;
   if (!SENT_TO.includes(health)) return [];
-  const endpoint = partIn(lbEndpoint, LB_ENDPOINT);
-  const more = partsIn(endpoint, ENDPOINT_MORE).map((each) => partIn(each, MORE_ADDRESS));
-  return [partIn(endpoint, ENDPOINT_ADDRESS), ...more].flatMap(
-    (address) => canonicalAddress(partIn(partIn(address, ADDRESS_SOCKET), SOCKET_ADDRESS).toString()) ?? [],
-  );
+  const endpoint = fieldsOf(partIn(fields, LB_ENDPOINT));
+  const more = partsIn(endpoint, ENDPOINT_MORE).map((each) => partIn(fieldsOf(each), MORE_ADDRESS));
+  return [partIn(endpoint, ENDPOINT_ADDRESS), ...more].flatMap((address) => {
+    const socket = fieldsOf(partIn(fieldsOf(address), ADDRESS_SOCKET));
+    return canonicalAddress(partIn(socket, SOCKET_ADDRESS).toString()) ?? [];
+  });
 }
 
 const NOTHING = Buffer.alloc(0);
@@ -367,12 +370,12 @@ export function fieldsOf(message: Buffer): readonly Field[] {
   return fields;
 }
 
-function partsIn(message: Buffer, wanted: number): readonly Buffer[] {
-  return fieldsOf(message).flatMap(({ field, bytes }) => (field === wanted ? bytes : []));
+function partsIn(fields: readonly Field[], wanted: number): readonly Buffer[] {
+  return fields.flatMap(({ field, bytes }) => (field === wanted ? bytes : []));
 }
 
-function partIn(message: Buffer, wanted: number): Buffer {
-  return partsIn(message, wanted).at(-1) ?? NOTHING;
+function partIn(fields: readonly Field[], wanted: number): Buffer {
+  return partsIn(fields, wanted).at(-1) ?? NOTHING;
 }
 
 type Written = readonly [field: number, value: string | number | Buffer];

@@ -1,11 +1,11 @@
 import type { ConsumersView } from '../dashboard/index.ts';
 import { spanOf } from '../timeline/index.ts';
 import { Listed, LiveView, Time, Unseen } from './live.tsx';
-import { type Badge, Head, Name, Verdict } from './parts.tsx';
+import { Head, Name, Verdict, type VerdictTone } from './parts.tsx';
 
 type View = ConsumersView['consumers'][number];
 
-const TONES: Readonly<Record<View['condition']['status'], Badge>> = {
+const TONES: Readonly<Record<View['condition']['status'], VerdictTone>> = {
   True: 'good',
   False: 'bad',
   Unknown: 'open',

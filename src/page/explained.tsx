@@ -1,5 +1,5 @@
 import type { ExplanationReport } from '../dashboard/index.ts';
-import { type Badge, Head, Name, Verdict } from './parts.tsx';
+import { Head, Name, Verdict, type VerdictTone } from './parts.tsx';
 
 type Plan = ExplanationReport['plan'];
 
@@ -58,7 +58,7 @@ export function ExplainedPlan({ plan, because }: { readonly plan: Plan; readonly
   );
 }
 
-function verdictOf({ outcome, mode, reason }: Plan): readonly [Badge, string] {
+function verdictOf({ outcome, mode, reason }: Plan): readonly [VerdictTone, string] {
   if (outcome === 'unknown') return ['open', 'Unknown.'];
   if (outcome === 'skip') return ['idle', `Left as it is: ${reason}.`];
   return mode === 'Audit' ? ['open', 'Would wait, but mode Audit changes nothing.'] : ['good', 'Waits.'];

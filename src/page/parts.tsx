@@ -12,7 +12,13 @@ export function Failure({ failure }: { readonly failure: RequestError }) {
 }
 
 /** A word of judgement, by its shape as well as its colour. */
-export function Verdict({ tone, children }: { readonly tone: Badge; readonly children: ComponentChildren }) {
+export function Verdict({
+  tone,
+  children,
+}: {
+  readonly tone: VerdictTone;
+  readonly children: ComponentChildren;
+}) {
   return (
     <span class={`verdict ${tone}`}>
       <span aria-hidden="true">{SHAPES[tone]}</span> {children}
@@ -20,9 +26,9 @@ export function Verdict({ tone, children }: { readonly tone: Badge; readonly chi
   );
 }
 
-export type Badge = 'good' | 'bad' | 'idle' | 'open';
+export type VerdictTone = 'good' | 'bad' | 'idle' | 'open';
 
-const SHAPES: Readonly<Record<Badge, string>> = { good: '●', bad: '▲', idle: '○', open: '◇' };
+const SHAPES: Readonly<Record<VerdictTone, string>> = { good: '●', bad: '▲', idle: '○', open: '◇' };
 
 /** Names of others may be long, and may read from right to left: each is isolated from the text around it. */
 export function Name({ children }: { readonly children: string }) {

@@ -2,12 +2,12 @@ import { useEffect, useRef } from 'preact/hooks';
 import type { TimelineView } from '../dashboard/index.ts';
 import { CHART_STYLE, chartOf, chartSvg } from '../timeline/index.ts';
 import { Listed, LiveView, Time, useAddress } from './live.tsx';
-import { type Badge, Choice, Head, Name, Verdict } from './parts.tsx';
+import { Choice, Head, Name, Verdict, type VerdictTone } from './parts.tsx';
 
 type Termination = TimelineView['terminations'][number];
 type AfterSigterm = Termination['afterSigterm'];
 
-const WORDS: Readonly<Record<AfterSigterm, readonly [tone: Badge, short: string]>> = {
+const WORDS: Readonly<Record<AfterSigterm, readonly [tone: VerdictTone, short: string]>> = {
   sent: ['bad', 'sent after SIGTERM'],
   unknown: ['open', 'not known'],
   clear: ['good', 'nothing after SIGTERM'],

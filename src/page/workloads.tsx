@@ -4,7 +4,7 @@ import { spanOf } from '../timeline/index.ts';
 import { askServer, RequestError } from './ask.ts';
 import { ExplainedPlan } from './explained.tsx';
 import { LiveView, Time, Unseen, useAddress } from './live.tsx';
-import { type Badge, Choice, Failure, Name, Verdict } from './parts.tsx';
+import { Choice, Failure, Name, Verdict, type VerdictTone } from './parts.tsx';
 
 type Finding = WorkloadsReport['findings'][number];
 type Word = Finding['verdict'];
@@ -16,7 +16,7 @@ interface Row {
   readonly all: readonly Finding[];
 }
 
-const TONES: Readonly<Record<Word, Badge>> = {
+const TONES: Readonly<Record<Word, VerdictTone>> = {
   unprotected: 'bad',
   unknown: 'open',
   protected: 'good',
