@@ -5,7 +5,7 @@ export { DEREGISTRATION_RESULTS, Deregistrations, registerDeregistrationMetrics 
 export { FLIP_LIMITS } from './flip.ts';
 export { type PageAnswer, readPage } from './gateway-client.ts';
 export { sendHeartbeats } from './heartbeats.ts';
-export { type Inspection, MOST_WITNESSED, USUAL_PATHS } from './inspect.ts';
+export type { Inspection } from './inspect.ts';
 export { registerInspectionMetrics, startInspecting } from './inspect-run.ts';
 export { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
 export {
@@ -22,6 +22,7 @@ export {
   type PageReader,
   readerOf,
 } from './page-formats.ts';
+export { MOST_WITNESSED, USUAL_PATHS } from './page-request.ts';
 export { attempt, canaryUrl, problem } from './probe.ts';
 export {
   ConsumerReports,

@@ -23,17 +23,11 @@ import type { Leadership, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';
 import { tick } from '../timing/index.ts';
 import { type PageAnswer, readNamed, readPage, trustOf } from './gateway-client.ts';
-import {
-  type Inspected,
-  Inspection,
-  type InspectionOptions,
-  type PageInstance,
-  type PageToRead,
-  type Source,
-  USUAL_PATHS,
-} from './inspect.ts';
+import { Inspection, type InspectionOptions } from './inspect.ts';
+import type { Inspected, PageInstance, PageToRead, Source } from './inspected.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
 import { authorityOf, PageFindings, readerOf } from './page-formats.ts';
+import { USUAL_PATHS } from './page-request.ts';
 import { isForbidden, type Problem, problem, resolve } from './probe.ts';
 import type { StaleUpstream } from './stale-upstreams.ts';
 

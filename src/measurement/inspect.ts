@@ -1,11 +1,4 @@
-import {
-  fewOf,
-  type InspectSpec,
-  objectKey,
-  type PageFormat,
-  type ServiceRecord,
-  Shares,
-} from '../api/index.ts';
+import { objectKey } from '../api/index.ts';
 import { canonicalAddress } from '../certs/index.ts';
 import type {
   ClusterEvent,
@@ -20,61 +13,24 @@ import type {
 import { pause } from '../timing/index.ts';
 import type { PageAnswer } from './gateway-client.ts';
 import {
-  authorityOf,
-  LONGEST_FILTER,
-  MOST_CLUSTERS,
-  type PageEndpoint,
-  PageFindings,
-} from './page-formats.ts';
+  Asked,
+  type Inspected,
+  Instance,
+  inspectionStateOf,
+  isSettled,
+  isSkipped,
+  MOST_QUESTIONS,
+  MOST_STALE_HOLDS,
+  type PageInstance,
+  type PageToRead,
+  Question,
+  readyAt,
+  type Verdict,
+} from './inspected.ts';
+import { PageFindings } from './page-formats.ts';
+import { endpointsOf, pageUrl, roomBeside, whatFits } from './page-request.ts';
 import type { Problem } from './probe.ts';
-import { endpointOf, STALE_LIMITS, type StaleUpstream, StaleUpstreams } from './stale-upstreams.ts';
-
-/**
- * An inspected consumer: one whose instances serve pages, or one that follows something that Linger follows, too, whose state
- * then stands in memory for a page.
- */
-export type Inspected = { readonly name: string } & (
-  | { readonly inspect: InspectSpec; readonly followed?: undefined }
-  | {
-      readonly inspect: Pick<InspectSpec, 'every' | 'syncInterval'> & {
-        readonly format?: undefined;
-        readonly url?: undefined;
-      };
-      readonly followed: Followed;
-    }
-);
-
-/** What stands for pages, in the words of conditions. */
-export interface Followed {
-  /** Before its name: `copies in`. */
-  readonly what: string;
-  readonly limits: readonly string[];
-}
-
-/** An instance whose page is read. */
-export interface PageInstance {
-  /** Its unique name for display: a pod's `NAMESPACE/NAME`, or an address. */
-  readonly name: string;
-  readonly address: string;
-  readonly url: URL;
-}
-
-export interface PageToRead {
-  readonly url: URL;
-  /** The endpoints whose listings matter. */
-  readonly wanted: readonly PageEndpoint[];
-  /** Of the endpoints that are asked about. */
-  readonly services: readonly ServiceName[];
-}
-
-/** What Linger follows, and asks in the place of pages. */
-export interface Source {
-  /** Never rejects. */
-  readonly instances: (signal: AbortSignal) => Promise<readonly PageInstance[] | Problem>;
-  readonly find: (instance: PageInstance, page: PageToRead) => PageFindings | Problem;
-  /** Sets the Services that the consumer applies to. */
-  readonly follow?: (services: readonly ServiceRecord[]) => void;
-}
+import { endpointOf, STALE_LIMITS, type StaleUpstream } from './stale-upstreams.ts';
 
 export interface InspectionOptions {
   /** Monotonic milliseconds, for events and everything here. */
@@ -111,9 +67,6 @@ export interface InspectionOptions {
   readonly limits?: Partial<typeof INSPECTION_LIMITS>;
 }
 
-/** Hold does without an instance once so many held pods in a row were still in use by it long after their withdrawal. */
-const MOST_STALE_HOLDS = 3;
-
 /** Times in milliseconds, and request rates per second. */
 const INSPECTION_LIMITS = {
   ...STALE_LIMITS,
@@ -138,132 +91,8 @@ const INSPECTION_LIMITS = {
 /** The longest pause after a slow turn: it may only have been short of processor time. */
 const LONGEST_REST_MS = 50;
 
-const MOST_QUESTIONS = 10_000;
 const MOST_FELLOWS = 50;
 const NEWS = 'news';
-/** How many addresses a witness is asked for at a time. */
-export const MOST_WITNESSED = 64;
-/** How many of these are of pods in question; the others show whether an instance knows the Service. */
-const MOST_ASKED = 48;
-const PORTS_OF_POD = 3;
-
-/** One instance's answer about one pod. */
-interface Verdict {
-  readonly state: 'unknown' | 'using' | 'notUsing';
-  /** Whether its page has ever shown the pod: only then its absence counts. */
-  readonly shown: boolean;
-  /** Whether an unfiltered page has been read for it. */
-  readonly whole: boolean;
-  /** When the first of the latest pages without the pod was read. */
-  readonly since: number;
-  /** When the latest page was requested. */
-  readonly askedAt: number;
-}
-
-/** A terminating or held pod that a consumer sends traffic to. */
-class Question {
-  readonly namespace: string;
-  readonly uid: string;
-  readonly endpoints: readonly PageEndpoint[];
-  readonly services: readonly ServiceName[];
-  /** By Service, when it became ready; minus infinity: it has not been seen ready. */
-  readonly readyAt = new Map<string, number>();
-  readonly openedAt: number;
-  readonly verdicts = new Map<string, Verdict>();
-  /** By instance, since when it has let go, where its interval after that has been told to be over. */
-  readonly waited = new Map<string, number>();
-  /** Since when no slice lists it as ready. */
-  hotSince: number | undefined;
-  /** When all groups had withdrawn it. */
-  withdrawnAt: number | undefined;
-  goneAt: number | undefined;
-  /** Whether its sample is recorded or abandoned. */
-  closed: boolean;
-
-  constructor(
-    { namespace, uid }: PodKey,
-    addresses: readonly PodAddress[],
-    services: readonly ServiceName[],
-    now: number,
-    closed: boolean,
-  ) {
-    this.closed = closed;
-    this.namespace = namespace;
-    this.uid = uid;
-    this.endpoints = endpointsOf(addresses);
-    this.services = services;
-    this.openedAt = now;
-    this.see(addresses);
-  }
-
-  /** @param pods it, as slices list it now */
-  see(pods: readonly PodAddress[]): void {
-    for (const each of pods) {
-      const service = objectKey(each.service);
-      const before = this.readyAt.get(service) ?? Number.NEGATIVE_INFINITY;
-      this.readyAt.set(service, Math.max(before, readyAt(each)));
-    }
-  }
-}
-
-class Instance {
-  readonly page: PageInstance;
-  asking = false;
-  askedAt: number | undefined;
-  /** When it was last asked about departed addresses. */
-  restedAt = Number.NEGATIVE_INFINITY;
-  /** It is due to be asked about some. */
-  resting = false;
-  /** How many held pods in a row it has kept, each withdrawn after the hold before it had ended. */
-  staleHolds = 0;
-  staleHoldAt = Number.NEGATIVE_INFINITY;
-  /** undefined: the last page could be used. */
-  failing: { readonly trouble: Problem; readonly since: number; readonly times: number } | undefined;
-  /** The names of the Envoy clusters that list the addresses in question. */
-  readonly clusters = new Set<string>();
-
-  constructor(page: PageInstance) {
-    this.page = page;
-  }
-
-  learn(clusters: Iterable<string>): void {
-    for (const name of clusters) if (this.clusters.size <= MOST_CLUSTERS) this.clusters.add(name);
-  }
-}
-
-class Asked {
-  readonly consumer: Inspected;
-  readonly instances = new Map<string, Instance>();
-  readonly questions = new Map<string, Question>();
-  readonly shares = new Shares();
-  readonly stale = new StaleUpstreams();
-  /** For how long no slice lists an address before it counts as dead, and when that was looked up. */
-  patience: { readonly ms: number; readonly at: number } | undefined;
-  /** Pods that are settled, or given up, but not deleted yet: their further events open no new question. Oldest first. */
-  readonly settled = new Set<string>();
-  /** When its instances were listed; infinity while they are being listed. */
-  listedAt = Number.NEGATIVE_INFINITY;
-  trouble: Problem | undefined;
-  /** How many pages were read for open questions, and of how many pods, while none has listed one; then undefined. */
-  unlisted: readonly [pages: number, pods: number] | undefined = [0, 0];
-
-  constructor(consumer: Inspected) {
-    this.consumer = consumer;
-  }
-
-  settle({ namespace, uid, goneAt }: Question): void {
-    if (this.questions.delete(uid)) this.shares.add(namespace, -1);
-    if (goneAt !== undefined) return;
-    const [oldest = uid] = this.settled;
-    if (this.settled.size >= MOST_QUESTIONS) this.settled.delete(oldest);
-    this.settled.add(uid);
-  }
-
-  /** How long the clients of a discovery service may keep an address. */
-  get syncMs(): number {
-    return (this.consumer.inspect.syncInterval ?? 0) * 1000;
-  }
-}
 
 /**
  * Asks the instances of consumers whether they still use terminating pods. Questions about a pod start when its
@@ -837,14 +666,6 @@ export class Inspection {
   }
 }
 
-function isSkipped({ staleHolds }: Instance): boolean {
-  return staleHolds >= MOST_STALE_HOLDS;
-}
-
-function readyAt({ readyAt: at }: PodAddress): number {
-  return at ?? Number.NEGATIVE_INFINITY;
-}
-
 /** When the newest of the endpoints on a page became ready, by Service. Computed once for all pods of a Service. */
 function newestOf(
   endpoints: readonly (readonly [service: string, of: readonly PodAddress[]])[],
@@ -857,128 +678,4 @@ function newestOf(
       return shown === undefined ? [] : [[service, readyAt(shown)] as const];
     }),
   );
-}
-
-/** Whether a page that was requested after the withdrawal shows the pod as not used. */
-function isSettled({ withdrawnAt }: Question, { state, askedAt }: Verdict): boolean {
-  return state === 'notUsing' && withdrawnAt !== undefined && askedAt >= withdrawnAt;
-}
-
-function endpointsOf(pods: readonly PodAddress[]): readonly PageEndpoint[] {
-  const byAddress = Map.groupBy(pods, ({ address }) => canonicalAddress(address) ?? address);
-  return [...byAddress].map(([address, of]) => ({
-    address,
-    ports: [...new Set(of.flatMap(({ ports }) => ports))],
-  }));
-}
-
-/** The questions that have waited longest, as many as fit into one request to `linger witness`. */
-function whatFits(questions: readonly Question[], instance: string): readonly Question[] {
-  const askedAt = ({ verdicts }: Question) => verdicts.get(instance)?.askedAt ?? 0;
-  const fitting: Question[] = [];
-  let left = MOST_ASKED;
-  for (const question of questions.toSorted((a, b) => askedAt(a) - askedAt(b))) {
-    const names = question.endpoints.flatMap(({ ports }) => ports).length;
-    if (names > left) continue;
-    fitting.push(question);
-    left -= names;
-  }
-  return fitting;
-}
-
-/** For how many more pods there is room in a request to `linger witness`, at a few ports each. */
-function roomBeside(own: readonly PageEndpoint[]): number {
-  const left = MOST_ASKED - own.flatMap(({ ports }) => ports).length;
-  return Math.max(0, Math.floor(left / PORTS_OF_POD));
-}
-
-/** The usual path of each format's page. */
-export const USUAL_PATHS: Readonly<Record<PageFormat, string>> = {
-  Envoy: '/clusters',
-  HAProxy: '/stats;csv',
-  Traefik: '/api/http/services?per_page=10000',
-  Text: '/',
-  Witness: '/v1/uses',
-};
-
-/** The URL of the page, filtered to what is needed where possible. */
-function pageUrl(
-  page: URL,
-  format: PageFormat | undefined,
-  endpoints: readonly PageEndpoint[],
-  clusters: ReadonlySet<string>,
-): URL {
-  const url = new URL(page);
-  if (format === 'Witness') {
-    const names = endpoints.flatMap(({ address, ports }) => ports.map((port) => authorityOf(address, port)));
-    url.pathname += `/${[...new Set(names)].slice(0, MOST_WITNESSED).join(',')}`;
-  }
-  if (
-    format === 'Envoy' &&
-    clusters.size > 0 &&
-    clusters.size <= MOST_CLUSTERS &&
-    !url.searchParams.has('filter')
-  ) {
-    // A regular expression for the names of clusters, which older Envoys ignore.
-    const names = [...clusters].map((name) => name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'));
-    const filter = `^(${names.join('|')})$`;
-    if (filter.length <= LONGEST_FILTER) url.searchParams.set('filter', filter);
-  }
-  return url;
-}
-
-const LIMITS = [
-  'Removals are timed only where every instance could say: one whose page has shown neither the pod nor one of its Service that became ready later says nothing.',
-  'It is known to the interval of asking: a lag counts until the first page that no longer shows the pod in use.',
-  'What is in flight, or kept alive, outlives the page.',
-];
-
-/** After this many pages without any of its pods, the page or the pods are the wrong ones. */
-const PAGES_UNLISTED = 10;
-
-/** The state of inspection, in the condition's words. */
-function inspectionStateOf(
-  { consumer, instances, trouble: listing, unlisted = [0, 0], stale }: Asked,
-  departed: ReadonlyMap<string, Departed>,
-): MeasurementState {
-  const skipped = [...instances.values()].filter(isSkipped).map(({ page }) => page.name);
-  const skips =
-    skipped.length === 0
-      ? []
-      : [`Hold does not wait for ${fewOf(skipped)}: it kept three held pods in a row.`];
-  const state = {
-    instances: instances.size,
-    limits: [...skips, ...(consumer.followed?.limits ?? LIMITS)],
-  };
-  const [kept] = stale.kept(departed);
-  if (kept !== undefined) {
-    const [instance, addresses] = kept;
-    const named = fewOf(
-      addresses.map(({ address, service }) => `${address} (of Service ${objectKey(service)})`),
-    );
-    const message = `${instance} still sends to ${named}, which no slice lists: restart it, and see why it does not follow.`;
-    return { ...state, trouble: { reason: 'StaleUpstream', message } };
-  }
-  const failing = [...instances.values()].flatMap(({ page: { name }, failing: { trouble } = {} }) =>
-    trouble === undefined ? [] : [{ name, ...trouble }],
-  );
-  const [first] = failing;
-  if (first !== undefined) {
-    const { reason, message } = first;
-    const names = fewOf(failing.filter((each) => each.message === message).map(({ name }) => name));
-    const what = consumer.followed?.what ?? 'page of';
-    return { ...state, trouble: { reason, message: `The ${what} ${names} ${message}.` } };
-  }
-  if (unlisted[0] >= PAGES_UNLISTED) {
-    // Rounded down, or its status would be written with each page.
-    const [pages, pods] = unlisted.map((count) => String(count).replace(/(?<=.)./g, '0'));
-    const page = consumer.followed === undefined ? 'format, port and path, and ' : '';
-    const message = `Asked ${pages} times, it has listed none of ${pods} terminating pods: check ${page}that it sends traffic to the Services of appliesTo.`;
-    return { ...state, trouble: { reason: 'ListsNothing', message } };
-  }
-  if (instances.size > 0) return { ...state, trouble: undefined };
-  const message = 'No running pod is selected, or none has been looked for yet.';
-  if (listing === undefined) return { ...state, trouble: { reason: 'NoInstances', message } };
-  const unknown = `Its instances are not known: that question ${listing.message}.`;
-  return { ...state, trouble: { reason: listing.reason, message: unknown } };
 }

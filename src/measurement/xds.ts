@@ -5,7 +5,7 @@ import { canonicalAddress } from '../certs/index.ts';
 import { ListedAddresses } from '../informers/index.ts';
 import { Backoff, inPieces, pause } from '../timing/index.ts';
 import { readNamed, trustOf } from './gateway-client.ts';
-import type { PageInstance, PageToRead, Source } from './inspect.ts';
+import type { PageInstance, PageToRead, Source } from './inspected.ts';
 import { authorityOf, PageFindings } from './page-formats.ts';
 import { type Problem, problem, resolve } from './probe.ts';
 

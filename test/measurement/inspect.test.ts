@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { InspectSpec } from '../../src/api/index.ts';
 import { PodAddresses } from '../../src/lag/index.ts';
-import { type Inspected, Inspection, type InspectionOptions } from '../../src/measurement/inspect.ts';
+import { Inspection, type InspectionOptions } from '../../src/measurement/inspect.ts';
+import type { Inspected } from '../../src/measurement/inspected.ts';
 import { type PageFindings, readerOf } from '../../src/measurement/page-formats.ts';
 import { problem } from '../../src/measurement/probe.ts';
 

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { PodAddresses } from '../../src/lag/index.ts';
-import { type Inspected, Inspection, type InspectionOptions } from '../../src/measurement/inspect.ts';
+import { Inspection, type InspectionOptions } from '../../src/measurement/inspect.ts';
+import type { Inspected } from '../../src/measurement/inspected.ts';
 import { type PageFindings, readerOf } from '../../src/measurement/page-formats.ts';
 import { problem } from '../../src/measurement/probe.ts';
 import { randomOf } from '../property/random.ts';
