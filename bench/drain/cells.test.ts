@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { loadavg } from 'node:os';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -31,7 +31,7 @@ import { accountOf, type Gone, goneIn, since, spanned } from './losses.ts';
 /* npm run bench:drain. Each cell is one run of the shipped `linger prove` through a Service, a gateway that polls,
  * and, unless --quick, Envoy and connections that stay open. */
 
-const { quick, runs, only, strategies, own, out } = settingsOnCluster<DrainSettings>();
+const { quick, runs, only, strategies, own, out, resume } = settingsOnCluster<DrainSettings>();
 
 const POLL_MS = 10_000;
 const POD_PORT = 8080;
@@ -131,6 +131,8 @@ interface Cell {
   readonly strategy: string;
   readonly client: string;
   readonly run: number;
+  /** Of the machine, over the last minute, when the run ended. */
+  readonly load: number;
   readonly sent: number;
   readonly lost: number;
   readonly slow: number;
@@ -150,9 +152,19 @@ let node: SecondNode | undefined;
 let fleet: Fleet | undefined;
 let dns: ClusterDns | undefined;
 let flipped = true;
-const cells: Cell[] = [];
-/** Of the runs that lost something. */
-const accounts: { readonly run: string; readonly account: string }[] = [];
+
+interface Results {
+  readonly machine: string;
+  readonly kubernetes: string;
+  readonly cells: Cell[];
+  /** Of the runs that lost something. */
+  readonly accounts: { readonly run: string; readonly account: string }[];
+}
+const results: Results =
+  resume && existsSync(out)
+    ? (JSON.parse(readFileSync(out, 'utf8')) as Results)
+    : { machine: describeMachine(), kubernetes: kubernetesVersion, cells: [], accounts: [] };
+const { cells, accounts } = results;
 const stalls = monitorEventLoopDelay();
 
 describe('bench:drain', () => {
@@ -162,9 +174,13 @@ describe('bench:drain', () => {
       Array.from({ length: runs }, (_, run) => ({ disturbance, strategy, run, order: Math.random() })),
     ),
   );
+  const isDone = ({ disturbance, strategy, run }: (typeof wanted)[number]) =>
+    cells.some((each) => each.disturbance === disturbance && each.strategy === strategy && each.run === run);
 
   beforeAll(async () => {
     expect(disturbed).toEqual(only);
+    // Figures of two versions do not belong into one table.
+    expect(results.kubernetes).toBe(kubernetesVersion);
     for (const each of STRATEGY_NAMES) expect(Object.keys(STRATEGIES)).toContain(each);
     cluster = await openCluster();
     if (!cluster.own) throw new Error('bench:drain needs the cluster of npm run cluster:up');
@@ -192,7 +208,7 @@ describe('bench:drain', () => {
     await cluster?.close();
   }, 300_000);
 
-  const random = wanted.toSorted((a, b) => a.order - b.order);
+  const random = wanted.filter((each) => !isDone(each)).toSorted((a, b) => a.order - b.order);
   it.each(random)('$disturbance, $strategy', { timeout: 900_000 }, async ({ disturbance, strategy, run }) => {
     const { waiting, sleep, declared = 'no' } = STRATEGIES[strategy]!;
     const { does, flags } = DISTURBANCES[disturbance]!;
@@ -220,15 +236,17 @@ describe('bench:drain', () => {
       stalls.disable();
       await lives.stop();
       const gone = goneIn(found, lives.all, gateway);
-      cells.push(...cellsOf({ disturbance, strategy, run }, found, gone, envoy));
-      if (found.lost === 0) return;
-      const released =
-        waiting === 'hold' || waiting === 'undeclared' ? await setting!.releases(namespace) : [];
       const [load = 0] = loadavg();
-      const stalledMs = stalls.max / 1e6;
-      const account = accountOf({ report: found, gone, losses, released, stalledMs, load });
-      console.log(account);
-      accounts.push({ run: `${disturbance}, ${strategy}, run ${run}`, account });
+      cells.push(...cellsOf({ disturbance, strategy, run, load }, found, gone, envoy));
+      if (found.lost > 0) {
+        const released =
+          waiting === 'hold' || waiting === 'undeclared' ? await setting!.releases(namespace) : [];
+        const stalledMs = stalls.max / 1e6;
+        const account = accountOf({ report: found, gone, losses, released, stalledMs, load });
+        console.log(account);
+        accounts.push({ run: `${disturbance}, ${strategy}, run ${run}`, account });
+      }
+      save();
     } finally {
       gateway.stop();
       await envoy?.stop();
@@ -280,7 +298,7 @@ async function envoyOf(namespace: string, { server }: ClusterDns): Promise<Gatew
 }
 
 function cellsOf(
-  of: Pick<Cell, 'disturbance' | 'strategy' | 'run'>,
+  of: Pick<Cell, 'disturbance' | 'strategy' | 'run' | 'load'>,
   { ways, disturbedAt, verdict }: ProveReport,
   gone: readonly Gone[],
   envoy: GatewayProcess | undefined,
@@ -317,11 +335,12 @@ function cellsOf(
   });
 }
 
+function save(): void {
+  writeFileSync(out, `${JSON.stringify(results, undefined, 2)}\n`);
+}
+
 function report(): void {
-  writeFileSync(
-    out,
-    `${JSON.stringify({ machine: describeMachine(), kubernetes: kubernetesVersion, cells, accounts }, undefined, 2)}\n`,
-  );
+  save();
   const groups = Map.groupBy(cells, (each) => [each.disturbance, each.strategy, each.client].join('\n'));
   const sum = (of: readonly number[]) => of.reduce((total, each) => total + each, 0);
   const rank = ([first]: readonly Cell[]) =>
