@@ -158,6 +158,16 @@ describe('episodes', () => {
     expect(listed(monday)).toEqual([]);
   });
 
+  it('are neither short times with few of the long lags, nor long times with many', () => {
+    const brief = historyOf([0.2], 10_080, START - 1, 7 * DAY);
+    add(brief, 40, 2_000, START - 3 * DAY, START - 3 * DAY + 60);
+    add(brief, 40, 100, START - 5 * DAY, START - 5 * DAY + 60);
+    expect(listed(brief).map(([from]) => from)).toEqual([-3 * DAY]);
+    const lasting = historyOf([0.2], 10_080, START - 1, 7 * DAY);
+    add(lasting, 40, 2_000, START - 3 * DAY, START - 2 * DAY + HOUR);
+    expect(listed(lasting)).toEqual([]);
+  });
+
   it('are listed, the heaviest first, where there are several', () => {
     const history = historyOf([0.2], 10_080, START - 1, 7 * DAY);
     add(history, 40, 300, START - 3 * DAY, START - 3 * DAY + 60);

@@ -16,7 +16,8 @@ function slice(
 
 function keeping(isWanted = ({ name }: { readonly name: string }) => name !== 'unwanted') {
   const addresses = new PodAddresses(isWanted);
-  const put = (of: ReturnType<typeof slice>, at = 0) => addresses.observe({ type: 'Slice', at, slice: of });
+  type Slice = Omit<ReturnType<typeof slice>, 'serviceName'> & { readonly serviceName: string | undefined };
+  const put = (of: Slice, at = 0) => addresses.observe({ type: 'Slice', at, slice: of });
   const remove = (name: string, at = 0) =>
     addresses.observe({ type: 'SliceDeleted', at, namespace: 'shop', name });
   const of = (uid = 'p1', namespace = 'shop') =>
@@ -174,6 +175,25 @@ it('forgets Services that are no longer wanted', () => {
   addresses.prune(0);
   expect(addresses.size).toBe(1);
   expect([...addresses.in(web)]).toEqual([]);
+});
+
+describe('a pod whose slice is followed no more, though it may still be listed,', () => {
+  const crowd = Array.from({ length: 160_000 }, (_, n) => `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`);
+
+  it.each([
+    ['as its Service is no longer wanted', slice(), false],
+    ['as it has host names now', { ...slice(), addressType: 'FQDN' }, true],
+    ['as it is of no Service any more', { ...slice(), serviceName: undefined }, true],
+    ['as there is no room for it', slice({}, crowd), true],
+  ])('%s, has not departed', (_, next, stillWanted) => {
+    let wanted = true;
+    const { put, of, addresses } = keeping(() => wanted);
+    put(slice());
+    wanted = stillWanted;
+    expect(put(next)).toBe(true);
+    expect(of()).toEqual([]);
+    expect(addresses.departed.size).toBe(0);
+  });
 });
 
 describe('a list', () => {

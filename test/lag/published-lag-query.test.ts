@@ -167,7 +167,15 @@ describe('a table as text', () => {
 
   test.each([
     ['a curve that does not add up', { current: '5' }],
+    ['no curve', { current: undefined }],
+    ['a slower curve that does not add up', { slow: '5' }],
     ['a number that JSON does not have', { samples: null }],
+    ['half a sample', { samples: 1.5 }],
+    ['a history that is no number', { history: 'a day' }],
+    ['an unknown scope', { scope: 'node' }],
+    ['nothing reached', { reached: undefined }],
+    ['half a sample reached', { reached: [1.5, 60] }],
+    ['an unknown time reached', { reached: [1, null] }],
   ])('%s costs its own row only', (_, change) => {
     const json = JSON.parse(plannedToText(table)) as { namespaces: Record<string, object> };
     const read = plannedFromJson({
@@ -180,10 +188,17 @@ describe('a table as text', () => {
     ).toBe(1);
   });
 
-  test('an episode that is none costs itself only', () => {
-    const json = JSON.parse(plannedToText(table)) as { cluster: object };
-    const { cluster } = plannedFromJson({ ...json, cluster: { ...json.cluster, episode: 3 } })!;
-    const { episode: _, ...row } = table.cluster!;
+  test.each([
+    ['that is none', 3],
+    ['without a beginning', { from: null }],
+    ['without an end', { to: 'later' }],
+    ['without a share', { share: undefined }],
+    ['without a curve that adds up', { without: '5' }],
+  ])('an episode %s costs itself only', (_, change) => {
+    const json = JSON.parse(plannedToText(table)) as { cluster: { episode: object } };
+    const episode = typeof change === 'number' ? change : { ...json.cluster.episode, ...change };
+    const { cluster } = plannedFromJson({ ...json, cluster: { ...json.cluster, episode } })!;
+    const { episode: _episode, ...row } = table.cluster!;
     expect(cluster).toEqual(row);
   });
 
