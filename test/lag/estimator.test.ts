@@ -98,7 +98,7 @@ describe('now', () => {
   it('follows the age of what waits', () => {
     const estimator = estimatorOf([1_000, 'shop', 0.01]);
     const p99 = (seconds: number) =>
-      quantileOf(estimator.now(undefined, at(seconds), waiting(50, 0))!.density, 99);
+      quantileOf(estimator.now(undefined, at(5 + seconds), waiting(50, 5_000))!.density, 99);
     expect([1, 20, 60].map(p99).map(Math.round)).toEqual([1, 20, 60]);
   });
 
