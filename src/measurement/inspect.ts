@@ -420,11 +420,9 @@ export class Inspection {
   /** When to ask the instance about departed addresses; without any, not now. */
   #restDueAt(asked: Asked, instance: Instance, now: number): number {
     const { rest, confirm } = this.#limits;
-    const suspectedAt = asked.stale.suspectedAt(instance.page.name, this.#options.addresses.departed);
+    const keptSince = asked.stale.keptSince(instance.page.name, this.#options.addresses.departed);
     const due =
-      suspectedAt === undefined
-        ? instance.restedAt + rest
-        : Math.max(suspectedAt, instance.restedAt) + confirm;
+      keptSince === undefined ? instance.restedAt + rest : Math.max(keptSince, instance.restedAt) + confirm;
     if (due > now || instance.resting) return due;
     instance.resting = this.#departedFor(asked, instance).length > 0;
     if (instance.resting) return due;

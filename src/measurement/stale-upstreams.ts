@@ -8,7 +8,10 @@ export const STALE_LIMITS = {
   rest: 120_000,
   /** An address counts as dead once no slice has listed it for this long, or for longer than the consumer's p99.9. */
   least: 30_000,
-  /** How long after the first page with a dead address the next one must still list it. */
+  /**
+   * How long after the first page with a dead address the next one must still list it. As often it is asked from then on,
+   * so that its recovery shows soon.
+   */
   confirm: 20_000,
 };
 
@@ -46,12 +49,12 @@ export class StaleUpstreams {
     return [...departed].filter((each) => each.at <= deadBefore && cleared?.has(each) !== true);
   }
 
-  /** When the first address was seen that the instance may keep; undefined: nothing is to be confirmed. */
-  suspectedAt(instance: string, departed: ReadonlyMap<string, Departed>): number | undefined {
+  /** When the first dead address was seen that the instance keeps, confirmed or not; undefined: none was. */
+  keptSince(instance: string, departed: ReadonlyMap<string, Departed>): number | undefined {
     const seen = this.#seen.get(instance);
     for (const [address, sighting] of seen ?? [])
       if (departed.get(address) !== sighting.departed) seen?.delete(address);
-    return [...(seen?.values() ?? [])].find(({ confirmed }) => !confirmed)?.at;
+    return [...(seen?.values() ?? [])][0]?.at;
   }
 
   /**
