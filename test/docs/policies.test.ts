@@ -76,7 +76,7 @@ describe('the arithmetic of the page', () => {
 });
 
 test('the numbers in prose are the built-in ones', () => {
-  expect(read('README.md')).toContain(`${BUILT_IN_VALUES['wait.initial']} s where nobody sets one`);
+  expect(read('README.md')).toContain(`${BUILT_IN_VALUES['wait.initial']} s by default`);
   const page = read(PAGE);
   expect(page).toContain(`\`grace.max\` is ${BUILT_IN_VALUES['grace.max']} s`);
   expect(page).toContain(
