@@ -109,7 +109,7 @@ export async function tryPods(
               { sent, returned: answer.created, namespace, taken: 'grace' },
               reader,
             );
-            judged.set(subject, { ...subject, cut: { ...cut, by } });
+            if (by !== undefined) judged.set(subject, { ...subject, cut: { ...cut, by } });
           }
         } else if (without !== undefined && !('failure' in without) && REFUSALS.has(answer.failure.reason))
           judged.set(subject, { ...subject, refusal: sentenceOf(answer.failure) });

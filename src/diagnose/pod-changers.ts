@@ -1,4 +1,5 @@
 import {
+  ANNOTATION,
   isRecord,
   isSelected,
   isString,
@@ -26,15 +27,22 @@ const MUTATING_POLICY = 'MutatingAdmissionPolicy';
 const inEachVersion = (group: string, plural: string) =>
   ['v1', 'v1beta1', 'v1alpha1'].map((version) => `/apis/${group}/${version}/${plural}`);
 
+/** How the names of the webhooks begin that act for a kind; undefined: the API server itself does. */
+type ActsBy = string | undefined;
+
 /** Kinds whose objects change pods, and where they may be served; a cluster may serve none of them. */
-const POLICY_KINDS: readonly (readonly [kind: string, ...paths: readonly string[]])[] = [
-  [MUTATING_POLICY, ...inEachVersion('admissionregistration.k8s.io', 'mutatingadmissionpolicies')],
-  ['ClusterPolicy', '/apis/kyverno.io/v1/clusterpolicies'],
-  ['Policy', '/apis/kyverno.io/v1/policies'],
-  ['MutatingPolicy', ...inEachVersion('policies.kyverno.io', 'mutatingpolicies')],
-  ['NamespacedMutatingPolicy', ...inEachVersion('policies.kyverno.io', 'namespacedmutatingpolicies')],
-  ['Assign', '/apis/mutations.gatekeeper.sh/v1/assign'],
-  ['ModifySet', '/apis/mutations.gatekeeper.sh/v1/modifyset'],
+const POLICY_KINDS: readonly (readonly [kind: string, by: ActsBy, ...paths: readonly string[]])[] = [
+  [MUTATING_POLICY, undefined, ...inEachVersion('admissionregistration.k8s.io', 'mutatingadmissionpolicies')],
+  ['ClusterPolicy', 'mutate.kyverno.svc', '/apis/kyverno.io/v1/clusterpolicies'],
+  ['Policy', 'mutate.kyverno.svc', '/apis/kyverno.io/v1/policies'],
+  ['MutatingPolicy', 'mpol.', ...inEachVersion('policies.kyverno.io', 'mutatingpolicies')],
+  [
+    'NamespacedMutatingPolicy',
+    'nmpol.',
+    ...inEachVersion('policies.kyverno.io', 'namespacedmutatingpolicies'),
+  ],
+  ['Assign', 'mutation.gatekeeper.sh', '/apis/mutations.gatekeeper.sh/v1/assign'],
+  ['ModifySet', 'mutation.gatekeeper.sh', '/apis/mutations.gatekeeper.sh/v1/modifyset'],
 ];
 
 /** Older versions of Kyverno write on each pod which of its rules changed what: `rule.policy.kyverno.io: replaced /spec/…`. */
@@ -56,46 +64,111 @@ type Listed = RawObject & Json;
 /**
  * What took the hook or cut the grace of a pod, by a dry run: the rules that the pod itself names; else the policies that
  * name the field; else the webhook whose own answer to this pod says so; else all webhooks that are called for it. What may not be
- * listed or asked is left out. Empty: not known.
+ * listed or asked is left out. Empty: not known. Undefined: only what is asked before Linger and not again; it undoes nothing,
+ * since Linger goes by what it leaves.
  */
-export async function changersOf(trial: Trial, reader: ApiReader): Promise<readonly string[]> {
+export async function changersOf(trial: Trial, reader: ApiReader): Promise<readonly string[] | undefined> {
   const meant = MEANT[trial.taken];
   const patches = memberAt(trial.returned, ['metadata', 'annotations', KYVERNO_PATCHES]);
   const rules = isString(patches) ? patches.split('\n').filter((line) => meant.test(line)) : [];
   if (rules.length > 0) return rules.map((line) => `Kyverno ${line.split(': ')[0]}`);
   const list = (path: string) =>
     reader.list({ path, project: (raw: RawObject) => raw as Listed }, MOST).catch(() => []);
+  const webhooks = webhooksIn(await list(WEBHOOKS));
+  const labels = labelsOf(await reader.json(`/api/v1/namespaces/${trial.namespace}`).catch(() => undefined));
   const policies = new Set<string>();
-  for (const [kind, ...paths] of POLICY_KINDS)
+  let earlier = false;
+  for (const [kind, by, ...paths] of POLICY_KINDS)
     for (const path of paths) {
       const naming = (await list(path)).filter(
         ({ metadata, spec }) =>
           [undefined, trial.namespace].includes(metadata.namespace) &&
-          meant.test(JSON.stringify(mutationsOf(spec))),
+          meant.test(JSON.stringify(mutationsOf(spec, trial, labels))),
       );
       // Without a binding, it does nothing.
       const bindings =
         kind === MUTATING_POLICY && naming.length > 0 ? await list(path.replace(/ies$/, 'ybindings')) : [];
       const bound = new Set(bindings.map(({ spec }) => memberAt(spec, ['policyName'])));
-      for (const { metadata } of naming)
-        if (kind !== MUTATING_POLICY || bound.has(metadata.name)) policies.add(`${kind} ${metadata.name}`);
+      const acting = by === undefined ? [] : webhooks.filter(({ webhook }) => startsWith(webhook.name, by));
+      for (const { metadata, spec } of naming) {
+        if (kind === MUTATING_POLICY && !bound.has(metadata.name)) continue;
+        // The API server's own policies come before all webhooks.
+        const follows =
+          by === undefined
+            ? isAskedAgain(spec)
+            : acting.length === 0 || acting.some((each) => each.followsLinger);
+        if (follows) policies.add(`${kind} ${metadata.name}`);
+        else earlier = true;
+      }
     }
   if (policies.size > 0) return [...policies];
-  const namespace = await reader.json(`/api/v1/namespaces/${trial.namespace}`).catch(() => undefined);
-  const called = (await list(WEBHOOKS)).flatMap(({ metadata, webhooks }) =>
-    recordsAt(webhooks)
-      .filter((each) => each.name !== LINGER_WEBHOOK && isCalledFor(each, labelsOf(namespace), trial.sent))
-      .map((webhook) => ({ name: `MutatingWebhookConfiguration ${metadata.name}`, webhook })),
-  );
-  const admitted: string[] = [];
-  for (const { name, webhook } of called) if (await takes(webhook, trial, reader)) admitted.push(name);
-  return [...new Set(admitted.length > 0 ? admitted : called.map(({ name }) => name))];
+  const called = webhooks.filter(({ webhook }) => isCalledFor(webhook, labels, trial.sent));
+  const following = called.filter(({ followsLinger }) => followsLinger);
+  const takers: OtherWebhook[] = [];
+  for (const each of earlier || following.length === 0 ? following : called)
+    if (await takes(each.webhook, trial, reader)) takers.push(each);
+  const undoing = takers.filter(({ followsLinger }) => followsLinger);
+  const isExplained = earlier || takers.length > 0 || (called.length > 0 && following.length === 0);
+  if (undoing.length === 0 && isExplained) return undefined;
+  return [...new Set((undoing.length > 0 ? undoing : following).map(({ name }) => name))];
 }
 
-/** The part of a policy that changes objects: the rules of Kyverno's older kinds may also validate or generate. */
-function mutationsOf(spec: unknown): unknown {
+interface OtherWebhook {
+  /** Of its configuration. */
+  readonly name: string;
+  readonly webhook: Json;
+  /** Whether it is, or may be, asked about what Linger has done. */
+  readonly followsLinger: boolean;
+}
+
+/** All but Linger's own. */
+function webhooksIn(configurations: readonly Listed[]): readonly OtherWebhook[] {
+  const has = ({ webhooks }: Listed) => recordsAt(webhooks).some(({ name }) => name === LINGER_WEBHOOK);
+  const own = configurations.find(has)?.metadata.name ?? 'linger';
+  return configurations.flatMap(({ metadata, webhooks }) =>
+    recordsAt(webhooks)
+      .filter(({ name }) => name !== LINGER_WEBHOOK)
+      .map((webhook) => ({
+        name: `MutatingWebhookConfiguration ${metadata.name}`,
+        webhook,
+        // In the order of their configurations' names; see pod-webhooks.ts.
+        followsLinger: metadata.name > own || isAskedAgain(webhook),
+      })),
+  );
+}
+
+const isAskedAgain = (of: unknown) => memberAt(of, ['reinvocationPolicy']) === 'IfNeeded';
+const startsWith = (name: unknown, start: string) => isString(name) && name.startsWith(start);
+
+/** What a policy changes of this pod: the rules of Kyverno's older kinds may also validate or generate. */
+function mutationsOf(spec: unknown, { namespace, sent }: Trial, labels: Labels): unknown {
   const rules = memberAt(spec, ['rules']);
-  return rules === undefined ? (spec ?? {}) : recordsAt(rules).map(({ mutate }) => mutate ?? {});
+  if (rules !== undefined)
+    return recordsAt(rules)
+      .filter(
+        (rule) => !sparesPlans(rule.exclude, rule.preconditions) && isForNamespace(rule.match, namespace),
+      )
+      .map(({ mutate }) => mutate ?? {});
+  const { matchConstraints, matchConditions, match } = isRecord(spec) ? spec : {};
+  const isSpared =
+    sparesPlans(matchConditions) ||
+    !isForNamespace(match, namespace) ||
+    (isRecord(matchConstraints) && !isSelected(matchConstraints, labels, labelsOf(sent)));
+  return isSpared ? {} : (spec ?? {});
+}
+
+/** As the documentation tells operators to write it. */
+const sparesPlans = (...conditions: readonly unknown[]) =>
+  JSON.stringify(conditions).includes(ANNOTATION.plan);
+
+/** By the `namespaces` of what Kyverno (any of several, or one) and Gatekeeper match: none is all. */
+function isForNamespace(match: unknown, namespace: string): boolean {
+  const filters = [...recordsAt(match, 'any'), ...recordsAt(match, 'all')];
+  const parts = filters.length > 0 ? filters : [match];
+  return parts.some((part) => {
+    const names = listOf(memberAt(part, ['resources', 'namespaces']) ?? memberAt(part, ['namespaces']));
+    return names.length === 0 || names.some((name) => String(name).includes('*') || name === namespace);
+  });
 }
 
 /** Whether a webhook's rules include the creation of pods. */

@@ -138,7 +138,9 @@ async function admissionIn(where: string, own: Json | undefined, inquiry: Inquir
   for (const [taken, how] of changes) {
     const by = await changersOf({ sent, returned: tried.answer, namespace: where, taken }, inquiry);
     problems.push(
-      warning(`a pod in ${place} comes back from admission ${how}: ${changedBy(by)}`, leaveAlone(by)),
+      by === undefined
+        ? ok(`a pod in ${place} comes back from admission ${how}: what changes it comes before Linger`)
+        : warning(`a pod in ${place} comes back from admission ${how}: ${changedBy(by)}`, leaveAlone(by)),
     );
   }
   return problemsOr(problems, ok(`${like} is admitted in ${place}${level}, with hook and grace unchanged`));
@@ -185,7 +187,8 @@ export async function answer(inquiry: Inquiry): Promise<Seen> {
   if (containers.some((each) => memberAt(each, ['lifecycle', 'preStop']) !== undefined))
     return ok(`${took}, with its hook`);
   const sent = withHook(pod);
-  const by = await changersOf({ sent, returned: tried.answer, namespace: tryIn, taken: 'hook' }, inquiry);
+  const trial = { sent, returned: tried.answer, namespace: tryIn, taken: 'hook' } as const;
+  const by = (await changersOf(trial, inquiry)) ?? [];
   return failure(
     `a pod in namespace ${tryIn} has Linger’s plan but no hook: ${changedBy(by)}`,
     leaveAlone(by),

@@ -95,7 +95,10 @@ describe('a grace that the cluster cuts', () => {
   const POLICIES = '/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies';
   const policy = {
     metadata: { name: 'short-grace', uid: '1' },
-    spec: { mutations: [{ jsonPatch: { expression: '/spec/terminationGracePeriodSeconds' } }] },
+    spec: {
+      reinvocationPolicy: 'IfNeeded',
+      mutations: [{ jsonPatch: { expression: '/spec/terminationGracePeriodSeconds' } }],
+    },
   };
   const other = { metadata: { name: 'labels', uid: '2' }, spec: {} };
   type Stored = { spec: { terminationGracePeriodSeconds: number }; metadata: { annotations?: object } };
@@ -134,6 +137,17 @@ describe('a grace that the cluster cuts', () => {
     });
   });
 
+  test('by what is asked before Linger only: nothing is cut, since Linger adds the wait', async () => {
+    const spec = { ...policy.spec, reinvocationPolicy: 'Never' };
+    const binding = { metadata: { name: 'b', uid: '3' }, spec: { policyName: 'short-grace' } };
+    expect(
+      await cut({
+        [POLICIES]: [{ ...policy, spec }],
+        [POLICIES.replace(/ies$/, 'ybindings')]: [binding],
+      }),
+    ).toBeUndefined();
+  });
+
   test('of Kyverno, the rule that the pod itself names', async () => {
     const patches =
       'a.labels.kyverno.io: added /metadata/labels/a\ncap.limit-grace.kyverno.io: replaced /spec/terminationGracePeriodSeconds\n';
@@ -169,6 +183,38 @@ describe('a grace that the cluster cuts', () => {
         })
       )?.by,
     ).toEqual(['ClusterPolicy short', 'Policy here', 'MutatingPolicy newer']);
+  });
+
+  test('none that is for other namespaces, or spares pods with a plan', async () => {
+    const mutate = { patchStrategicMerge: { spec: { terminationGracePeriodSeconds: 45 } } };
+    const of = (name: string, spec: object) => ({ metadata: { name, uid: name }, spec });
+    const matching = (...namespaces: readonly string[]) => ({ any: [{ resources: { namespaces } }] });
+    const exclude = { any: [{ resources: { annotations: { 'linger.dev/plan': '*' } } }] };
+    const mutations = [{ applyConfiguration: { expression: 'terminationGracePeriodSeconds' } }];
+    const namespaceSelector = { matchLabels: { team: 'other' } };
+    const matchConditions = [{ expression: "!('linger.dev/plan' in object.metadata.annotations)" }];
+    const location = 'spec.terminationGracePeriodSeconds';
+    expect(
+      (
+        await cut({
+          '/apis/kyverno.io/v1/clusterpolicies': [
+            of('there', { rules: [{ mutate, match: matching('other') }] }),
+            of('sparing', { rules: [{ mutate, match: matching('shop'), exclude }] }),
+            of('here', { rules: [{ mutate, match: matching('other', 'shop') }] }),
+            of('patterned', { rules: [{ mutate, match: matching('sh*') }] }),
+          ],
+          '/apis/policies.kyverno.io/v1/mutatingpolicies': [
+            of('labelled', { mutations, matchConstraints: { namespaceSelector } }),
+            of('conditional', { mutations, matchConditions }),
+            of('all', { mutations, matchConstraints: {} }),
+          ],
+          '/apis/mutations.gatekeeper.sh/v1/assign': [
+            of('assign-there', { location, match: { namespaces: ['other'] } }),
+            of('assign-here', { location, match: { namespaces: ['shop'] } }),
+          ],
+        })
+      )?.by,
+    ).toEqual(['ClusterPolicy here', 'ClusterPolicy patterned', 'MutatingPolicy all', 'Assign assign-here']);
   });
 
   test('else the webhooks that change pods, without Linger’s', async () => {

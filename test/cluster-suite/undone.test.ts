@@ -37,48 +37,60 @@ describe('check names what undoes Linger', { timeout: 120_000 }, () => {
     return undefined;
   }
 
-  const POLICIES: readonly (readonly [name: string, patch: string, says: RegExp])[] = [
+  const POLICIES: readonly (readonly [name: string, patch: string, again: string, says: RegExp])[] = [
     [
       'takes-hooks',
       '[JSONPatch{op: "remove", path: "/spec/containers/0/lifecycle"}]',
+      'IfNeeded',
       /^warning .* without its hook: MutatingAdmissionPolicy takes-hooks changes it$/,
     ],
     [
       'cuts-graces',
       '[JSONPatch{op: "replace", path: "/spec/terminationGracePeriodSeconds", value: 50}]',
+      'IfNeeded',
       /^warning .* with a grace of 50 s instead of 90 s: MutatingAdmissionPolicy cuts-graces changes it$/,
+    ],
+    [
+      'sets-graces-first',
+      '[JSONPatch{op: "replace", path: "/spec/terminationGracePeriodSeconds", value: 50}]',
+      'Never',
+      /^ok .* with a grace of 50 s instead of 90 s: what changes it comes before Linger$/,
     ],
   ];
 
-  it.for(POLICIES)('a MutatingAdmissionPolicy that %s', async ([name, expression, says], { skip }) => {
-    const version = await servedPolicies();
-    if (version === undefined) return skip(`Kubernetes 1.${cluster.minor} serves no MutatingAdmissionPolicy`);
-    const namespace = await cluster.namespace('undone');
-    const of = (kind: string, spec: Json) =>
-      ({ apiVersion: `admissionregistration.k8s.io/${version}`, kind, metadata: { name }, spec }) as never;
-    const policy = of('MutatingAdmissionPolicy', {
-      matchConstraints: {
-        namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': namespace } },
-        resourceRules: [
-          { apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['pods'] },
-        ],
-      },
-      matchConditions: [{ name: 'hooked', expression: 'has(object.spec.containers[0].lifecycle)' }],
-      failurePolicy: 'Fail',
-      reinvocationPolicy: 'Never',
-      mutations: [{ patchType: 'JSONPatch', jsonPatch: { expression } }],
-    });
-    const binding = of('MutatingAdmissionPolicyBinding', { policyName: name });
-    const unbound = { ...(policy as { metadata: object }), metadata: { name: `${name}-unbound` } } as never;
-    for (const object of [unbound, policy, binding]) await cluster.create(object);
-    try {
-      await waitUntil('the policy to be named', async () =>
-        (await admissionLines(namespace)).some((line) => says.test(line)),
-      );
-    } finally {
-      for (const object of [binding, policy, unbound]) await cluster.delete(object);
-    }
-  });
+  it.for(POLICIES)(
+    'a MutatingAdmissionPolicy that %s',
+    async ([name, expression, reinvocationPolicy, says], { skip }) => {
+      const version = await servedPolicies();
+      if (version === undefined)
+        return skip(`Kubernetes 1.${cluster.minor} serves no MutatingAdmissionPolicy`);
+      const namespace = await cluster.namespace('undone');
+      const of = (kind: string, spec: Json) =>
+        ({ apiVersion: `admissionregistration.k8s.io/${version}`, kind, metadata: { name }, spec }) as never;
+      const policy = of('MutatingAdmissionPolicy', {
+        matchConstraints: {
+          namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': namespace } },
+          resourceRules: [
+            { apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['pods'] },
+          ],
+        },
+        matchConditions: [{ name: 'hooked', expression: 'has(object.spec.containers[0].lifecycle)' }],
+        failurePolicy: 'Fail',
+        reinvocationPolicy,
+        mutations: [{ patchType: 'JSONPatch', jsonPatch: { expression } }],
+      });
+      const binding = of('MutatingAdmissionPolicyBinding', { policyName: name });
+      const unbound = { ...(policy as { metadata: object }), metadata: { name: `${name}-unbound` } } as never;
+      for (const object of [unbound, policy, binding]) await cluster.create(object);
+      try {
+        await waitUntil('the policy to be named', async () =>
+          (await admissionLines(namespace)).some((line) => says.test(line)),
+        );
+      } finally {
+        for (const object of [binding, policy, unbound]) await cluster.delete(object);
+      }
+    },
+  );
 
   const takesHooks: NeighbourOptions['mutate'] = ({ spec }) =>
     spec.containers[0]?.lifecycle === undefined

@@ -459,7 +459,7 @@ describe('before an installation', () => {
   const BINDINGS = `${HOOKS}/mutatingadmissionpolicybindings?limit=250`;
   const map = (name: string, expression: string) => ({
     metadata: { name },
-    spec: { mutations: [{ jsonPatch: { expression } }] },
+    spec: { reinvocationPolicy: 'IfNeeded', mutations: [{ jsonPatch: { expression } }] },
   });
   const boundTo = (policyName: string) => ({ metadata: { name: policyName }, spec: { policyName } });
   const proxied = (name: string) => `/api/v1/namespaces/other/services/https:${name}:443/proxy`;
@@ -528,6 +528,70 @@ describe('before an installation', () => {
     expect(`${line?.state} ${line?.text}`).toMatch(
       new RegExp(`^warning .* comes back from admission with.*: ${by}$`),
     );
+  });
+
+  const CUT = { [TRY]: tried(hooked(5, 50)) };
+  const ASSIGNS = '/apis/mutations.gatekeeper.sh/v1/assign?limit=250';
+  const assign = { metadata: { name: 'grace' }, spec: { location: 'spec.terminationGracePeriodSeconds' } };
+  const gatekeeper = (name: string, more: Json = {}) =>
+    foreign(name, { ...lenient, name: 'mutation.gatekeeper.sh', ...more });
+  const SETS = patching({ op: 'replace', path: '/spec/terminationGracePeriodSeconds', value: 50 });
+  const EARLIER = /^ok .* with a grace of 50 s instead of 90 s: what changes it comes before Linger$/;
+
+  it.each<[what: string, changes: Answers, says: RegExp]>([
+    ['a policy', { [ASSIGNS]: items(assign), [MUTATING]: items(gatekeeper('gatekeeper')) }, EARLIER],
+    [
+      'a policy, beside a later webhook that leaves the pod alone',
+      {
+        [ASSIGNS]: items(assign),
+        [MUTATING]: items(gatekeeper('gatekeeper'), foreign('other', lenient)),
+        [proxied('other')]: patching(),
+      },
+      EARLIER,
+    ],
+    [
+      'a policy whose webhook is asked again',
+      {
+        [ASSIGNS]: items(assign),
+        [MUTATING]: items(gatekeeper('gatekeeper', { reinvocationPolicy: 'IfNeeded' })),
+      },
+      /^warning .*: Assign grace changes it$/,
+    ],
+    [
+      'a policy whose webhook comes later',
+      { [ASSIGNS]: items(assign), [MUTATING]: items(gatekeeper('zz')) },
+      /^warning .*: Assign grace changes it$/,
+    ],
+    ['all webhooks', { [MUTATING]: items(foreign('a', lenient), foreign('b', lenient)) }, EARLIER],
+    [
+      'the webhook whose own answer says so',
+      {
+        [MUTATING]: items(foreign('a', lenient), foreign('other', lenient)),
+        [proxied('a')]: SETS,
+        [proxied('other')]: patching(),
+      },
+      EARLIER,
+    ],
+    [
+      'a webhook that may be innocent',
+      { [MUTATING]: items(foreign('a', lenient), foreign('other', lenient)) },
+      /^warning .*: MutatingWebhookConfiguration other changes it$/,
+    ],
+    [
+      'one of two webhooks that set it',
+      {
+        [MUTATING]: items(foreign('a', lenient), foreign('other', lenient)),
+        [proxied('a')]: SETS,
+        [proxied('other')]: SETS,
+      },
+      /^warning .*: MutatingWebhookConfiguration other changes it$/,
+    ],
+  ])('what comes before Linger undoes nothing: %s', async (_what, changes, says) => {
+    const said = (await check({ ...CUT, ...changes }, { pre: true })).filter(
+      ({ code }) => code === 'Admission',
+    );
+    const [, line] = said;
+    expect(`${line?.state} ${line?.text}`).toMatch(says);
   });
 
   it('says which webhooks are asked after Linger', async () => {
