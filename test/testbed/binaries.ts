@@ -135,7 +135,10 @@ const SOURCES = {
   coreDns: source('coredns', 4, { coredns: '.' }, { files: ['go.mod', 'go.sum', 'main.go'] }),
   helm: source('helm', 3, { helm: 'helm.sh/helm/v4/cmd/helm' }),
   contour: source('contour', 4, { contour: `${CONTOUR}/cmd/contour` }),
-  istio: source('istio', 12, { 'pilot-discovery': `${ISTIO}/pilot/cmd/pilot-discovery` }),
+  istio: source('istio', 12, {
+    'pilot-discovery': `${ISTIO}/pilot/cmd/pilot-discovery`,
+    'pilot-agent': `${ISTIO}/pilot/cmd/pilot-agent`,
+  }),
   // Knative's sidecar, which drains by itself.
   queueProxy: source('queue-proxy', 2, { queue: 'knative.dev/serving/cmd/queue' }),
   // Without what discovers targets: it judges rules and metrics, and scrapes nothing.
@@ -241,9 +244,15 @@ export const contourCrds = async () =>
 /** Only istiod: what tells the sidecars and gateways of Istio of endpoints, and no part of the cluster; see istio.ts. */
 export const ensureIstiod = ensuring(SOURCES.istio, 'pilot-discovery');
 
+/** Only what runs beside each application of a mesh; see istio.ts. */
+export const ensurePilotAgent = ensuring(SOURCES.istio, 'pilot-agent');
+
+/** A file of Istio's own module. */
+export const istioFile = async (...path: readonly string[]) =>
+  join(await moduleFolder(ISTIO, 'istio'), ...path);
+
 /** Istio's custom resources' definitions, a file. */
-export const istioCrds = async () =>
-  join(await moduleFolder(ISTIO, 'istio'), 'manifests', 'charts', 'base', 'files', 'crd-all.gen.yaml');
+export const istioCrds = () => istioFile('manifests', 'charts', 'base', 'files', 'crd-all.gen.yaml');
 
 /** Where a module lies that one of ours requires. */
 async function moduleFolder(module: string, of: string): Promise<string> {
