@@ -197,6 +197,13 @@ const SHELL_NAMES = /^(?:r?ba|da|a|z|m?k|pdk|lk|ok|po|ya|hu|fi|t?c)?sh$/;
  */
 const STOPPERS = /kill|stop|quit|shut.?down|terminat|halt|drain/i;
 
+/**
+ * What Istio gives its native sidecars: clients are asked to close their connections, and new ones are taken until SIGTERM.
+ * Source: pilot/cmd/pilot-agent/status (handleDrain), and skip_exit of Envoy's /drain_listeners.
+ */
+const ISTIO_DRAIN = /^pilot-agent request (--debug-port=\d+ )?POST drain$/;
+const ISTIO_DRAINS: Run = { ...ANYTHING, exact: true, why: 'Envoy drains without being waited for' };
+
 function runProgram(words: readonly Word[]): Run {
   const [program, ...args] = words;
   if (program === undefined) return SUCCEEDS;
@@ -212,6 +219,7 @@ function runProgram(words: readonly Word[]): Run {
   if (SHELL_NAMES.test(name)) return runShell(args);
   // One word with spaces (["sleep 5"]) is the name of a program that does not exist.
   if (/^sleep\s/.test(name)) return { ...FAILS, why: `it fails at once: there is no program "${name}"` };
+  if (ISTIO_DRAIN.test([name, ...args.map(({ text }) => text)].join(' '))) return ISTIO_DRAINS;
   return STOPPERS.test(words.map(({ text }) => text).join(' ')) ? LAST : ANYTHING;
 }
 

@@ -63,7 +63,7 @@ export const NOTES = {
     'A container’s restart policy is not Always: it exits by itself, so it gets no wait; the others do.',
   OwnDrain: 'With DrainsItself: what kind of workload the pod is, and what a wait would do to it.',
   SidecarHook:
-    'A native sidecar has a preStop hook of its own that is no plain sleep. It runs at second 0, beside the wait.',
+    'A native sidecar has a preStop hook that is neither a plain sleep nor Istio’s own. It runs at second 0, beside the wait.',
   GraceEaten:
     'A container’s own hook takes so much of the grace that the application is killed as soon as it has SIGTERM.',
   UnknownContainer: 'The policy names a container that the pod does not have.',

@@ -241,6 +241,7 @@ test.each([
   ['a plain sleep', exec('sleep', '5'), []],
   ['a sleep in a shell', exec('bash', '-c', 'sleep 5'), []],
   ['a program', exec('/drain'), ['SidecarHook']],
+  ['the drain of Istio', exec('pilot-agent', 'request', '--debug-port=15020', 'POST', 'drain'), []],
   ['a longer sleep than the grace', exec('sleep', '80'), ['GraceEaten']],
 ])('a native sidecar with %s', (_, handler, codes) => {
   const initContainers = [container('proxy', { restartPolicy: 'Always', ...preStop(handler) })];
