@@ -1,6 +1,5 @@
 import { spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { setFlagsFromString } from 'node:v8';
 import {
   API_VERSION,
   type ClusterTerminationPolicy,
@@ -44,7 +43,7 @@ import { connectToLinger, explained, isDenied, nameOf } from './connect.ts';
 import { readHistory } from './history.ts';
 import { askLeader } from './hold-command.ts';
 import { lagReportOf, sampledCurve, waitsOf } from './lag-report.ts';
-import { planOfRunning } from './manifests.ts';
+import { collectEarly, planOfRunning } from './manifests.ts';
 import { becauseOf, openPage } from './playground.ts';
 import { readConsumerTable, readTerminations } from './read-cluster.ts';
 import { yamlText } from './rendering.ts';
@@ -70,9 +69,7 @@ export async function dashboard(
   surroundings: Surroundings,
 ): Promise<number> {
   const { port, noOpen } = settings;
-  // Lists of a large cluster come and go: collected early, they leave half of the memory.
-  setFlagsFromString('--heap-growing-percent=20');
-  setFlagsFromString('--semi-space-growth-factor=1');
+  collectEarly();
   const { print, warn, interactive } = surroundings;
   const stopped = stopRequested();
   const ending = new AbortController();
