@@ -102,6 +102,11 @@ const GATEKEEPER = {
   sum: 'h1:njHTm0SJ6ZEhhEgmQTpJKTGQbc99fSs4hGiEp1OIKck=',
 } as const;
 
+const KYVERNO = {
+  module: 'github.com/kyverno/kyverno@v1.19.1',
+  sum: 'h1:/MkgFii3/VlQfKR1JpC9tVwNNVNQTt2S4U6qCsafsTU=',
+} as const;
+
 const CERT_MANAGER = {
   module: 'github.com/cert-manager/cert-manager@v1.21.2',
   sum: 'h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=',
@@ -157,6 +162,10 @@ const SOURCES = {
     'rollouts-controller': './cmd/rollouts-controller',
   }),
   gatekeeper: copied('gatekeeper', 6, GATEKEEPER, { manager: '.' }),
+  kyverno: copied('kyverno', 10, KYVERNO, {
+    kyverno: './cmd/kyverno',
+    'reports-controller': './cmd/reports-controller',
+  }),
   // What lists the packages in an image.
   syft: source('syft', 4, { syft: 'github.com/anchore/syft/cmd/syft' }),
 };
@@ -230,6 +239,13 @@ export const ensureGatekeeper = ensuring(SOURCES.gatekeeper, 'manager');
 /** What its documentation tells people to apply, a file. */
 export const gatekeeperManifests = async () =>
   join(await downloaded(GATEKEEPER), 'deploy', 'gatekeeper.yaml');
+
+/** Only Kyverno: a neighbour, and no part of the cluster. @returns the folder of its programs */
+export const ensureKyverno = ensuring(SOURCES.kyverno);
+
+/** What its end-to-end tests install: definitions, rights and controllers; a file. */
+export const kyvernoManifests = async () =>
+  join(await downloaded(KYVERNO), 'config', 'install-latest-testing.yaml');
 
 /** The definitions of cert-manager's Certificates and Issuers, files; its commands are modules of their own. */
 export async function certManagerCrds(): Promise<readonly string[]> {

@@ -10,6 +10,7 @@ import {
   ensureCoreDns,
   ensureGatekeeper,
   ensureHelm,
+  ensureKyverno,
   ensureLogind,
   ensurePromtool,
   ensureQueueProxy,
@@ -127,6 +128,7 @@ const LONG_PARTS = {
   'test/scenarios/gatekeeper.test.ts': [ensureGatekeeper],
   'test/scenarios/hold.test.ts': [ensureEnvoy, ensureContour],
   'test/scenarios/image.test.ts': [ensureBuilder],
+  'test/scenarios/kyverno.test.ts': [ensureKyverno],
   'test/scenarios/node-shutdown.test.ts': [ensureLogind],
   'test/scenarios/stale-upstream.test.ts': [ensureEnvoy, ensureContour],
 };
