@@ -364,6 +364,8 @@ export function deregisterRequest({ http, eureka }: DeregisterSpec): DeregisterR
 
 const MEASURES_REGISTRY =
   'expected measure.declared or measure.inspect beside deregister: nothing else follows what pods register';
+const LISTS_WHO_IS_OUT =
+  'expected measure.declared beside deregister.eureka, or a page outside its url: Eureka goes on listing who is OUT_OF_SERVICE, so pods would be held to the maximum';
 const ONE_NAMESPACE =
   'expected {address} or {namespace} in the templates of deregister, or appliesTo.namespaceSelector: pods of other namespaces may have the same name';
 
@@ -377,6 +379,18 @@ const celNamesNamespace = [
   ['http', celHttp('self.deregister.http')] as const,
   ['eureka', ['self.deregister.eureka.app', 'self.deregister.eureka.instance']] as const,
 ].map(([way, texts]) => `(has(self.deregister.${way}) && ${celNames(texts, '{address}', '{namespace}')})`);
+
+/** Every page of Eureka's API lists instances whatever their status. */
+function asksEureka({ eureka }: DeregisterSpec, { inspect: page }: z.output<typeof measure>): boolean {
+  if (eureka === undefined || page?.url === undefined) return false;
+  return `${page.url}/`.toLowerCase().startsWith(`${eureka.url.toLowerCase().replace(/\/$/, '')}/`);
+}
+
+const EUREKA_URL_IN_CEL = 'self.deregister.eureka.url';
+const celAsksEureka = [
+  'has(self.deregister.eureka) && has(self.measure.inspect) && has(self.measure.inspect.url)',
+  `(self.measure.inspect.url + '/').lowerAscii().startsWith(${EUREKA_URL_IN_CEL}.lowerAscii() + (${EUREKA_URL_IN_CEL}.endsWith('/') ? '' : '/'))`,
+].join(' && ');
 
 /** spec of a DiscoveryConsumer: something beyond the EndpointSlices that finds endpoints and sends traffic. */
 export const discoveryConsumerSpec = z
@@ -408,6 +422,9 @@ export const discoveryConsumerSpec = z
   .refine(({ deregister: out, measure: by }) => out === undefined || Boolean(by.declared ?? by.inspect), {
     error: MEASURES_REGISTRY,
   })
+  .refine(({ deregister: out, measure: by }) => out === undefined || !asksEureka(out, by), {
+    error: LISTS_WHO_IS_OUT,
+  })
   .refine(
     ({ deregister: out, appliesTo }) =>
       out === undefined || appliesTo?.namespaceSelector !== undefined || namesNamespace(out),
@@ -416,6 +433,7 @@ export const discoveryConsumerSpec = z
   .meta(
     apiRules(
       ['!has(self.deregister) || has(self.measure.declared) || has(self.measure.inspect)', MEASURES_REGISTRY],
+      [`!has(self.deregister) || !(${celAsksEureka})`, LISTS_WHO_IS_OUT],
       [
         `!has(self.deregister) || (has(self.appliesTo) && has(self.appliesTo.namespaceSelector)) || ${celNamesNamespace.join(' || ')}`,
         ONE_NAMESPACE,

@@ -19,6 +19,8 @@ const ENVOY = { instances: INSTANCES, format: 'Envoy' };
 const EUREKA = { url: 'https://eureka.example/apps', format: 'Text', syncInterval: '30s' };
 const HTTP = { method: 'PUT', url: 'http://registry:8080/v1/{namespace}/{pod}?at={address}:{port}' };
 const SERVER = { url: 'http://eureka:8761/eureka', app: '{label:app}', instance: '{address}:orders:8080' };
+const asking = (url: string, eureka: JsonObject = SERVER): JsonObject =>
+  deregistering({ eureka }, { measure: { inspect: { ...EUREKA, url } } });
 const deregistering = (deregister: unknown, more: JsonObject = {}): JsonObject => ({
   measure: DECLARED,
   deregister,
@@ -52,6 +54,7 @@ const VALUE_OR_FILE = /expected exactly one of value and valueFile/;
 const HTTP_OR_EUREKA = /expected exactly one of http and eureka/;
 const NAMES_POD = /expected \{address\} or \{pod\} in/;
 const MEASURES_REGISTRY = /expected measure.declared or measure.inspect beside deregister/;
+const LISTS_WHO_IS_OUT = /expected measure.declared beside deregister.eureka, or a page outside its url/;
 const ONE_NAMESPACE = /expected \{address\} or \{namespace\} in the templates of deregister/;
 const KEY = /expected a label key/;
 const VALUE = /expected a label value/;
@@ -123,6 +126,15 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
     'an address in the body alone': putting({ url: 'http://a', body: '{address}' }),
     'out of the page of a discovery service': deregistering({ http: HTTP }, { measure: { inspect: EUREKA } }),
     'out of service in Eureka': deregistering({ eureka: SERVER }),
+    'out of service in Eureka, and asked of another page of that host': asking('http://eureka:8761/up'),
+    'out of service in Eureka, and asked where a name only begins like it': asking('http://eureka.up/', {
+      ...SERVER,
+      url: 'http://eureka',
+    }),
+    'out of service in Eureka, and asked of the pods of a gateway': deregistering(
+      { eureka: SERVER },
+      { measure: { inspect: ENVOY } },
+    ),
     'an instance of Eureka by the name of its pod': deregistering(
       { eureka: { ...SERVER, instance: '{pod}:orders:{port}' } },
       { appliesTo: { namespaceSelector: { matchLabels: { team: 'a' } } } },
@@ -250,6 +262,15 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
   ...refused(MEASURES_REGISTRY, {
     'a registry that reports': deregistering({ http: HTTP }, { measure: { reports: {} } }),
     'a registry that is probed': deregistering({ http: HTTP }, { measure: { probe: { url: 'http://a' } } }),
+  }),
+  ...refused(LISTS_WHO_IS_OUT, {
+    'a Eureka that is asked for whom it has taken out of service': asking('http://eureka:8761/eureka/apps'),
+    'one that is asked in other letters': asking('http://EUREKA:8761/eureka/apps/ORDERS?x'),
+    'one whose url ends in a slash': asking('http://eureka/eureka/vips/orders', {
+      ...SERVER,
+      url: 'http://eureka/eureka/',
+    }),
+    'one that is asked without a path': asking('http://eureka', { ...SERVER, url: 'http://eureka' }),
   }),
   ...refused(ONE_NAMESPACE, {
     'a name that pods of any namespace may have': putting({ url: 'http://a/{pod}' }),
