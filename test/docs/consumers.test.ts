@@ -14,7 +14,7 @@ test('the table has exactly the fields of the schema', () => {
 });
 
 test('the table has exactly the fields of the status', () => {
-  const documented = tableUnder(PAGE, 'Status').flatMap((each) => codesOf(each.field));
+  const documented = tableUnder(PAGE, 'Status of a DiscoveryConsumer').flatMap((each) => codesOf(each.field));
   expect(documented.toSorted()).toEqual(leafPaths(discoveryConsumerStatus).toSorted());
 });
 

@@ -22,9 +22,14 @@ describe.each(PAGES)('%s', (page) => {
   test('every heading that it links to is there', () => {
     const missing = targets.filter((target) => {
       const { path, anchor } = place(page, target);
-      return anchor !== undefined && !anchorsOf(path).has(anchor);
+      return anchor !== undefined && !anchorsOf(path).includes(anchor);
     });
     expect(missing).toEqual([]);
+  });
+
+  test('no two headings share an anchor, so that no link leads to the wrong one', () => {
+    const anchors = anchorsOf(page);
+    expect(anchors.filter((anchor, index) => anchors.indexOf(anchor) !== index)).toEqual([]);
   });
 });
 

@@ -88,17 +88,15 @@ export function proseOf(page: string): string {
   return read(page).replace(/^```[\s\S]*?^```$/gm, '');
 }
 
-/** The anchors of a page's headings, as GitHub makes them. */
-export function anchorsOf(page: string): ReadonlySet<string> {
+/** The anchors of a page's headings, as GitHub makes them of headings that differ. */
+export function anchorsOf(page: string): readonly string[] {
   const headings = [...proseOf(page).matchAll(/^#{1,6} (.+)$/gm)].map(([, text]) => text ?? '');
-  return new Set(
-    headings.map((text) =>
-      text
-        .toLowerCase()
-        .replace(/[^\p{L}\p{N}\s_-]/gu, '')
-        .trim()
-        .replaceAll(' ', '-'),
-    ),
+  return headings.map((text) =>
+    text
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+      .trim()
+      .replaceAll(' ', '-'),
   );
 }
 
