@@ -12,11 +12,14 @@ export interface ApplicationOptions {
   readonly container?: Readonly<Record<string, unknown>>;
   /** Beside the application. */
   readonly containers?: readonly Readonly<Record<string, unknown>>[];
+  /** Of the pods. */
+  readonly annotations?: Readonly<Record<string, string>>;
 }
 
 /** A Deployment of the test application with a readiness probe, as an ordinary author writes it. */
 export function applicationDeployment(options: ApplicationOptions) {
   const { namespace, name, replicas = 2, podSpec = {}, container = {}, containers = [] } = options;
+  const { annotations = {} } = options;
   const labels = { app: name };
   const app = {
     name: 'app',
@@ -34,7 +37,10 @@ export function applicationDeployment(options: ApplicationOptions) {
       replicas,
       selector: { matchLabels: labels },
       strategy: { rollingUpdate: { maxSurge: 1, maxUnavailable: 0 } },
-      template: { metadata: { labels }, spec: { containers: [app, ...containers], ...podSpec } },
+      template: {
+        metadata: { labels, annotations },
+        spec: { containers: [app, ...containers], ...podSpec },
+      },
     },
   };
 }

@@ -25,6 +25,8 @@ export interface GatewayDeployment {
   readonly name: string;
   /** What its containers have instead of the usual image, and do not run either. */
   readonly image?: string;
+  /** Of its pods. */
+  readonly annotations?: Readonly<Record<string, string>>;
 }
 
 /**
@@ -83,13 +85,13 @@ export async function createIngress(
 export async function startInPod(
   cluster: Cluster,
   where: string,
-  { name, image = images.busybox }: GatewayDeployment,
+  { name, image = images.busybox, annotations = {} }: GatewayDeployment,
   inPod: GatewayInPod,
 ): Promise<Gateway> {
   const common = { image, imagePullPolicy: 'Never' };
   const volumeMounts = [{ name: 'node', mountPath: NODE_FILES }];
   const template = {
-    metadata: { labels: { gateway: name } },
+    metadata: { labels: { gateway: name }, annotations },
     terminationGracePeriodSeconds: 0,
     containers: inPod.containers.map((each) => ({ ...each, ...common, volumeMounts })),
     volumes: [{ name: 'node', hostPath: { path: '/' } }],

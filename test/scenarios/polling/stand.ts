@@ -22,6 +22,8 @@ export interface StandOptions {
   readonly serviceless?: true;
   /** Another application than the usual one: the container, and what the pod has for it. */
   readonly application?: { readonly container: Json; readonly podSpec: Json };
+  /** Of its pods. */
+  readonly annotations?: Readonly<Record<string, string>>;
   /** Of the Deployment: its strategy, minReadySeconds and the like. */
   readonly rollout?: Json;
   /** How long one update may take. Default: two minutes. */
@@ -49,6 +51,7 @@ export class Stand {
       sleepSeconds,
       containers = [],
       application,
+      annotations = {},
       rollout,
     } = options;
     this.namespace = namespace;
@@ -59,7 +62,8 @@ export class Stand {
     const env = [{ name: 'ON_SIGTERM', value: onSigterm }];
     const container = { env, ...hook, ...application?.container };
     const { podSpec = {} } = application ?? {};
-    const usual = applicationDeployment({ namespace, name, replicas, container, containers, podSpec });
+    const pods = { container, containers, podSpec, annotations };
+    const usual = applicationDeployment({ namespace, name, replicas, ...pods });
     this.#deployment = { ...usual, spec: { ...usual.spec, ...rollout } };
   }
 
