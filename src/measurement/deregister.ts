@@ -28,7 +28,7 @@ import { type Consumer, sendsTo } from '../lag/index.ts';
 import { type Leadership, Listeners, type PodEvent, type Runnable } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Backoff } from '../timing/index.ts';
-import { readNamed, trustOf } from './gateway-client.ts';
+import { readHeaderValue, trustOf } from './gateway-client.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
 import { askOnce, type Problem, problem, refusal, resolve } from './probe.ts';
 
@@ -379,7 +379,7 @@ export class Deregistrations {
     if (body !== undefined) named['content-type'] = 'application/json';
     for (const { name, value, valueFile = '' } of headers)
       named[name.toLowerCase()] =
-        value === undefined ? await secretIn(files, valueFile) : fillTemplate(value, values);
+        value === undefined ? await readHeaderValue(files, valueFile) : fillTemplate(value, values);
     const trust = await trustOf(files, tls);
     const found = await resolve(url, { signal, allowLinkLocal, refuseLocal: true });
     if (!('addresses' in found)) return found;
@@ -409,13 +409,4 @@ function valuesOf({ metadata, spec, status }: V1Pod, namespace: string, pod: str
   if (address === undefined || hasEnded) return undefined;
   const ports = spec?.containers.flatMap(({ ports = [] }) => ports.map(({ containerPort }) => containerPort));
   return { address, declaredPort: ports?.[0], namespace, pod, labels: metadata?.labels ?? NO_LABELS };
-}
-
-const PRINTABLE = /^[ -~]{1,8192}$/;
-
-/** A header's value, which is never logged. */
-async function secretIn(folder: string | undefined, name: string): Promise<string> {
-  const text = (await readNamed(folder, name)).trim();
-  if (!PRINTABLE.test(text)) throw new RangeError(`cannot be made: the file ${name} holds no header value`);
-  return text;
 }

@@ -103,6 +103,16 @@ export async function readNamed(folder: string | undefined, name: string): Promi
   });
 }
 
+/** What servers take of a header at the most. */
+const HEADER_VALUE = /^[ -~]{1,8192}$/;
+
+/** The value of a header, from a file. Checked here, since grpc-js quotes what it refuses, and a condition would show it. */
+export async function readHeaderValue(folder: string | undefined, name: string): Promise<string> {
+  const text = (await readNamed(folder, name)).trim();
+  if (HEADER_VALUE.test(text)) return text;
+  throw new Error(`needs one line of printable ASCII in the file ${name}`);
+}
+
 export async function trustOf(
   folder: string | undefined,
   { caFile, ...trust }: NonNullable<InspectSpec['tls']>,

@@ -22,7 +22,7 @@ import { type Consumer, type Departed, PodAddresses, type ServiceName, sendsThro
 import type { Leadership, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';
 import { tick } from '../timing/index.ts';
-import { type PageAnswer, readNamed, readPage, trustOf } from './gateway-client.ts';
+import { type PageAnswer, readHeaderValue, readPage, trustOf } from './gateway-client.ts';
 import { Inspection, type InspectionOptions } from './inspect.ts';
 import type { Inspected, PageInstance, PageToRead, Source } from './inspected.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
@@ -381,13 +381,13 @@ async function ask(
   signal: AbortSignal,
 ): Promise<PageAnswer> {
   try {
-    const token = tokenFile === undefined ? undefined : await readNamed(files, tokenFile);
+    const token = tokenFile === undefined ? undefined : await readHeaderValue(files, tokenFile);
     return await readPage({
       url,
       reader: readerOf(format, wanted),
       to: { host: address },
       trust: await trustOf(files, tls),
-      token: token?.trim(),
+      token,
       timeoutMs: PAGE_MS,
       signal,
       onConnect,

@@ -4,7 +4,7 @@ import { asError, FOREIGN_LIMITS, objectKey, type ServiceRecord, type XdsSpec } 
 import { canonicalAddress } from '../certs/index.ts';
 import { ListedAddresses } from '../informers/index.ts';
 import { Backoff, inPieces, pause } from '../timing/index.ts';
-import { readNamed, trustOf } from './gateway-client.ts';
+import { readHeaderValue, trustOf } from './gateway-client.ts';
 import type { PageInstance, PageToRead, Source } from './inspected.ts';
 import { authorityOf, PageFindings } from './page-formats.ts';
 import { type Problem, problem, resolve } from './probe.ts';
@@ -198,7 +198,7 @@ class Istiod {
     const { files } = this.#context;
     const metadata = new Metadata();
     if (tokenFile !== undefined)
-      metadata.set('authorization', `Bearer ${(await readNamed(files, tokenFile)).trim()}`);
+      metadata.set('authorization', `Bearer ${await readHeaderValue(files, tokenFile)}`);
     const host = this.#spec.address.replace(/:\d+$/, '');
     const name = tls?.serverName ?? (canonicalAddress(host.replace(/[[\]]/g, '')) ? undefined : host);
     const options = {

@@ -389,7 +389,7 @@ it('sends a secret from a file, and keeps it out of logs, conditions and Events'
   broken.lead();
   broken.remove('web-1');
   await until('trouble', () => broken.troubles.length > 0);
-  expect(broken.troubles[0]).toBe('The request cannot be made: the file broken holds no header value.');
+  expect(broken.troubles[0]).toBe('The request needs one line of printable ASCII in the file broken.');
   const missing = await replica({ deregister: named('none') });
   missing.lead();
   missing.remove('web-1');

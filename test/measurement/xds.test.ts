@@ -228,6 +228,15 @@ describe('TLS and a token', () => {
     );
     expect(ads.streams).toBe(0);
   });
+
+  it('a token that is no header value is trouble, and is not shown', async () => {
+    const { folder, cert, key } = await secured();
+    writeFileSync(join(folder, 'token'), 'first\nsecond\n');
+    const ads = await AdsServer.start(atEnd, { tls: { cert, key } });
+    const { find } = await following(ads.port, SPEC, folder);
+    const trouble = 'cannot be read (needs one line of printable ASCII in the file token)';
+    await vi.waitFor(() => expect(find()).toBe(trouble), WITHIN);
+  });
 });
 
 describe('a consumer that follows istiod', () => {
