@@ -333,8 +333,9 @@ export class Inspection {
     due.sort((a, b) => a.at - b.at);
     for (const { asked, instance } of due) {
       const free = asked.consumer.followed === undefined ? this.#freeAt(now) : now;
-      if (free > now) return Math.max(1, Math.min(next, free) - now);
-      void this.#ask(asked, instance, signal);
+      if (free <= now) void this.#ask(asked, instance, signal);
+      // What is in memory is asked although pages have to wait.
+      else next = Math.min(next, free);
     }
     return Math.max(1, next - now);
   }

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { InspectSpec } from '../../src/api/index.ts';
 import { PodAddresses } from '../../src/lag/index.ts';
 import { Inspection, type InspectionOptions } from '../../src/measurement/inspect.ts';
@@ -516,4 +516,36 @@ describe('an inspected consumer', () => {
     gateways.pages.set('g1', OTHER);
     await vi.waitFor(() => expect(gateways.lags).toHaveLength(1));
   });
+});
+
+it('asks what is in memory although pages have to wait', async () => {
+  const followed = { what: 'copies in', limits: [] };
+  const consumers: readonly Inspected[] = [
+    { name: 'edge', inspect: SPEC },
+    { name: 'copies', inspect: { every: 0.02 }, followed },
+  ];
+  const url = new URL('http://gateway/clusters');
+  let asked = 0;
+  const inspection = new Inspection({
+    clock,
+    addresses: new PodAddresses(() => true),
+    sendersTo: () => consumers,
+    instancesOf: async () => ['g1', 'g2'].map((name) => ({ name, address: '10.9.9.9', url })),
+    ask: ({ name }) => {
+      // Pages never come.
+      if (name === 'edge') return new Promise(() => undefined);
+      asked += 1;
+      return Promise.resolve({ outcome: problem('Unreachable', 'are not followed'), bytes: 0 });
+    },
+    lagOf: () => undefined,
+    isReused: () => Promise.resolve(false),
+    ...{ onStale: () => undefined, onSkipped: () => undefined, onLag: () => undefined },
+    count: { page: () => undefined, lost: () => undefined },
+    limits: { atOnce: 1, every: 20 },
+  });
+  inspection.keep(consumers);
+  const ending = new AbortController();
+  onTestFinished(() => ending.abort());
+  void inspection.run(ending.signal);
+  await vi.waitFor(() => expect(asked).toBeGreaterThan(5), WITHIN);
 });
