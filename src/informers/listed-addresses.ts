@@ -18,6 +18,8 @@ export class ListedAddresses {
   /** By address, of which Service the object was that ceased to list it, and when. */
   readonly #left = new Map<string, { readonly service: string; readonly at: number }>();
   #count = 0;
+  /** The objects that there was no room for. */
+  readonly #leftOut = new Set<string>();
 
   constructor(clock: () => number) {
     this.#clock = clock;
@@ -25,7 +27,7 @@ export class ListedAddresses {
 
   /** Why nothing is known; undefined: it is. */
   get trouble(): string | undefined {
-    return this.#count > MOST_LISTED ? `list more than ${MOST_LISTED} addresses` : undefined;
+    return this.#leftOut.size > 0 ? `list more than ${MOST_LISTED} addresses` : undefined;
   }
 
   /** @param addresses none: the object is gone */
@@ -34,15 +36,18 @@ export class ListedAddresses {
     const next = new Set(addresses);
     const at = this.#clock();
     this.#objects.delete(key);
+    this.#leftOut.delete(key);
     for (const address of before) {
       if (!next.has(address)) setNewest(this.#left, address, { service: of, at }, MOST_LISTED);
       const keys = this.#listing.get(address);
       keys?.delete(key);
       if (keys?.size === 0) this.#listing.delete(address);
     }
-    this.#count += next.size - before.length;
-    // Beyond the limit nothing is kept, and nothing is said to be absent.
-    if (next.size === 0 || this.#count > MOST_LISTED) return;
+    this.#count -= before.length;
+    if (next.size === 0) return;
+    // As long as an object is left out, no address is known to be absent.
+    if (this.#count + next.size > MOST_LISTED) return void this.#leftOut.add(key);
+    this.#count += next.size;
     this.#objects.set(key, { service, addresses: [...next] });
     for (const address of next)
       this.#listing.set(address, (this.#listing.get(address) ?? new Set()).add(key));

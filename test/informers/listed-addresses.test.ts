@@ -26,10 +26,20 @@ it('an address is listed while any object of the Service lists it, and remembere
   expect(listed.has('b')).toBe(false);
 });
 
-it('nothing is known beyond the most addresses', () => {
+it('nothing is known while an object is left out for want of room', () => {
   const listed = new ListedAddresses(() => 0);
   listed.set('a', 'shop/web', addresses(MOST));
   expect(listed.trouble).toBeUndefined();
   listed.set('b', 'shop/web', ['10.200.0.1']);
-  expect(listed.trouble).toBe('list more than 400000 addresses');
+  const tooMany = 'list more than 400000 addresses';
+  expect(listed.trouble).toBe(tooMany);
+  listed.set('a', 'shop/web', ['10.0.0.1']);
+  expect(listed.trouble).toBe(tooMany);
+  listed.set('b', 'shop/web', ['10.200.0.1']);
+  expect(listed.trouble).toBeUndefined();
+  expect([...listed.find(['10.200.0.1'], isWeb)]).toEqual([['10.200.0.1', true]]);
+  listed.set('c', 'shop/web', addresses(MOST));
+  expect(listed.trouble).toBe(tooMany);
+  listed.set('c', 'shop/web');
+  expect(listed.trouble).toBeUndefined();
 });
