@@ -231,8 +231,9 @@ export class NodeTimers {
       if (outcome?.removal === undefined && outcome?.trouble === undefined) continue;
       const isSlower = order(outcome) > order(slowest);
       // An address may have passed to another's pod, which must not make the lag longer.
-      if (isSlower && !(await this.#isStill(timer))) {
-        this.#silent.set(timer.node, 'its pod was replaced');
+      const gone = isSlower ? await this.#whyGone(timer) : undefined;
+      if (gone !== undefined) {
+        this.#silent.set(timer.node, gone);
         continue;
       }
       this.#remember(timer.node, outcome);
@@ -297,9 +298,12 @@ export class NodeTimers {
       for (const node of known.keys()) if (!nodes.has(node)) known.delete(node);
   }
 
-  async #isStill({ name, uid, address }: NodeTimer): Promise<boolean> {
+  /** Why the address may no longer be the node timer's; undefined: it still is. */
+  async #whyGone({ name, uid, address }: NodeTimer): Promise<string | undefined> {
     const pods = await this.#pods({ fieldSelector: `metadata.name=${name}` });
-    return pods?.some((each) => each.uid === uid && each.address === address) ?? false;
+    if (pods === undefined) return 'its pod may have been replaced: the API server does not answer';
+    const isStill = pods.some((each) => each.uid === uid && each.address === address);
+    return isStill ? undefined : 'its pod was replaced';
   }
 
   /** @returns undefined where the API server does not answer */

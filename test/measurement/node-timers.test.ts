@@ -91,6 +91,18 @@ it('a node that is never followed is the trouble of the consumer; one that is no
   ).toEqual(never);
 });
 
+it('a slow node whose pod is another by then does not count, nor one of which that is not known', async () => {
+  const { own, timers: of } = await timers(1);
+  const [timer] = (await of.chosen()) as [NodeTimer];
+  const slow = () => of.slowest({ removal: 0.1 }, [[timer, { removal: 9 }]]);
+  own.pods.delete('timer-0');
+  expect(await slow()).toMatchObject({ removal: 0.1 });
+  expect(of.limit).toContain('node-0 (its pod was replaced)');
+  own.close();
+  expect(await slow()).toMatchObject({ removal: 0.1 });
+  expect(of.limit).toContain('node-0 (its pod may have been replaced: the API server does not answer)');
+});
+
 it('nodes that are gone are forgotten', async () => {
   const { own, timers: of, pass } = await timers(2);
   await flip(of, () => 1);
