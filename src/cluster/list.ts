@@ -138,22 +138,26 @@ export async function listAll(
 /**
  * A few objects, read once: the caller asks again when it needs them again.
  * @param most objects; the others are left out
+ * @param isWanted which objects to keep: the others do not count towards `most`
  * @throws KubeFailure; the signal's reason once that has aborted
  */
 export async function listSome<T>(
   resource: Resource<T>,
   connection: KubeConnection,
   { signal, answerMs, most }: Pick<KubeRequest, 'signal' | 'answerMs'> & { readonly most: number },
+  isWanted?: (object: T) => boolean,
 ): Promise<readonly T[]> {
   const pages = pagesOf(resource, connection);
   const found: T[] = [];
   const onItem: OnItem = (item) => {
-    if (found.length < most) found.push(resource.project(item));
+    if (found.length >= most) return;
+    const object = resource.project(item);
+    if (isWanted?.(object) !== false) found.push(object);
   };
   try {
     let from: string | undefined;
     do {
-      const limit = Math.min(most - found.length, SOME_PAGE);
+      const limit = isWanted === undefined ? Math.min(most - found.length, SOME_PAGE) : SOME_PAGE;
       from = (await pages.page(from, { limit, signal, answerMs }, onItem)).next;
     } while (from !== undefined && found.length < most);
     return found;

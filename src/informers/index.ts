@@ -23,6 +23,7 @@ export { ListedAddresses } from './listed-addresses.ts';
 export { namespacesResource } from './namespaces.ts';
 export { nodesResource } from './nodes.ts';
 export {
+  type AddressedPod,
   addressedPodsResource,
   ownersOf,
   PodCounts,

@@ -13,6 +13,7 @@ import { canonicalAddress } from '../certs/index.ts';
 import { type KubeConnection, listSome, type ObjectEvents } from '../cluster/index.ts';
 import type { ClusterSnapshot } from '../decision/index.ts';
 import {
+  type AddressedPod,
   addressedPodsResource,
   CopiedEndpoints,
   copyOf,
@@ -360,8 +361,12 @@ async function instancesOf(
       : ['/api/v1/pods'];
   try {
     const options = { signal, answerMs: LIST_MS, most: MOST_INSTANCES };
-    const lists = paths.map((each) => listSome(addressedPodsResource(each, query), connection, options));
-    const pods = (await Promise.all(lists)).flat().filter(({ namespace }) => names.has(namespace));
+    // Else pods of other namespaces, whose labels anyone may choose, could take the places of the selected ones.
+    const isSelected = (pod: AddressedPod) => names.has(pod.namespace) && pod.address !== undefined;
+    const lists = paths.map((each) =>
+      listSome(addressedPodsResource(each, query), connection, options, isSelected),
+    );
+    const pods = (await Promise.all(lists)).flat();
     const scheme = tls === undefined ? 'http' : 'https';
     return pods.flatMap(({ namespace, name, address = '' }) => {
       if (canonicalAddress(address) === undefined || (!allowLinkLocal && isForbidden(address))) return [];

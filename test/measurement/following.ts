@@ -2,6 +2,7 @@ import { Registry } from '@prometheus-io/client';
 import { onTestFinished } from 'vitest';
 import { type DiscoveryConsumerSpec, type ServiceRecord, serviceIndex } from '../../src/api/index.ts';
 import { ObjectEvents } from '../../src/cluster/index.ts';
+import type { ClusterSnapshot } from '../../src/decision/index.ts';
 import { consumerOf } from '../../src/lag/index.ts';
 import { Measurement, startInspecting } from '../../src/measurement/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
@@ -21,6 +22,7 @@ export async function leading(
   name: string,
   measure: DiscoveryConsumerSpec['measure'],
   files: string | undefined,
+  around: (cluster: ModelCluster) => Partial<ClusterSnapshot> = () => ({}),
 ) {
   const here = await ModelCluster.start(onTestFinished as AtEnd);
   const measured = [consumerOf(name, { measure })];
@@ -33,7 +35,7 @@ export async function leading(
   consumers.keep(measured);
   const lags: number[] = [];
   consumers.onSample(({ lag }) => void lags.push(lag));
-  const snapshot = { ...EMPTY_SNAPSHOT, measured, services: serviceIndex([WEB], true) };
+  const snapshot = { ...EMPTY_SNAPSHOT, measured, services: serviceIndex([WEB], true), ...around(here) };
   const { inspection, runnable } = startInspecting({
     ...{ connection, logger, clock, signal, measurement: consumers, allowLinkLocal: false, files },
     ...{ random: Math.random, namespace: 'linger' },

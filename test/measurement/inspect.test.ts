@@ -1,10 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { InspectSpec } from '../../src/api/index.ts';
+import { type InspectSpec, unseenNamespace } from '../../src/api/index.ts';
 import { PodAddresses } from '../../src/lag/index.ts';
 import { Inspection, type InspectionOptions } from '../../src/measurement/inspect.ts';
 import type { Inspected } from '../../src/measurement/inspected.ts';
 import { type PageFindings, readerOf } from '../../src/measurement/page-formats.ts';
 import { problem } from '../../src/measurement/probe.ts';
+import { leading } from './following.ts';
 
 const clock = () => performance.now();
 /** A busy machine is given its time. */
@@ -548,4 +549,24 @@ it('asks what is in memory although pages have to wait', async () => {
   onTestFinished(() => ending.abort());
   void inspection.run(ending.signal);
   await vi.waitFor(() => expect(asked).toBeGreaterThan(5), WITHIN);
+});
+
+it('pods of namespaces that are not selected take no instance’s place', async () => {
+  const gateways = ['edge-1', 'edge-2', 'edge-3', 'edge-4', 'edge-5'];
+  const inspect: InspectSpec = {
+    format: 'Text',
+    instances: { namespaceSelector: { matchLabels: { edge: 'yes' } }, port: 1 },
+  };
+  const { inspection } = await leading('edge', { inspect }, undefined, (cluster) => {
+    const put = (namespace: string, name: string, podIP: string) =>
+      cluster.put('pods', { metadata: { namespace, name }, status: { phase: 'Running', podIP } });
+    for (let n = 0; n < 250; n++) put('a-tenant', `pod-${n}`, `10.1.0.${n}`);
+    for (const [n, namespace] of gateways.entries()) put(namespace, 'gateway', `127.0.0.${n + 1}`);
+    const labelled = gateways.map(
+      (name) => [name, { ...unseenNamespace(name), labels: { edge: 'yes' } }] as const,
+    );
+    return { namespaces: new Map(labelled) };
+  });
+  const count = () => [...inspection.instances()].map(([, answering, silent]) => answering + silent);
+  await vi.waitFor(() => expect(count()).toEqual([gateways.length]), WITHIN);
 });
