@@ -174,12 +174,22 @@ export class WorkloadAccess {
     }
   }
 
-  /** @returns whether it could be scheduled to before */
-  async cordon(node: string, unschedulable: boolean, signal: AbortSignal): Promise<boolean> {
+  /**
+   * Lets no new pods onto a node.
+   * @param begin called with how to undo that, unless the node was cordoned already; before the request, which may have been
+   *   carried out even though it was interrupted
+   */
+  async cordon(
+    node: string,
+    signal: AbortSignal,
+    begin: (uncordon: (signal: AbortSignal) => Promise<unknown>) => void,
+  ): Promise<void> {
     const path = objectPath(core('Node'), undefined, node);
+    const set = (unschedulable: true | null, within: AbortSignal) =>
+      this.#request('PATCH', path, within, { spec: { unschedulable } });
     const before = await this.#request('GET', path, signal);
-    await this.#request('PATCH', path, signal, { spec: { unschedulable: unschedulable || null } });
-    return memberAt(before, ['spec', 'unschedulable']) !== true;
+    if (memberAt(before, ['spec', 'unschedulable']) !== true) begin((within) => set(null, within));
+    await set(true, signal);
   }
 }
 

@@ -190,11 +190,10 @@ async function disturb(
   if (disturbance.type === 'rollout') return access.restart(new Date(now).toISOString(), signal);
   if (disturbance.type === 'scale') return access.scale(disturbance.to, signal);
   const pods = chosenPods(disturbance, lives.ready);
-  if (disturbance.type === 'drain') {
-    const { node } = disturbance;
-    const cordoned = await access.cordon(node, true, signal);
-    if (cordoned) undo.push(() => access.cordon(node, false, AbortSignal.timeout(UNDO_MS)));
-  }
+  if (disturbance.type === 'drain')
+    await access.cordon(disturbance.node, signal, (uncordon) => {
+      undo.push(() => uncordon(AbortSignal.timeout(UNDO_MS)));
+    });
   for (const pod of pods) {
     if (disturbance.type === 'deleteOne') await access.deletePod(pod, signal);
     else {

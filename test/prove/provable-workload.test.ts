@@ -1,3 +1,4 @@
+import http from 'node:http';
 import { describe, expect, it } from 'vitest';
 import {
   chosenPods,
@@ -5,8 +6,10 @@ import {
   obstacleTo,
   type ReadyPod,
   rightsFor,
+  WorkloadAccess,
   workloadNamed,
 } from '../../src/prove/provable-workload.ts';
+import { listening } from '../webhook/listening.ts';
 
 const named = (text: string) => {
   const found = workloadNamed(text, 'shop');
@@ -82,4 +85,28 @@ it('asks for no right that the disturbance does not need', () => {
   expect(words({ type: 'rollout' }, true)).toContain('patch deployments.apps');
   expect(words({ type: 'rollout' }, true)).toContain('get pods/log');
   expect(words(DRAIN('n1'), false)).toContain('patch nodes (cluster)');
+});
+
+it('a node is uncordoned although the request that cordoned it was interrupted', async () => {
+  const patches: string[] = [];
+  const ending = new AbortController();
+  const server = http.createServer((request, response) => {
+    if (request.method === 'GET') return response.end('{}');
+    request.setEncoding('utf8').once('data', (patch: string) => {
+      patches.push(patch);
+      if (ending.signal.aborted) response.end('{}');
+      // It is done, but its answer comes too late.
+      else ending.abort();
+    });
+    return response;
+  });
+  const url = new URL(`http://127.0.0.1:${await listening(server)}`);
+  const access = new WorkloadAccess({ server: url, credentials: async () => ({}) }, named('deployment/web'));
+  const undo: (() => Promise<unknown>)[] = [];
+  const cordoned = access.cordon('n1', ending.signal, (uncordon) => {
+    undo.push(() => uncordon(AbortSignal.timeout(10_000)));
+  });
+  await expect(cordoned).rejects.toThrow();
+  for (const each of undo) await each();
+  expect(patches).toEqual(['{"spec":{"unschedulable":true}}', '{"spec":{"unschedulable":null}}']);
 });
