@@ -10,7 +10,7 @@ import {
   unseenNamespace,
 } from '../api/index.ts';
 import { canonicalAddress } from '../certs/index.ts';
-import { type KubeConnection, listSome, type ObjectEvents } from '../cluster/index.ts';
+import { asFailure, type KubeConnection, listSome, type ObjectEvents } from '../cluster/index.ts';
 import type { ClusterSnapshot } from '../decision/index.ts';
 import {
   type AddressedPod,
@@ -22,7 +22,7 @@ import {
 import { type Consumer, type Departed, PodAddresses, type ServiceName, sendsThrough } from '../lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';
-import { tick } from '../timing/index.ts';
+import { Schedule, tick } from '../timing/index.ts';
 import { type PageAnswer, readHeaderValue, readPage, trustOf } from './gateway-client.ts';
 import { Inspection, type InspectionOptions } from './inspect.ts';
 import type { Inspected, PageInstance, PageToRead, Source } from './inspected.ts';
@@ -60,6 +60,8 @@ const MOST_NAMESPACES = 4;
 /** Up to this many Services are selected by name; for more, all slices are listed. */
 const MOST_SERVICES = 50;
 const MOST_SLICES = 200_000;
+/** Every replica lists, perhaps all slices of the cluster, and just when its API server is overloaded that may fail. */
+const LIST_PACE = { everyMs: 0, firstPauseMs: 1_000, longestPauseMs: 15_000 };
 
 /** Asks the instances of inspected consumers while this replica leads; the caller passes each removal to the inspection. */
 export function startInspecting(context: InspectingContext) {
@@ -291,13 +293,14 @@ async function keepAddresses(
   present: () => readonly InspectedConsumer[],
   context: InspectingContext,
 ): Promise<void> {
-  const { snapshot, logger, clock, signal } = context;
+  const { snapshot, logger, clock, random, signal } = context;
   const once = new LogOnce(logger);
+  const schedule = new Schedule(LIST_PACE, clock(), random);
   let seen: AppliedFacts | undefined;
   let kept: ReadonlySet<string> = new Set();
   do {
     const now = snapshot.current();
-    if (appliesAsBefore(seen, now)) continue;
+    if (appliesAsBefore(seen, now) || !schedule.due(clock())) continue;
     const consumers = present().map(({ consumer }) => consumer);
     const names = servicesOf(consumers, now);
     const next = new Set(names.map(({ namespace, name }) => `${namespace}/${name}`));
@@ -307,9 +310,12 @@ async function keepAddresses(
       if (added.length > 0) await listSlices(addresses, context, [...new Set(added.map(({ name }) => name))]);
       kept = next;
       seen = now;
+      schedule.done(clock());
       once.over('slices', {}, 'listing pod addresses recovered');
     } catch (error) {
-      const { message } = asError(error);
+      if (signal.aborted) return;
+      const { message, retryAfterMs } = asFailure(error);
+      schedule.failed(clock(), retryAfterMs);
       once.warn('slices', { problem: message }, 'listing pod addresses failed; retrying');
     }
   } while (await tick(LOOK_EVERY_MS, signal));

@@ -67,5 +67,5 @@ export async function leading(
     inspection.removed({ uid: 'a', at });
     return at;
   };
-  return { inspection, consumers, lags, lists, end };
+  return { inspection, consumers, lags, lists, end, run: () => runnable.run() };
 }

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type InspectSpec, unseenNamespace } from '../../src/api/index.ts';
 import { PodAddresses } from '../../src/lag/index.ts';
@@ -136,7 +137,6 @@ describe('an inspected consumer', () => {
     gateways.lists(['a', '10.0.0.1', true], ['b', '10.0.0.2', true]);
     gateways.start();
   };
-  const sleep = (ms: number) => new Promise((done) => setTimeout(done, ms));
   beforeEach(() => begin());
   afterEach(() => gateways.stop());
 
@@ -569,4 +569,19 @@ it('pods of namespaces that are not selected take no instance’s place', async 
   });
   const count = () => [...inspection.instances()].map(([, answering, silent]) => answering + silent);
   await vi.waitFor(() => expect(count()).toEqual([gateways.length]), WITHIN);
+});
+
+it('lists addresses less and less often while the API server refuses it', async () => {
+  let asked = 0;
+  const { run } = await leading('edge', { inspect: SPEC }, undefined, (cluster) => {
+    cluster.refuse = (what) => {
+      if (what === 'endpointslices') asked += 1;
+      return 503;
+    };
+    return { namespaces: new Map([['shop', unseenNamespace('shop')]]) };
+  });
+  void run();
+  await vi.waitFor(() => expect(asked).toBeGreaterThan(0), WITHIN);
+  await sleep(5_500);
+  expect(asked).toBeLessThan(5);
 });
