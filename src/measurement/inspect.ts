@@ -10,6 +10,7 @@ import type {
   RemovalSample,
   ServiceName,
 } from '../lag/index.ts';
+import { Listeners } from '../manager/index.ts';
 import { pause } from '../timing/index.ts';
 import type { PageAnswer } from './gateway-client.ts';
 import {
@@ -103,8 +104,8 @@ export class Inspection {
   readonly #limits: typeof INSPECTION_LIMITS;
   readonly #consumers = new Map<string, Asked>();
   readonly #wanted = new Map<string, PodKey>();
-  readonly #listeners: ((uid: string) => void)[] = [];
-  readonly #connecting: ((address: string) => void)[] = [];
+  readonly #changed = new Listeners<[uid: string]>();
+  readonly #connected = new Listeners<[address: string]>();
   /** When the latest requests were started. */
   #begun: number[] = [];
   /** Bytes read beyond the budget so far. */
@@ -203,18 +204,18 @@ export class Inspection {
         yield [name, instance, kept];
   }
 
-  /** @param listener called when an answer of {@link usersOf} may have changed */
-  onChange(listener: (uid: string) => void): void {
-    this.#listeners.push(listener);
+  /** Called when an answer of {@link usersOf} may have changed. */
+  get onChange() {
+    return this.#changed.add;
   }
 
-  /** @param listener called with the address of an instance whenever Linger has connected to it for a page */
-  onConnect(listener: (address: string) => void): void {
-    this.#connecting.push(listener);
+  /** Called with the address of an instance whenever Linger has connected to it for a page. */
+  get onConnect() {
+    return this.#connected.add;
   }
 
-  connected(address: string): void {
-    for (const listener of this.#connecting) listener(address);
+  get connected() {
+    return this.#connected.call;
   }
 
   /**
@@ -661,7 +662,7 @@ export class Inspection {
   }
 
   #tell(uid: string): void {
-    if (this.#wanted.has(uid)) for (const listener of this.#listeners) listener(uid);
+    if (this.#wanted.has(uid)) this.#changed.call(uid);
   }
 }
 
