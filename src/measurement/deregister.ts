@@ -175,7 +175,7 @@ export class Deregistrations {
       this.#forget(known);
       return;
     }
-    // A pod of a StatefulSet has come back: a late request would take that one out.
+    // A StatefulSet's pod has come back under its name: a late request would take the new one out.
     if (known !== undefined && !isSame) this.#drop(known);
     const { labels = NO_LABELS, deletionTimestamp, deletionGracePeriodSeconds = 0 } = event.object;
     if (deletionTimestamp !== undefined) this.#know(event.object, labels, deletionGracePeriodSeconds);
@@ -197,7 +197,7 @@ export class Deregistrations {
     return leaving;
   }
 
-  /** Once it is gone and nothing is to be asked any more: a registry may still give out the address of one that is gone. */
+  /** Forgets a pod that is gone, but not before its requests have ended: the registry may still give out its address. */
   #forget(leaving: Leaving): void {
     if (leaving.gone && ![...leaving.outcomes.values()].includes(undefined)) this.#drop(leaving);
   }

@@ -574,9 +574,9 @@ export class Inspection {
   }
 
   /**
-   * Whether an instance that does not show a pod has heard of its end. Who is told late may hear of a pod that is gone
-   * already, and send to it from then on. So it must show another of the Service that became ready later, or the pod
-   * must have been ready for as long as any consumer is followed.
+   * Whether the absence of a pod from an instance's page means that the instance has dropped it. An instance that lags may
+   * not have added the pod yet, and would still add it, and send to it, after it is gone. So its page must show a pod of
+   * the same Service that became ready later, or this pod must have been ready for longer than any consumer may lag.
    */
   #knows(question: Question, newest: ReadonlyMap<string, number>): boolean {
     const { clock, addresses } = this.#options;

@@ -7,12 +7,12 @@ import { StaleUpstreams } from './stale-upstreams.ts';
 
 /** Of one consumer, with open questions or without. */
 export const MOST_QUESTIONS = 10_000;
-/** Hold does without an instance once so many held pods in a row were still in use by it long after their withdrawal. */
+/** Hold stops waiting for an instance that has kept this many held pods in a row long after their withdrawal. */
 export const MOST_STALE_HOLDS = 3;
 
 /**
- * An inspected consumer: one whose instances serve pages, or one that follows something that Linger follows, too, whose state
- * then stands in memory for a page.
+ * An inspected consumer. Either its instances serve pages, or it takes its endpoints from a source that Linger follows, too
+ * (istiod, the copies in another cluster); the state of that source, in memory, then stands for a page.
  */
 export type Inspected = { readonly name: string } & (
   | { readonly inspect: InspectSpec; readonly followed?: undefined }
@@ -48,7 +48,7 @@ export interface PageToRead {
   readonly services: readonly ServiceName[];
 }
 
-/** What Linger follows, and asks in the place of pages. */
+/** A source of endpoints that Linger follows, and looks up instead of reading pages. */
 export interface Source {
   /** Never rejects. */
   readonly instances: (signal: AbortSignal) => Promise<readonly PageInstance[] | Problem>;
@@ -80,7 +80,7 @@ export class Question {
   readonly readyAt = new Map<string, number>();
   readonly openedAt: number;
   readonly verdicts = new Map<string, Verdict>();
-  /** By instance, since when it has let go, where its interval after that has been told to be over. */
+  /** By instance, since when it has let go, once listeners were told that the syncInterval after that is over. */
   readonly waited = new Map<string, number>();
   /** Since when no slice lists it as ready. */
   hotSince: number | undefined;

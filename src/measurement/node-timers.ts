@@ -11,7 +11,7 @@ import { type Answer, askOnce, type Problem, problem, readShortBody, refusal } f
 const NODE_TIMERS = 'app.kubernetes.io/name=linger-node-timer';
 const NODE_TIMER_PORT = 8447;
 
-/** Attempts go on for so long after the last request for them. Milliseconds. */
+/** A node timer goes on making attempts for this long after they were last fetched. Milliseconds. */
 const LEASE_MS = 3_000;
 /** How often the leader fetches them. Milliseconds. */
 const FETCH_MS = 500;
@@ -154,9 +154,9 @@ export interface NodeTimer {
 
 /** Each costs 40 connections a second during a flip, which the replicas answer. */
 const MOST_TIMED = 16;
-/** So many of them are those that were the slowest: a slow node is timed in every flip, however many nodes there are. */
+/** How many of them are reserved for the slowest nodes: these are timed in every flip, however many nodes there are. */
 const SLOWEST_TIMED = 8;
-/** Of each node, the lags of so many flips are remembered. */
+/** How many flips the lags of each node are kept for. */
 const REMEMBERED = 8;
 const MOST_NODES = 10_000;
 /** The list of pods is renewed after a minute, or after a second for each node. Milliseconds. */
@@ -230,7 +230,7 @@ export class NodeTimers {
     for (const [timer, outcome] of timers.toSorted(([, a], [, b]) => order(b) - order(a))) {
       if (outcome?.removal === undefined && outcome?.trouble === undefined) continue;
       const isSlower = order(outcome) > order(slowest);
-      // An address may have passed to another's pod, which must not make the lag longer.
+      // Another pod may have got the address since; its answers must not make the lag longer.
       const gone = isSlower ? await this.#whyGone(timer) : undefined;
       if (gone !== undefined) {
         this.#silent.set(timer.node, gone);

@@ -9,8 +9,8 @@ export const STALE_LIMITS = {
   /** An address counts as dead once no slice has listed it for this long, or for longer than the consumer's p99.9. */
   least: 30_000,
   /**
-   * How long after the first page with a dead address the next one must still list it. As often it is asked from then on,
-   * so that its recovery shows soon.
+   * How long after the first page with a dead address a second one must still list it. From then on the instance is asked at
+   * this interval, so that its recovery shows soon.
    */
   confirm: 20_000,
 };
@@ -34,8 +34,9 @@ interface Sighting {
 }
 
 /**
- * The dead addresses that the instances of one consumer keep: one is dead once no slice has listed it for longer than the
- * consumer takes to follow, and kept where two pages list it as in use. Milliseconds of one clock.
+ * The dead addresses that the instances of one consumer keep. An address is dead once no slice has listed it for longer than
+ * the consumer takes to follow; an instance keeps it if two of its pages list it as in use. All times are milliseconds of
+ * one clock.
  */
 export class StaleUpstreams {
   /** By instance and address. */

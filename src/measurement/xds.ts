@@ -12,8 +12,8 @@ import { type Problem, problem, resolve } from './probe.ts';
 const { Reader, Writer } = protobuf;
 
 /*
- * Istiod tells proxies of endpoints by ADS in its incremental form (envoy.service.discovery.v3), and Linger as one of them. Of
- * its messages only the few fields are read and written that are named here by number.
+ * Istiod pushes endpoints to its proxies over incremental ADS (envoy.service.discovery.v3); Linger subscribes as one of
+ * them. It reads and writes only the few fields of the messages that are numbered here.
  */
 const METHOD = '/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources';
 const ENDPOINTS = 'type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment';
@@ -40,7 +40,7 @@ interface IstiodContext {
   readonly signal: AbortSignal;
 }
 
-/** The istiods behind an address. Each is followed, as the proxies follow one of them each. */
+/** The istiods behind an address. All are followed: each proxy is connected to one of them, and any may be the last to push. */
 export class Istiods implements Source {
   readonly #spec: XdsSpec;
   readonly #context: IstiodContext;
@@ -108,7 +108,7 @@ class Istiod {
   readonly #listed: ListedAddresses;
   /** By name of the cluster, its Service. */
   #followed: ReadonlyMap<string, string> = new Map();
-  /** What this stream has asked for, and of that, what has not been answered yet. */
+  /** The clusters that this stream has subscribed to, with their Services; and those of them not answered yet. */
   readonly #asked = new Map<string, string>();
   readonly #unanswered = new Map<string, string>();
   #call: Call | undefined;
@@ -170,7 +170,7 @@ class Istiod {
         const { options, metadata, channel } = await this.#means();
         client = new Client(targetOf(this.#to), channel, options);
         const call = client.makeBidiStreamRequest(METHOD, asIs, asIs, metadata);
-        // It may still fail once nothing reads it.
+        // It may fail after the loop below has ended, and an error without a listener ends the process.
         call.on('error', () => undefined);
         this.#begin(call);
         if (signal.aborted) cancel();
@@ -252,14 +252,14 @@ class Istiod {
   }
 }
 
-/** As grpc-js takes an address without looking it up. */
+/** The target in the form that keeps grpc-js from resolving it: it is an address already. */
 function targetOf(to: string): string {
   return `${to.startsWith('[') ? 'ipv6' : 'ipv4'}:${to}`;
 }
 
 const NO_TRUST = 'its certificate is not trusted';
 
-/** Without what istiod says itself: only the name of the status, and the code of an error of Node's. */
+/** Only the name of the status and the code of Node's error: what istiod itself says is foreign text, and is not shown. */
 function reasonOf(error: Error & { readonly code?: unknown; readonly details?: unknown }): string {
   if (typeof error.code !== 'number') return error.message;
   const name = status[error.code] ?? `status ${error.code}`;
@@ -280,14 +280,17 @@ const [ADDRESS_SOCKET, SOCKET_ADDRESS] = [1, 2];
 // Those of Node and google.protobuf.Struct.
 const [NODE_ID, NODE_METADATA, STRUCT_FIELDS, ENTRY_KEY, ENTRY_VALUE, VALUE_TEXT] = [1, 3, 1, 1, 2, 3];
 
-/** Of a Service that every cluster has: a stream's first request has to name something, and its answer shows that it works. */
+/** Of a Service that every cluster has. A stream's first request must name a cluster; the answer shows that the stream works. */
 const FIRST = 'outbound|443||kubernetes.default.svc.cluster.local';
 
 function request(...fields: readonly Written[]): Buffer {
   return encoded([TYPE_URL, ENDPOINTS], ...fields);
 }
 
-/** As a sidecar, which istiod tells of all endpoints; its address is that of no pod, so that no pod's own settings apply. */
+/**
+ * Linger presents itself as a sidecar, since istiod pushes all endpoints to those. No pod has the address that it gives, so
+ * no pod's settings apply.
+ */
 function nodeOf(namespace: string): Buffer {
   const metadata = { NAMESPACE: namespace, CLUSTER_ID: 'Kubernetes', INSTANCE_IPS: '127.0.0.1,::1' };
   const entries = Object.entries(metadata).map(([key, value]) => {
