@@ -26,7 +26,7 @@ import {
   targetNotes,
   targetsOf,
 } from './containers.ts';
-import { type EarlierPass, earlierPass } from './earlier-pass.ts';
+import { type EarlierPass, earlierPass, type Separated, separated } from './earlier-pass.ts';
 import { supportsNativeSleep } from './fleet.ts';
 import {
   callOf,
@@ -112,12 +112,21 @@ export function requestOf({
  * decision is the same as in Enforce; the caller leaves the pod unchanged.
  */
 export function decide(request: PodRequest, snapshot: ClusterSnapshot): Decision {
+  const apart = separated(request.object);
+  if (apart !== undefined) return decideApart(apart, request, snapshot);
   const screened = screen(request);
   if (screened !== undefined) return screened;
   const pod = request.object as Pod;
   const { namespace, policy, notes } = policyFor(placeOf(request), snapshot);
   const decision = decideUnder(policy, pod, namespace, request, snapshot);
   return notes.length === 0 ? decision : { ...decision, notes: [...notes, ...decision.notes] };
+}
+
+function decideApart({ pod, plan }: Separated, request: PodRequest, snapshot: ClusterSnapshot): Decision {
+  const decision = decide({ ...request, object: pod }, snapshot);
+  const isWritten = decision.outcome === 'inject' || decision.withdrawn !== undefined;
+  if (isWritten || decision.reason === 'InvalidPod') return decision;
+  return { ...decision, ...withoutHooks(pod, { plan, carriers: NO_CARRIERS }) };
 }
 
 interface PlacedPod {

@@ -1,4 +1,13 @@
-import { ANNOTATION, HOOKS, labelOf, plainSleep } from '../api/index.ts';
+import {
+  ANNOTATION,
+  HOOKS,
+  isRecord,
+  isString,
+  labelOf,
+  listOf,
+  memberAt,
+  plainSleep,
+} from '../api/index.ts';
 import { type Carriers, listed, NO_CARRIERS, preStopOf } from './containers.ts';
 import { type Plan, riseOf } from './plan.ts';
 import { parsePlan } from './plan-codec.ts';
@@ -85,4 +94,46 @@ function carries(container: Container, plan: Plan, authors: number | undefined):
   if (authors !== undefined) return plainSleep(handler)?.seconds === authors + riseOf(plan);
   const own = HOOKS[hook].recognise(handler);
   return own?.wait === wait && own.call?.max === hold?.max;
+}
+
+/** The kind of handler that each hook is. */
+const HANDLERS = { Sleep: 'sleep', Exec: 'exec', Hold: 'exec' } as const;
+
+export interface Separated {
+  readonly pod: Pod;
+  /** Of what was taken out. */
+  readonly paths: readonly string[];
+  readonly plan: Plan;
+}
+
+/**
+ * Another webhook may merge a handler of its own into a hook of Linger's, and the API server rejects a hook of two. Linger's
+ * goes, since the other may be asked again and would add its own again.
+ * @returns undefined where there is none such
+ */
+export function separated(object: unknown): Separated | undefined {
+  const shared = listOf(memberAt(object, ['spec', 'containers'])).flatMap((container, index) => {
+    const handler = memberAt(container, ['lifecycle', 'preStop']);
+    const isShared = isRecord(handler) && Object.values(handler).filter(isRecord).length > 1;
+    return isShared ? [{ container: container as Container, handler, index }] : [];
+  });
+  if (shared.length === 0) return undefined;
+  const text = memberAt(object, ['metadata', 'annotations', ANNOTATION.plan]);
+  const plan = isString(text) ? parsePlan(text) : undefined;
+  if (plan === undefined) return undefined;
+  const kind = HANDLERS[plan.hook];
+  const rests = new Map<number, Container>();
+  for (const { container, handler, index } of shared) {
+    const { [kind]: own, ...preStop } = handler;
+    const alone = { ...container, lifecycle: { preStop: { [kind]: own } } };
+    const isClaimed =
+      plan.containers.includes(container.name) && !Object.hasOwn(plan.extended ?? {}, container.name);
+    if (own !== undefined && isClaimed && carries(alone, plan, undefined))
+      rests.set(index, { ...container, lifecycle: { ...container.lifecycle, preStop } });
+  }
+  if (rests.size === 0) return undefined;
+  const pod = object as Pod;
+  const containers = pod.spec.containers.map((each, index) => rests.get(index) ?? each);
+  const paths = [...rests.keys()].map((index) => `/spec/containers/${index}/lifecycle/preStop/${kind}`);
+  return { pod: { ...pod, spec: { ...pod.spec, containers } }, paths, plan };
 }

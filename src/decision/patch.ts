@@ -10,7 +10,7 @@ import {
   runsHelper,
 } from '../api/index.ts';
 import { type Carriers, preStopOf } from './containers.ts';
-import { earlierPass } from './earlier-pass.ts';
+import { earlierPass, separated } from './earlier-pass.ts';
 import { type HoldSetup, OWN_MOUNT, ownMount, ownVolume } from './hold-delivery.ts';
 import { type Decision, type Plan, secondsByContainer } from './plan.ts';
 import { renderPlan } from './plan-codec.ts';
@@ -39,6 +39,12 @@ const VOLUMES = '/spec/volumes';
 export function patchFor(pod: Pod, decision: Decision): readonly Operation[] {
   const plan = decision.outcome === 'inject' ? decision.plan : decision.withdrawn;
   if (plan === undefined) return [];
+  const apart = separated(pod);
+  if (apart !== undefined)
+    return [
+      ...apart.paths.map((path) => ({ op: 'remove', path }) as const),
+      ...patchFor(apart.pod, decision),
+    ];
   const waiting = secondsByContainer(plan);
   const setup = decision.outcome === 'inject' ? decision.setup : undefined;
   const operations = pod.spec.containers.flatMap((container, index) => {

@@ -5,10 +5,12 @@ import { warningsOf } from '../../src/decision/reasons.ts';
 import { altered, cutTo, pass } from './sample-pass.ts';
 import { samplePlan } from './sample-plan.ts';
 import {
+  type ContainerObject,
   codesOf,
   container,
   exec,
   type PodObject,
+  planIn,
   pod,
   podOf,
   preStop,
@@ -164,6 +166,43 @@ describe('a plan is judged container by container', () => {
     expect(operations).toEqual([
       { op: 'add', path: '/metadata/annotations/linger.dev~1plan', value: samplePlan() },
     ]);
+  });
+
+  describe('a hook into which another webhook has merged a handler of its own', () => {
+    const merge =
+      (...names: readonly string[]) =>
+      (result: PodObject) => {
+        for (const each of result.spec.containers)
+          if (names.includes(each.name)) Object.assign(handlerOf(each), exec('/drain'));
+      };
+    const handlerOf = (each: ContainerObject | undefined) =>
+      (each?.lifecycle as { preStop?: object } | undefined)?.preStop ?? {};
+    const hooksOf = ({ spec }: PodObject) => spec.containers.map(handlerOf);
+
+    it('loses Linger’s, or the API server would reject it; the plan says so', () => {
+      const { decision, result } = pass(altered(pod(), merge('app')));
+      expect(decision).toMatchObject({ outcome: 'skip', reason: 'ExistingHook' });
+      expect(hooksOf(result)).toEqual([exec('/drain')]);
+      expect(planIn(result)).toMatchObject({ wait: 0, containers: [] });
+      expect(pass(result).operations).toEqual([]);
+    });
+
+    it('is no claim any more; the other containers keep theirs', () => {
+      const { decision, result } = pass(altered(both, merge('helper')));
+      expect(decision.outcome).toBe('inject');
+      expect(hooksOf(result)).toEqual([sleep(30), exec('/drain')]);
+      expect(planIn(result)).toMatchObject({ wait: 30, containers: ['app'] });
+      expect(pass(result).operations).toEqual([]);
+    });
+
+    it('stays where it is not as the plan says: that is its author’s', () => {
+      const changed = altered(pod(), (result) => {
+        merge('app')(result);
+        Object.assign(handlerOf(result.spec.containers[0]), sleep(7));
+      });
+      expect(pass(changed).decision).toMatchObject({ outcome: 'skip', reason: 'InvalidPod' });
+      expect(pass(changed).operations).toEqual([]);
+    });
   });
 
   it('a container that was renamed keeps its hook, and the hook shrinks with the grace', () => {

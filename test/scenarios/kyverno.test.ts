@@ -220,6 +220,18 @@ async function policyPath(): Promise<string> {
 const cutBy = (kind: string, namespace: string) =>
   `with a grace of ${GRACE} s instead of 90 s: ${kind} grace-${namespace} changes it`;
 
+/** A rule that gives each container a hook. */
+async function enactHook(namespace: string, key: string): Promise<void> {
+  const container = { '(name)': '*', [key]: { preStop: { exec: { command: ['sleep', '3'] } } } };
+  const mutate = { patchStrategicMerge: { spec: { containers: [container] } } };
+  await enact(ruleFor(namespace, 'hook', { mutate }), namespace, () => true);
+  const bare = pod(namespace, 'bare', {}, { annotations: { 'linger.dev/inject': 'false' } });
+  await waitUntil('Kyverno to give it', async () => {
+    const { spec } = await stage.cluster.create<PodObject>(bare, { dryRun: true });
+    return spec.containers[0]?.lifecycle !== undefined;
+  });
+}
+
 const graceOf = ({ spec }: PodObject) => spec.terminationGracePeriodSeconds;
 const cutTo = (seconds: number) => (object: PodObject | undefined) =>
   object !== undefined && graceOf(object) === seconds;
@@ -299,7 +311,7 @@ describe.runIf(LONG)('beside Kyverno', { timeout: 180_000 }, () => {
     if (reason === 'WaitShrunk') expect(findings[0]?.text).toContain(`ClusterPolicy grace-${namespace} cuts`);
   });
 
-  it('that is asked after Linger and sets the grace: the wait shrinks, and check names it', async () => {
+  it('that is asked after Linger: the wait shrinks, or goes where it gives a hook, and check names it', async () => {
     const { cluster } = stage;
     const name = 'a-linger';
     const { webhooks } = (await cluster.get<WebhookConfiguration>(LINGER))!;
@@ -316,6 +328,12 @@ describe.runIf(LONG)('beside Kyverno', { timeout: 180_000 }, () => {
       const policy = KINDS.ClusterPolicy.policy(excluding, documented('exclude'));
       await enact(policy, excluding, cutTo(GRACE));
       expect(summaryOf(await createPod(stage, plainPod(excluding)))).toMatch(/: app sleep 5; grace 35$/);
+
+      const hooked = await cluster.namespace('kyverno');
+      await enactHook(hooked, 'lifecycle');
+      expect(summaryOf(await createPod(stage, plainPod(hooked)))).toBe(
+        'Injected, then ExistingHook: app ["sleep","3"]; grace 35',
+      );
     } finally {
       await cluster.create({ ...LINGER, webhooks } as NewObject);
       await cluster.delete({ ...LINGER, metadata: { name } });
@@ -335,6 +353,16 @@ describe.runIf(LONG)('beside Kyverno', { timeout: 180_000 }, () => {
     expect((await checkedIn(namespace)).stdout).toContain(
       `without its hook: ClusterPolicy hooks-${namespace} changes it`,
     );
+  });
+
+  it.each([
+    ['that have none', '+(lifecycle)'],
+    ['whatever they have', 'lifecycle'],
+  ])('whose rule gives a hook to containers %s: it is kept, as an author’s', async (_, key) => {
+    const namespace = await stage.cluster.namespace('kyverno');
+    await enactHook(namespace, key);
+    const outcome = await createPod(stage, plainPod(namespace));
+    expect(summaryOf(outcome)).toBe('ExistingHook: app ["sleep","3"]; grace 30');
   });
 
   it('that allows no longer grace: it is named, and grace.max keeps the pods', async () => {
