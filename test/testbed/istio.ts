@@ -15,10 +15,10 @@ const images = { pilot: 'linger.test/pilot:1', proxy: 'linger.test/proxyv2:1' } 
 export const CHART_VALUES = {
   autoscaleEnabled: false,
   image: images.pilot,
-  resources: { requests: { cpu: '10m', memory: '64Mi' } },
   global: {
     imagePullPolicy: 'Never',
-    proxy: { image: images.proxy, resources: { requests: { cpu: '10m', memory: '32Mi' } } },
+    // A dozen of them and istiod are to fit on two processors.
+    proxy: { image: images.proxy, resources: { requests: { cpu: '50m' } } },
     proxy_init: { image: images.proxy },
   },
   env: { PILOT_ENABLE_ALPN_FILTER: 'false', PILOT_ENABLE_METADATA_EXCHANGE: 'false' },
