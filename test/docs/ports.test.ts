@@ -1,0 +1,25 @@
+import { expect, test } from 'vitest';
+import { VERBS } from '../../src/cli/commands.ts';
+import { filesUnder, read, tableUnder } from './markdown.ts';
+
+const rows = tableUnder('docs/operations.md', 'Ports');
+const numbersIn = (text = '') => (text.match(/\b\d{2,5}\b/g) ?? []).map(Number);
+
+test('the table has every port on which a command listens by default', () => {
+  const { serve, dashboard, witness, 'node-timer': timer } = VERBS;
+  const { port, adminPort, canaryPort, holdPort } = serve.flags;
+  const flags = [port, adminPort, canaryPort, holdPort, dashboard.flags.port, timer.flags.port];
+  const listening = [...flags, witness.flags.listen].flatMap(({ fallback }) => numbersIn(fallback));
+  expect(listening).toHaveLength(7);
+  expect(rows.flatMap((row) => numbersIn(row.port))).toEqual(expect.arrayContaining(listening));
+});
+
+test('it names every port that an object of deploy/ opens', () => {
+  const opened = filesUnder('deploy')
+    .filter((path) => /^deploy\/(?:deployment|networkpolicy|node-timer|service(?:-\w+)?)\.yaml$/.test(path))
+    .flatMap((path) => [...read(path).matchAll(/^[^#\n]*\b(?:port|containerPort): (\d+)/gm)])
+    .map(([, port]) => Number(port));
+  expect(opened.length).toBeGreaterThan(15);
+  const named = rows.flatMap((row) => Object.values(row).flatMap(numbersIn));
+  expect(named).toEqual(expect.arrayContaining(opened));
+});
