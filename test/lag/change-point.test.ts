@@ -10,7 +10,7 @@ const FLIPS = 300;
 const ONE_INSTANCE = [1, 2, 3, 5].flatMap((replicas) =>
   [0, 0.3].map((hanging) => ({ replicas, hanging, instances: 1, bias: 25 })),
 );
-/** What docs/concepts.md says of them, in milliseconds; instances follow evenly within 10 s. */
+/** What docs/measuring.md says of them, in milliseconds; instances follow evenly within 10 s. */
 const SEVERAL_INSTANCES = [
   { replicas: 2, hanging: 0, instances: 3, bias: 50 },
   { replicas: 2, hanging: 0, instances: 10, bias: 300 },

@@ -3,7 +3,7 @@ import { FLIP_LIMITS } from '../../src/measurement/flip.ts';
 import { FLIP_RESULTS } from '../../src/measurement/probe.ts';
 import { codeOf, read, tableUnder } from '../docs/markdown.ts';
 
-const PAGE = 'docs/concepts.md';
+const PAGE = 'docs/measuring.md';
 
 test('the table has exactly the results of flips, in the catalogue’s order', () => {
   const rows = tableUnder('docs/reference.md', 'How a flip ends');

@@ -312,7 +312,7 @@ describe.runIf(LONG)('two nodes', async () => {
         'both fast, the other slow',
       ]);
       expect(before).toBeLessThan(0.5);
-      // docs/concepts.md, "Other nodes".
+      // docs/measuring.md, "Other nodes".
       expect(blind).toBeLessThan(0.5);
     },
   );
