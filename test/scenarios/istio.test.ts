@@ -175,20 +175,18 @@ describe.runIf(LONG)('Istio', () => {
     await token('elsewhere', 'other');
     const ending = new AbortController();
     onTestFinished(() => ending.abort());
-    const follow = (tokenFile: string, of = namespace) =>
+    const follow = (tokenFile: string, of = namespace, serverName = 'istiod.istio-system.svc') =>
       followWeb(
-        {
-          address: istiod.tlsAddress,
-          tls: { caFile: 'root-cert.pem', serverName: 'istiod.istio-system.svc' },
-          tokenFile,
-        },
+        { address: istiod.tlsAddress, tls: { caFile: 'root-cert.pem', serverName }, tokenFile },
         { files: folder, namespace: of, of: namespace, signal: ending.signal },
       );
-    const [ours, foreign, elsewhere] = [
+    const [ours, foreign, elsewhere, headless] = [
       await follow('token'),
       await follow('other'),
       // Istiod takes nobody for a proxy of another namespace.
       await follow('token', 'shop'),
+      // As by the name of a headless Service, unless serverName says otherwise.
+      await follow('token', namespace, 'istiod-headless.istio-system.svc'),
     ];
     const addresses = [pod?.status?.podIP ?? ''];
     const finding = (of: typeof ours) => of.find(addresses);
@@ -197,6 +195,17 @@ describe.runIf(LONG)('Istio', () => {
     await waitUntil(
       'another',
       () => finding(elsewhere) === 'cannot be read (PERMISSION_DENIED)' || undefined,
+    );
+    await waitUntil(
+      'mistrust',
+      () => finding(headless) === 'cannot be read (its certificate is not trusted)' || undefined,
+    );
+    await istiod.stop();
+    istiod = await startIstiod(clusterSettings(), { kubeconfig: cluster.kubeconfig, clusterId: 'east' });
+    const east = await follow('token');
+    await waitUntil(
+      'the istiod of another cluster name to push',
+      () => finding(east)[0] === 'using' || undefined,
     );
   });
 });

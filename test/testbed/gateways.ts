@@ -423,7 +423,7 @@ const ISTIOD_PORTS = { xds: 15_010, xdsTls: 15_012, http: 15_080, https: 15_017,
 /** istiod, as a process of the node. */
 export async function startIstiod(
   settings: ClusterSettings,
-  { kubeconfig }: { readonly kubeconfig: string },
+  { kubeconfig, clusterId }: { readonly kubeconfig: string; readonly clusterId?: string },
 ): Promise<{ readonly address: string; readonly tlsAddress: string; stop(): Promise<void> }> {
   const program = await ensureIstiod(settings.cacheDir, console.log);
   const paths = statePaths(settings.stateDir);
@@ -443,6 +443,7 @@ export async function startIstiod(
       ...process.env,
       ...{ POD_NAME: 'istiod', POD_NAMESPACE: 'istio-system', PILOT_CERT_PROVIDER: 'istiod' },
       ...{ INJECT_ENABLED: 'false', JWT_POLICY: 'third-party-jwt' },
+      ...(clusterId && { CLUSTER_ID: clusterId }),
     },
     health: { url: `http://${host}:${http}/ready` },
   };

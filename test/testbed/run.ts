@@ -125,7 +125,7 @@ const LONG_PARTS = {
   'test/scenarios/alerts.test.ts': [ensurePromtool],
   'test/scenarios/argo-rollouts.test.ts': [ensureArgoRollouts],
   'test/scenarios/cert-manager.test.ts': [certManagerCrds],
-  'test/scenarios/discovered-gateways.test.ts': [ensureEnvoy, ensureContour],
+  'test/scenarios/discovered-gateways.test.ts': [ensureEnvoy, ensureContour, ensureIstiod],
   'test/scenarios/eureka.test.ts': [ensureEureka],
   'test/scenarios/gatekeeper.test.ts': [ensureGatekeeper],
   'test/scenarios/hold.test.ts': [ensureEnvoy, ensureContour],

@@ -39,6 +39,8 @@ export interface InstallationOptions {
   readonly dns?: string;
   /** The contents of a Secret that is mounted in the folder of `--inspect-files`. */
   readonly files?: Readonly<Record<string, string>>;
+  /** More of that folder: sources of a projected volume. */
+  readonly sources?: readonly object[];
 }
 
 /** Linger as deploy/ installs it: two replicas from its image, with its rights and no more. Only in our own cluster. */
@@ -124,7 +126,7 @@ export class Installation {
   }
 }
 
-function mountFiles(spec: PodSpec | undefined): void {
+function mountFiles(spec: PodSpec | undefined, sources: readonly object[]): void {
   const [container] = spec?.containers ?? [];
   if (spec === undefined || container === undefined) return;
   container.args.push(`--inspect-files=${FILES_FOLDER}`);
@@ -132,7 +134,7 @@ function mountFiles(spec: PodSpec | undefined): void {
     ...(container.volumeMounts ?? []),
     { name: FILES, mountPath: FILES_FOLDER, readOnly: true },
   ];
-  spec.volumes = [...(spec.volumes ?? []), { name: FILES, secret: { secretName: FILES } }];
+  spec.volumes = [...(spec.volumes ?? []), { name: FILES, projected: { sources } }];
 }
 
 const FILES = 'linger-inspect-files';
@@ -147,7 +149,7 @@ function secretOf({ files }: InstallationOptions): readonly object[] {
 /** The values that an operator fills in. */
 function adapted(
   manifest: Manifest,
-  { policies, flags = [], timeoutSeconds, addresses = {}, dns, files }: InstallationOptions,
+  { policies, flags = [], timeoutSeconds, addresses = {}, dns, files, sources = [] }: InstallationOptions,
 ): Manifest {
   const { kind, metadata } = manifest;
   if (kind === 'ConfigMap' && metadata.name === 'linger-policies') manifest.data = { 'base.yaml': policies };
@@ -155,7 +157,8 @@ function adapted(
   if (kind === 'Deployment' && metadata.name === 'linger') {
     for (const container of manifest.spec?.template.spec.containers ?? [])
       container.args.push(...names, ...flags);
-    if (files !== undefined) mountFiles(manifest.spec?.template.spec);
+    const mounted = [...(files === undefined ? [] : [{ secret: { name: FILES } }]), ...sources];
+    if (mounted.length > 0) mountFiles(manifest.spec?.template.spec, mounted);
     if (dns !== undefined) Object.assign(manifest.spec?.template.spec ?? {}, podDns(dns));
   }
   if (timeoutSeconds !== undefined)

@@ -16,6 +16,10 @@ export interface HoldSettingOptions {
   readonly addresses?: Readonly<Record<string, string>>;
   /** For `--inspect-files`. */
   readonly files?: Readonly<Record<string, string>>;
+  /** Sources of a projected volume, for the same. */
+  readonly sources?: readonly object[];
+  /** The address of the cluster DNS. */
+  readonly dns?: string;
 }
 
 /** Few enough for a scenario to have them measured. */
@@ -55,7 +59,7 @@ export class HoldSetting {
   }
 
   static async open(cluster: Cluster, options: HoldSettingOptions): Promise<HoldSetting> {
-    const { consumers = [], max, addresses = {}, files } = options;
+    const { consumers = [], max, addresses = {}, files, sources, dns } = options;
     const waiting = (name: Waiting) => ({ namespaceSelector: { matchLabels: { waiting: name } } });
     const hold = (min: string) => ({ hook: 'Hold', hold: { min, max: `${max}s` } });
     const policies = policyFile(
@@ -67,7 +71,8 @@ export class HoldSetting {
     const flags = ['--canary-every=1s'];
     // All pods must get their hooks, and admitting hundreds at once may take a busy machine longer than two seconds.
     const timeoutSeconds = 30;
-    const installation = { policies, flags, timeoutSeconds, addresses, ...(files && { files }) };
+    const given = { ...(files && { files }), ...(sources && { sources }), ...(dns && { dns }) };
+    const installation = { policies, flags, timeoutSeconds, addresses, ...given };
     return new HoldSetting(cluster, await Installation.create(cluster, installation));
   }
 

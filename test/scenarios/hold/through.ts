@@ -65,6 +65,11 @@ export class PageWatch {
     this.#ended = this.#read();
   }
 
+  /** Resolves once it has shown an `address:port`. */
+  async has(address: string): Promise<void> {
+    await waitUntil(`${this.#gateway.name} to list ${address}`, () => this.#shown.has(address) || undefined);
+  }
+
   async stop(): Promise<void> {
     this.#stopped = true;
     await this.#ended;
