@@ -189,12 +189,12 @@ describe.runIf(LONG)('sidecars of Istio', () => {
         expect(app).toMatch(waiting === 'sleep' ? /^sleep 6$/ : /^\["\/linger\.dev\/hold",/);
         expect(hooks).toContain(`istio-proxy ${kind === 'native' ? OWN_HOOK : app}`);
         const plan = planOf(found.pod);
-      expect(before?.outcome).toBe('inject');
-      const { wait, grace } = plan ?? {};
-      if (waiting === 'sleep') expect(before).toMatchObject({ waitSeconds: wait, graceSeconds: grace });
-      else expect(before?.admitted).toBe(`Hold 0s..60s, fallback Sleep ${wait}s, grace ${grace}s`);
+        expect(before?.outcome).toBe('inject');
+        const { wait, grace } = plan ?? {};
+        if (waiting === 'sleep') expect(before).toMatchObject({ waitSeconds: wait, graceSeconds: grace });
+        else expect(before?.admitted).toBe(`Hold 0s..60s, fallback Sleep ${wait}s, grace ${grace}s`);
 
-      expect(lostInWait).toBe(0);
+        expect(lostInWait).toBe(0);
         expect(times.sigterm).toBeGreaterThanOrEqual(WAIT * 1_000 - 50);
         if (waiting === 'hold') expect(release).toMatchObject({ reason: 'Gone' });
         if (kind === 'native') expect(times.proxySigterm).toBeGreaterThanOrEqual(times.exit);
