@@ -198,7 +198,7 @@ describe.runIf(LONG)('Istio', () => {
     );
     await waitUntil(
       'mistrust',
-      () => finding(headless) === 'cannot be read (its certificate is not trusted)' || undefined,
+      () => finding(headless) === 'cannot be read (UNAVAILABLE, its certificate is not trusted)' || undefined,
     );
     await istiod.stop();
     istiod = await startIstiod(clusterSettings(), { kubeconfig: cluster.kubeconfig, clusterId: 'east' });
