@@ -3,7 +3,7 @@ import { parseAllDocuments } from 'yaml';
 import { shipped } from '../cli/linger.ts';
 import { type PodObject, service } from '../cluster-suite/support/manifests.ts';
 import { isReady } from '../cluster-suite/support/termination.ts';
-import { istioCrds } from '../testbed/binaries.ts';
+import { istioCrds, traefikCrds } from '../testbed/binaries.ts';
 import { type Cluster, type NewObject, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { type ClusterDns, startClusterDns } from '../testbed/cluster-dns.ts';
 import {
@@ -12,6 +12,7 @@ import {
   haproxyInPod,
   startEnvoyOfIstiod,
   startIstiod,
+  traefikInPod,
 } from '../testbed/gateways.ts';
 import { busyboxNamed } from '../testbed/images.ts';
 import { network } from '../testbed/network.ts';
@@ -30,8 +31,8 @@ import { listed, PageWatch } from './hold/through.ts';
 import { table } from './table.ts';
 
 /*
- * What `linger consumers discover` says in a cluster where gateways run, and whether what it prints works: Contour, which
- * watches EndpointSlices, an Envoy that follows istiod as a sidecar does, and HAProxy as the controller of HAProxy
+ * What `linger consumers discover` says in a cluster where gateways run, and whether what it prints works: Contour and Traefik,
+ * which watch EndpointSlices, an Envoy that follows istiod as a sidecar does, and HAProxy as the controller of HAProxy
  * Technologies configures it (port and path of its page), with the line that discover asks for. That controller itself is not
  * here: HAProxy asks DNS. Images are known by their names alone. Linger's folder of files is mounted as the guide says.
  */
@@ -41,7 +42,12 @@ const HAPROXY_CLASS = {
   ...{ apiVersion: 'networking.k8s.io/v1', kind: 'IngressClass', metadata: { name: 'discovered-haproxy' } },
   spec: { controller: 'haproxy.org/ingress-controller/haproxy' },
 };
-const FOUND = ['contour', 'istio-sidecars', 'haproxy-kubernetes-ingress'];
+const TRAEFIK_IMAGE = 'docker.io/traefik:v3.6.12';
+const TRAEFIK_CLASS = {
+  ...{ apiVersion: 'networking.k8s.io/v1', kind: 'IngressClass', metadata: { name: 'discovered-traefik' } },
+  spec: { controller: 'traefik.io/ingress-controller' },
+};
+const FOUND = ['contour', 'istio-sidecars', 'traefik', 'haproxy-kubernetes-ingress'];
 const ISTIO_NAMESPACE = 'istio-system';
 const MESH_FILES = [
   { serviceAccountToken: { audience: 'istio-ca', path: 'istio-token' } },
@@ -72,8 +78,10 @@ describe.runIf(LONG)('gateways that are discovered', () => {
     cluster = await openCluster();
     if (!cluster.own) return;
     dns = await startClusterDns(clusterSettings(), { ttl: 5 });
-    for (const image of [ENVOY_IMAGE, HAPROXY_IMAGE]) await cluster.importImages(busyboxNamed(image));
+    for (const image of [ENVOY_IMAGE, HAPROXY_IMAGE, TRAEFIK_IMAGE])
+      await cluster.importImages(busyboxNamed(image));
     await define(await istioCrds());
+    await define(await traefikCrds());
     istiod = await startIstio();
     // Nobody sends to the ClusterIP, nor asks DNS, but HAProxy.
     const unused = ['cluster-ip', 'cluster-dns'].map((name) =>
@@ -101,6 +109,13 @@ describe.runIf(LONG)('gateways that are discovered', () => {
     await cluster.create(virtualService());
     const meshed = `outbound|80||web.${namespace}.svc.cluster.local`;
     envoy = await startEnvoyOfIstiod(clusterSettings(), { service: meshed, istiod: istiod.address });
+    await cluster.create(TRAEFIK_CLASS as NewObject);
+    await createIngress(cluster, namespace, 'web-traefik', TRAEFIK_CLASS.metadata.name);
+    await cluster.create(ingressRoute());
+    const traefik = await startInPod(
+      ...([cluster, await where('traefik'), { name: 'traefik', image: TRAEFIK_IMAGE }] as const),
+      await traefikInPod(clusterSettings(), { kubeconfig: cluster.kubeconfig }),
+    );
     await cluster.create(HAPROXY_CLASS as NewObject);
     await createIngress(cluster, namespace, 'web-haproxy', HAPROXY_CLASS.metadata.name);
     const haproxy = await startInPod(
@@ -117,14 +132,14 @@ describe.runIf(LONG)('gateways that are discovered', () => {
     const addresses = await Promise.all(
       PODS.flat().map(async (name) => `${await addressOf(cluster, web(name))}:${POD_PORT}`),
     );
-    gateways = [contour.gateway, envoy, { ...haproxy, page }];
+    gateways = [contour.gateway, envoy, traefik, { ...haproxy, page }];
     for (const gateway of gateways) await listed(gateway, addresses);
   }, 900_000);
 
   afterAll(async () => {
     await contour?.stop();
     await envoy?.stop();
-    if (cluster?.own) await cluster.delete(HAPROXY_CLASS);
+    if (cluster?.own) for (const each of [HAPROXY_CLASS, TRAEFIK_CLASS]) await cluster.delete(each);
     for (const name of setting === undefined ? [] : FOUND)
       await cluster.api.request('DELETE', `/apis/linger.dev/v1alpha1/discoveryconsumers/${name}`);
     await setting?.close();
@@ -169,6 +184,15 @@ describe.runIf(LONG)('gateways that are discovered', () => {
         metadata: { namespace, name: 'web' },
       },
       spec: { hosts: ['web'], http: [{ route: [{ destination: { host: 'web' } }] }] },
+    }) as NewObject;
+
+  const ingressRoute = () =>
+    ({
+      ...{ apiVersion: 'traefik.io/v1alpha1', kind: 'IngressRoute', metadata: { namespace, name: 'web' } },
+      spec: {
+        entryPoints: ['web'],
+        routes: [{ kind: 'Rule', match: 'PathPrefix(`/own`)', services: [{ name: 'web', port: 80 }] }],
+      },
     }) as NewObject;
 
   const consumers = (...words: readonly string[]) =>

@@ -112,6 +112,12 @@ const CERT_MANAGER = {
   sum: 'h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=',
 } as const;
 
+/** Of 3.7, which came later, the proxy lacks a commit that it requires. */
+const TRAEFIK = {
+  module: 'github.com/traefik/traefik/v3@v3.6.12',
+  sum: 'h1:6pe4s7aaDTQs+AsF7KP3sM/xnq7zOVvibRQe5tw9eFo=',
+} as const;
+
 /** Built in a copy of its own module: a module that only requires it would lack its `replace` lines. */
 function copied(name: string, coldMinutes: number, of: GoModule, programs: Readonly<Record<string, string>>) {
   return source(`${name}-${versionOf(of)}`, coldMinutes, programs, {
@@ -161,6 +167,7 @@ const SOURCES = {
   argoRollouts: copied('argo-rollouts', 4, ARGO_ROLLOUTS, {
     'rollouts-controller': './cmd/rollouts-controller',
   }),
+  traefik: copied('traefik', 8, TRAEFIK, { traefik: './cmd/traefik' }),
   gatekeeper: copied('gatekeeper', 6, GATEKEEPER, { manager: '.' }),
   kyverno: copied('kyverno', 10, KYVERNO, {
     kyverno: './cmd/kyverno',
@@ -226,6 +233,16 @@ export const ensureSyft = ensuring(SOURCES.syft, 'syft');
 
 /** Only Contour: a gateway, and no part of the cluster; see gateways.ts. */
 export const ensureContour = ensuring(SOURCES.contour, 'contour');
+
+/** Only Traefik: a gateway, and no part of the cluster; see gateways.ts. */
+export const ensureTraefik = ensuring(SOURCES.traefik, 'traefik');
+
+/** Its custom resources' definitions, a file. */
+export const traefikCrds = async () =>
+  join(
+    await downloaded(TRAEFIK),
+    ...['docs', 'content', 'reference', 'dynamic-configuration', 'kubernetes-crd-definition-v1.yml'],
+  );
 
 /** Only the controller of Argo Rollouts: a neighbour, and no part of the cluster. */
 export const ensureArgoRollouts = ensuring(SOURCES.argoRollouts, 'rollouts-controller');

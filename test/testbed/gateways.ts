@@ -1,6 +1,6 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ensureContour, ensureIstiod } from './binaries.ts';
+import { ensureContour, ensureIstiod, ensureTraefik } from './binaries.ts';
 import { cached } from './cached.ts';
 import { must } from './command.ts';
 import { logFile, waitHealthy } from './health.ts';
@@ -102,6 +102,8 @@ const ports = {
   // Where `linger witness` listens unless told otherwise.
   contour: { requests: 18_082, page: 8_446 },
   istio: { requests: 18_083, page: 18_903 },
+  // As its chart has it.
+  traefik: { requests: 8_000, page: 8_080 },
 } as const;
 
 const HAPROXY_PAGE = { path: '/stats;csv', format: 'HAProxy' };
@@ -415,6 +417,28 @@ export async function contourInPod(
       signalIfAlive(running, 'SIGCONT');
       await stopRecorded(paths, control.name);
     },
+  };
+}
+
+/** Traefik, which watches EndpointSlices, with its API as the chart's value `api.insecure` opens it. */
+export async function traefikInPod(
+  settings: ClusterSettings,
+  { kubeconfig }: { readonly kubeconfig: string },
+): Promise<GatewayInPod> {
+  const program = await ensureTraefik(settings.cacheDir, console.log);
+  const { requests, page } = ports.traefik;
+  const flags = [
+    ...['--providers.kubernetesingress', '--providers.kubernetescrd', '--api.insecure'],
+    ...[`--entrypoints.web.address=:${requests}`, `--entrypoints.traefik.address=:${page}`],
+    ...['--global.checknewversion=false', '--global.sendanonymoususage=false'],
+  ];
+  const log = logFile(statePaths(settings.stateDir), 'traefik');
+  // In a pod it would look for the credentials of a ServiceAccount.
+  const text = `unset KUBERNETES_SERVICE_HOST; exec ${[program, ...flags].join(' ')} >${log} 2>&1`;
+  return {
+    containers: [onNodeFiles('traefik', text, { KUBECONFIG: kubeconfig })],
+    at: (address) =>
+      gatewayAt(address, { name: 'traefik', page: { path: '/api/http/services', format: 'Traefik' }, log }),
   };
 }
 

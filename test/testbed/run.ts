@@ -17,6 +17,7 @@ import {
   ensurePromtool,
   ensureQueueProxy,
   ensureReportCrd,
+  ensureTraefik,
 } from './binaries.ts';
 import { bootedAt } from './boot.ts';
 import { ensureBuilder } from './builder.ts';
@@ -125,7 +126,7 @@ const LONG_PARTS = {
   'test/scenarios/alerts.test.ts': [ensurePromtool],
   'test/scenarios/argo-rollouts.test.ts': [ensureArgoRollouts],
   'test/scenarios/cert-manager.test.ts': [certManagerCrds],
-  'test/scenarios/discovered-gateways.test.ts': [ensureEnvoy, ensureContour, ensureIstiod],
+  'test/scenarios/discovered-gateways.test.ts': [ensureEnvoy, ensureContour, ensureTraefik, ensureIstiod],
   'test/scenarios/eureka.test.ts': [ensureEureka],
   'test/scenarios/gatekeeper.test.ts': [ensureGatekeeper],
   'test/scenarios/hold.test.ts': [ensureEnvoy, ensureContour],

@@ -86,9 +86,9 @@ export class PageWatch {
   #take(page: string): void {
     // HAProxy shows a server that is gone from DNS as in maintenance, until another address replaces it.
     const used = page.split('\n').filter((line) => !/,MAINT\b/.test(line));
-    const shown = new Set(
-      [...used.join('\n').matchAll(/\b(?:\d+\.){3}\d+:\d+\b/g)].map(([address]) => address),
-    );
+    // Traefik shows one that is terminating as fenced, and the health of each in a list by itself.
+    const sentTo = used.join('\n').replaceAll(/\{[^{}]*"fenced":true[^{}]*\}|"serverStatus":\{[^{}]*\}/g, '');
+    const shown = new Set([...sentTo.matchAll(/\b(?:\d+\.){3}\d+:\d+\b/g)].map(([address]) => address));
     for (const address of this.#shown)
       if (!shown.has(address) && address.endsWith(`:${this.#port}`)) this.gone.set(address, Date.now());
     for (const address of shown) this.gone.delete(address);
