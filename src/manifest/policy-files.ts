@@ -195,6 +195,13 @@ function mountedRevision(path: string): Promise<string | undefined> {
   return readlink(join(path, '..data')).catch(() => undefined);
 }
 
+/** What the parsing thread does at a time. */
+export interface PolicyTask {
+  readonly files: readonly PolicyFile[];
+  /** No policies are known yet, so nothing is enforced: on a busy node, a thread of low priority would take minutes. */
+  readonly urgent: boolean;
+}
+
 /** 10,000 policies take half a second. */
 const PARSING = { timeoutMs: 30_000, heapMb: 256 };
 
@@ -210,15 +217,12 @@ export async function followPolicyFiles(
   signal: AbortSignal,
   pollMs = POLL_MS,
 ): Promise<PolicyState> {
-  const parser = new OffLoop<readonly PolicyFile[], PolicyReading>(
-    workerUrl(import.meta.url, 'policy-worker'),
-    PARSING,
-  );
+  const parser = new OffLoop<PolicyTask, PolicyReading>(workerUrl(import.meta.url, 'policy-worker'), PARSING);
   let good: readonly PolicyEntry[] = [];
   let unknown = true;
   const policyStateOf = async ({ files, problems }: PolicySnapshot): Promise<PolicyState> => {
     const unreadable = { entries: [], problems };
-    const reading = joined([unreadable, ...(await parsed(files, parser))]);
+    const reading = joined([unreadable, ...(await parsed({ files, urgent: unknown }, parser))]);
     good = withLastGood(reading, good);
     // An invalid document affects only itself; of an unreadable file, nothing is known.
     unknown &&= reading.problems.some(({ code, file }) => code === 'policy-unreadable' || file === undefined);
@@ -252,12 +256,12 @@ export async function followPolicyFiles(
 }
 
 async function parsed(
-  files: readonly PolicyFile[],
-  parser: OffLoop<readonly PolicyFile[], PolicyReading>,
+  task: PolicyTask,
+  parser: OffLoop<PolicyTask, PolicyReading>,
 ): Promise<readonly PolicyReading[]> {
-  if (files.length === 0) return [];
+  if (task.files.length === 0) return [];
   try {
-    return await parser.run(files);
+    return await parser.run(task);
   } catch (error) {
     const message = `the policies cannot be parsed: ${asError(error).message}; make them fewer or smaller`;
     return [{ entries: [], problems: [{ code: 'policy-syntax', message, file: undefined, key: undefined }] }];

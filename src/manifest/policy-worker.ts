@@ -1,16 +1,15 @@
 import { setPriority } from 'node:os';
 import { answerOffLoop } from '../timing/index.ts';
 import { parsePolicyFiles } from './policy-documents.ts';
-import type { PolicyFile, PolicyReading } from './policy-files.ts';
+import type { PolicyReading, PolicyTask } from './policy-files.ts';
 
 /** How many documents are copied to the main thread at a time: half a millisecond's worth, a whole one on a slow machine. */
 const DOCUMENTS = 20;
 
-// Reviews come first, even on one core. On Linux the priority applies to the thread (setpriority(2)); elsewhere
-// it would apply to the whole process.
-if (process.platform === 'linux') setPriority(19);
-
-answerOffLoop(function* (files: readonly PolicyFile[]): Generator<PolicyReading> {
+answerOffLoop(function* ({ files, urgent }: PolicyTask): Generator<PolicyReading> {
+  // Reviews come first, even on one core. On Linux the priority applies to the thread (setpriority(2)); elsewhere
+  // it would apply to the whole process.
+  if (!urgent && process.platform === 'linux') setPriority(10);
   for (const { entries, problems } of parsePolicyFiles(files)) {
     yield { entries: [], problems };
     for (let at = 0; at < entries.length; at += DOCUMENTS)

@@ -18,7 +18,9 @@ export async function reasonNow(server: Serving, atEnd: AtEnd): Promise<string |
 
 /** The wait that the server gives to a pod now, in seconds. */
 export async function waitNow(server: Serving, atEnd: AtEnd): Promise<number> {
-  const [first] = operationsOf(await answerNow(server, atEnd));
+  const answer = await answerNow(server, atEnd);
+  const [first] = operationsOf(answer);
+  if (first === undefined) throw new Error(`no patch: ${JSON.stringify(answer)}`);
   const { value } = first as unknown as { value: { preStop: { sleep: { seconds: number } } } };
   return value.preStop.sleep.seconds;
 }
