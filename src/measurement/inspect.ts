@@ -496,7 +496,14 @@ export class Inspection {
       if (cost > 0) count.page(asked.consumer.name, 'read', bytes);
       instance.failing = undefined;
       if (whole && questions.length > 0) instance.learn(outcome.clusters);
-      const newest = newestOf(fellows, outcome);
+      const shown = fellows.map(
+        ([service, of]) => [service, of.filter((each) => shows(outcome, each))] as const,
+      );
+      for (const each of shown.flatMap(([, of]) => of)) instance.shows(each, askedAt);
+      // Of each Service, its newest comes first.
+      const newest = new Map(
+        shown.flatMap(([service, [first]]) => (first ? [[service, readyAt(first)] as const] : [])),
+      );
       const read = { findings: outcome, newest, askedAt, readAt, whole };
       const fresh = questions.filter(({ verdicts }) => verdicts.size === 0).length;
       for (const question of questions) this.#judge(asked, instance, question, read);
@@ -559,7 +566,8 @@ export class Inspection {
     const { name } = instance.page;
     const before = question.verdicts.get(name);
     const found = question.endpoints.map((endpoint) => read.findings.of(endpoint));
-    const shown = before?.shown === true || found.some((each) => each !== 'absent');
+    const shown =
+      before?.shown === true || found.some((each) => each !== 'absent') || instance.hasShown(question);
     const wasUnused = before?.state === 'notUsing';
     let state = before?.state ?? 'unknown';
     if (found.includes('using')) state = 'using';
@@ -666,16 +674,6 @@ export class Inspection {
   }
 }
 
-/** When the newest of the endpoints on a page became ready, by Service. Computed once for all pods of a Service. */
-function newestOf(
-  endpoints: readonly (readonly [service: string, of: readonly PodAddress[]])[],
-  findings: PageFindings,
-): ReadonlyMap<string, number> {
-  return new Map(
-    endpoints.flatMap(([service, of]) => {
-      // Newest first.
-      const shown = of.find((each) => endpointsOf([each]).some((own) => findings.of(own) !== 'absent'));
-      return shown === undefined ? [] : [[service, readyAt(shown)] as const];
-    }),
-  );
+function shows(page: PageFindings, pod: PodAddress): boolean {
+  return endpointsOf([pod]).some((own) => page.of(own) !== 'absent');
 }

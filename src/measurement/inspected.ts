@@ -1,4 +1,4 @@
-import { fewOf, type InspectSpec, objectKey, type ServiceRecord, Shares } from '../api/index.ts';
+import { fewOf, type InspectSpec, objectKey, type ServiceRecord, Shares, setNewest } from '../api/index.ts';
 import type { Departed, MeasurementState, PodAddress, PodKey, ServiceName } from '../lag/index.ts';
 import { MOST_CLUSTERS, type PageEndpoint, type PageFindings } from './page-formats.ts';
 import { endpointsOf } from './page-request.ts';
@@ -9,6 +9,8 @@ import { StaleUpstreams } from './stale-upstreams.ts';
 export const MOST_QUESTIONS = 10_000;
 /** Hold stops waiting for an instance that has kept this many held pods in a row long after their withdrawal. */
 export const MOST_STALE_HOLDS = 3;
+/** How many pods are remembered to have been on an instance's page. */
+const MOST_SHOWN = 1_000;
 
 /**
  * An inspected consumer. Either its instances serve pages, or it takes its endpoints from a source that Linger follows, too
@@ -131,6 +133,8 @@ export class Instance {
   failing: { readonly trouble: Problem; readonly since: number; readonly times: number } | undefined;
   /** The names of the Envoy clusters that list the addresses in question. */
   readonly clusters = new Set<string>();
+  /** By pod, when the latest page that showed it was requested; the latest last. */
+  readonly #shownAt = new Map<string, number>();
 
   constructor(page: PageInstance) {
     this.page = page;
@@ -138,6 +142,17 @@ export class Instance {
 
   learn(clusters: Iterable<string>): void {
     for (const name of clusters) if (this.clusters.size <= MOST_CLUSTERS) this.clusters.add(name);
+  }
+
+  /** A page that was requested then shows the pod, which may end later. */
+  shows({ service, uid }: PodAddress, at: number): void {
+    setNewest(this.#shownAt, `${service.namespace}/${uid}`, at, MOST_SHOWN);
+  }
+
+  /** Whether it has shown the pod since that became ready the last time. */
+  hasShown({ namespace, uid, readyAt: since }: Question): boolean {
+    const at = this.#shownAt.get(`${namespace}/${uid}`);
+    return at !== undefined && at >= Math.max(...since.values());
   }
 }
 

@@ -110,8 +110,8 @@ class Gateways {
   }
 
   /** The pod `a` starts terminating. */
-  terminate(): void {
-    const pod = { uid: 'a', namespace: 'shop', name: 'a' };
+  terminate(uid = 'a'): void {
+    const pod = { uid, namespace: 'shop', name: uid };
     this.inspection.observe({ type: 'PodTerminating', at: clock(), pod });
   }
 
@@ -289,6 +289,26 @@ describe('an inspected consumer', () => {
       gateways.pages.set('g1', OLDER);
       await vi.waitFor(() => expect(users()).toEqual([]), WITHIN);
       expect(gateways.lags).toHaveLength(1);
+    });
+
+    it.each([
+      ['is done with it where a page for another pod showed it', false, []],
+      ['but not where it became ready once more since', true, 'unknown'],
+    ])('%s', async (_, again, expected) => {
+      const listed = (ready: boolean) =>
+        gateways.lists(['c', '10.0.0.3', true], ['a', '10.0.0.1', ready], ['d', '10.0.0.4', true]);
+      listed(true);
+      gateways.pages.set('g1', [...OLDER, '10.0.0.1:8080', '10.0.0.4:8080']);
+      gateways.terminate('d');
+      await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(1), WITHIN);
+      gateways.pages.set('g1', OLDER);
+      if (again) for (const ready of [false, true]) listed(ready);
+      gateways.inspection.want(pod);
+      gateways.terminate();
+      gateways.lists(['c', '10.0.0.3', true]);
+      const asked = gateways.asked.length;
+      await vi.waitFor(() => expect(gateways.asked.length).toBeGreaterThan(asked + 2), WITHIN);
+      expect(users()).toEqual(expected);
     });
 
     it('is done with it once it shows a pod that became ready later', async () => {
