@@ -242,7 +242,7 @@ describe.runIf(LONG)('gateways that are discovered', () => {
     }
   });
 
-  it('let pods go when they have, once they are enforced', { timeout: 600_000 }, async ({ skip }) => {
+  it('let pods go when they have, once they are enforced', { timeout: 900_000 }, async ({ skip }) => {
     if (!cluster.own || setting === undefined) return skip('the gateways must reach the API server and pods');
     const waited: { name: string; pod: string; gone: number }[] = [];
     for (const [index, name] of FOUND.entries()) {
@@ -303,13 +303,14 @@ describe.runIf(LONG)('gateways that are discovered', () => {
       const patch = ['patch', 'discoveryconsumer', each, '--type=merge', '--patch', JSON.stringify({ spec })];
       await cluster.mustKubectl(patch);
     }
+    // What is published follows within a minute.
     await waitUntil(
       `${name} alone to be enforced`,
       async () =>
         (await measured()).every(
           (each) => (each.mode === undefined) === (each.name === name) && each.instances === 1,
         ),
-      { timeoutMs: 60_000, intervalMs: 1_000 },
+      { timeoutMs: 150_000, intervalMs: 1_000 },
     );
   }
 });
