@@ -291,14 +291,6 @@ async function kubeProxyMs(): Promise<number> {
   return (await waitUntil('a hundred lags of kube-proxy', look, options)).quantileMs(99);
 }
 
-async function addressesOf({ namespace, stand }: Place): Promise<readonly string[]> {
-  const pods = await cluster.list<{ status: { podIP: string } }>(
-    { apiVersion: 'v1', kind: 'Pod', namespace },
-    stand.selector,
-  );
-  return pods.map(({ status }) => `${status.podIP}:${POD_PORT}`);
-}
-
 /** Starts a gateway for an application, and resolves when it knows its pods. */
 async function startGateway(
   name: (typeof GATEWAY_NAMES)[number],
@@ -323,7 +315,7 @@ async function startGateway(
     haproxy: () => onNode(startHaproxy),
   }[name];
   const gateway = await start();
-  await listed(gateway, await addressesOf(at));
+  await listed(gateway, await at.stand.endpoints(POD_PORT));
   return gateway;
 }
 
@@ -411,7 +403,7 @@ describe.runIf(LONG && OWN)('hook Hold', () => {
     const at = await place('undeclared', 'undeclared', 6);
     const { namespace, stand } = at;
     const gateway = await startUndeclared(at);
-    await listed(gateway, await addressesOf(at));
+    await listed(gateway, await at.stand.endpoints(POD_PORT));
     const lives = new PodLives({ cluster, namespace, podSelector: stand.selector, container: 'app' });
     await lives.start();
     const load = await startLoad({

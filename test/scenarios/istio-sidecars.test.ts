@@ -7,15 +7,13 @@ import { appContainer, type PodObject, pod, service } from '../cluster-suite/sup
 import { hookOf, planOf } from '../cluster-suite/support/outcome.ts';
 import { startPod } from '../cluster-suite/support/termination.ts';
 import { type Cluster, type KubernetesObject, type NewObject, openCluster } from '../testbed/cluster.ts';
-import { PodLives } from '../testbed/load/lives.ts';
-import { formatReport, startLoad } from '../testbed/load/load.ts';
 import { sendRequest } from '../testbed/load/request.ts';
 import { LONG } from './form.ts';
 import { addressOf } from './hold/gateway-pods.ts';
 import { INJECTED, Mesh, startMeshedClient } from './hold/mesh.ts';
+import { lagsOf, POD_PORT, PODS, ROLLOUTS, releasedBehind, rollOverBehind } from './hold/rollouts.ts';
 import { consumer, HoldSetting, type Waiting } from './hold/setting.ts';
-import { endingsOf, spread } from './hold/terminations.ts';
-import { gatewayTarget, listed, PageWatch } from './hold/through.ts';
+import { spread } from './hold/terminations.ts';
 import { Stand } from './polling/stand.ts';
 import { table } from './table.ts';
 
@@ -24,10 +22,6 @@ import { table } from './table.ts';
  * and mutual TLS. Envoy is that of Envoy's own releases. Native sidecars are what istiod injects here unless a pod asks for
  * ordinary ones.
  */
-const PODS = 10;
-const ROLLOUTS = 5;
-const PER_SECOND = 50;
-const POD_PORT = 8080;
 /** Between the client's sidecar ceasing to list a pod and Linger letting it go, either way. */
 const WITHIN_MS = 500;
 const WAIT = 6;
@@ -39,10 +33,6 @@ const KINDS = {
   ordinary: { 'sidecar.istio.io/nativeSidecar': 'false' },
 } as const satisfies Readonly<Record<string, Readonly<Record<string, string>>>>;
 type Kind = keyof typeof KINDS;
-
-interface Addressed {
-  readonly status?: { readonly podIP?: string };
-}
 
 const ISTIOS = ['istio-init', 'istio-proxy'];
 /** Of a native sidecar. */
@@ -256,47 +246,20 @@ describe.runIf(LONG)('sidecars of Istio', () => {
       clusterIP: spec.clusterIP,
       page: `web.${namespace}.svc`,
     });
-    const pods = await cluster.list<Addressed>({ apiVersion: 'v1', kind: 'Pod', namespace }, stand.selector);
-    await listed(
-      client,
-      pods.map(({ status }) => `${status?.podIP}:${POD_PORT}`),
-    );
-    const lives = new PodLives({ cluster, namespace, podSelector: stand.selector, container: 'app' });
-    await lives.start();
-    const page = new PageWatch(client, POD_PORT);
-    const load = await startLoad({
-      ...{ cluster, namespace, podSelector: stand.selector, perSecond: PER_SECOND },
-      ...{ target: gatewayTarget(client), clientAddresses: cluster.clientAddresses.slice(0, 4) },
-      answerTimeoutMs: 10_000,
-    });
-    await sleep(1_000);
-    await stand.rollOver(ROLLOUTS);
-    await sleep(3_000);
-    await page.stop();
-    const report = await load.stop();
-    await lives.stop();
-    console.log(formatReport(report));
-    const endings = endingsOf(cluster, namespace, lives.all).map((each) => ({
-      ...each,
-      /** When the client's sidecar ceased to list it. */
-      gone: page.gone.get(`${each.address}:${POD_PORT}`) ?? Number.NaN,
-    }));
+    const rolled = await rollOverBehind(cluster, stand, client);
     for (const name of [namespace, edge])
       await cluster.delete({ apiVersion: 'v1', kind: 'Namespace', metadata: { name } }, { wait: true });
-    return { namespace, endings, report };
+    return rolled;
   }
 
   describe.each(['native', 'ordinary'] as const)('%s', (kind) => {
     it('without Linger, requests are lost in five rollouts', { timeout: 1_800_000 }, async ({ skip }) => {
       if (!cluster.own) return skip('the images are imported into our own node');
       const { endings, report } = await rollOver('alone', kind);
-      const lag = endings
-        .map(({ gone, withdrawnAt }) => gone - withdrawnAt)
-        .filter((each) => !Number.isNaN(each));
       console.log(
         table(
           [kind, 'sent', 'lost', 'terminations', 'client without it after the withdrawal'],
-          [['without Linger', report.total, report.lost, endings.length, spread(lag)]],
+          [['without Linger', report.total, report.lost, endings.length, spread(lagsOf(endings))]],
         ),
       );
       expect(endings.length).toBe(PODS * ROLLOUTS);
@@ -308,14 +271,7 @@ describe.runIf(LONG)('sidecars of Istio', () => {
     }, async ({ skip }) => {
       if (!cluster.own) return skip('the images are imported into our own node');
       const { namespace, endings, report } = await rollOver('hold', kind);
-      const releases = new Map((await setting.releases(namespace)).map((each) => [each.pod, each]));
-      const told = endings.map(({ pod, gone, withdrawnAt }) => {
-        const { time = '', reason, last } = releases.get(pod) ?? {};
-        return { pod, reason, last, after: Date.parse(time) - gone, pushed: gone - withdrawnAt };
-      });
-      // On a busy machine the kubelet starts some hooks only after the push: they end at once.
-      const after = told.flatMap((each) => (each.last?.[0]?.startsWith('istio: ') ? each.after : []));
-      console.log(told.map((each) => JSON.stringify(each)).join('\n'));
+      const { told, after } = await releasedBehind(setting, namespace, endings);
       const known = 'client without it after the withdrawal';
       const head = [
         kind,

@@ -1,6 +1,5 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { emptyDirectory } from '../cli/linger.ts';
 import { standIn } from '../cluster-suite/support/gateways.ts';
@@ -8,13 +7,11 @@ import { followWeb } from '../measurement/istiods.ts';
 import { istioCrds } from '../testbed/binaries.ts';
 import { type Cluster, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { type GatewayProcess, startEnvoyOfIstiod, startIstiod } from '../testbed/gateways.ts';
-import { PodLives } from '../testbed/load/lives.ts';
-import { formatReport, startLoad } from '../testbed/load/load.ts';
 import { clusterSettings } from '../testbed/settings.ts';
 import { LONG } from './form.ts';
+import { lagsOf, PODS, ROLLOUTS, releasedBehind, rollOverBehind } from './hold/rollouts.ts';
 import { consumer, HoldSetting, type Waiting } from './hold/setting.ts';
-import { endingsOf, spread } from './hold/terminations.ts';
-import { gatewayTarget, listed, PageWatch } from './hold/through.ts';
+import { spread } from './hold/terminations.ts';
 import { Stand } from './polling/stand.ts';
 import { table } from './table.ts';
 
@@ -22,10 +19,6 @@ import { table } from './table.ts';
  * Istio: a real istiod with its usual settings, and an Envoy that it tells of endpoints, as it tells a sidecar. The application
  * ends at SIGTERM at once, and a connection is opened for each request.
  */
-const PODS = 10;
-const ROLLOUTS = 5;
-const PER_SECOND = 50;
-const POD_PORT = 8080;
 /** What Linger allows proxies for applying a push (docs/guide.md). */
 const APPLIED_MS = 250;
 
@@ -78,45 +71,18 @@ describe.runIf(LONG)('Istio', () => {
     await stand.start();
     const service = `outbound|80||web.${namespace}.svc.cluster.local`;
     gateway = await startEnvoyOfIstiod(clusterSettings(), { service, istiod: istiod.address });
-    const pods = await cluster.list<Addressed>({ apiVersion: 'v1', kind: 'Pod', namespace }, stand.selector);
-    await listed(
-      gateway,
-      pods.map(({ status }) => `${status?.podIP}:${POD_PORT}`),
-    );
-    const lives = new PodLives({ cluster, namespace, podSelector: stand.selector, container: 'app' });
-    await lives.start();
-    const page = new PageWatch(gateway, POD_PORT);
-    const load = await startLoad({
-      ...{ cluster, namespace, podSelector: stand.selector, perSecond: PER_SECOND },
-      ...{ target: gatewayTarget(gateway), clientAddresses: cluster.clientAddresses.slice(0, 4) },
-      answerTimeoutMs: 10_000,
-    });
-    await sleep(1_000);
-    await stand.rollOver(ROLLOUTS);
-    await sleep(3_000);
-    await page.stop();
-    const report = await load.stop();
-    await lives.stop();
-    console.log(formatReport(report));
-    const endings = endingsOf(cluster, namespace, lives.all).map((each) => ({
-      ...each,
-      /** When Envoy ceased to list it. */
-      gone: page.gone.get(`${each.address}:${POD_PORT}`) ?? Number.NaN,
-    }));
+    const rolled = await rollOverBehind(cluster, stand, gateway);
     await gateway.stop();
-    return { namespace, endings, report };
+    return rolled;
   }
 
   it('without Linger, requests are lost in five rollouts', { timeout: 900_000 }, async ({ skip }) => {
     if (!cluster.own) return skip('istiod is a process of our own node');
     const { endings, report } = await rollOver('alone');
-    const lag = endings
-      .map(({ gone, withdrawnAt }) => gone - withdrawnAt)
-      .filter((each) => !Number.isNaN(each));
     console.log(
       table(
         ['', 'sent', 'lost', 'terminations', 'Envoy without it after the withdrawal'],
-        [['without Linger', report.total, report.lost, endings.length, spread(lag)]],
+        [['without Linger', report.total, report.lost, endings.length, spread(lagsOf(endings))]],
       ),
     );
     expect(endings.length).toBe(PODS * ROLLOUTS);
@@ -128,14 +94,7 @@ describe.runIf(LONG)('Istio', () => {
   }) => {
     if (!cluster.own) return skip('istiod is a process of our own node');
     const { namespace, endings, report } = await rollOver('hold');
-    const releases = new Map((await setting.releases(namespace)).map((each) => [each.pod, each]));
-    const told = endings.map(({ pod, gone, withdrawnAt }) => {
-      const { time = '', reason, last } = releases.get(pod) ?? {};
-      return { pod, reason, last, after: Date.parse(time) - gone, pushed: gone - withdrawnAt };
-    });
-    // On a busy machine the kubelet starts some hooks only after the push: they end at once.
-    const after = told.flatMap((each) => (each.last?.[0]?.startsWith('istio: ') ? each.after : []));
-    console.log(told.map((each) => JSON.stringify(each)).join('\n'));
+    const { told, after } = await releasedBehind(setting, namespace, endings);
     console.log(
       table(
         ['', 'sent', 'lost', 'terminations', 'waited for istiod', 'let go after Envoy was without it'],

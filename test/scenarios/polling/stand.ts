@@ -67,6 +67,14 @@ export class Stand {
     this.#deployment = { ...usual, spec: { ...usual.spec, ...rollout } };
   }
 
+  /** `address:port` of each pod. */
+  async endpoints(port: number): Promise<readonly string[]> {
+    const of = { apiVersion: 'v1', kind: 'Pod', namespace: this.namespace };
+    type Addressed = PodObject & { readonly status?: { readonly podIP?: string } };
+    const pods = await this.#options.cluster.list<Addressed>(of, this.selector);
+    return pods.map(({ status }) => `${status?.podIP}:${port}`);
+  }
+
   /** Resolves when all pods are ready. */
   async start(): Promise<void> {
     const { cluster, namespace, name, serviceless } = this.#options;
