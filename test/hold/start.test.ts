@@ -107,6 +107,16 @@ class Replica {
     return new FakeHelper(this.port, '127.0.0.1', localAddress).greet(TOKEN);
   }
 
+  /** Leads, and holds the pod `web-1` for a helper. */
+  async holds({ own, from }: { readonly own?: string; readonly from?: string } = {}): Promise<FakeHelper> {
+    this.lead();
+    this.put();
+    if (own !== undefined) this.address(own);
+    const helper = this.call(from);
+    await helper.hears('holding');
+    return helper;
+  }
+
   /** Shows the pod `web-1`, which a slice lists. */
   put(deleted = false): void {
     const identity = { namespace: 'shop', name: 'web-1', uid: 'web-1' };
@@ -157,10 +167,7 @@ class Replica {
 describe('the replica that leads', () => {
   it('holds a pod, and reports its release everywhere', async () => {
     const replica = await new Replica().listen();
-    replica.lead();
-    replica.put();
-    const helper = replica.call();
-    await helper.hears('holding');
+    const helper = await replica.holds();
     replica.put(true);
     expect(await replica.metric('linger_hold_pods')).toBe(1);
     replica.withdraw();
@@ -173,11 +180,7 @@ describe('the replica that leads', () => {
 
   it('measures the pod’s own lag for its Service, and which gateways have sent to it', async () => {
     const replica = await new Replica().listen();
-    replica.lead();
-    replica.put();
-    replica.address('127.0.0.1');
-    const helper = replica.call();
-    await helper.hears('holding');
+    const helper = await replica.holds({ own: '127.0.0.1' });
     replica.put(true);
     helper.socket.write('w 10 0 0 10.0.0.7 0\n');
     await sleep(100);
@@ -193,10 +196,7 @@ describe('the replica that leads', () => {
 
   it('measures nothing, nor asks who has sent, where no helper was heard', async () => {
     const replica = await new Replica().listen();
-    replica.lead();
-    replica.put();
-    const helper = replica.call();
-    await helper.hears('holding');
+    const helper = await replica.holds();
     replica.put(true);
     replica.withdraw();
     await helper.hears('release');
@@ -259,10 +259,7 @@ describe('the replica that leads', () => {
 
   it('lets a pod go in the time that a node leaves when it shuts down', async () => {
     const replica = await new Replica().listen();
-    replica.lead();
-    replica.put();
-    const helper = replica.call();
-    await helper.hears('holding');
+    const helper = await replica.holds();
     replica.hold.nodeShutsDown('web-1', 3);
     replica.hold.nodeShutsDown('another', 3);
     expect(replica.hold.pod('web-1')?.nodeBudget).toBe(3);
@@ -275,11 +272,7 @@ describe('the replica that leads', () => {
     ['does not count a connection of Linger itself', true],
   ])('%s', async (_, own) => {
     const replica = await new Replica().listen();
-    replica.lead();
-    replica.put();
-    replica.address('127.0.0.1');
-    const helper = replica.call();
-    await helper.hears('holding');
+    const helper = await replica.holds({ own: '127.0.0.1' });
     replica.put(true);
     helper.socket.write('w 10 0 0 - 0\n');
     await sleep(100);
@@ -313,11 +306,7 @@ describe('the replica that leads', () => {
 
   it('ignores what another address than the pod’s says of its connections, and warns of it once', async () => {
     const replica = await new Replica().listen();
-    replica.lead();
-    replica.put();
-    replica.address('127.0.0.1');
-    const helper = replica.call(STRANGER);
-    await helper.hears('holding');
+    const helper = await replica.holds({ own: '127.0.0.1', from: STRANGER });
     helper.socket.write('w 10 0 7 10.0.0.7 0\nw 11 0 7 10.0.0.7 0\n');
     await until('both lines', () => replica.warnings.length > 0);
     expect(replica.warnings).toEqual([
@@ -376,11 +365,7 @@ describe('a replica that does not lead', () => {
     replica.leader = '10.9.9.8:8445';
     replica.call();
     await sleep(50);
-    replica.lead();
-    replica.put();
-    replica.address('127.0.0.1');
-    const helper = replica.call();
-    await helper.hears('holding');
+    const helper = await replica.holds({ own: '127.0.0.1' });
     helper.socket.write('w 10 0 0 10.9.9.9,10.9.9.8,10.9.9.7 0\n');
     replica.put(true);
     await sleep(100);
