@@ -21,6 +21,8 @@ export interface HookContents {
 export interface HookKind {
   /** Whether `Auto` may choose it. `Auto` takes the first kind that is supported. */
   readonly auto: boolean;
+  /** The member of a preStop hook that it is. */
+  readonly handler: 'sleep' | 'exec';
   /** Whether it works on every node that the pod can run on. */
   supports(nodes: HookSupport): boolean;
   render(contents: HookContents): LifecycleHandler;
@@ -33,6 +35,7 @@ export const HOOKS = {
   /** The kubelet itself sleeps: the image needs no program for it. */
   Sleep: {
     auto: true,
+    handler: 'sleep',
     supports: ({ nativeSleep }) => nativeSleep,
     render: ({ wait }) => ({ sleep: { seconds: wait } }),
     recognise: (handler) => ownSleep('Sleep', handler),
@@ -40,6 +43,7 @@ export const HOOKS = {
   /** Runs the image's own `sleep`: for clusters whose kubelets are too old for the native one. */
   Exec: {
     auto: true,
+    handler: 'exec',
     supports: ({ windows }) => !windows,
     render: ({ wait }) => ({ exec: { command: ['sleep', String(wait)] } }),
     recognise: (handler) => ownSleep('Exec', handler),
@@ -47,6 +51,7 @@ export const HOOKS = {
   /** Runs the mounted helper, which asks the Hold Service when to end. Never chosen by itself: the pod needs a mount. */
   Hold: {
     auto: false,
+    handler: 'exec',
     supports: ({ holdHelper }) => holdHelper,
     render: ({ call }) => ({ exec: { command: helperCommand(call) } }),
     recognise: (handler) => {

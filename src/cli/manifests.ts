@@ -85,8 +85,8 @@ export async function askCluster(
 }
 
 /**
- * Has V8 collect earlier, for the rest of the process, at the cost of some CPU time: for commands that read far more than they
- * keep (docs/decisions/0044-collecting-early.md).
+ * Has V8 collect earlier, for the rest of the process: for commands that read far more than they keep
+ * (docs/decisions/0044-collecting-early.md).
  */
 export function collectEarly(): void {
   setFlagsFromString('--heap-growing-percent=20');

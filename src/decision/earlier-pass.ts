@@ -96,9 +96,6 @@ function carries(container: Container, plan: Plan, authors: number | undefined):
   return own?.wait === wait && own.call?.max === hold?.max;
 }
 
-/** The kind of handler that each hook is. */
-const HANDLERS = { Sleep: 'sleep', Exec: 'exec', Hold: 'exec' } as const;
-
 export interface Separated {
   readonly pod: Pod;
   /** Of what was taken out. */
@@ -121,7 +118,7 @@ export function separated(object: unknown): Separated | undefined {
   const text = memberAt(object, ['metadata', 'annotations', ANNOTATION.plan]);
   const plan = isString(text) ? parsePlan(text) : undefined;
   if (plan === undefined) return undefined;
-  const kind = HANDLERS[plan.hook];
+  const { handler: kind } = HOOKS[plan.hook];
   const rests = new Map<number, Container>();
   for (const { container, handler, index } of shared) {
     const { [kind]: own, ...preStop } = handler;
