@@ -76,32 +76,10 @@ export async function changersOf(trial: Trial, reader: ApiReader): Promise<reado
     reader.list({ path, project: (raw: RawObject) => raw as Listed }, MOST).catch(() => []);
   const webhooks = webhooksIn(await list(WEBHOOKS));
   const labels = labelsOf(await reader.json(`/api/v1/namespaces/${trial.namespace}`).catch(() => undefined));
-  const policies = new Set<string>();
-  let earlier = false;
-  for (const [kind, by, ...paths] of POLICY_KINDS)
-    for (const path of paths) {
-      const naming = (await list(path)).filter(
-        ({ metadata, spec }) =>
-          [undefined, trial.namespace].includes(metadata.namespace) &&
-          meant.test(JSON.stringify(mutationsOf(spec, trial, labels))),
-      );
-      // Without a binding, it does nothing.
-      const bindings =
-        kind === MUTATING_POLICY && naming.length > 0 ? await list(path.replace(/ies$/, 'ybindings')) : [];
-      const bound = new Set(bindings.map(({ spec }) => memberAt(spec, ['policyName'])));
-      const acting = by === undefined ? [] : webhooks.filter(({ webhook }) => startsWith(webhook.name, by));
-      for (const { metadata, spec } of naming) {
-        if (kind === MUTATING_POLICY && !bound.has(metadata.name)) continue;
-        // The API server's own policies come before all webhooks.
-        const follows =
-          by === undefined
-            ? isAskedAgain(spec)
-            : acting.length === 0 || acting.some((each) => each.followsLinger);
-        if (follows) policies.add(`${kind} ${metadata.name}`);
-        else earlier = true;
-      }
-    }
-  if (policies.size > 0) return [...policies];
+  const policies = await policiesNaming(trial, labels, webhooks, list);
+  const later = [...policies].filter(([, followsLinger]) => followsLinger).map(([name]) => name);
+  if (later.length > 0) return later;
+  const earlier = policies.size > 0;
   const called = webhooks.filter(({ webhook }) => isCalledFor(webhook, labels, trial.sent));
   const following = called.filter(({ followsLinger }) => followsLinger);
   const takers: OtherWebhook[] = [];
@@ -111,6 +89,45 @@ export async function changersOf(trial: Trial, reader: ApiReader): Promise<reado
   const isExplained = earlier || takers.length > 0 || (called.length > 0 && following.length === 0);
   if (undoing.length === 0 && isExplained) return undefined;
   return [...new Set((undoing.length > 0 ? undoing : following).map(({ name }) => name))];
+}
+
+/** The policies that change the field for this pod, and whether each is, or may be, asked about what Linger has done. */
+async function policiesNaming(
+  trial: Trial,
+  labels: Labels,
+  webhooks: readonly OtherWebhook[],
+  list: (path: string) => Promise<readonly Listed[]>,
+): Promise<ReadonlyMap<string, boolean>> {
+  const found = new Map<string, boolean>();
+  const meant = MEANT[trial.taken];
+  for (const [kind, by, ...paths] of POLICY_KINDS) {
+    const acting = by === undefined ? [] : webhooks.filter(({ webhook }) => startsWith(webhook.name, by));
+    const isLater = acting.length === 0 || acting.some((each) => each.followsLinger);
+    for (const path of paths) {
+      const naming = (await list(path)).filter(
+        ({ metadata, spec }) =>
+          [undefined, trial.namespace].includes(metadata.namespace) &&
+          meant.test(JSON.stringify(mutationsOf(spec, trial, labels))),
+      );
+      if (by !== undefined) for (const { metadata } of naming) found.set(`${kind} ${metadata.name}`, isLater);
+      // The API server's own come before all webhooks; without a binding, they do nothing.
+      else
+        for (const { metadata, spec } of await boundOf(naming, path, list))
+          found.set(`${kind} ${metadata.name}`, isAskedAgain(spec));
+    }
+  }
+  return found;
+}
+
+/** @param path of the policies */
+async function boundOf(
+  policies: readonly Listed[],
+  path: string,
+  list: (path: string) => Promise<readonly Listed[]>,
+): Promise<readonly Listed[]> {
+  const bindings = policies.length === 0 ? [] : await list(path.replace(/ies$/, 'ybindings'));
+  const bound = new Set(bindings.map(({ spec }) => memberAt(spec, ['policyName'])));
+  return policies.filter(({ metadata }) => bound.has(metadata.name));
 }
 
 interface OtherWebhook {
