@@ -8,25 +8,19 @@ import { isAlive, readRecord } from './process.ts';
 import type { StatePaths } from './settings.ts';
 import { GivingUp, type WaitOptions, waitUntil } from './waiting.ts';
 
-/** A component ended or never became healthy. Its log says why. */
+/** A component ended or never became healthy. The message has the end of its log, which says why. */
 export class ComponentFailure extends Error {
-  readonly component: string;
-  readonly logFile: string;
-
   constructor(component: string, logFile: string, problem: string) {
-    super(`${component} ${problem}`);
+    super(`${component} ${problem}; the end of ${logFile}:\n${tailOf(logFile)}`);
     this.name = 'ComponentFailure';
-    this.component = component;
-    this.logFile = logFile;
   }
+}
 
-  /** The last lines of the component's log. */
-  logTail(lines = 25): string {
-    try {
-      return readFileSync(this.logFile, 'utf8').trimEnd().split('\n').slice(-lines).join('\n');
-    } catch (error) {
-      return `(no log: ${error instanceof Error ? error.message : error})`;
-    }
+function tailOf(file: string, lines = 25): string {
+  try {
+    return readFileSync(file, 'utf8').trimEnd().split('\n').slice(-lines).join('\n');
+  } catch (error) {
+    return `(no log: ${error instanceof Error ? error.message : error})`;
   }
 }
 

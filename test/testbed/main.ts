@@ -128,7 +128,7 @@ function report(error: unknown): number {
     return 2;
   }
   if (error instanceof ComponentFailure) {
-    console.error(`failed: ${error.message}\nthe end of ${error.logFile}:\n${error.logTail()}`);
+    console.error(`failed: ${error.message}`);
     console.error('what has started still runs: up tries again, down removes it');
   } else {
     console.error('failed:', isForeseen(error) ? error.message : error);

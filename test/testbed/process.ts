@@ -23,7 +23,7 @@ function bootId(): string {
   return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
 }
 
-/** What /proc says about a pid, or undefined when there is no such process or only its zombie. */
+/** What /proc says about a pid, or undefined when there is no such process or nothing of it runs any more. */
 function statOf(pid: number): { startTicks: string } | undefined {
   let text: string;
   try {
@@ -34,8 +34,10 @@ function statOf(pid: number): { startTicks: string } | undefined {
   // The program's name, field 2, is in parentheses and may itself hold any character.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   const [state] = fields;
-  const startTicks = fields[19];
-  if (startTicks === undefined || state === 'Z' || state === 'X') return undefined;
+  const [threads, startTicks] = [fields[17], fields[19]];
+  // A process is shown as a zombie as soon as its first thread has ended; the others still have its sockets.
+  const ended = state === 'X' || (state === 'Z' && threads === '1');
+  if (startTicks === undefined || ended) return undefined;
   return { startTicks };
 }
 
