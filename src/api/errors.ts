@@ -1,6 +1,6 @@
 /**
  * Stable codes of everything that Linger refuses. A message names what was wrong and the way out; the code is
- * what scripts, dashboards and docs/reference.md hold on to.
+ * what scripts, dashboards and docs/reference/errors.md hold on to.
  */
 export const ERRORS = {
   'settings-invalid': 'A flag or LINGER_ variable has a value that cannot be used.',

@@ -144,7 +144,7 @@ export const observedGeneration = optional(z.int(), 'The metadata.generation tha
 const condition = z.object({
   type: z.string().describe('What is true or not: Measured of a consumer, Ready or HoldUsable of a policy.'),
   status: z.enum(['True', 'False', 'Unknown']).describe('Unknown where it is too early to say.'),
-  reason: z.string().describe('Why, as one word; see docs/reference.md.'),
+  reason: z.string().describe('Why, as one word; see docs/reference/policies.md or consumers.md.'),
   message: z.string().describe('Why, in words.'),
   lastTransitionTime: z
     .string()

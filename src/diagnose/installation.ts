@@ -411,7 +411,7 @@ async function consumers(inquiry: Inquiry): Promise<Seen> {
     .map(({ name, condition }) =>
       warning(
         `${name}: ${condition.reason}: ${oneLine(condition.message)}`,
-        'linger consumers lists all of them; docs/reference.md explains each reason.',
+        'linger consumers lists all of them; docs/reference/consumers.md, “Conditions”, explains each reason.',
       ),
     );
   const unseen = views
@@ -476,7 +476,7 @@ async function policies(inquiry: Inquiry, inForce: InForce | undefined): Promise
       const { namespace, name } = metadata;
       const who = `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`;
       const why = `${String(ready.reason)}: ${oneLine(String(ready.message))}`;
-      const cure = 'docs/reference.md, “Status of a policy”, explains each reason.';
+      const cure = 'docs/reference/policies.md, “Status of a policy”, explains each reason.';
       broken.push(warning(`${who} is not in force: ${why}`, cure));
     }
   const limit = flagsOf(await deployment(inquiry))('mode-limit') ?? 'Enforce';

@@ -238,6 +238,6 @@ export const canary = byMetrics((replicas) => {
   if ((flips.get('Measured') ?? 0) > 0) return ok(`flips: ${text}`);
   return warning(
     `no flip has measured anything: ${text}`,
-    'docs/reference.md, “How a flip ends”, has the remedy for each.',
+    'docs/reference/consumers.md, “How a flip ends”, has the remedy for each.',
   );
 });

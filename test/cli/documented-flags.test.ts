@@ -4,7 +4,7 @@ import { VERBS } from '../../src/cli/commands.ts';
 import { type Flags, flagName, variableName } from '../../src/cli/flags.ts';
 import { codeOf, PAGES, type Row, read, tableUnder } from '../docs/markdown.ts';
 
-const PAGE = 'docs/reference.md';
+const PAGE = 'docs/reference/commands.md';
 const COMMANDS: Readonly<Record<string, Flags>> = Object.fromEntries(
   Object.entries(VERBS).map(([name, { flags }]) => [name, flags]),
 );
@@ -48,7 +48,7 @@ describe('exit codes', () => {
   });
 
   test('those of the errors page are all there', () => {
-    const used = tableUnder('docs/reference.md', 'Codes').map((row) => Number(row['exit code']));
+    const used = tableUnder('docs/reference/errors.md', 'Codes').map((row) => Number(row['exit code']));
     for (const code of used) expect(documented).toContain(code);
   });
 });

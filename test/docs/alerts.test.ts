@@ -4,7 +4,7 @@ import { codeOf, tableUnder } from './markdown.ts';
 import { groupsIn, labelsOf, misreadIn, selectorsIn } from './promql.ts';
 import { atStart, registered } from './registered-metrics.ts';
 
-const documented = tableUnder('docs/reference.md', 'Alerts');
+const documented = tableUnder('docs/reference/metrics.md', 'Alerts');
 
 test('the table has exactly the alerts, in their order', () => {
   expect(documented.map((row) => codeOf(row.alert))).toEqual(rules.map(({ alert }) => alert));

@@ -11,7 +11,7 @@ const column = (rows: readonly Row[], name: string) => rows.map((row) => codeOf(
 const SKIP_REASON_NAMES = Object.keys(SKIP_REASONS);
 
 describe('reasons', () => {
-  const documented = tableUnder('docs/reference.md', 'Skip reasons');
+  const documented = tableUnder('docs/reference/reasons.md', 'Skip reasons');
 
   test('the table has exactly the skip reasons, in the order in which they are tried', () => {
     expect(column(documented, 'reason')).toEqual(SKIP_REASON_NAMES);
@@ -29,7 +29,7 @@ describe('reasons', () => {
 });
 
 describe('notes', () => {
-  const documented = tableUnder('docs/reference.md', 'Notes');
+  const documented = tableUnder('docs/reference/reasons.md', 'Notes');
 
   test('the table has exactly the notes, in the catalogue’s order', () => {
     expect(column(documented, 'note')).toEqual(Object.keys(NOTES));
@@ -43,25 +43,27 @@ describe('notes', () => {
 });
 
 test('the table of what explains a lost request has exactly the causes of prove', () => {
-  const rows = tableUnder('docs/reference.md', 'Why a request is lost');
+  const rows = tableUnder('docs/reference/commands.md', 'Why a request is lost');
   expect(column(rows, 'cause')).toEqual(Object.keys(LOSS_CAUSES));
   for (const row of rows) expect(row.meaning).not.toBe('');
 });
 
 describe('errors', () => {
+  const PAGE = 'docs/reference/errors.md';
+
   test('the table has exactly the error codes, in the catalogue’s order', () => {
-    expect(column(tableUnder('docs/reference.md', 'Codes'), 'code')).toEqual(Object.keys(ERRORS));
+    expect(column(tableUnder(PAGE, 'Codes'), 'code')).toEqual(Object.keys(ERRORS));
   });
 
   test('the table of connections has exactly their codes, in the catalogue’s order', () => {
-    const rows = tableUnder('docs/reference.md', 'Connection codes');
+    const rows = tableUnder(PAGE, 'Connection codes');
     expect(column(rows, 'code')).toEqual(Object.keys(CONNECTION_ERRORS));
     for (const row of rows) expect(row['what to do']).not.toBe('');
   });
 
   // The certificates' own page has the same table.
   test.each([
-    ['docs/reference.md', 'Certificate codes'],
+    [PAGE, 'Certificate codes'],
     ['certs/README.md', 'When it refuses'],
   ])('%s has exactly the certificate codes, in the catalogue’s order', (page, heading) => {
     expect(column(tableUnder(page, heading), 'code')).toEqual(certificateErrorCodes);

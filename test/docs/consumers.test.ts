@@ -6,7 +6,7 @@ import { PUBLISH_LIMITS } from '../../src/leader/index.ts';
 import { codeOf, codesOf, read, tableUnder } from './markdown.ts';
 import { leafPaths } from './schema-leaves.ts';
 
-const PAGE = 'docs/reference.md';
+const PAGE = 'docs/reference/consumers.md';
 
 test('the table has exactly the fields of the schema', () => {
   const documented = tableUnder(PAGE, 'DiscoveryConsumer fields').map((each) => codeOf(each.field));

@@ -42,7 +42,7 @@ describe('YAML on the pages', () => {
   });
 
   test('each example file stands on the page of policies or that of consumers', () => {
-    const blocks = ['docs/reference.md', 'docs/concepts.md'].flatMap(blocksOf);
+    const blocks = ['docs/reference/policies.md', 'docs/concepts.md'].flatMap(blocksOf);
     const page = blocks.flatMap(({ language, text }) => (language === 'yaml' ? objectsOf(text) : []));
     for (const path of policyFiles)
       for (const object of objectsOf(read(path))) expect(page).toContainEqual(object);
@@ -166,6 +166,7 @@ test('every message of the log is documented, except that a failure is over', ()
       ...read(path).matchAll(/(?:logger|once)\.(?:debug|info|warn|error)\(([\s\S]*?)\)[;,]\n/g),
     ]);
   const messages = calls.map(([, args]) => /'([^']+)',?\s*$/.exec(args ?? '')?.[1]);
-  const documented = tableUnder('docs/reference.md', 'Logs').map((row) => row['`msg`']?.replaceAll('`', ''));
+  const rows = tableUnder('docs/reference/logs.md', 'Logs');
+  const documented = rows.map((row) => row['`msg`']?.replaceAll('`', ''));
   expect([...new Set(messages)].toSorted()).toEqual(documented.toSorted());
 });

@@ -3,7 +3,7 @@ import { AUDIT_FINDINGS, TERMINATION_FINDINGS } from '../../src/audit/index.ts';
 import { CHECKS, DIAGNOSES } from '../../src/diagnose/index.ts';
 import { codeOf, read, tableUnder } from './markdown.ts';
 
-const PAGE = 'docs/reference.md';
+const PAGE = 'docs/reference/commands.md';
 
 describe('findings', () => {
   const documented = tableUnder(PAGE, 'What it finds');
@@ -51,7 +51,8 @@ test.each([
   'linger_removals_unresolved',
   'linger_removals_oldest_unresolved_seconds',
 ])('%s, which a diagnosis reads of a running Linger, is a documented metric with a stage', (name) => {
-  expect(read('docs/reference.md')).toMatch(new RegExp(`^\\| \`${name}\` \\| \\w+ \\| \`stage\` \\|`, 'm'));
+  const row = new RegExp(`^\\| \`${name}\` \\| \\w+ \\| \`stage\` \\|`, 'm');
+  expect(read('docs/reference/metrics.md')).toMatch(row);
 });
 
 test('the table of what turns out at the end of a pod has exactly the findings, in the catalogue’s order', () => {

@@ -46,9 +46,9 @@ export function tableUnder(page: string, heading: string, index = 0): readonly R
   });
 }
 
-/** The one item that a cell names: `--port` of "`--port`". Any other text in the cell is an error. */
+/** The one item that a cell names, or links: `--port` of "`--port`". Any other text in the cell is an error. */
 export function codeOf(cell: string | undefined): string {
-  const match = /^`([^`]+)`$/.exec(cell ?? '');
+  const match = /^`([^`]+)`$/.exec(cell?.replace(/^\[(.+)\]\(\S+\)$/, '$1') ?? '');
   if (match?.[1] === undefined) throw new Error(`expected one item in backticks, got ${cell}`);
   return match[1];
 }

@@ -6,9 +6,8 @@ import { DEREGISTRATION_RESULTS } from '../../src/measurement/index.ts';
 import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
 import { own, registered, series } from './registered-metrics.ts';
 
-const documented = ['Metrics', 'With a cluster'].flatMap((heading) =>
-  tableUnder('docs/reference.md', heading),
-);
+const PAGE = 'docs/reference/metrics.md';
+const documented = ['Metrics', 'With a cluster'].flatMap((heading) => tableUnder(PAGE, heading));
 
 test('the tables have exactly the metrics of the registry, in its order', () => {
   expect(documented.map((row) => codeOf(row.metric))).toEqual(own.map(({ name }) => name));
@@ -22,18 +21,18 @@ describe.each(own)('$name', ({ name, type, labelNames }) => {
 });
 
 test('all others have one of the prefixes that the page names', () => {
-  const prefixes = [...read('docs/reference.md').matchAll(/`(\w+_)\*`/g)].map(([, prefix]) => prefix ?? '');
+  const prefixes = [...read(PAGE).matchAll(/`(\w+_)\*`/g)].map(([, prefix]) => prefix ?? '');
   const others = registered.filter((metric) => !own.includes(metric));
   expect(others.filter(({ name }) => !prefixes.some((prefix) => name.startsWith(prefix)))).toEqual([]);
 });
 
 test.each([
-  ['Why a watch restarts', RESTARTS],
-  ['Why a removal gives no sample', DISCARDS],
-  ['Why a held pod is released', RELEASE_REASONS],
-  ['How a deregistration ends', DEREGISTRATION_RESULTS],
-])('%s: the table has exactly the reasons, in the catalogue’s order', (heading, reasons) => {
-  const rows = tableUnder('docs/reference.md', heading);
+  ['Why a watch restarts', PAGE, RESTARTS],
+  ['Why a removal gives no sample', PAGE, DISCARDS],
+  ['Why a held pod is released', 'docs/reference/reasons.md', RELEASE_REASONS],
+  ['How a deregistration ends', 'docs/reference/consumers.md', DEREGISTRATION_RESULTS],
+])('%s: the table has exactly the reasons, in the catalogue’s order', (heading, page, reasons) => {
+  const rows = tableUnder(page, heading);
   expect(rows.map((row) => codeOf(row.reason))).toEqual(Object.keys(reasons));
 });
 

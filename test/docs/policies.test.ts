@@ -15,7 +15,7 @@ import { BUILT_IN_VALUES, DURATION_FIELDS, type Field, fitGrace } from '../../sr
 import { codeOf, codesOf, read, tableUnder } from './markdown.ts';
 import { leafPaths } from './schema-leaves.ts';
 
-const PAGE = 'docs/reference.md';
+const PAGE = 'docs/reference/policies.md';
 const fields = tableUnder(PAGE, 'Fields');
 const row = (field: string) => fields.find((each) => codeOf(each.field) === field);
 const clusterFields = leafPaths(clusterTerminationPolicySpec);

@@ -7,7 +7,7 @@ const numbersIn = (text = '') => (text.match(/\b\d{2,5}\b/g) ?? []).map(Number);
 test('the table has every port on which a command listens by default', () => {
   // The defaults in the reference are those of the program: test/cli/documented-flags.test.ts.
   const listening = ['serve', 'dashboard', 'witness', 'node-timer']
-    .flatMap((verb) => tableUnder('docs/reference.md', verb))
+    .flatMap((verb) => tableUnder('docs/reference/commands.md', verb))
     .filter(({ flag = '' }) => /^`--([a-z]+-)?(port|listen)`$/.test(flag))
     .flatMap(({ default: fallback }) => numbersIn(fallback));
   expect(listening).toHaveLength(7);

@@ -3,7 +3,7 @@ import { OBJECT_FAILURES } from '../../src/cluster/index.ts';
 import { PUBLISH_LIMITS, REFUSALS } from '../../src/leader/index.ts';
 import { codeOf, read, tableUnder } from './markdown.ts';
 
-const PAGE = 'docs/reference.md';
+const PAGE = 'docs/reference/metrics.md';
 
 test.each<[string, Readonly<Record<string, string>>]>([
   ['Why publishing fails', OBJECT_FAILURES],

@@ -6,7 +6,7 @@ import { codeOf, read, tableUnder } from '../docs/markdown.ts';
 const PAGE = 'docs/measuring.md';
 
 test('the table has exactly the results of flips, in the catalogue’s order', () => {
-  const rows = tableUnder('docs/reference.md', 'How a flip ends');
+  const rows = tableUnder('docs/reference/consumers.md', 'How a flip ends');
   expect(rows.map((row) => codeOf(row.result))).toEqual(Object.keys(FLIP_RESULTS));
   for (const row of rows) expect(row['what to do']).not.toBe('');
 });
