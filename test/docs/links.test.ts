@@ -1,13 +1,15 @@
 import { existsSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { anchorsOf, filesUnder, PAGES, proseOf, ROOT, read } from './markdown.ts';
+import { anchorsOf, filesUnder, headingsOf, PAGES, proseOf, ROOT, read } from './markdown.ts';
 
 /** The targets of links and images that stay inside the checkout. */
-function targetsOf(page: string): readonly string[] {
-  const targets = [...proseOf(page).matchAll(/\]\(([^)\s]+)\)/g)].map(([, target]) => target ?? '');
+function targetsIn(text: string): readonly string[] {
+  const targets = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target]) => target ?? '');
   return targets.filter((target) => !/^[a-z]+:/.test(target));
 }
+
+const targetsOf = (page: string): readonly string[] => targetsIn(proseOf(page));
 
 describe.each(PAGES)('%s', (page) => {
   const targets = targetsOf(page);
@@ -22,13 +24,13 @@ describe.each(PAGES)('%s', (page) => {
   test('every heading that it links to is there', () => {
     const missing = targets.filter((target) => {
       const { path, anchor } = place(page, target);
-      return anchor !== undefined && !anchorsOf(path).includes(anchor);
+      return anchor !== undefined && !anchorsOf(headingsOf(path)).includes(anchor);
     });
     expect(missing).toEqual([]);
   });
 
   test('no two headings share an anchor, so that no link leads to the wrong one', () => {
-    const anchors = anchorsOf(page);
+    const anchors = anchorsOf(headingsOf(page));
     expect(anchors.filter((anchor, index) => anchors.indexOf(anchor) !== index)).toEqual([]);
   });
 });
@@ -39,6 +41,37 @@ test('every page and picture is linked to from another page', () => {
     .filter((path) => path.endsWith('.md') || path.startsWith('docs/images/'))
     .filter((path) => !linked.has(path) && !linked.has(dirname(path)));
   expect(orphans).toEqual([]);
+});
+
+describe.each(filesUnder('docs/reference'))('%s, a page of the reference', (page) => {
+  const sections = anchorsOf(headingsOf(page, '##')).map((anchor) => `#${anchor}`);
+
+  test('is in the contents, with each of its sections', () => {
+    const listed = targetsOf('docs/reference.md');
+    const expected = ['', ...sections].map((anchor) => `${relative('docs', page)}${anchor}`);
+    expect(expected.filter((target) => !listed.includes(target))).toEqual([]);
+  });
+
+  test('begins with links to its sections', () => {
+    const [beginning = ''] = proseOf(page).split(/^## /m);
+    const linked = targetsIn(beginning);
+    expect(sections.filter((anchor) => !linked.includes(anchor))).toEqual([]);
+  });
+});
+
+test('every page that a message, a comment or a manifest names is there, with the heading that it quotes', () => {
+  const named = [...filesUnder('src'), ...filesUnder('deploy')].flatMap((file) => {
+    const text = read(file)
+      .replaceAll(/\n\s*(?:#|\*) /g, ' ')
+      .replaceAll('\\"', '"');
+    const pages = text.matchAll(/(?<![\w/])(docs\/[\w/-]+\.md)(?:, ["“]([^"”]+)["”])?/g);
+    return [...pages].map(([, path = '', heading]) => ({ file, path, heading }));
+  });
+  expect(named.filter(({ heading }) => heading !== undefined).length).toBeGreaterThan(20);
+  const missing = named.filter(({ path, heading }) =>
+    heading === undefined ? !PAGES.includes(path) : !headingsOf(path).includes(heading),
+  );
+  expect(missing).toEqual([]);
 });
 
 test('every file that the architecture names is there', () => {

@@ -88,9 +88,13 @@ export function proseOf(page: string): string {
   return read(page).replace(/^```[\s\S]*?^```$/gm, '');
 }
 
-/** The anchors of a page's headings, as GitHub makes them of headings that differ. */
-export function anchorsOf(page: string): readonly string[] {
-  const headings = [...proseOf(page).matchAll(/^#{1,6} (.+)$/gm)].map(([, text]) => text ?? '');
+/** A page's headings, those of one level where its `#` are given. */
+export function headingsOf(page: string, level = '#{1,6}'): readonly string[] {
+  return [...proseOf(page).matchAll(new RegExp(`^${level} (.+)$`, 'gm'))].map(([, text]) => text ?? '');
+}
+
+/** The anchors of headings, as GitHub makes them of headings that differ. */
+export function anchorsOf(headings: readonly string[]): readonly string[] {
   return headings.map((text) =>
     text
       .toLowerCase()
