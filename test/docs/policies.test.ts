@@ -65,7 +65,7 @@ test('every kind is introduced', () => {
 });
 
 describe('the arithmetic of the page', () => {
-  const examples = tableUnder(PAGE, 'How the wait becomes a number', 1);
+  const examples = tableUnder(PAGE, 'How the wait becomes a number');
   test.each(examples)('grace $grace to $["new grace"]', (example) => {
     const [grace, wait, max] = [example.grace, example['wait asked for'], example['`grace.max`']].map(Number);
     const expected = { grace: Number(example['new grace']), wait: Number(example.wait) };
