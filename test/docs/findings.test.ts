@@ -6,7 +6,7 @@ import { codeOf, read, tableUnder } from './markdown.ts';
 const PAGE = 'docs/reference/commands.md';
 
 describe('findings', () => {
-  const documented = tableUnder(PAGE, 'What it finds');
+  const documented = tableUnder(PAGE, 'What a diagnosis finds');
 
   test('the table has exactly the findings, in the catalogue’s order, with their severities', () => {
     expect(documented.map(({ finding, severity }) => [codeOf(finding), severity])).toEqual(

@@ -7,7 +7,7 @@ import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
 import { own, registered, series } from './registered-metrics.ts';
 
 const PAGE = 'docs/reference/metrics.md';
-const documented = ['Metrics', 'With a cluster'].flatMap((heading) => tableUnder(PAGE, heading));
+const documented = ['Metrics', 'Metrics with a cluster'].flatMap((heading) => tableUnder(PAGE, heading));
 
 test('the tables have exactly the metrics of the registry, in its order', () => {
   expect(documented.map((row) => codeOf(row.metric))).toEqual(own.map(({ name }) => name));

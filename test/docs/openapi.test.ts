@@ -13,7 +13,7 @@ test('docs/openapi.yaml is what the schemas say', async () => {
 });
 
 test('the page has exactly the results, in their order, with their statuses', () => {
-  const rows = tableUnder('docs/reference/consumers.md', 'Answers');
+  const rows = tableUnder('docs/reference/consumers.md', 'Answers to reports');
   expect(rows.map((row) => codeOf(row.reason))).toEqual(Object.keys(REPORT_RESULTS));
   expect(rows.map((row) => Number(row.status))).toEqual(
     Object.values(REPORT_RESULTS).map(({ status }) => status),
