@@ -25,6 +25,10 @@ export const CONDITIONS = {
     status: 'False',
     summary: 'No instance reports, all that did have fallen silent, or there is none to ask.',
   },
+  TooManyInstances: {
+    status: 'False',
+    summary: 'It has more instances than are asked: what the others send to is not known.',
+  },
   Stale: { status: 'False', summary: 'There were samples, and there have been no new ones for too long.' },
   Unreachable: {
     status: 'False',

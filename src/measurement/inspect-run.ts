@@ -25,7 +25,15 @@ import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';
 import { Schedule, tick } from '../timing/index.ts';
 import { type PageAnswer, readHeaderValue, readPage, trustOf } from './gateway-client.ts';
 import { Inspection, type InspectionOptions } from './inspect.ts';
-import type { Inspected, PageInstance, PageToRead, Source } from './inspected.ts';
+import {
+  firstOf,
+  type Inspected,
+  type InstanceList,
+  NONE,
+  type PageInstance,
+  type PageToRead,
+  type Source,
+} from './inspected.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
 import { authorityOf, PageFindings, readerOf } from './page-formats.ts';
 import { USUAL_PATHS } from './page-request.ts';
@@ -176,9 +184,9 @@ class Sources {
     this.#context = context;
   }
 
-  instancesOf(consumer: string, signal: AbortSignal): Promise<readonly PageInstance[] | Problem> {
+  instancesOf(consumer: string, signal: AbortSignal): Promise<InstanceList | Problem> {
     const { starting } = this.#started.get(consumer) ?? {};
-    if (starting === undefined) return Promise.resolve([]);
+    if (starting === undefined) return Promise.resolve(NONE);
     return starting.then(
       (source) => source.instances(signal),
       (error) => problem('Unreachable', `fails (${asError(error).message})`),
@@ -259,7 +267,10 @@ async function startSource(
 function copiesIn(spec: EndpointsSpec, { files, clock }: InspectingContext, signal: AbortSignal): Source {
   const copied = new CopiedEndpoints(spec, { folder: files, clock, signal, canonical: canonicalAddress });
   return {
-    instances: async () => [{ name: copied.server.host, address: '', url: copied.server }],
+    instances: async () => {
+      const page = { name: copied.server.host, address: '', url: copied.server };
+      return { pages: [page], isWhole: true };
+    },
     find: (_, { wanted, services }) => {
       const copies = new Set(services.map((service) => copyOf(spec, service)));
       const found = copied.find(
@@ -346,15 +357,18 @@ async function instancesOf(
   inspect: InspectSpec,
   { connection, snapshot, allowLinkLocal }: InspectingContext,
   signal: AbortSignal,
-): Promise<readonly PageInstance[] | Problem> {
+): Promise<InstanceList | Problem> {
   const { instances, url, format, tls } = inspect;
   if (url !== undefined) {
     const page = new URL(url);
     const found = await resolve(page, { signal, allowLinkLocal });
     if (!('addresses' in found)) return found;
-    return found.addresses.slice(0, MOST_INSTANCES).map((address) => ({ name: address, address, url: page }));
+    return firstOf(
+      found.addresses.map((address) => ({ name: address, address, url: page })),
+      MOST_INSTANCES,
+    );
   }
-  if (instances === undefined) return [];
+  if (instances === undefined) return NONE;
   const { namespaceSelector, podSelector = EVERYTHING, port, path = USUAL_PATHS[format] } = instances;
   const selected = [...snapshot.current().namespaces.values()].filter(
     (namespace) => selectsNamespace(namespaceSelector, namespace) === true,
@@ -366,7 +380,7 @@ async function instancesOf(
       ? [...names].map((name) => `/api/v1/namespaces/${encodeURIComponent(name)}/pods`)
       : ['/api/v1/pods'];
   try {
-    const options = { signal, answerMs: LIST_MS, most: MOST_INSTANCES };
+    const options = { signal, answerMs: LIST_MS, most: MOST_INSTANCES + 1 };
     // Else pods of other namespaces, whose labels anyone may choose, could take the places of the selected ones.
     const isSelected = (pod: AddressedPod) => names.has(pod.namespace) && pod.address !== undefined;
     const lists = paths.map((each) =>
@@ -374,11 +388,12 @@ async function instancesOf(
     );
     const pods = (await Promise.all(lists)).flat();
     const scheme = tls === undefined ? 'http' : 'https';
-    return pods.flatMap(({ namespace, name, address = '' }) => {
+    const pages = pods.flatMap(({ namespace, name, address = '' }) => {
       if (canonicalAddress(address) === undefined || (!allowLinkLocal && isForbidden(address))) return [];
       const url = new URL(`${scheme}://${authorityOf(address, port)}${path}`);
       return [{ name: `${namespace}/${name}`, address, url }];
     });
+    return firstOf(pages, MOST_INSTANCES);
   } catch (error) {
     return problem('Unreachable', `is not answered by the API server (${asError(error).message})`);
   }

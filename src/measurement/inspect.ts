@@ -17,6 +17,7 @@ import {
   Asked,
   type Inspected,
   Instance,
+  type InstanceList,
   inspectionStateOf,
   isSettled,
   isSkipped,
@@ -40,10 +41,7 @@ export interface InspectionOptions {
   /** The inspected consumers that send traffic to a pod through these Services. */
   readonly sendersTo: (services: readonly ServiceName[]) => readonly Inspected[];
   /** Never rejects. */
-  readonly instancesOf: (
-    consumer: Inspected,
-    signal: AbortSignal,
-  ) => Promise<readonly PageInstance[] | Problem>;
+  readonly instancesOf: (consumer: Inspected, signal: AbortSignal) => Promise<InstanceList | Problem>;
   /** Never rejects. */
   readonly ask: (
     consumer: Inspected,
@@ -229,13 +227,14 @@ export class Inspection {
     if (asked === undefined || !this.#wanted.has(uid)) return undefined;
     const question = asked.questions.get(uid);
     const awaited = [...asked.instances.values()].filter((each) => !isSkipped(each));
-    if (awaited.length === 0 && asked.instances.size > 0) return [];
+    if (awaited.length === 0 && asked.instances.size > 0 && asked.knowsAll) return [];
     const verdicts = awaited.map(
       (instance) => [instance.page.name, this.#saysNow(asked, question, instance, since)] as const,
     );
     const users = verdicts.filter(([, says]) => says === 'using').map(([name]) => name);
     if (users.length > 0) return users;
-    return verdicts.length === 0 || verdicts.some(([, says]) => says === 'unknown') ? 'unknown' : [];
+    const isKnown = asked.knowsAll && verdicts.length > 0 && verdicts.every(([, says]) => says !== 'unknown');
+    return isKnown ? [] : 'unknown';
   }
 
   /** Asks until the signal aborts. */
@@ -369,10 +368,21 @@ export class Inspection {
   async #listInstances(asked: Asked, signal: AbortSignal): Promise<void> {
     asked.listedAt = Number.POSITIVE_INFINITY;
     const found = await this.#options.instancesOf(asked.consumer, signal);
-    asked.listedAt = this.#options.clock();
-    asked.trouble = 'reason' in found ? found : undefined;
-    // Instances that could not be listed may still exist.
-    if (!('reason' in found)) this.#setInstances(asked, found);
+    const now = this.#options.clock();
+    asked.listedAt = now;
+    const knewAll = asked.knowsAll;
+    if ('reason' in found) {
+      asked.unlistableSince ??= now;
+      // Those that are known may still be there, and for a moment they are likely all.
+      const lasts = now - asked.unlistableSince > this.#limits.silent;
+      if (lasts || asked.instances.size === 0) asked.trouble = found;
+    } else {
+      asked.unlistableSince = undefined;
+      asked.trouble = undefined;
+      asked.isWhole = found.isWhole;
+      this.#setInstances(asked, found.pages);
+    }
+    if (knewAll !== asked.knowsAll) for (const { uid } of asked.questions.values()) this.#tell(uid);
     this.#wake();
   }
 
@@ -599,7 +609,7 @@ export class Inspection {
   /** Gives the sample of a removal once every instance's answer is known. */
   #conclude(asked: Asked, question: Question): void {
     const { withdrawnAt, closed, verdicts } = question;
-    if (closed || withdrawnAt === undefined || asked.instances.size === 0) return;
+    if (closed || withdrawnAt === undefined || asked.instances.size === 0 || !asked.knowsAll) return;
     let last = withdrawnAt;
     for (const name of asked.instances.keys()) {
       const verdict = verdicts.get(name);

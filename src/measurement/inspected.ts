@@ -42,6 +42,19 @@ export interface PageInstance {
   readonly url: URL;
 }
 
+/** The instances of a consumer. */
+export interface InstanceList {
+  readonly pages: readonly PageInstance[];
+  /** Whether these are all that there are. */
+  readonly isWhole: boolean;
+}
+
+export const NONE: InstanceList = { pages: [], isWhole: true };
+
+export function firstOf(pages: readonly PageInstance[], most: number): InstanceList {
+  return { pages: pages.slice(0, most), isWhole: pages.length <= most };
+}
+
 export interface PageToRead {
   readonly url: URL;
   /** The endpoints whose listings matter. */
@@ -53,7 +66,7 @@ export interface PageToRead {
 /** A source of endpoints that Linger follows, and looks up instead of reading pages. */
 export interface Source {
   /** Never rejects. */
-  readonly instances: (signal: AbortSignal) => Promise<readonly PageInstance[] | Problem>;
+  readonly instances: (signal: AbortSignal) => Promise<InstanceList | Problem>;
   readonly find: (instance: PageInstance, page: PageToRead) => PageFindings | Problem;
   /** Sets the Services that the consumer applies to. */
   readonly follow?: (services: readonly ServiceRecord[]) => void;
@@ -168,12 +181,21 @@ export class Asked {
   readonly settled = new Set<string>();
   /** When its instances were listed; infinity while they are being listed. */
   listedAt = Number.NEGATIVE_INFINITY;
+  isWhole = true;
+  /** Since when they cannot be listed. */
+  unlistableSince: number | undefined;
+  /** Why they cannot be listed, once that lasts. */
   trouble: Problem | undefined;
   /** How many pages were read for open questions, and of how many pods, while none has listed one; then undefined. */
   unlisted: readonly [pages: number, pods: number] | undefined = [0, 0];
 
   constructor(consumer: Inspected) {
     this.consumer = consumer;
+  }
+
+  /** Whether there is no instance but those that are asked. */
+  get knowsAll(): boolean {
+    return this.isWhole && this.trouble === undefined;
   }
 
   settle({ namespace, uid, goneAt }: Question): void {
@@ -214,7 +236,7 @@ const PAGES_UNLISTED = 10;
 
 /** The state of inspection, in the condition's words. */
 export function inspectionStateOf(
-  { consumer, instances, trouble: listing, unlisted = [0, 0], stale }: Asked,
+  { consumer, instances, isWhole, trouble: listing, unlisted = [0, 0], stale }: Asked,
   departed: ReadonlyMap<string, Departed>,
 ): MeasurementState {
   const skipped = [...instances.values()].filter(isSkipped).map(({ page }) => page.name);
@@ -252,9 +274,19 @@ export function inspectionStateOf(
     const message = `Asked ${pages} times, it has listed none of ${pods} terminating pods: check ${page}that it sends traffic to the Services of appliesTo.`;
     return { ...state, trouble: { reason: 'ListsNothing', message } };
   }
+  if (listing !== undefined) {
+    const unknown =
+      instances.size === 0 ? 'Its instances are not known' : 'Its present instances are not known';
+    return {
+      ...state,
+      trouble: { reason: listing.reason, message: `${unknown}: that question ${listing.message}.` },
+    };
+  }
+  if (!isWhole) {
+    const message = `There are more than the ${instances.size} instances that are asked: when the others drop a pod is not known, so it is not measured, and Hold waits for the estimate or wait.initial. Select fewer with each DiscoveryConsumer, or declare a lag.`;
+    return { ...state, trouble: { reason: 'TooManyInstances', message } };
+  }
   if (instances.size > 0) return { ...state, trouble: undefined };
   const message = 'No running pod is selected, or none has been looked for yet.';
-  if (listing === undefined) return { ...state, trouble: { reason: 'NoInstances', message } };
-  const unknown = `Its instances are not known: that question ${listing.message}.`;
-  return { ...state, trouble: { reason: listing.reason, message: unknown } };
+  return { ...state, trouble: { reason: 'NoInstances', message } };
 }

@@ -5,7 +5,7 @@ import { PodAddresses } from '../../src/lag/index.ts';
 import { Inspection, type InspectionOptions } from '../../src/measurement/inspect.ts';
 import type { Inspected } from '../../src/measurement/inspected.ts';
 import { type PageFindings, readerOf } from '../../src/measurement/page-formats.ts';
-import { problem } from '../../src/measurement/probe.ts';
+import { type Problem, problem } from '../../src/measurement/probe.ts';
 import { leading } from './following.ts';
 
 const clock = () => performance.now();
@@ -28,6 +28,10 @@ class Gateways {
   ports: readonly number[] = [8080];
   answerMs = 0;
   bytes = 100;
+  /** Whether all instances are asked. */
+  isWhole = true;
+  /** Why the instances cannot be listed. */
+  unlistable: Problem | undefined;
   render = (addresses: readonly string[]): string => addresses.join('\n');
   readonly addresses = new PodAddresses(({ name }) => name.startsWith('web'));
   readonly inspection: Inspection;
@@ -44,11 +48,14 @@ class Gateways {
       sendersTo: (services) => (services.some(({ name }) => name.startsWith('web')) ? [this.#consumer] : []),
       instancesOf: () =>
         Promise.resolve(
-          [...this.pages.keys()].map((name) => ({
-            name,
-            address: '10.9.9.9',
-            url: new URL('http://gateway/clusters'),
-          })),
+          this.unlistable ?? {
+            pages: [...this.pages.keys()].map((name) => ({
+              name,
+              address: '10.9.9.9',
+              url: new URL('http://gateway/clusters'),
+            })),
+            isWhole: this.isWhole,
+          },
         ),
       ask: async ({ inspect }, { name: gateway }, { url, wanted }) => {
         this.asked.push({ at: clock(), gateway, url });
@@ -464,6 +471,50 @@ describe('an inspected consumer', () => {
     expect(gateways.inspection.usersOf('edge', 'a', 0)).toBe('unknown');
   });
 
+  it('does not know what instances beyond those that are asked do', async () => {
+    gateways.pages.set('g2', BOTH);
+    gateways.isWhole = false;
+    const { inspection } = gateways;
+    await vi.waitFor(() =>
+      expect(inspection.states().get('edge')?.trouble).toEqual({
+        reason: 'TooManyInstances',
+        message: expect.stringMatching(/^There are more than the 2 instances that are asked: /),
+      }),
+    );
+    inspection.want({ namespace: 'shop', uid: 'a' });
+    gateways.withdraw();
+    await vi.waitFor(() => expect(inspection.usersOf('edge', 'a', 0)).toEqual(['g1', 'g2']));
+    for (const name of ['g1', 'g2']) gateways.pages.set(name, OTHER);
+    await vi.waitFor(() => expect(inspection.usersOf('edge', 'a', 0)).toBe('unknown'));
+    await sleep(100);
+    expect(gateways.lags).toEqual([]);
+    const changed = new Promise((done) => inspection.onChange(done));
+    gateways.isWhole = true;
+    await changed;
+    expect(inspection.usersOf('edge', 'a', 0)).toEqual([]);
+    expect(inspection.states().get('edge')?.trouble).toBeUndefined();
+  });
+
+  it.each([
+    ['for a moment', 60_000, [], undefined],
+    ['for longer', 50, 'unknown', 'Its present instances are not known: that question is refused.'],
+  ] as const)('cannot list its instances %s', async (_, silent, users, message) => {
+    gateways.stop();
+    begin({}, { silent });
+    gateways.pages.set('g2', BOTH);
+    const { inspection } = gateways;
+    await vi.waitFor(() => expect(inspection.states().get('edge')?.instances).toBe(2));
+    gateways.unlistable = problem('Unreachable', 'is refused');
+    inspection.want({ namespace: 'shop', uid: 'a' });
+    gateways.withdraw();
+    for (const name of ['g1', 'g2']) gateways.pages.set(name, OTHER);
+    await sleep(300);
+    expect(inspection.usersOf('edge', 'a', 0)).toEqual(users);
+    expect(inspection.states().get('edge')?.trouble?.message).toBe(message);
+    gateways.unlistable = undefined;
+    await vi.waitFor(() => expect(inspection.usersOf('edge', 'a', 0)).toEqual([]));
+  });
+
   it('stays within its pages a second, and asks the one that waited longest', async () => {
     gateways.stop();
     begin({}, { pages: 10 });
@@ -551,7 +602,10 @@ it('asks what is in memory although pages have to wait', async () => {
     clock,
     addresses: new PodAddresses(() => true),
     sendersTo: () => consumers,
-    instancesOf: async () => ['g1', 'g2'].map((name) => ({ name, address: '10.9.9.9', url })),
+    instancesOf: async () => ({
+      pages: ['g1', 'g2'].map((name) => ({ name, address: '10.9.9.9', url })),
+      isWhole: true,
+    }),
     ask: ({ name }) => {
       // Pages never come.
       if (name === 'edge') return new Promise(() => undefined);

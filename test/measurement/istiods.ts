@@ -28,8 +28,8 @@ export async function followWeb(
   const istiods = new Istiods(spec, context);
   istiods.follow([{ ...WEB, namespace: of }]);
   const found = await istiods.instances(signal);
-  if (!('length' in found)) throw new Error(found.message);
-  const [instance] = found;
+  if ('reason' in found) throw new Error(found.message);
+  const [instance] = found.pages;
   if (instance === undefined) throw new Error('there is no istiod');
   const find = (addresses: readonly string[], services = [{ namespace: of, name: 'web' }]) => {
     const wanted = addresses.map((address) => ({ address, ports: [8080] }));

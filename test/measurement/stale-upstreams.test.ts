@@ -37,11 +37,12 @@ class Arena {
       ...{ clock, addresses: this.addresses },
       sendersTo: () => [consumer],
       instancesOf: () =>
-        Promise.resolve(
-          [...this.pages.keys()].map((name) => ({
+        Promise.resolve({
+          pages: [...this.pages.keys()].map((name) => ({
             ...{ name, address: '10.9.9.9', url: new URL('http://gateway/x') },
           })),
-        ),
+          isWhole: true,
+        }),
       ask: (_, { name }, { wanted }) => {
         this.asked.push(clock());
         const shown = this.pages.get(name);
