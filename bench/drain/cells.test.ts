@@ -26,7 +26,7 @@ import { clusterSettings } from '../../test/testbed/settings.ts';
 import type { DrainSettings } from '../drain.ts';
 import { describeMachine } from '../machine.ts';
 import { settingsOnCluster } from '../on-cluster.ts';
-import { accountOf, type Gone, goneIn, since, spanned } from './losses.ts';
+import { accountOf, type Gone, goneIn, releaseText, since, spanned } from './losses.ts';
 
 /* npm run bench:drain. Each cell is one run of the shipped `linger prove` through a Service, a gateway that polls,
  * and, unless --quick, Envoy and connections that stay open. */
@@ -143,6 +143,8 @@ interface Cell {
   readonly slowest: readonly number[];
   /** Seconds until the last old pod was gone. */
   readonly took: number;
+  /** Why Hold released its pods, and what it waited for last. */
+  readonly released: readonly string[];
   readonly verdict: string;
 }
 
@@ -223,6 +225,7 @@ describe('bench:drain', () => {
     await stage.deploy('web', REPLICAS, { sleepSeconds: sleep, nodes: node === undefined ? 1 : 2 });
     const gateway = await stage.gateway('web', POLL_MS, { pagePort: PAGE_PORT });
     const envoy = dns && (await envoyOf(namespace, dns));
+    if (declared === 'page') await pagesAreRead();
     const lives = new PodLives({ cluster, namespace, podSelector: 'app=web', container: 'app' });
     await lives.start();
     try {
@@ -240,10 +243,11 @@ describe('bench:drain', () => {
       await lives.stop();
       const gone = goneIn(found, lives.all, gateway);
       const [load = 0] = loadavg();
-      cells.push(...cellsOf({ disturbance, strategy, run, load }, found, gone, envoy));
+      const isHeld = waiting === 'hold' || waiting === 'undeclared';
+      const released = isHeld ? await setting!.releases(namespace) : [];
+      const of = { disturbance, strategy, run, load, released: released.map(releaseText) };
+      cells.push(...cellsOf(of, found, gone, envoy));
       if (found.lost > 0) {
-        const released =
-          waiting === 'hold' || waiting === 'undeclared' ? await setting!.releases(namespace) : [];
         const stalledMs = stalls.max / 1e6;
         const account = accountOf({ report: found, gone, losses, released, stalledMs, load });
         console.log(account);
@@ -260,6 +264,23 @@ describe('bench:drain', () => {
     }
   });
 });
+
+/** A gateway whose page nobody reads would be waited for as if it had not been declared. */
+async function pagesAreRead(): Promise<void> {
+  const answering = ['poller', ...(quick ? [] : ['envoy'])].map(
+    (consumer) => `linger_inspect_instances{consumer="${consumer}",state="answering"} 1`,
+  );
+  await waitUntil(
+    'the pages of the gateways to be read',
+    async () => {
+      const samples = await setting!.linger.replicas.samples('linger_inspect_instances');
+      const lines = [...samples.values()].flat();
+      return answering.every((line) => lines.includes(line));
+      // What was refused is asked again once a minute while nothing terminates.
+    },
+    { timeoutMs: 90_000 },
+  );
+}
 
 /** Makes a backlog, as late as it can be done before the disturbance: it would be worked off by then. */
 async function flip(stage: ProveStage): Promise<void> {
@@ -301,7 +322,7 @@ async function envoyOf(namespace: string, { server }: ClusterDns): Promise<Gatew
 }
 
 function cellsOf(
-  of: Pick<Cell, 'disturbance' | 'strategy' | 'run' | 'load'>,
+  of: Pick<Cell, 'disturbance' | 'strategy' | 'run' | 'load' | 'released'>,
   { ways, disturbedAt, verdict }: ProveReport,
   gone: readonly Gone[],
   envoy: GatewayProcess | undefined,

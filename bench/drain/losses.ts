@@ -105,11 +105,15 @@ export function accountOf(run: LossyRun): string {
   return [table(POD_HEAD, podRows(run)), table(LOSS_HEAD, lost), circumstances, ...report.notes].join('\n\n');
 }
 
+/** `Gone after 7.4 s (envoy)` */
+export function releaseText({ reason, seconds, waitingFor, last }: Released): string {
+  return `${reason} after ${seconds.toFixed(1)} s (${(waitingFor ?? last ?? []).join(', ')})`;
+}
+
 function podRows({ gone, released }: LossyRun): Rows {
   return gone.map(({ name, wait, deletedAt, withdrawnAt, letGoAt, sigtermAt, goneAt }) => {
-    const { reason, seconds = 0, waitingFor, last } = released.find(({ pod }) => pod === name) ?? {};
-    const awaited = (waitingFor ?? last ?? []).join(', ');
-    const why = reason === undefined ? '–' : `${reason} after ${seconds.toFixed(1)} s (${awaited})`;
+    const found = released.find(({ pod }) => pod === name);
+    const why = found === undefined ? '–' : releaseText(found);
     const [withdrawn, letGo, sigterm, end] = [withdrawnAt, letGoAt, sigtermAt, goneAt].map((at) =>
       spanned([since(deletedAt, at)], 2),
     );
