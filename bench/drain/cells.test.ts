@@ -3,13 +3,12 @@ import { loadavg } from 'node:os';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ProveReport } from '../../src/prove/index.ts';
-import { type Chart, chartSvg, type Lane } from '../../src/timeline/index.ts';
+import { chartSvg } from '../../src/timeline/index.ts';
 import { standIn } from '../../test/cluster-suite/support/gateways.ts';
 import { ProveStage } from '../../test/cluster-suite/support/prove.ts';
 import { Fleet } from '../../test/scenarios/fleet.ts';
 import { consumer, HoldSetting, type Waiting } from '../../test/scenarios/hold/setting.ts';
 import { publishedLag } from '../../test/scenarios/polling/estimates.ts';
-import { table } from '../../test/scenarios/table.ts';
 import { kubernetesVersion } from '../../test/testbed/binaries.ts';
 import {
   type Cluster,
@@ -27,7 +26,8 @@ import { clusterSettings } from '../../test/testbed/settings.ts';
 import type { DrainSettings } from '../drain.ts';
 import { describeMachine } from '../machine.ts';
 import { settingsOnCluster } from '../on-cluster.ts';
-import { accountOf, type Gone, goneIn, releaseText, since, spanned } from './losses.ts';
+import { accountOf, type Gone, goneIn, releaseText, since } from './losses.ts';
+import { type Cell, CLIENTS, chartsOf, type Results, tablesOf } from './report.ts';
 
 /* npm run bench:drain. Each cell is one run of the shipped `linger prove` through a Service, a gateway that polls,
  * and, unless --quick, Envoy and connections that stay open. */
@@ -127,28 +127,6 @@ const DISTURBANCES: Readonly<Record<string, Disturbance>> = {
   storm: { does: ['--delete-one'], flags: USUAL },
 };
 
-interface Cell {
-  readonly disturbance: string;
-  readonly strategy: string;
-  readonly client: string;
-  readonly run: number;
-  /** Of the machine, over the last minute, when the run ended. */
-  readonly load: number;
-  readonly sent: number;
-  readonly lost: number;
-  readonly slow: number;
-  /** Of each pod that went, seconds from its deletion to SIGTERM, and until this client had let it go. */
-  readonly waits: readonly number[];
-  readonly lags: readonly number[];
-  /** The same of the slowest client. */
-  readonly slowest: readonly number[];
-  /** Seconds until the last old pod was gone. */
-  readonly took: number;
-  /** Why Hold released its pods, and what it waited for last. */
-  readonly released: readonly string[];
-  readonly verdict: string;
-}
-
 let cluster: Cluster;
 let setting: HoldSetting | undefined;
 let node: SecondNode | undefined;
@@ -156,19 +134,13 @@ let fleet: Fleet | undefined;
 let dns: ClusterDns | undefined;
 let flipped = true;
 
-interface Results {
-  readonly machine: string;
-  readonly kubernetes: string;
-  readonly cells: Cell[];
-  /** Of the runs that lost something. */
-  readonly accounts: { readonly run: string; readonly account: string }[];
-}
 const results: Results =
   resume && existsSync(out)
     ? (JSON.parse(readFileSync(out, 'utf8')) as Results)
     : { machine: describeMachine(), kubernetes: kubernetesVersion, cells: [], accounts: [] };
 const { cells, accounts } = results;
 const stalls = monitorEventLoopDelay();
+const order = { disturbances: only, strategies: STRATEGY_NAMES };
 
 describe('bench:drain', () => {
   const disturbed = only.filter((name) => name in DISTURBANCES);
@@ -203,7 +175,11 @@ describe('bench:drain', () => {
   }, 1_200_000);
 
   afterAll(async () => {
-    if (cells.length > 0) report();
+    if (cells.length > 0) {
+      save();
+      console.log(tablesOf(cells, order));
+      writeFileSync(out.replace(/(\.json)?$/, '.svg'), chartSvg(chartsOf(cells, order)));
+    }
     await setting?.close();
     await fleet?.remove();
     if (fleet !== undefined) await cluster.restart('kube-controller-manager');
@@ -351,11 +327,11 @@ function cellsOf(
   );
   const took = since(Date.parse(disturbedAt), Math.max(...gone.map(({ goneAt }) => goneAt)));
   const clients: readonly (readonly [string, string, readonly number[]])[] = [
-    ['through the ClusterIP', 'Service web', withdrawal],
-    ['through the ClusterIP, kept open', 'Service web (keep-alive)', withdrawal],
-    ['polls every 10 s', 'edge', polled],
-    ['polls every 10 s, kept open', 'edge (keep-alive)', polled],
-    ['Envoy, DNS every 2 s', 'envoy', asked],
+    [CLIENTS.service, 'Service web', withdrawal],
+    [CLIENTS.keptService, 'Service web (keep-alive)', withdrawal],
+    [CLIENTS.poller, 'edge', polled],
+    [CLIENTS.keptPoller, 'edge (keep-alive)', polled],
+    [CLIENTS.envoy, 'envoy', asked],
   ];
   return clients.flatMap(([client, name, lags]) => {
     const way = ways.find((each) => each.name === name);
@@ -369,58 +345,4 @@ function cellsOf(
 
 function save(): void {
   writeFileSync(out, `${JSON.stringify(results, undefined, 2)}\n`);
-}
-
-function report(): void {
-  save();
-  const groups = Map.groupBy(cells, (each) => [each.disturbance, each.strategy, each.client].join('\n'));
-  const sum = (of: readonly number[]) => of.reduce((total, each) => total + each, 0);
-  const rank = ([first]: readonly Cell[]) =>
-    100 * only.indexOf(first?.disturbance ?? '') + STRATEGY_NAMES.indexOf(first?.strategy ?? '');
-  const rows = [...groups.values()]
-    .toSorted((a, b) => rank(a) - rank(b))
-    .map((own) => {
-      const [{ disturbance, strategy, client } = { disturbance: '', strategy: '', client: '' }] = own;
-      const [waits, lags] = [own.flatMap((each) => each.waits), own.flatMap((each) => each.lags)];
-      const mean = (of: readonly number[]) => sum(of) / of.length;
-      const ratio =
-        client === 'polls every 10 s'
-          ? (mean(waits) / mean(own.flatMap((each) => each.slowest))).toFixed(1)
-          : '–';
-      return [
-        ...[disturbance, strategy, client, own.length, sum(own.map((each) => each.sent))],
-        ...[sum(own.map((each) => each.lost)), sum(own.map((each) => each.slow))],
-        ...[spanned(waits), spanned(lags), ratio, spanned(own.map((each) => each.took))],
-      ];
-    });
-  const head = ['disturbance', 'strategy', 'client', 'runs', 'sent', 'lost', 'slow', 'SIGTERM after'];
-  console.log(table([...head, 'let go after', 'wait ÷ lag', 'done after'], rows));
-  writeFileSync(out.replace(/(\.json)?$/, '.svg'), chartSvg(only.map((name) => picture(name, groups))));
-}
-
-/** A lane for each strategy and client: how long SIGTERM waits, and for how long the client goes on sending after it. */
-function picture(disturbance: string, groups: ReadonlyMap<string, readonly Cell[]>): Chart {
-  const lanes = STRATEGY_NAMES.flatMap((strategy) =>
-    [...groups.values()].flatMap((own): Lane[] => {
-      const [first] = own;
-      if (first?.disturbance !== disturbance || first.strategy !== strategy) return [];
-      const sum = (of: (cell: Cell) => number) => own.reduce((total, each) => total + of(each), 0);
-      const mean = (of: (cell: Cell) => readonly number[]) => {
-        const all = own.flatMap(of);
-        return all.reduce((total, each) => total + each, 0) / Math.max(1, all.length);
-      };
-      const [wait, lag] = [mean((cell) => cell.waits), mean((cell) => cell.lags)];
-      const spans = [
-        { from: 0, to: wait, tone: 'waits' as const },
-        ...(lag > wait ? [{ from: wait, to: lag, tone: 'lost' as const }] : []),
-      ];
-      const note = `${sum((cell) => cell.lost)} of ${sum((cell) => cell.sent)} lost`;
-      return [
-        { label: `${strategy}, ${first.client}`, note, spans: spans.filter(({ from, to }) => to > from) },
-      ];
-    }),
-  );
-  const to = Math.max(1, ...lanes.flatMap(({ spans = [] }) => spans.map((span) => span.to)));
-  const summary = 'Mean seconds from the deletion: SIGTERM held back, and still sent to after it.';
-  return { title: disturbance, summary, from: 0, to, marks: [{ at: 0, label: 'deleted' }], lanes };
 }

@@ -64,7 +64,7 @@ export interface LossyRun {
 
 type Rows = readonly (readonly (string | number)[])[];
 
-const POD_HEAD = ['pod', 'waits by', 'withdrawn', 'let go by edge', 'released by Linger', 'SIGTERM', 'gone'];
+const POD_HEAD = ['pod', 'waits by', 'withdrawn', 'dropped by edge', 'released by Linger', 'SIGTERM', 'gone'];
 const LOSS_HEAD = [
   'lost',
   'through',
@@ -72,7 +72,7 @@ const LOSS_HEAD = [
   'cause',
   'took',
   'sent after SIGTERM',
-  'after edge let go',
+  'after edge dropped it',
   'after gone',
 ];
 
