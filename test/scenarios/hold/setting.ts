@@ -95,8 +95,9 @@ export class HoldSetting {
 
   /** @returns the seconds that a pod of the namespace sleeps, once measurements ask for at least `least` */
   async measured(namespace: string, app: string, least = 0): Promise<number> {
-    const isMeasured = ({ why, hook, wait }: { why?: string; hook: string; wait: number }) =>
-      why === 'measured' && hook === 'Sleep' && wait >= least;
+    // After a storm the measured wait is called by that name.
+    const isMeasured = ({ why = '', hook, wait }: { why?: string; hook: string; wait: number }) =>
+      ['measured', 'storm'].includes(why) && hook === 'Sleep' && wait >= least;
     return untilPlanned(this.#cluster, namespace, isMeasured, {
       labels: { app },
       annotations: { 'linger.dev/hook': 'Sleep' },
