@@ -565,7 +565,7 @@ function shortfallsOf({ findings }: TerminationRecord, now: number): NowReport['
     });
 }
 
-/** Who still connected to pods after every known consumer had let go of them: the latest first. */
+/** Who still connected to pods after every known consumer had dropped them: the latest first. */
 export function undeclaredOf({ findings }: TerminationRecord): ConsumersView['undeclared'] {
   const seen = findings
     .filter(({ reason }) => reason === 'UndeclaredConsumer')

@@ -171,7 +171,7 @@ export const consumersReport = z.strictObject({
   consumers: z.array(consumerView).readonly(),
 });
 
-/** A sender that held pods saw after every known consumer had let go of them. */
+/** A sender that held pods saw after every known consumer had dropped them. */
 const undeclaredSender = z.strictObject({
   /** An address, and whose it is where that is known. */
   from: z.string(),

@@ -76,7 +76,7 @@ const MOST_OPENS = 1_000_000n;
  * Expectations λ at which no event has a certain probability: with λ = rate × quiet, the silence is then not chance. With
  * probes, one connection may be a probe or not, so one is tolerated: e^−λ (1 + λ) is that probability.
  *
- * A pod is judged after each of its connections, until it is let go. To end too early once in a thousand times, each
+ * A pod is judged after each of its connections, until it is released. To end too early once in a thousand times, each
  * judgement must be right but once in ten thousand.
  */
 const EXPECTED_OF_NONE = -Math.log(0.0001);

@@ -58,7 +58,7 @@ export interface Release {
   readonly skipped: readonly WaitingFor[];
   /** Connections that are open on the pod's listening ports; undefined: not known. */
   readonly open: number | undefined;
-  /** Connections that still came after every known consumer had let go. */
+  /** Connections that still came after every known consumer had dropped the pod. */
   readonly undeclared: ReturnType<typeof undeclaredIn>;
   /** All addresses that were seen to have connections with the pod; undefined: its helper was not heard. */
   readonly remotes: readonly string[] | undefined;

@@ -15,14 +15,14 @@ const SHOWN = 5;
 export function registerHoldMetrics(registry: Registry, held: () => number) {
   const released = new Counter({
     name: 'linger_hold_released_total',
-    help: 'Pods whose hooks (Hold) this replica has let go, by reason.',
+    help: 'Pods whose hooks (Hold) this replica has released, by reason.',
     labelNames: ['reason'] as const,
     registers: [registry],
   });
   for (const reason of Object.keys(RELEASE_REASONS)) released.inc({ reason }, 0);
   const seconds = new Histogram({
     name: 'linger_hold_seconds',
-    help: 'From the deletion of a pod (or the call of its hook where there is none) until its hooks were let go.',
+    help: 'From the deletion of a pod (or the call of its hook where there is none) until its hooks were released.',
     labelNames: ['reason'] as const,
     buckets: BUCKETS,
     registers: [registry],
@@ -81,7 +81,7 @@ function noteOf({ reason, heldMs, waitingFor, skipped, open, undeclared }: Relea
     );
   if (undeclared !== undefined)
     parts.push(
-      `${undeclared.connections} connections came after every known consumer had let go, from ${undeclared.remotes.slice(0, SHOWN).join(', ') || 'addresses not known'}.`,
+      `${undeclared.connections} connections came after every known consumer had dropped the pod, from ${undeclared.remotes.slice(0, SHOWN).join(', ') || 'addresses not known'}.`,
     );
   if (open !== undefined && open > 0) parts.push(`${open} connections were open.`);
   return parts.join(' ');

@@ -4,7 +4,7 @@ import type { QuietVerdict } from './connection-monitor.ts';
 
 /** Why a hook was released; in metrics, log lines and Events. */
 export const RELEASE_REASONS = {
-  Gone: 'Everything that listed the pod has withdrawn it, and every consumer that applies has let go of it.',
+  Gone: 'Everything that listed the pod has withdrawn it, and every consumer that applies has dropped it.',
   NotServing: 'Nothing listed the pod when its termination began, nor shortly before.',
   NotTerminating: 'The pod is not being deleted: one of its containers restarts.',
   NodeShutdown:

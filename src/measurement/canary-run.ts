@@ -150,7 +150,7 @@ export interface MeasuredConsumersContext {
 const WITNESS_STATE: MeasurementState = {
   trouble: undefined,
   limits: [
-    'Seen by pods with hook Hold, while they are held: new connections only, and none after they were let go.',
+    'Seen by pods with hook Hold, while they are held: new connections only, and none after their release.',
     `Waits take it in from ${WITNESSED_ENOUGH} terminations on.`,
   ],
 };

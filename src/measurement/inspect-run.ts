@@ -104,7 +104,7 @@ export function startInspecting(context: InspectingContext) {
       const members = { consumer, instance };
       if (skipped)
         logger.warn(members, 'instance kept three held pods in a row; Hold no longer waits for it');
-      else logger.info(members, 'instance lets go of held pods again; Hold waits for it');
+      else logger.info(members, 'instance drops held pods again; Hold waits for it');
     },
     onLag: (consumer, lag) => measurement.record({ consumer, direction: 'removal', lag }),
     count: registerInspectionMetrics(context.metrics.registry, () => inspection),
@@ -478,7 +478,7 @@ export function registerInspectionMetrics(
   });
   const lost = new Counter({
     name: 'linger_inspect_removals_lost_total',
-    help: 'Removals that gave no sample because not every instance could say whether it had let go.',
+    help: 'Removals that gave no sample because not every instance could say whether it had dropped the pod.',
     labelNames: ['consumer'] as const,
     registers,
   });

@@ -95,7 +95,7 @@ const NEWS = 'news';
 
 /**
  * Asks the instances of consumers whether they still use terminating pods. Questions about a pod start when its
- * termination shows, and are repeated once its slices no longer list it as ready, until every instance has let go of it.
+ * termination shows, and are repeated once its slices no longer list it as ready, until every instance has dropped it.
  */
 export class Inspection {
   readonly #options: InspectionOptions;
@@ -189,7 +189,7 @@ export class Inspection {
     }
   }
 
-  /** The instances that Hold does without, as they keep what they should let go of. */
+  /** The instances that Hold does without, as they keep what they should drop. */
   skipped(consumer: string): readonly string[] {
     const instances = [...(this.#consumers.get(consumer)?.instances.values() ?? [])];
     return instances.filter(isSkipped).map(({ page }) => page.name);

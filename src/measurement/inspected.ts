@@ -95,7 +95,7 @@ export class Question {
   readonly readyAt = new Map<string, number>();
   readonly openedAt: number;
   readonly verdicts = new Map<string, Verdict>();
-  /** By instance, since when it has let go, once listeners were told that the syncInterval after that is over. */
+  /** By instance, since when it has dropped it, once listeners were told that the syncInterval after that is over. */
   readonly waited = new Map<string, number>();
   /** Since when no slice lists it as ready. */
   hotSince: number | undefined;

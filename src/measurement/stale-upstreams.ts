@@ -41,10 +41,10 @@ interface Sighting {
 export class StaleUpstreams {
   /** By instance and address. */
   readonly #seen = new Map<string, Map<string, Sighting>>();
-  /** By instance, the departures that it has let go of. */
+  /** By instance, the departures that it has dropped. */
   readonly #cleared = new Map<string, WeakSet<Departed>>();
 
-  /** What an instance should be asked about: what it has not let go of, longest departed first. */
+  /** What an instance should be asked about: what it has not dropped, longest departed first. */
   open(instance: string, departed: Iterable<Departed>, deadBefore: number): readonly Departed[] {
     const cleared = this.#cleared.get(instance);
     return [...departed].filter((each) => each.at <= deadBefore && cleared?.has(each) !== true);

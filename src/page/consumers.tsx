@@ -56,11 +56,11 @@ function Undeclared({ report: { undeclared, routed, asOf } }: { readonly report:
       {undeclared !== null && (
         <Listed
           title="Undeclared, seen by held pods"
-          none="None. Pods with hook Hold see who still connects after every known consumer has let go."
+          none="None. Pods with hook Hold see who still connects after every known consumer has dropped the pod."
           isEmpty={undeclared.length === 0}
         >
           <table>
-            <caption>Who still connected after every known consumer had let go, in the last week</caption>
+            <caption>Who connected after every known consumer had dropped the pod, in the last week</caption>
             <Head words={['From', 'To pods of']} numbers={['Pods', 'Connections', 'Last seen']} />
             <tbody>
               {undeclared.map(({ from, pods, connections, lastSeen, workloads }) => (

@@ -102,7 +102,7 @@ function headlineOf(terminations: readonly Termination[]): string {
   if (sent > 0) return `${sent} of the last ${all} may have been sent requests after SIGTERM${open}`;
   return unknown > 0
     ? `Not known of ${unknown} of the last ${all} whether requests were sent after SIGTERM`
-    : `Everything known had let go of the last ${all} before SIGTERM`;
+    : `Everything known had dropped the last ${all} before SIGTERM`;
 }
 
 /** The picture, and the same in a table. */

@@ -59,7 +59,7 @@ export interface Overrun {
 
 /**
  * - `sent`: something may have sent to it after SIGTERM.
- * - `clear`: everything known had let go before.
+ * - `clear`: everything known had dropped the pod before.
  * - `unknown`: neither is known.
  */
 export const AFTER_SIGTERM = ['sent', 'clear', 'unknown'] as const;
@@ -80,7 +80,7 @@ export function assess(termination: Termination): Assessment {
   const unknown = [
     ...(stopped === null ? ['when SIGTERM came'] : []),
     ...(withdrawals === null ? ['when its lists withdrew it'] : []),
-    ...users.filter(({ by }) => by === 'unknown').map(({ what }) => `when ${what} let go`),
+    ...users.filter(({ by }) => by === 'unknown').map(({ what }) => `when ${what} dropped it`),
     ...(omitted > 0 ? [`${omitted} more that are left out here`] : []),
   ];
   if (stopped === null) return { afterSigterm: 'unknown', overruns: [], unknown };
@@ -118,7 +118,7 @@ export function terminationSummary(termination: Termination): string {
     afterSigterm === 'sent' && worst !== undefined
       ? `${worst.what}${more} may have sent to it ${worst.seconds === null ? 'after' : `for ${spanOf(worst.seconds)} after`} SIGTERM`
       : afterSigterm === 'clear'
-        ? 'Everything known had let go before SIGTERM'
+        ? 'Everything known had dropped it before SIGTERM'
         : `Not known whether something sent to it after SIGTERM: ${unknown.join(', ')}`;
   const parts = [
     verdict,
@@ -203,7 +203,7 @@ function spansOf(after: After, by: InstantSource, stopped: After, end: number): 
 
 function noteOf(after: After, by: InstantSource, stopped: After): string {
   if (by === 'unknown') return 'not known';
-  if (after === null) return stopped === null ? 'not seen to let go' : 'not before SIGTERM';
+  if (after === null) return stopped === null ? 'not seen to drop it' : 'not before SIGTERM';
   return by === 'computed' ? `${spanOf(after)} (99 %)` : spanOf(after);
 }
 

@@ -54,7 +54,7 @@ it('says which pod, why, and after how long', async () => {
     {
       object: { kind: 'Pod', namespace: 'shop', name: 'web-1', uid: 'u1' },
       ...{ type: 'Normal', reason: 'HoldGone', action: 'Release' },
-      note: 'Released after 2.3s. Everything that listed the pod has withdrawn it, and every consumer that applies has let go of it.',
+      note: 'Released after 2.3s. Everything that listed the pod has withdrawn it, and every consumer that applies has dropped it.',
     },
   ]);
   expect(metrics).toContain('linger_hold_released_total{reason="Gone"} 1\n');
@@ -110,7 +110,7 @@ it('names what it did not wait for, who came undeclared, what was open, and the 
   expect(told).toMatchObject([
     {
       note: expect.stringMatching(
-        / Not waited for, as stale in three holds in a row: edge: a\. 4 connections came after every known consumer had let go, from a, b, c, d, e\. 2 connections were open\.$/,
+        / Not waited for, as stale in three holds in a row: edge: a\. 4 connections came after every known consumer had dropped the pod, from a, b, c, d, e\. 2 connections were open\.$/,
       ),
     },
   ]);

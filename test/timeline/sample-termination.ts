@@ -1,6 +1,6 @@
 import type { Termination } from '../../src/timeline/index.ts';
 
-/** Held until everything had let go. */
+/** Held until everything had dropped it. */
 export const CLEAR: Termination = {
   ...{
     namespace: 'shop',

@@ -16,7 +16,7 @@ import { CLEAR, SENT, UNKNOWN } from './sample-termination.ts';
 
 describe('whether something was sent after SIGTERM', () => {
   it.each<[string, Partial<Termination>, ReturnType<typeof assess>['afterSigterm'], readonly string[]]>([
-    ['all had let go', {}, 'clear', []],
+    ['all had dropped it', {}, 'clear', []],
     ['one watch was a moment later than another', { sigterm: { after: 8.9, by: 'seen' } }, 'clear', []],
     ['a gateway had not', { sigterm: { after: 5, by: 'seen' } }, 'sent', ['edge']],
     [
@@ -57,13 +57,13 @@ describe('whether something was sent after SIGTERM', () => {
 
   it('in a sentence', () => {
     expect(terminationSummary(CLEAR)).toBe(
-      'Everything known had let go before SIGTERM; SIGTERM after 9.1 s; Hold released it: Gone; gone after 12 s.',
+      'Everything known had dropped it before SIGTERM; SIGTERM after 9.1 s; Hold released it: Gone; gone after 12 s.',
     );
     expect(terminationSummary(SENT)).toBe(
       'edge may have sent to it for 4 s after SIGTERM; SIGTERM after 5 s; gone after 12 s.',
     );
     expect(terminationSummary(UNKNOWN)).toBe(
-      'Not known whether something sent to it after SIGTERM: when its lists withdrew it, when mesh let go; SIGTERM after 5 s.',
+      'Not known whether something sent to it after SIGTERM: when its lists withdrew it, when mesh dropped it; SIGTERM after 5 s.',
     );
   });
 });
