@@ -6,11 +6,11 @@ import { optional } from './fields.ts';
  * sender, 409 about a report that contradicts what Linger knows, 429 and 503 about coming back later.
  */
 export const REPORT_RESULTS = {
-  Asked: { status: 200, summary: 'A cursor was asked for, and given.', way: '' },
+  Asked: { status: 200, summary: 'A cursor was requested and issued.', way: '' },
   Synced: { status: 200, summary: 'A sync was reported, and counts.', way: '' },
   InvalidReport: {
     status: 400,
-    summary: 'The body is no report: the message names the field.',
+    summary: 'The body is not a report: the message names the field.',
     way: 'see GET /v1/openapi.json',
   },
   NoToken: {
@@ -20,7 +20,7 @@ export const REPORT_RESULTS = {
   },
   TokenRefused: {
     status: 401,
-    summary: 'The API server does not vouch for the token, for this audience.',
+    summary: 'The API server does not accept the token for this audience.',
     way: 'project a token for the audience of Linger’s reports (--reports-audience), and read its file again each time',
   },
   NotAllowed: {
@@ -40,17 +40,17 @@ export const REPORT_RESULTS = {
   },
   UsedCursor: {
     status: 409,
-    summary: 'This cursor, or one that was given later, has been sent back before.',
+    summary: 'This cursor, or one that was issued later, has been sent back before.',
     way: 'ask for a cursor before each sync; a pod has one process that reports',
   },
   ForeignCursor: {
     status: 409,
-    summary: 'The cursor was never given to this instance of this consumer.',
-    way: 'go on with the cursor of this answer; send back what an answer brought, as it came',
+    summary: 'The cursor was never issued to this instance of this consumer.',
+    way: 'continue with the cursor of this answer; send back what an answer contained, unchanged',
   },
   TooLarge: {
     status: 413,
-    summary: 'The body is longer than a report is.',
+    summary: 'The body is longer than any report.',
     way: 'send the cursor and nothing else',
   },
   Compressed: { status: 415, summary: 'Compressed bodies are not read.', way: 'send it as it is' },
@@ -105,7 +105,7 @@ export const reportRequest = z
   .strictObject({
     cursor: optional(
       textUpTo(256),
-      'The cursor of an earlier answer, as it came: a sync that began after that answer is complete. Absent or empty: a cursor is asked for.',
+      'The cursor of an earlier answer, unchanged: a sync that began after that answer is complete. Absent or empty: a cursor is asked for.',
     ),
     resourceVersions: optional(
       resourceVersions,
@@ -128,17 +128,17 @@ export type ReportRequest = z.output<typeof reportRequest>;
 
 const reportAccepted = z
   .strictObject({
-    cursor: z.string().describe('To be held during the next sync, and sent back after it. Opaque.'),
+    cursor: z.string().describe('To be kept during the next sync, and sent back after it. Opaque.'),
   })
   .describe('The report counts.');
 
 const reportRefused = z
   .strictObject({
     reason: z.enum(REFUSALS).describe('Why, for programs.'),
-    message: z.string().describe('Why, and the way out, for people.'),
+    message: z.string().describe('Why, and what to do, for people.'),
     cursor: optional(
       z.string(),
-      'With 409 for a cursor: the one to go on with. The sync that was reported does not count.',
+      'With 409 for a cursor: the one to continue with. The sync that was reported does not count.',
     ),
   })
   .describe('The report does not count.');

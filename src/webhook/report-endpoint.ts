@@ -217,7 +217,7 @@ function readReport(body: Buffer): ReportRequest | Refused {
   const parsed = reportRequest.safeParse(jsonIn(body.toString('utf8')));
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
-  const field = issue?.path.join('.') || 'the body is no report';
+  const field = issue?.path.join('.') || 'the body is not a report';
   return { reason: 'InvalidReport', exactly: `${field}: ${issue?.message}` };
 }
 

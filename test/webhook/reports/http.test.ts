@@ -45,7 +45,7 @@ describe('a report is refused', () => {
       { consumer: 'mesh', body: REPORT },
       /mesh is measured by probe/,
     ],
-    ['InvalidReport', 'that is no JSON', { body: 'gw-1' }, /^the body is no report: /],
+    ['InvalidReport', 'that is no JSON', { body: 'gw-1' }, /^the body is not a report: /],
     ['InvalidReport', 'that is no object', { body: '["gw-1"]' }, /expected object/],
     ['InvalidReport', 'with a misspelt field', { body: { ...REPORT, syncSecond: 1 } }, /syncSecond/],
     [
@@ -77,7 +77,7 @@ describe('a report is refused', () => {
       'ForeignCursor',
       'with a cursor that was made up',
       { body: { ...REPORT, cursor: 'latest' } },
-      /as it came/,
+      /unchanged/,
     ],
     ['TooLarge', 'that is too long', { body: WITH_EVERYTHING }, /longer than 4096 bytes/],
     [
@@ -286,9 +286,9 @@ describe('conditions', () => {
       'after refusals',
       (desk) => desk.post({ token: 'strange', body: REPORT }),
       'Unauthorized',
-      /does not vouch/,
+      /does not accept/,
     ],
-    ['after reports that are none', (desk) => desk.post({ body: '' }), 'NoInstances', /no report/],
+    ['after reports that are none', (desk) => desk.post({ body: '' }), 'NoInstances', /not a report/],
     [
       'after one sync',
       async (desk) => desk.report('gw-1', (await desk.report('gw-1')).body.cursor),
