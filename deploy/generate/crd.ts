@@ -60,7 +60,7 @@ export const DISCOVERY_CONSUMER: ResourceKind = {
       name: 'Last sample',
       type: 'date',
       jsonPath: '.status.lastSample',
-      description: 'How long ago it was timed last.',
+      description: 'How long ago it was last timed.',
     },
     {
       name: 'Services',

@@ -125,7 +125,7 @@ const inspect = z
     ),
     format: z
       .enum(PAGE_FORMATS)
-      .describe('How the page says that an address is in use; Witness: it is `linger witness` that answers.'),
+      .describe('How the page shows that an address is in use; Witness: `linger witness` answers.'),
     every: optional(
       durationFrom('100ms'),
       'While a removal is under way, each instance is asked at most this often; absent: 1s.',
@@ -134,7 +134,7 @@ const inspect = z
       durationFrom('1ms'),
       'With url: how often its clients poll it. A duration such as 10s.',
     ),
-    tls: optional(tls, 'Instances serve the page with TLS; of a url, how it is verified.'),
+    tls: optional(tls, 'Instances serve the page with TLS; with url: how it is verified.'),
     tokenFile: fileName('A token to send as `Authorization: Bearer`: a file in the folder --inspect-files.'),
   })
   .refine(({ instances: pods, url }) => (pods === undefined) !== (url === undefined), {
@@ -170,7 +170,7 @@ const endpoints = z.strictObject({
   ),
   syncInterval: optional(
     durationFrom('1ms'),
-    'How much later what reads the copies there may follow them; absent: 1s, as long as kube-proxy gathers changes.',
+    'How long after the copies their readers may follow; absent: 1s, as long as kube-proxy gathers changes.',
   ),
 });
 export type EndpointsSpec = z.output<typeof endpoints>;
@@ -184,7 +184,7 @@ const xds = z
     address: matching(XDS_ADDRESS, 320, XDS_ADDRESS_ERROR).describe(
       'Where istiod listens, such as istiod.istio-system.svc:15012; each address of a name is followed.',
     ),
-    tls: optional(tls, 'Its port takes TLS, as 15012 does; absent: it does not, as 15010.'),
+    tls: optional(tls, 'Its port expects TLS, as 15012 does; absent: plaintext, as on 15010.'),
     tokenFile: fileName(
       'A token of a ServiceAccount with the audience istio-ca: a file in the folder --inspect-files.',
     ),
@@ -194,7 +194,7 @@ const xds = z
     ),
     syncInterval: optional(
       durationFrom('1ms'),
-      'How much later than istiod pushes the proxies may have applied it; absent: 250ms.',
+      'How long after a push of istiod the proxies may apply it; absent: 250ms.',
     ),
   })
   .refine(({ tls: trust, tokenFile }) => tokenFile === undefined || trust !== undefined, {
@@ -210,24 +210,24 @@ const measure = z
   .strictObject({
     declared: optional(
       declared,
-      'Its lag is known, and said here; nothing is measured. Exactly one of syncInterval and lag.',
+      'Its lag is known and declared here; nothing is measured. Exactly one of syncInterval and lag.',
     ),
     reports: optional(
       z.strictObject({}),
       'Its instances report their syncs to Linger: POST /v1/consumers/NAME/reports.',
     ),
-    probe: optional(probe, 'It is measured from outside: the canary, as it is seen through it.'),
+    probe: optional(probe, 'It is measured from outside: the canary, as seen through it.'),
     inspect: optional(
       inspect,
       'Its instances are asked whether they still use an address, while a removal is under way.',
     ),
     endpoints: optional(
       endpoints,
-      'It reads copies of the endpoints in another cluster: an address that is gone from the copy has been let go.',
+      'It reads copies of the endpoints in another cluster: an address that is gone from the copy has been dropped.',
     ),
     xds: optional(
       xds,
-      "Its proxies follow istiod, and so does Linger: an address that istiod's pushes no longer have has been let go.",
+      "Its proxies follow istiod, and so does Linger: an address that istiod's pushes no longer contain has been dropped.",
     ),
   })
   .refine((ways) => Object.values(ways).filter((way) => way !== undefined).length === 1, { error: ONE_WAY })
@@ -313,7 +313,7 @@ const deregister = z
         .strictObject({
           method: z.enum(['DELETE', 'PATCH', 'POST', 'PUT']).describe('The method.'),
           url: matching(URL_TEMPLATE, LONGEST_URL, URL_TEMPLATE_ERROR).meta({
-            description: 'Where to; a template behind the host.',
+            description: 'The URL to send it to; a template after the host.',
           }),
           ...more,
           body: optional(
@@ -323,7 +323,7 @@ const deregister = z
         })
         .refine(({ url, body = '' }) => names([url, body], '{address}', '{pod}'), { error: NAMES_POD })
         .meta(apiRule(celNames(celHttp('self'), '{address}', '{pod}'), NAMES_POD)),
-      'A request to the registry. It may be sent more than once. 2xx: the pod is out; 404 and 410: it was not in.',
+      'A request to the registry. It may be sent more than once. 2xx: the pod has been taken out; 404 and 410: it was not registered.',
     ),
     eureka: optional(
       z
@@ -341,7 +341,7 @@ const deregister = z
         })
         .refine(({ instance }) => names([instance], '{address}', '{pod}'), { error: NAMES_INSTANCE })
         .meta(apiRule(celNames(['self.instance'], '{address}', '{pod}'), NAMES_INSTANCE)),
-      'Eureka: sets OUT_OF_SERVICE, which lasts whatever the instance says in its heartbeats.',
+      'Eureka: sets OUT_OF_SERVICE, which lasts whatever the instance reports in its heartbeats.',
     ),
     port: optional(
       z.int().min(1).max(65_535),
@@ -412,11 +412,11 @@ export const discoveryConsumerSpec = z
     measure,
     mode: optional(
       z.enum(CONSUMER_MODES),
-      'Enforce: waits and Hold count on its lag. Observe: it is measured and reported, and changes no wait. Absent: Enforce.',
+      'Enforce: waits and Hold take its lag into account. Observe: it is measured and reported, and changes no wait. Absent: Enforce.',
     ),
     deregister: optional(
       deregister,
-      'Its registry, which pods enter themselves: how Linger takes one out when its termination begins.',
+      'Its registry, in which pods register themselves: how Linger takes one out when its termination begins.',
     ),
   })
   .refine(({ deregister: out, measure: by }) => out === undefined || Boolean(by.declared ?? by.inspect), {
@@ -458,7 +458,7 @@ export const discoveryConsumerStatus = z
       'How its lag is known: declared, reports, probe, inspect, endpoints or xds.',
     ),
     ...lagFields,
-    lastSample: optional(z.string(), 'When it was timed last.', { format: 'date-time' }),
+    lastSample: optional(z.string(), 'When it was last timed.', { format: 'date-time' }),
     additions: optional(
       z.object(lagFields),
       'How long it takes until it sends traffic to an endpoint that was added.',

@@ -119,7 +119,7 @@ export const labelSelector = z.strictObject({
     z.record(labelKey, labelValue).refine((labels) => Object.keys(labels).length <= MOST_LABELS, {
       error: `expected at most ${MOST_LABELS} labels`,
     }),
-    'Labels that must all be there, with these values.',
+    'Labels that must all be present, with these values.',
     { maxProperties: MOST_LABELS },
   ),
   matchExpressions: optional(
@@ -139,20 +139,20 @@ export const namespaceName = z
   .max(63)
   .regex(/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/, { error: 'expected lower-case letters, digits and "-"' });
 
-export const observedGeneration = optional(z.int(), 'The metadata.generation that this was said of.');
+export const observedGeneration = optional(z.int(), 'The metadata.generation that this describes.');
 
 const condition = z.object({
-  type: z.string().describe('What is true or not: Measured of a consumer, Ready or HoldUsable of a policy.'),
+  type: z
+    .string()
+    .describe('What the status is about: Measured for a consumer, Ready or HoldUsable for a policy.'),
   status: z.enum(['True', 'False', 'Unknown']).describe('Unknown where it is too early to say.'),
   reason: z.string().describe('Why, as one word; see docs/reference/policies.md or consumers.md.'),
   message: z.string().describe('Why, in words.'),
-  lastTransitionTime: z
-    .string()
-    .meta({ format: 'date-time', description: 'Since when the status is what it is.' }),
+  lastTransitionTime: z.string().meta({ format: 'date-time', description: 'When the status last changed.' }),
   observedGeneration,
 });
 
-export const conditions = optional(z.array(condition), 'How it stands.', {
+export const conditions = optional(z.array(condition), 'Its state, as conditions.', {
   'x-kubernetes-list-type': 'map',
   'x-kubernetes-list-map-keys': ['type'],
 });

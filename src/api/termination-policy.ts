@@ -41,7 +41,7 @@ const wait = z
     max: optional(duration, 'No measured or initial wait is longer.'),
     initial: optional(duration, 'The wait until enough has been measured.'),
     minSamples: optional(z.int().min(1).max(1_000_000), 'How many removals must have been measured.'),
-    minHistory: optional(duration, 'How long must have been measured.'),
+    minHistory: optional(duration, 'For how long lags must have been measured.'),
   })
   .refine(({ from, fixed }) => from !== 'Fixed' || fixed !== undefined, {
     error: FIXED_MISSING,
@@ -102,12 +102,12 @@ const GRACE_SHORT = 'expected at least 1s';
 
 /** The fields that both kinds of policy have. No defaults: a defaulted field would count as set and break the layers. */
 const sharedFields = {
-  podSelector: optional(labelSelector, 'The pods that it is about; absent: all.'),
+  podSelector: optional(labelSelector, 'The pods that it applies to; absent: all.'),
   priority: optional(
     z.int().min(-1_000_000).max(1_000_000),
-    'Of two policies that set a field, that of the higher priority wins.',
+    'Of two policies that set a field, the one with the higher priority wins.',
   ),
-  mode: optional(mode, 'Enforce changes pods, Audit only says what would change, Off does neither.'),
+  mode: optional(mode, 'Enforce changes pods, Audit only reports what would change, Off does neither.'),
   pods: optional(
     z.enum(POD_SCOPES),
     'Which pods get a wait: those that serve, those that are selected, or all.',
@@ -120,7 +120,7 @@ const sharedFields = {
     z.array(z.string().min(1).max(LONGEST_NAME)).max(MOST_NAMES),
     'Names of the containers that get the hook; empty: all.',
   ),
-  wait: optional(wait, 'How long SIGTERM is held back.'),
+  wait: optional(wait, 'How long SIGTERM is delayed.'),
   hook: optional(z.enum(HOOK_CHOICES), 'Which preStop hook waits.'),
   hold: optional(hold, 'How long Hold waits for the consumers of the pod; for hook: Hold.'),
   existingHook: optional(
@@ -144,8 +144,8 @@ const sharedFields = {
 export const policyStatus = z
   .object({
     observedGeneration,
-    mode: optional(z.string(), 'What happens to pods that it selects, with all other layers and ceilings.'),
-    hook: optional(z.string(), 'Which preStop hook waits, with all other layers.'),
+    mode: optional(z.string(), 'What happens to pods that it selects, given all other layers and ceilings.'),
+    hook: optional(z.string(), 'Which preStop hook waits, given all other layers.'),
     wait: optional(z.string(), 'The wait that it gives now, such as 30s; absent: none.'),
     why: optional(z.string(), 'How the wait was chosen, such as "initial: 31 of 200 samples, 7h of 24h".'),
     hold: optional(z.string(), 'With hook Hold: the shortest and the longest hold, such as 5s..60s.'),
@@ -155,7 +155,7 @@ export const policyStatus = z
     ignored: optional(z.array(z.string()), 'What does not count, and why.'),
     conditions,
   })
-  .describe('Whether it is in force, and what it comes to. Written by Linger.');
+  .describe('Whether it is in force, and what results from it. Written by Linger.');
 export type PolicyStatus = z.output<typeof policyStatus>;
 
 export const terminationPolicySpec = z
@@ -166,20 +166,20 @@ export const terminationPolicySpec = z
 export const clusterTerminationPolicySpec = z
   .strictObject({
     ...sharedFields,
-    namespaceSelector: optional(labelSelector, 'The namespaces that it is about; absent: all.'),
+    namespaceSelector: optional(labelSelector, 'The namespaces that it applies to; absent: all.'),
     ceiling: optional(
       z.strictObject({
         wait: optional(duration, 'No wait is longer.'),
         mode: optional(mode, 'No mode changes more than this one.'),
       }),
-      'What no later layer may exceed; of several, the smallest holds.',
+      'What no later layer may exceed; of several, the lowest applies.',
     ),
     overrides: optional(
       z.strictObject({
         namespaces: optional(z.boolean(), 'Whether TerminationPolicies and Namespace annotations count.'),
         pods: optional(z.boolean(), 'Whether annotations of pods count.'),
       }),
-      'Who may decide otherwise; false wins.',
+      'Who may override it; false wins.',
     ),
   })
   .describe('What the owners of the cluster set.');
