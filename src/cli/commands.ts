@@ -449,7 +449,7 @@ const PROVE_FLAGS = {
   copySecrets: toggle('with --compare: also copy the Secrets that the pods use'),
   yes: toggle('do not ask before anything is touched', 'y'),
   maxLost: flag(count, '0', 'exit 3 when more requests than this were lost'),
-  svg: optional(file, 'also draw the run into this file: each way with its requests, each pod that went'),
+  svg: optional(file, 'also draw the run into this file: each way with its requests, each pod that ended'),
   output: flag(oneOf(PROVE_FORMATS), 'table', 'how to print the result', 'o'),
 };
 

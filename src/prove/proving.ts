@@ -139,12 +139,12 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
 function hauntingOf(replaced: boolean, ghosts: number | undefined): readonly string[] {
   if (ghosts !== undefined && ghosts > 0)
     return [
-      `${ghosts} connections to this Service hang in conntrack (SYN_SENT): an earlier rollout still haunts its clients, for two minutes at most`,
+      `${ghosts} connections to this Service hang in conntrack (SYN_SENT): an earlier rollout still affects its clients, for two minutes at most`,
     ];
   if (!replaced) return [];
   const counted = ghosts === undefined ? ` (not counted: ${CONNTRACK} cannot be read here)` : '';
   return [
-    `pods were replaced in the two minutes before: losses that no ending pod explains may be ghosts of that in conntrack${counted}`,
+    `pods were replaced in the two minutes before: losses that no ending pod explains may be ghost losses from conntrack${counted}`,
   ];
 }
 
@@ -250,7 +250,7 @@ function untilQuiet(
     if (now - noted > NOTE_MS) {
       noted = now;
       note(
-        `${traffic.outcomes.length} requests, ${traffic.lost} lost, ${lives.terminating} pods on their way out`,
+        `${traffic.outcomes.length} requests, ${traffic.lost} lost, ${lives.terminating} pods terminating`,
       );
     }
     return settledAt !== undefined && now - Math.max(settledAt, traffic.lastLossAt) >= quiet * 1_000;
@@ -345,7 +345,7 @@ class Traffic {
     this.#stopping.abort();
     const removed = await this.#options.job?.remove();
     await this.#here.catch((thrown: unknown) => this.#options.note(asError(thrown).message));
-    if (removed === false) this.#options.note('pods that sent traffic are still on their way out');
+    if (removed === false) this.#options.note('pods that sent traffic are still terminating');
   }
 
   #take(sender: string, { until, lateMs, outcomes }: TrafficReport, firstWay: number): void {

@@ -33,7 +33,7 @@ export const proveReport = z.strictObject({
   sent: z.number(),
   lost: z.number(),
   slow: z.number(),
-  /** Requests sent while a pod was on its way out; where none was lost, the share that may be, at 95 %. */
+  /** Requests sent while a pod was terminating; where none was lost, the share that may be, at 95 %. */
   atRisk: z.number(),
   upperBound: seconds,
   verdict: z.string(),
@@ -77,7 +77,7 @@ export function compare(without: ProveReport, protectedBy: ProveReport): Compari
   const meaning = () => {
     if (lost > 0) return ` With Linger: ${verdict}`;
     if (without.lost > 0) return '';
-    return ' Through the Service this disturbance loses nothing even without: raise --rate, or prove the original behind its gateway (--url), which follows later.';
+    return ' Through the Service this disturbance loses nothing even without Linger: raise --rate, or prove the original behind its gateway (--url), which follows later.';
   };
   const sides = `${side('Without', without)}; ${side('with', protectedBy)}${lost === 0 ? bound : ''}.`;
   return { workload, disturbance, verdict: `${sides}${meaning()}`, without, with: protectedBy };
@@ -86,7 +86,7 @@ export function compare(without: ProveReport, protectedBy: ProveReport): Compari
 /** `wait 15 s`, `Hold` */
 function waitsOf(pods: ProveReport['pods']): string {
   const waits = new Set(pods.map(({ wait }) => (wait === 'Hold' ? wait : `wait ${wait} s`)));
-  return fewOf([...waits]) || 'no pod went';
+  return fewOf([...waits]) || 'no pod was deleted';
 }
 
 /** A line for each side. */
@@ -128,7 +128,7 @@ function podOf({ name, node, wait, ...life }: PodLife): ProveReport['pods'][numb
 
 const iso = (at: number): string => new Date(at).toISOString();
 
-/** The rows of the text forms: each way, each pod that went, and what was lost or slow by what explains it. */
+/** The rows of the text forms: each way, each pod that was deleted, and what was lost or slow by what explains it. */
 export function tablesOf(
   report: ProveReport,
 ): Readonly<Record<'ways' | 'pods' | 'failures', readonly (readonly string[])[]>> {
@@ -226,10 +226,10 @@ export function drawingOfBoth(found: Comparison, without: Chart, protectedBy: Ch
   };
 }
 
-/** Of the pods that went; those that lost the most. */
+/** Of the pods that were deleted; those that lost the most. */
 const MOST_LANES = 40;
 
-/** The run as a picture: a lane for each way with its requests, and one for each pod that went with what it may have lost. */
+/** The run as a picture: a lane for each way with its requests, and one for each deleted pod, with what it may have lost. */
 export function drawingOf(
   { verdict, outcomes, pods, startedAt, disturbedAt, endedAt }: ProveResult,
   title: string,

@@ -24,10 +24,9 @@ export interface PodLife {
 
 /** Why a request was lost. */
 export const LOSS_CAUSES = {
-  late: 'It was sent to a pod that had ended or been told to: whoever chose the pod had not followed the withdrawal.',
-  inFlight:
-    'It was under way when its pod was told to end: the application did not finish what it had accepted.',
-  kept: 'It was sent on a connection that had stayed open since before the pod was told to end.',
+  late: 'It was sent to a pod that had got SIGTERM or ended: whatever chose the pod had not followed the withdrawal.',
+  inFlight: 'It was under way when its pod got SIGTERM: the application did not finish what it had accepted.',
+  kept: 'It was sent on a connection that had stayed open since before SIGTERM.',
   unready:
     'No pod was ending, but one that stayed was not ready: the application or its node was overloaded.',
   ghost:
@@ -62,7 +61,7 @@ export interface WayVerdict {
   readonly slow: number;
   readonly kinds: Readonly<Partial<Record<LossKind, number>>>;
   readonly causes: Readonly<Partial<Record<LossCause, number>>>;
-  /** Requests that were sent while a pod was on its way out. */
+  /** Requests that were sent while a pod was terminating. */
   readonly atRisk: number;
   /** The share of requests at risk that may be lost, at 95 %, where none was. */
   readonly upperBound: number | null;
@@ -315,8 +314,8 @@ function sentenceOf(
   const head = `${grouped(lost)} of ${grouped(sent)} requests lost`;
   if (lost === 0) {
     if (upperBound === null)
-      return `${head}, but none was sent while a pod was on its way out: this proves nothing.`;
-    return `${head}, ${grouped(atRisk)} of them sent while a pod was on its way out: with 95 % confidence at most ${percentUp(upperBound)} of such requests are lost.`;
+      return `${head}, but none was sent while a pod was terminating: this proves nothing.`;
+    return `${head}; ${grouped(atRisk)} were sent while a pod was terminating: with 95 % confidence at most ${percentUp(upperBound)} of such requests are lost.`;
   }
   const losing = ways.filter((way) => way.lost > 0);
   const through = losing.map((way) => `${grouped(way.lost)} through ${way.name}`).join(', ');
@@ -333,9 +332,10 @@ function sentenceOf(
 const UNCOVERED: Readonly<Record<Exclude<LossCause, 'late'>, string>> = {
   inFlight: 'under way at SIGTERM: the application must finish what it has accepted',
   kept: 'on connections that stayed open: no wait covers these, the server must close idle connections before it ends',
-  unready: 'while a pod that stays was not ready: the application or its node was overloaded',
-  ghost: 'before any pod ended: an earlier rollout may still haunt conntrack; wait two minutes and repeat',
-  unexplained: 'while no pod was on its way out: look for another cause, such as overload',
+  unready: 'while a pod that stayed was not ready: the application or its node was overloaded',
+  ghost:
+    'before any pod ended: conntrack may still lead to the pods of an earlier rollout; wait two minutes and repeat',
+  unexplained: 'while no pod was terminating: look for another cause, such as overload',
 };
 
 /** What is to be said of one way that lost requests. */

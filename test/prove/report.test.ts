@@ -99,7 +99,7 @@ describe('the result of a run', () => {
     expect(text).toContain('- a note');
   });
 
-  it('as a picture has a lane for each way and each pod that went, red where requests were lost', () => {
+  it('as a picture has a lane for each way and each pod that was deleted, red where requests were lost', () => {
     const { lanes, from, to } = drawingOf(result, 'title');
     const lost = [
       { at: 1.5, lost: true },

@@ -47,7 +47,7 @@ const OTHERS = [pod('a', undefined), pod('b', undefined), pod('c', undefined)];
 
 describe('the verdict', () => {
   const cases: Record<string, readonly [Partial<Evidence>, Record<string, unknown>]> = {
-    'says nothing of a run in which no pod went': [
+    'says nothing of a run in which no pod was deleted': [
       { pods: OTHERS, outcomes: sent({ from: 0, to: 10 }) },
       {
         lost: 0,
@@ -65,7 +65,7 @@ describe('the verdict', () => {
         atRisk: 276,
         upperBound: 3 / 276,
         sentence:
-          '0 of 1,000 requests lost, 276 of them sent while a pod was on its way out: with 95 % confidence at most 1.09 % of such requests are lost.',
+          '0 of 1,000 requests lost; 276 were sent while a pod was terminating: with 95 % confidence at most 1.09 % of such requests are lost.',
       },
     ],
     'names the way, the lag, the wait and what would have covered it': [
