@@ -148,7 +148,7 @@ const SERVE_FLAGS = {
     'image of the pods that try the helper on each kind of node; without it, that of this replica’s own pod',
   ),
   deleteOnNodeShutdown: toggle(
-    'delete the pods of a node that shuts down, so that their endpoints are withdrawn',
+    'delete the pods of a node that is shutting down, so that their endpoints are withdrawn',
   ),
   endpoints: flag(
     oneOf(ENDPOINTS_CHOICES),

@@ -108,11 +108,11 @@ function watchReporting(logger: Logger) {
     onLeftOut: (what: string, { namespace, name }: ObjectIdentity, cause: 'NoRoom' | 'ForeignTargets') => {
       const [key, members] = [`${cause} ${what} of ${namespace}`, { what, namespace, name }];
       if (cause === 'NoRoom')
-        once.warn(key, members, 'object too large, or too many of its namespace; treated as unknown');
+        once.warn(key, members, 'object too large, or too many in its namespace; treated as unknown');
       else once.warn(key, members, 'endpoints target pods of another namespace; these targets are ignored');
     },
     onHandlerError: (what: string, err: Error) => {
-      logger.error({ what, err }, 'event of the cluster dropped; this is a bug in Linger');
+      logger.error({ what, err }, 'cluster event dropped; this is a bug in Linger');
     },
   };
 }
@@ -318,7 +318,7 @@ export function startCluster(context: ClusterContext) {
         once.warn(
           namespace,
           { namespace, name },
-          'too many removals of one namespace at once; the excess gives no samples',
+          'too many removals in one namespace at once; the excess gives no samples',
         ),
       trusted: place?.namespace,
       onUpkeep: (maintained) => {

@@ -120,7 +120,7 @@ const CONSEQUENCES: Readonly<Record<string, Consequence>> = {
     used: (flag) => !isZero(flag('hold-port')),
   },
   'deploy/rbac-node-shutdown.yaml': {
-    without: 'the pods of a node that shuts down are not deleted',
+    without: 'the pods of a node that is shutting down are not deleted',
     used: (flag) => flag('delete-on-node-shutdown') !== undefined,
   },
   'deploy/rbac-policy-reports.yaml': {

@@ -54,7 +54,7 @@ export interface Release {
   readonly heldMs: number;
   /** What was awaited last; with reason `Max`: what still used the pod. */
   readonly waitingFor: readonly WaitingFor[];
-  /** Instances that were not waited for, because they had kept three held pods in a row. */
+  /** Instances that were not waited for, because they had not dropped three held pods in a row. */
   readonly skipped: readonly WaitingFor[];
   /** Connections that are open on the pod's listening ports; undefined: not known. */
   readonly open: number | undefined;

@@ -121,7 +121,7 @@ export class NodeShutdowns implements Runnable {
         }
       },
       onHandlerError: (err: Error) =>
-        logger.error({ err }, 'event of a node dropped; this is a bug in Linger'),
+        logger.error({ err }, 'node event dropped; this is a bug in Linger'),
     };
     await watchResource(NODES, connection, handlers, { signal, clock, random }).ended;
   }
@@ -139,7 +139,7 @@ export class NodeShutdowns implements Runnable {
       if (problem === undefined) return;
       logger.warn(
         { node, problem },
-        'deleting the pods of a node that shuts down failed; retrying every second',
+        'deleting the pods of a node that is shutting down failed; retrying every second',
       );
       if (!(await pause(RETRY_MS, leadership.signal))) return;
     }
@@ -182,7 +182,7 @@ export class NodeShutdowns implements Runnable {
       if (due.length > 0)
         logger.info(
           { node, pods: due.length, failed: problems.length },
-          'deleted the pods of a node that shuts down',
+          'deleted the pods of a node that is shutting down',
         );
       return problems[0];
     } catch (thrown) {
@@ -197,7 +197,7 @@ export class NodeShutdowns implements Runnable {
 export function registerNodeShutdownMetrics(registry: Registry) {
   const deleted = new Counter({
     name: 'linger_hold_node_shutdown_pods_total',
-    help: 'Pods of nodes that shut down which this replica has deleted (--delete-on-node-shutdown), by result.',
+    help: 'Pods that this replica has deleted because their node was shutting down (--delete-on-node-shutdown), by result.',
     labelNames: ['result'] as const,
     registers: [registry],
   });

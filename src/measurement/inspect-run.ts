@@ -103,7 +103,7 @@ export function startInspecting(context: InspectingContext) {
     onSkipped: (consumer, instance, skipped) => {
       const members = { consumer, instance };
       if (skipped)
-        logger.warn(members, 'instance kept three held pods in a row; Hold no longer waits for it');
+        logger.warn(members, 'instance did not drop three held pods in a row; Hold no longer waits for it');
       else logger.info(members, 'instance drops held pods again; Hold waits for it');
     },
     onLag: (consumer, lag) => measurement.record({ consumer, direction: 'removal', lag }),

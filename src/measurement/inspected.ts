@@ -243,7 +243,7 @@ export function inspectionStateOf(
   const skips =
     skipped.length === 0
       ? []
-      : [`Hold does not wait for ${fewOf(skipped)}: it kept three held pods in a row.`];
+      : [`Hold does not wait for ${fewOf(skipped)}: it did not drop three held pods in a row.`];
   const state = {
     instances: instances.size,
     limits: [...skips, ...(consumer.followed?.limits ?? LIMITS)],
