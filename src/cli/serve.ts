@@ -409,7 +409,7 @@ async function startPolicies({ settings, logger, metrics, changePolicies, signal
       if (state.unknown)
         logger.error(
           { path, problem },
-          'policies unreadable; every pod is held in Audit until they can be read',
+          'policies unreadable; every pod is kept in Audit until they can be read',
         );
       else logger.error({ path, problem }, 'policy document rejected; its last good version stays in force');
     }
@@ -436,7 +436,7 @@ function showPolicies({ documents, problems, unknown }: PolicyState, metrics: Me
   metrics.policyProblems.set(problems.length);
   if (problems.length === 0) metrics.policyLastSuccess.setToCurrentTime();
   const counts = {
-    // Not the operator’s: the policy that holds pods in Audit while theirs are unknown.
+    // Not the operator’s: the policy that keeps pods in Audit while theirs are unknown.
     ClusterTerminationPolicy: documents.clusterPolicies.length - (unknown ? 1 : 0),
     TerminationPolicy: documents.policies.length,
     DiscoveryConsumer: documents.consumers.length,

@@ -16,7 +16,7 @@ import { type Note, note } from './reasons.ts';
 interface AnnotationReader {
   /** @returns what was expected, where the text does not parse */
   read(text: string): Partial<PolicyValues> | string;
-  /** The annotation can only restrain: if its value cannot be read, the pod is held in Audit. */
+  /** The annotation can only restrain: if its value cannot be read, the pod is kept in Audit. */
   readonly restrains?: true;
 }
 
@@ -101,7 +101,7 @@ export function annotationLayers(owner: string, annotations: Labels, labels: Lab
       notes.push(note('UnknownAnnotation', said));
     } else if (typeof values !== 'string') layers.set(key, { values, origin: `${owner} ${key}` });
     else {
-      const effect = reader.restrains ? 'the pod is held in Audit' : 'ignored';
+      const effect = reader.restrains ? 'the pod is kept in Audit' : 'ignored';
       if (reader.restrains) restrainedBy ??= key;
       const said = `${owner}: ${key}: expected ${values}, got "${shorten(text)}"; ${effect}`;
       notes.push(note('InvalidAnnotation', said, key));

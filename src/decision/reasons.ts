@@ -34,7 +34,7 @@ export type SkipReason = keyof typeof SKIP_REASONS;
 export const NOTES = {
   UnreadablePod: 'The object in the review is not a Pod that can be read.',
   InvalidAnnotation:
-    'A linger.dev annotation or label does not parse. It is ignored; an unreadable mode or inject holds the pod in Audit.',
+    'A linger.dev annotation or label does not parse. It is ignored; an unreadable mode or inject keeps the pod in Audit.',
   UnknownAnnotation: 'Linger has no annotation of this name; it is ignored.',
   WaitShrunk: 'The grace period has no room for the whole wait, so the wait is shorter.',
   ShutdownShortened:

@@ -120,7 +120,7 @@ function readSpec<T>(
 
 /**
  * What is in force for an invalid object of which this replica knows no valid spec. A policy that may have been restrictive
- * holds its pods in Audit: it had another spec before (its generation shows that), or is restrictive as it stands.
+ * keeps its pods in Audit: it had another spec before (its generation shows that), or is restrictive as it stands.
  */
 function standIn<T>(kind: CustomKind<T>, object: CustomObject<T>): Pick<CustomObject<T>, 'value' | 'good'> {
   const spec = jsonIn(object.spec);

@@ -155,7 +155,7 @@ const SHADOWED =
 export function effectOf({ value, good }: Pick<CustomObject<unknown>, 'value' | 'good'>): string {
   if (value === undefined) return 'nothing of it is in force';
   if (good !== undefined) return 'its last good spec stays in force';
-  return 'no good spec of it is known, so the pods that it may select are held in Audit';
+  return 'no good spec of it is known, so the pods that it may select are kept in Audit';
 }
 
 /** An object may have any number of faults. */

@@ -72,7 +72,7 @@ function readObjects(
   return { entries, problems };
 }
 
-/** Stands in for an invalid policy that might have been restrictive: its pods are held in Audit. */
+/** Stands in for an invalid policy that might have been restrictive: its pods are kept in Audit. */
 function cautiousEntry(
   { kind, metadata, spec }: Record<string, unknown>,
   key: string | undefined,

@@ -173,7 +173,7 @@ describe.concurrent('a server with policies that cannot be used starts, and says
     expect(await server.count('linger_policy_problems')).toBe(1);
     expect(await server.count('linger_policy_documents{kind="ClusterTerminationPolicy"}')).toBe(0);
     expect(server.logs().map(({ msg }) => msg)).toContain(
-      'policies unreadable; every pod is held in Audit until they can be read',
+      'policies unreadable; every pod is kept in Audit until they can be read',
     );
   });
 });

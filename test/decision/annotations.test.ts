@@ -88,7 +88,7 @@ describe('an annotation that does not parse never blocks: it is ignored, and a w
   ] as const;
 
   test.each(UNREADABLE)(
-    '%s: %j can only have been meant to restrain: the pod is held in Audit',
+    '%s: %j can only have been meant to restrain: the pod is kept in Audit',
     (key, text) => {
       const { policy, notes, outcome } = decideFor({ [key]: text });
       const { policy: asIfAbsent } = decideFor({});
@@ -98,7 +98,7 @@ describe('an annotation that does not parse never blocks: it is ignored, and a w
       expect(policy).toEqual({ ...asIfAbsent, mode });
       expect(notes).toMatchObject([{ code: 'InvalidAnnotation', subject: key }]);
       expect(warningsOf(notes)[0]).toMatch(
-        new RegExp(`${key}: expected .* got "${text}"; the pod is held in Audit`),
+        new RegExp(`${key}: expected .* got "${text}"; the pod is kept in Audit`),
       );
     },
   );

@@ -108,7 +108,7 @@ describe('a watched folder', () => {
     expect((await settled(3)).at(-1)).toBe('second');
   });
 
-  it('that cannot be read at the start: every pod is held in Audit until it can', async () => {
+  it('that cannot be read at the start: every pod is kept in Audit until it can', async () => {
     const directory = join(await emptyDirectory(), 'policies');
     const states: PolicyState[] = [];
     const ending = new AbortController();

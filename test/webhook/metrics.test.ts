@@ -89,7 +89,7 @@ describe('annotations that do not parse', () => {
       expect(series).toMatchObject({
         [`linger_invalid_annotations_total{annotation="linger.dev/${name}"}`]: 1,
         'linger_notes_total{code="InvalidAnnotation"}': 1,
-        // An unreadable inject or mode holds the pod in Audit.
+        // An unreadable inject or mode keeps the pod in Audit.
         [`linger_decisions_total{outcome="${name === 'inject' || name === 'mode' ? 'audit' : 'inject'}",reason=""}`]: 1,
       });
     },
