@@ -150,7 +150,7 @@ function readCommand(command: unknown): HookReading {
   // An absent or empty list: "exec.command: Required value".
   const words = command ?? [];
   if (!Array.isArray(words) || !words.every(isString))
-    return { kind: 'broken', why: 'exec.command: expected a list of text' };
+    return { kind: 'broken', why: 'exec.command: expected a list of strings' };
   if (words.length === 0) return { kind: 'broken', why: 'exec.command: Required value' };
   const isLong = words.length > MOST_WORDS || words.join('').length > LONGEST_COMMAND;
   if (isLong) return UNKNOWN;
@@ -241,7 +241,7 @@ function runSleep(args: readonly Word[]): Run {
     // `--`, `1e2`, `0x10` and `+5` are read by some programs only.
     else if (number === undefined) {
       const mayBeRead = /^(--|\+[.\d]+[smhd]?|\+?[.\d]+[exp][\da-f+-]*)$/i.test(text);
-      return mayBeRead ? ANYTHING : { ...FAILS, why: `sleep fails at once: "${text}" is no time` };
+      return mayBeRead ? ANYTHING : { ...FAILS, why: `sleep fails at once: "${text}" is not a duration` };
     } else seconds += Number(number) * (UNITS[unit] ?? 1);
   }
   return { seconds: Math.min(seconds, MOST_SECONDS), exact: true, success: true };

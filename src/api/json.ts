@@ -48,7 +48,7 @@ export function isString(value: unknown): value is string {
 export function nonTexts(map: unknown): readonly string[] {
   if (!isRecord(map)) return [];
   return Object.entries(map).flatMap(([key, value]) =>
-    isString(value) ? [] : [`${key} (${typeof value === 'object' ? 'no scalar' : String(value)})`],
+    isString(value) ? [] : [`${key} (${typeof value === 'object' ? 'not a scalar' : String(value)})`],
   );
 }
 

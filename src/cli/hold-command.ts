@@ -98,7 +98,7 @@ async function askReplicas(pods: string, names: readonly string[], reader: ApiRe
     try {
       const held = jsonIn(await reader.text(`${pods}/${name}/proxy/holds`));
       if (Array.isArray(held)) return { held: held as readonly HeldView[], failure: undefined, isHandover };
-      throw new KubeFailure('Malformed', `${name} answered with no list of holds`);
+      throw new KubeFailure('Malformed', `${name} did not answer with a list of holds`);
     } catch (thrown) {
       failure = asFailure(thrown);
       // Replicas that do not lead answer with a 503.

@@ -199,14 +199,14 @@ function unreadableIn({ value, where, lineOf }: ManifestObject): readonly Manife
     const problem = `${kind} ${nameOf(value)}: ${field} ${what}: ignored for the pods of its namespace`;
     return { message: `${where}: ${problem}`, place: { line: lineOf(field.split('.')), problem } };
   };
-  if (!isRecord(memberAt(value, ['spec']) ?? {})) return [said('spec', 'is no object')];
+  if (!isRecord(memberAt(value, ['spec']) ?? {})) return [said('spec', 'is not an object')];
   return [...maps, 'metadata.name', 'metadata.namespace'].flatMap((field) => {
     const member = memberAt(value, field.split('.')) ?? undefined;
     const isMap = maps.includes(field);
     if (member === undefined || (isMap ? isStringMap(member) : typeof member === 'string')) return [];
     const members = nonTexts(member);
-    if (members.length > 0) return [said(field, `has members that are no text: ${fewOf(members)}`)];
-    return [said(field, isMap ? 'is no map of text' : 'is no text')];
+    if (members.length > 0) return [said(field, `has values that are not strings: ${fewOf(members)}`)];
+    return [said(field, isMap ? 'is not a map of strings' : 'is not a string')];
   });
 }
 
@@ -301,7 +301,7 @@ export function* workloadsIn(
     // The template is in the other workload, and is changed there.
     else
       passOver(
-        `${found.unknown ?? `${String(memberAt(value, ['apiVersion']))} ${workload.kind} is no kind that inject changes`}; left unchanged`,
+        `${found.unknown ?? `${String(memberAt(value, ['apiVersion']))} ${workload.kind} is not a kind that inject changes`}; left unchanged`,
         line,
       );
   }
@@ -383,12 +383,12 @@ function foreignWorkload(
   const subject = `${kind} ${nameOf(value)}`;
   if (/^(pool\.)?kubevirt\.io\//.test(apiVersion) && /^VirtualMachine/.test(kind)) {
     const pod = { metadata: {}, spec: { restartPolicy: 'Never', containers: [{ name: 'compute' }] } };
-    return as('', pod, `${subject} runs in a pod of KubeVirt’s, and is no kind that Linger knows`);
+    return as('', pod, `${subject} runs in a pod of KubeVirt’s, and is not a kind that Linger knows`);
   }
   const found = podSpecIn(value, '', 0);
   if (found === undefined) return undefined;
   const { path, spec } = found;
-  const unknown = `${subject} has a pod template (${path}/containers), but ${apiVersion} ${kind} is no kind that Linger knows`;
+  const unknown = `${subject} has a pod template (${path}/containers), but ${apiVersion} ${kind} is not a kind that Linger knows`;
   const pointer = path.replace(/\/spec$/, '');
   const template = pointer === path ? {} : memberAt(value, pointer.split('/').slice(1));
   const own = pointer === '' ? {} : memberAt(template, ['metadata']);

@@ -14,8 +14,8 @@ export const RESTARTS = {
   NotServed: 'The server does not serve that kind (404).',
   Refused: 'The server did not accept the request (another 4xx).',
   ErrorEvent: 'The watch brought an error other than the above.',
-  Malformed: 'What came is not what a list or a watch is made of.',
-  Internal: 'A mistake in Linger itself.',
+  Malformed: 'The answer is not a list or a watch.',
+  Internal: 'A bug in Linger.',
 } as const satisfies Record<string, string>;
 
 /** Why an object could not be read or written. A metric's label. */
@@ -29,7 +29,7 @@ export const OBJECT_FAILURES = {
   ServerError: 'The server failed (5xx).',
   Refused: 'The server did not accept the request (another 4xx), such as an object that is too large.',
   Unreachable: 'No connection, or no whole answer in time: a write may still come into effect.',
-  Malformed: 'What came is no object.',
+  Malformed: 'The answer is not an object.',
 } as const satisfies Record<string, string>;
 
 export type FailureReason = keyof typeof RESTARTS | keyof typeof OBJECT_FAILURES;

@@ -148,7 +148,7 @@ export function* parsePolicyFiles(files: readonly PolicyFile[]): Generator<Polic
     const reading = readObjects(objects, name, seen);
     const unread = reading.entries.flatMap(({ kind, value, key, file }): readonly PolicyProblem[] => {
       if (kind !== 'Service' || !value.unreadable) return [];
-      const message = `${file}: ${key}: spec.selector cannot be read, so any pod of its namespace may be selected: expected a map of text`;
+      const message = `${file}: ${key}: spec.selector cannot be read, so any pod of its namespace may be selected: expected a map of strings`;
       return [{ code: 'policy-invalid', message, file, key }];
     });
     yield joined([{ entries: [], problems: [...unreadable, ...unread] }, reading]);

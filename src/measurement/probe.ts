@@ -192,7 +192,7 @@ function probeProblemOf(error: Error & { readonly code?: unknown }): Problem {
   if (turnedAway !== undefined) return problem('Unreachable', turnedAway, true);
   if (code === 'ETIMEDOUT') return problem('Unreachable', 'gets no connection in time');
   if (code.startsWith('HPE_')) {
-    return problem('BadAnswer', `is answered with what is no HTTP, or too much of it (${code})`);
+    return problem('BadAnswer', `is answered with something other than HTTP, or too much of it (${code})`);
   }
   if (CERTIFICATE.test(code)) {
     const wayOut = 'NODE_EXTRA_CA_CERTS names further authorities';

@@ -35,8 +35,8 @@ describe('handlers', () => {
     ['exec: expected an object', { exec: ['sleep', '5'] }],
     ['exec.command: Required value', { exec: {} }],
     ['exec.command: Required value', exec()],
-    ['exec.command: expected a list of text', exec('sleep', 5)],
-    ['exec.command: expected a list of text', { exec: { command: 'sleep 5' } }],
+    ['exec.command: expected a list of strings', exec('sleep', 5)],
+    ['exec.command: expected a list of strings', { exec: { command: 'sleep 5' } }],
   ])('%s: %j', (expected, handler) => {
     expect(briefly(readHook(handler))).toBe(expected);
   });
@@ -235,7 +235,7 @@ test.each([
   [exec('sh', '-c', 'sleep', '15'), /^waits 0s \(sleep has no argument; .*\$0/],
   [exec('sh', '-c', 'sleep 20 &'), /^waits 0s \(what runs in the background/],
   [exec('sleep 15'), /^waits 0s \(it fails at once: there is no program "sleep 15"\)$/],
-  [exec('sleep', 'abc'), /^waits 0s \(sleep fails at once: "abc" is no time\)$/],
+  [exec('sleep', 'abc'), /^waits 0s \(sleep fails at once: "abc" is not a duration\)$/],
   [{ tcpSocket: { port: 80 } }, /^waits 0s \(the kubelet runs no tcpSocket hook\)$/],
   [exec('sleep', 'infinity'), /^waits for ever$/],
   [exec('sleep', '0'), /^waits 0s$/],

@@ -224,8 +224,8 @@ describe.concurrent('what cannot be read is never absent', () => {
 
   it.each([
     ['selector', 'metadata: {name: bad}\nspec: {selector: [app]}', 'Service bad: spec.selector is no map'],
-    ['spec', 'metadata: {name: bad}\nspec: none', 'Service bad: spec is no object'],
-    ['name', 'metadata: {name: 80}\nspec: {selector: {app: x}}', 'Service 80: metadata.name is no text'],
+    ['spec', 'metadata: {name: bad}\nspec: none', 'Service bad: spec is not an object'],
+    ['name', 'metadata: {name: 80}\nspec: {selector: {app: x}}', 'Service 80: metadata.name is not a string'],
   ])(
     '18: nor is one with an unreadable %s beside others, among manifests or policies',
     async (_, bad, said) => {
@@ -255,7 +255,7 @@ describe.concurrent('what cannot be read is never absent', () => {
     expect(plans.map(({ waitSeconds }) => waitSeconds)).toEqual([30, 30]);
   });
 
-  it('19: labels that are no text are named', async () => {
+  it('19: labels that are not strings are named', async () => {
     const { plans } = await explain('19-numeric-label.yaml');
     const text = expect.stringMatching(/replica \(1\), commit \(1234567\)/) as string;
     expect(plans).toMatchObject([{ reason: 'InvalidPod', notes: [{ code: 'UnreadablePod', text }] }]);
@@ -342,7 +342,7 @@ describe.concurrent('what cannot be read is never absent', () => {
     expect([code, rows]).toEqual([3, ['DeploymentConfig shop: unknown UnknownKind']]);
     const injected = await linger(['inject', '-f', at('22-deploymentconfig.yaml')]);
     expect(injected.stdout).toBe(await readFile(at('22-deploymentconfig.yaml'), 'utf8'));
-    expect(injected.stderr).toContain('no kind that Linger knows; left unchanged');
+    expect(injected.stderr).toContain('is not a kind that Linger knows; left unchanged');
   });
 
   it('24: what is left unchanged is not announced, and the exit code says so', async () => {

@@ -101,7 +101,7 @@ describe.concurrent('what is read', () => {
       'a misspelt kind',
       'apps/v1',
       'Deploymint',
-      /stdin:2: Deploymint web has a pod template.*no kind that Linger knows/,
+      /stdin:2: Deploymint web has a pod template.*not a kind that Linger knows/,
     ],
     [
       'an API version that is gone',
@@ -109,8 +109,13 @@ describe.concurrent('what is read', () => {
       'Deployment',
       /no longer serves extensions\/v1beta1: write apps\/v1/,
     ],
-    ['Knative', 'serving.knative.dev/v1', 'Service', /serving\.knative\.dev\/v1 Service is no kind/],
-    ['Kruise', 'apps.kruise.io/v1alpha1', 'SidecarSet', /apps\.kruise\.io\/v1alpha1 SidecarSet is no kind/],
+    ['Knative', 'serving.knative.dev/v1', 'Service', /serving\.knative\.dev\/v1 Service is not a kind/],
+    [
+      'Kruise',
+      'apps.kruise.io/v1alpha1',
+      'SidecarSet',
+      /apps\.kruise\.io\/v1alpha1 SidecarSet is not a kind/,
+    ],
   ])('%s does not vanish without a word', async (_what, apiVersion, kind, message) => {
     const stdin = DEPLOYMENT.replace('apps/v1', apiVersion).replace('kind: Deployment', `kind: ${kind}`);
     const { code, stdout, stderr } = await linger(['inject'], { stdin });

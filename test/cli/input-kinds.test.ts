@@ -43,14 +43,14 @@ describe('what cannot be read is named, and never taken to be absent', () => {
     [
       'a selector that is a list',
       () => service('{selector: [app, web]}'),
-      /Service s: spec.selector is no map of text/,
+      /Service s: spec.selector is not a map of strings/,
     ],
     [
       'a selector with an object',
       () => service('{selector: {matchLabels: {app: web}}}'),
-      /no text: matchLabels/,
+      /not strings: matchLabels/,
     ],
-    ['a spec that is text', () => service('broken'), /Service s: spec is no object/],
+    ['a spec that is text', () => service('broken'), /Service s: spec is not an object/],
     [
       'labels of a namespace',
       () => namespace('labels: {tier: 1}'),
