@@ -49,7 +49,7 @@ export const NOTES = {
   ConsumerNotMeasured:
     'A consumer sends traffic to the pod and too little is known of its lag; until then the wait is the greatest of `wait.initial`, what other consumers are declared to need, and what is known asks for.',
   ConsumerAssumed:
-    'A consumer is taken to send traffic to the pod because the Service or the Namespace that would tell has not been seen yet.',
+    'A consumer is assumed to send traffic to the pod because the Service or the Namespace that would show it has not been seen yet.',
   Episode:
     'One short time with many long lags (a storm, a bad release) lifts the wait; the note names its span, its share of the removals and the wait without it.',
   ProbeGraceShort:
@@ -71,7 +71,7 @@ export const NOTES = {
   HoldNeedsPod:
     'Hold needs a token of its own for each pod, which a manifest cannot have: what is put into it waits as with Auto.',
   HoldUnwitnessed:
-    'The pod uses its node’s network, whose connections say nothing of the pod’s own: Hold goes by what consumers say alone.',
+    'The pod uses its node’s network, whose connections say nothing of the pod’s own: Hold relies on consumers alone.',
   HookUnsupported: 'The hook asked for does not work on this pod’s nodes.',
   DaemonSetServing: 'A Service selects this pod of a DaemonSet, which is excluded all the same.',
   StalePlan:
@@ -80,7 +80,7 @@ export const NOTES = {
   UnknownKind:
     'Linger does not know this kind, or does not see the template of its pods: the decision is the one for such pods when the webhook sees them.',
   AnnotationMisplaced: 'A linger.dev annotation on the workload itself has no effect on its pods.',
-  FieldMisplaced: 'A field stands where it has no effect, or is misspelt.',
+  FieldMisplaced: 'A field is set where it has no effect, or is misspelt.',
   ServicesUnknown: 'The namespace’s Services are not known (yet), so the pod counts as serving.',
 } as const satisfies Record<string, string>;
 

@@ -33,12 +33,12 @@ export const CONDITIONS = {
   Unreachable: {
     status: 'False',
     summary:
-      'The probe, or the question for a page, gets no answer: refused, timed out, or a name that does not resolve.',
+      'The probe, or the request for a page, gets no answer: refused, timed out, or a name that does not resolve.',
   },
   BadAnswer: {
     status: 'False',
     summary:
-      'What is answered cannot be used: an error status, a redirect, too much, or no page of that format.',
+      'The answer cannot be used: an error status, a redirect, too much data, or not a page of that format.',
   },
   ListsNothing: {
     status: 'False',
@@ -58,7 +58,7 @@ export const CONDITIONS = {
     status: 'False',
     summary: 'Reports are refused: no token, a wrong audience, or no right to report.',
   },
-  Implausible: { status: 'False', summary: 'What comes in contradicts itself; it is left out.' },
+  Implausible: { status: 'False', summary: 'What is received contradicts itself and is left out.' },
 } as const satisfies Record<string, { status: 'True' | 'False' | 'Unknown'; summary: string }>;
 
 export type ConditionReason = keyof typeof CONDITIONS;

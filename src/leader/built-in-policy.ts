@@ -89,7 +89,7 @@ const POLICY = {
     labels: LABELS,
     annotations: {
       'kubernetes.io/description':
-        'Created once by Linger. It sets nothing; its status shows what pods get that no other policy selects.',
+        'Created once by Linger. It sets nothing; its status shows what applies to pods that no other policy selects.',
     },
   },
   // Below all others: a field that is set here is a default.

@@ -132,7 +132,7 @@ function statementOf(
       return { status: 'False', reason: 'Invalid', message };
     }
     if (view?.forbiddenBy !== undefined) {
-      const message = `overrides.namespaces is false (${view.forbiddenBy}): nothing of it is in force`;
+      const message = `overrides.namespaces is false (${view.forbiddenBy}): none of it is in force`;
       return { status: 'False', reason: 'OverridesForbidden', message };
     }
     return { status: 'True', reason: 'InForce', message: 'This spec is in force.' };
@@ -144,7 +144,7 @@ type Said = Pick<Condition, 'status' | 'reason' | 'message'>;
 function holdUse(noHold: readonly string[]): Said {
   if (noHold.length === 0)
     return { status: 'True', reason: 'Usable', message: 'Pods that it selects can get hook Hold.' };
-  const message = `No hook Hold, but the static wait, for pods that may run on any node: ${fewOf(noHold)}`;
+  const message = `Pods that may run on any node get the static wait instead of hook Hold: ${fewOf(noHold)}`;
   return { status: 'False', reason: 'HoldUnavailable', message: shortened(message) };
 }
 
@@ -153,7 +153,7 @@ const SHADOWED =
 
 /** What applies instead of a spec that cannot be read. */
 export function effectOf({ value, good }: Pick<CustomObject<unknown>, 'value' | 'good'>): string {
-  if (value === undefined) return 'nothing of it is in force';
+  if (value === undefined) return 'none of it is in force';
   if (good !== undefined) return 'its last good spec stays in force';
   return 'no good spec of it is known, so the pods that it may select are kept in Audit';
 }

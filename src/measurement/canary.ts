@@ -557,7 +557,7 @@ const NOTHING = { pod: undefined, consumers: new Map(), attempts: 0 } as const;
 
 const NO_SERVICE = `There is no Service ${CANARY_SERVICE} with a ClusterIP in Linger's namespace: apply deploy/service-canary.yaml.`;
 const NO_DNS_SERVICE = `No headless Service ${CANARY_DNS_SERVICE} in Linger's namespace lists the replica: apply deploy/service-canary.yaml.`;
-const NO_REPLICA = `No replica of Linger is ready, bears the label ${CANARY_LABEL}, is listed by the Service ${CANARY_SERVICE} and answers on its canary port.`;
+const NO_REPLICA = `No replica of Linger is ready, has the label ${CANARY_LABEL}, is listed by the Service ${CANARY_SERVICE} and answers on its canary port.`;
 
 function troubleOf(names: Iterable<string>, message: string): Map<string, ConsumerOutcome> {
   return new Map([...names].map((name) => [name, { trouble: { reason: 'Unreachable', message } }]));

@@ -238,7 +238,7 @@ class FollowedConsumer {
     if (!this.#gone || end === undefined) this.#leave(this.#neverGone());
     else if (isPrecise(end, lag)) this.#removal = lag / 1000;
     else {
-      const message = `${this.#consumer.subject} meets the removed replica too seldom to time it: within ${Math.round(end.within)} ms.`;
+      const message = `${this.#consumer.subject} reaches the removed replica too rarely to time it: within ${Math.round(end.within)} ms.`;
       this.#leave({ reason: 'BadAnswer', message });
     }
   }
@@ -249,7 +249,7 @@ class FollowedConsumer {
     const lag = Math.max(0, (beginning?.at ?? 0) - zero);
     const addition = beginning && isPrecise(beginning, lag) ? lag / 1000 : undefined;
     if (seen > 0) this.outcome = { removal: this.#removal, addition };
-    else this.#leave(this.#trouble('does not meet the replica again after it was added'));
+    else this.#leave(this.#trouble('does not reach the replica again after it was added'));
   }
 
   async #attempt(): Promise<void> {

@@ -454,7 +454,7 @@ function reportStale(
     type: 'Warning',
     reason: 'StaleUpstream',
     action: 'Inspect',
-    note: `Consumer ${consumer} still sends to ${address}, which no EndpointSlice lists any more: requests to it fail, or reach whatever gets the address next. Whoever runs that consumer has to restart the instance that linger consumers names.`,
+    note: `Consumer ${consumer} still sends to ${address}, which no EndpointSlice lists any more: requests to it fail, or reach whatever gets the address next. The operators of that consumer must restart the instance that linger consumers names.`,
   });
 }
 

@@ -276,10 +276,10 @@ export function inspectionStateOf(
   }
   if (listing !== undefined) {
     const unknown =
-      instances.size === 0 ? 'Its instances are not known' : 'Its present instances are not known';
+      instances.size === 0 ? 'Its instances are not known' : 'Its current instances are not known';
     return {
       ...state,
-      trouble: { reason: listing.reason, message: `${unknown}: that question ${listing.message}.` },
+      trouble: { reason: listing.reason, message: `${unknown}: the query for them ${listing.message}.` },
     };
   }
   if (!isWhole) {

@@ -13,13 +13,13 @@ export const FLIP_RESULTS = {
   Measured: 'The replica was removed and added again, and at least one consumer was timed.',
   NotSeen:
     'No consumer could be timed: their conditions say why. Where none led to the replica, it was left alone.',
-  NoReplica: 'No replica could be removed: none is ready, bears the label, and answers on its canary port.',
+  NoReplica: 'No replica could be removed: none is ready, has the label, and answers on its canary port.',
   NoService: 'There is no Service linger-canary with a ClusterIP.',
   Refused: 'The API server did not take the change of the label, or did not answer.',
   Late: 'The EndpointSlice did not follow the label within 30 s: the control plane is slow.',
   Interrupted: 'The watch was interrupted, or this process stood still: instants could not be relied on.',
   ReplicaLost: 'The replica ended, was started again or became unready: nothing of this flip counts.',
-  Ended: 'The lead was lost, or the process ended; the label was put back.',
+  Ended: 'The replica stopped leading, or the process ended; the label was put back.',
 } as const satisfies Record<string, string>;
 
 export type FlipResult = keyof typeof FLIP_RESULTS;
@@ -178,8 +178,8 @@ const TURNED_AWAY: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'is refused a connection',
   ECONNRESET: 'has its connection closed without a whole answer',
   EPIPE: 'has its connection closed without a whole answer',
-  EHOSTUNREACH: 'finds no way to the address',
-  ENETUNREACH: 'finds no way to the address',
+  EHOSTUNREACH: 'has no route to the address',
+  ENETUNREACH: 'has no route to the address',
 };
 
 /** Error codes of node:tls and of OpenSSL's verification: `ERR_TLS_CERT_ALTNAME_INVALID`, `DEPTH_ZERO_SELF_SIGNED_CERT`. */
@@ -190,7 +190,7 @@ function probeProblemOf(error: Error & { readonly code?: unknown }): Problem {
   const code = typeof error.code === 'string' ? error.code : error.name;
   const turnedAway = TURNED_AWAY[code];
   if (turnedAway !== undefined) return problem('Unreachable', turnedAway, true);
-  if (code === 'ETIMEDOUT') return problem('Unreachable', 'gets no connection in time');
+  if (code === 'ETIMEDOUT') return problem('Unreachable', 'cannot connect in time');
   if (code.startsWith('HPE_')) {
     return problem('BadAnswer', `is answered with something other than HTTP, or too much of it (${code})`);
   }

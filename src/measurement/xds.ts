@@ -115,7 +115,7 @@ class Istiod {
   readonly #asked = new Map<string, string>();
   readonly #unanswered = new Map<string, string>();
   #call: Call | undefined;
-  #trouble: string | undefined = 'have not come yet';
+  #trouble: string | undefined = 'have not arrived yet';
 
   constructor(spec: XdsSpec, to: string, context: IstiodContext) {
     this.#spec = spec;

@@ -168,7 +168,7 @@ describe('the status of a policy', () => {
       status: 'False',
       reason: 'HoldUnavailable',
       message:
-        'No hook Hold, but the static wait, for pods that may run on any node: namespace pay has no ConfigMap linger-hold-0123456789abcdef',
+        'Pods that may run on any node get the static wait instead of hook Hold: namespace pay has no ConfigMap linger-hold-0123456789abcdef',
     });
     expect(readyOf(api, { name: 'base' })).toMatchObject({ status: 'True' });
     expect(usableOf('plain')).toBeUndefined();
@@ -236,7 +236,7 @@ describe('the status of a policy', () => {
     expect(await soon('team', () => readyOf(api, { name: 'team', namespace: 'shop' }))).toEqual({
       status: 'False',
       reason: 'OverridesForbidden',
-      message: 'overrides.namespaces is false (ClusterTerminationPolicy/base): nothing of it is in force',
+      message: 'overrides.namespaces is false (ClusterTerminationPolicy/base): none of it is in force',
     });
   });
 
@@ -257,7 +257,7 @@ describe('the status of a policy', () => {
     const ready = await soon('it', () => readyOf(api, { name: 'base' }));
     expect(ready).toMatchObject({ status: 'False', reason: 'Invalid' });
     expect(ready.message).toMatch(
-      /^spec.wait.max: expected a duration .*, got "long"; nothing of it is in force$/,
+      /^spec.wait.max: expected a duration .*, got "long"; none of it is in force$/,
     );
     await soon('that of the other', () => readyOf(api, { name: 'fine' })?.status === 'True');
   });

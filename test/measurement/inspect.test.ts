@@ -497,7 +497,7 @@ describe('an inspected consumer', () => {
 
   it.each([
     ['for a moment', 60_000, [], undefined],
-    ['for longer', 50, 'unknown', 'Its present instances are not known: that question is refused.'],
+    ['for longer', 50, 'unknown', 'Its current instances are not known: the query for them is refused.'],
   ] as const)('cannot list its instances %s', async (_, silent, users, message) => {
     gateways.stop();
     begin({}, { silent });
