@@ -288,7 +288,7 @@ function renderEnded(workloads: readonly EndedWorkload[], since: number): string
   const why = [
     ...(noWait > 0 ? [`${noWait} ended with no wait`] : []),
     ...(cut > 0 ? [`${cut} had the wait cut short`] : []),
-    ...(unknown > 0 ? [`of ${unknown} it is not known`] : []),
+    ...(unknown > 0 ? [`for ${unknown} it is not known`] : []),
   ];
   const headline = `${tooEarly} of ${ended} ${ended === 1 ? 'pod' : 'pods'} that ended ${within} may have lost requests`;
   const rows = workloads.map((each) => [

@@ -51,7 +51,7 @@ export function readCommandLine(
       writeOut: (text) => printed.stdout.write(text),
       writeErr: (text) => printed.stderr.write(text),
     })
-    .showHelpAfterError('(--help tells more)');
+    .showHelpAfterError('(see --help)');
 
   for (const [name, verb] of Object.entries(VERBS) as [CommandName, Verb][]) {
     const { about, flags, operands } = verb;

@@ -56,7 +56,7 @@ const SERVE_FLAGS = {
     port,
     'port of the page that explains pasted manifests (HTTP, on 127.0.0.1 only); without it, there is none',
   ),
-  host: flag(text('<address>'), '127.0.0.1', 'address to listen on; in a pod, ::, which is IPv4, too'),
+  host: flag(text('<address>'), '127.0.0.1', 'address to listen on; in a pod, ::, which includes IPv4'),
   policies,
   strict: toggle('do not start while a policy document cannot be used'),
   certs: flag(folder, 'certs', 'folder of tls.crt and tls.key; made there, with a CA, where there are none'),
@@ -97,7 +97,7 @@ const SERVE_FLAGS = {
     'whether to read the cluster and measure its lag; auto: if there is a kubeconfig or a ServiceAccount token',
   ),
   kubeconfig: optional(file, 'kubeconfig of the cluster; in a pod, its ServiceAccount is used'),
-  context: optional(name, 'context of the kubeconfig, where not its current one'),
+  context: optional(name, 'context of the kubeconfig, if not the current one'),
   syncTimeout: flag(
     seconds,
     '30s',
@@ -227,7 +227,7 @@ const AUDIT_FLAGS = {
   lingerNamespace,
   since: optional(
     seconds,
-    'review the terminations of that time, such as 2h, in a cluster in which Linger runs',
+    'review the terminations within this time, such as 2h, in a cluster in which Linger runs',
   ),
   webhook: toggle('of manifests: assume that Linger’s webhook runs where they are applied'),
   suggest: toggle('instead: print the smallest policies that protect what can be protected, with their cost'),
@@ -253,7 +253,7 @@ const DASHBOARD_FLAGS = {
   policies,
   lingerNamespace,
   port: flag(port, '8089', 'port of the page on 127.0.0.1; 0 chooses a free one'),
-  noOpen: toggle('only print the address, and open no browser'),
+  noOpen: toggle('only print the address; do not open a browser'),
 };
 
 const TIMELINE_FLAGS = {
@@ -261,12 +261,12 @@ const TIMELINE_FLAGS = {
   namespace: optional(name, 'namespace of the pods; without it, that of the context', 'n'),
   allNamespaces: toggle('pods of all namespaces', 'A'),
   lingerNamespace,
-  since: optional(seconds, 'only terminations of that time, such as 10m; without it, all that are known'),
+  since: optional(seconds, 'only terminations within this time, such as 10m; without it, all that are known'),
   svg: optional(file, 'also draw them, into this file'),
   output: output('the terminations; wide: all, and not only the latest ten'),
   failOn: optional(
     someOf(AFTER_SIGTERM),
-    'exit 3 when of a termination this is so: something may have sent to the pod after SIGTERM, or that is not known',
+    'exit 3 when this is so for a termination: something may have sent to the pod after SIGTERM, or that is not known',
   ),
 };
 
@@ -438,7 +438,7 @@ const PROVE_FLAGS = {
   timeout: flag(seconds, '3s', 'after which a request is lost'),
   slow: flag(seconds, '1s', 'after which an answer is slow'),
   calm: flag(seconds, '5s', 'how long to send before the disturbance'),
-  quiet: flag(seconds, '12s', 'how long nothing may be lost afterwards until all counts as quiet'),
+  quiet: flag(seconds, '12s', 'for how long nothing may be lost afterwards until all counts as quiet'),
   for: flag(seconds, '10m', 'at most, from the disturbance on'),
   image: optional(
     text('<image>'),
@@ -500,7 +500,7 @@ export const VERBS = {
     DASHBOARD_FLAGS,
   ),
   timeline: verb(
-    'Show of the last terminations when everything happened, and what sent to a pod after SIGTERM.',
+    'Show when everything happened in the last terminations, and what sent to a pod after SIGTERM.',
     TIMELINE_FLAGS,
     ['[KIND/NAME...]', 'workloads or pods, such as deployment/web or pod/web-1; without any, all'],
   ),

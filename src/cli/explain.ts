@@ -161,7 +161,7 @@ function liveRows(
   const said = plans.map(({ pods: count, wait, grace, hook, why, policy, coverage, samples, digest }) => {
     const covers = coverage === undefined ? '' : `, covered ${shareInWords(coverage)} of ${samples}`;
     const then =
-      digest === undefined || digest === now ? '' : `; the policy was another (${digest}, now ${now})`;
+      digest === undefined || digest === now ? '' : `; the policy was different (${digest}, now ${now})`;
     return `${count} with ${wait}s (${hook}, ${why}${covers}; ${policy}), grace ${grace}s${then}`;
   });
   const all = without === 0 ? said : [...said, `${without} without a wait`];
@@ -228,13 +228,13 @@ function outcomeRows(plan: LocatedExplanation): readonly (readonly string[])[] {
     ...(plan.hold === null ? [] : [['hold', holdInWords(plan.hold)]]),
     ...(plan.observers.length === 0
       ? []
-      : [['observed', `${plan.observers.join(', ')} (mode Observe: in no wait)`]]),
+      : [['observed', `${plan.observers.join(', ')} (mode Observe: no wait considers them)`]]),
     ...(plan.admitted === null ? [] : [['admitted', `${plan.admitted} (what the webhook gives its pods)`]]),
   ];
 }
 
 function holdInWords({ minSeconds, maxSeconds, observe }: NonNullable<Explanation['hold']>): string {
-  const span = `${minSeconds}s to ${maxSeconds}s, by what consumers say`;
+  const span = `${minSeconds}s to ${maxSeconds}s, depending on consumers`;
   return observe ? `only watched; otherwise ${span}` : span;
 }
 

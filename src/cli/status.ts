@@ -56,7 +56,7 @@ export function statusHeadline({ audit }: Pick<Overview, 'audit'>): string {
     const verdicts = { protected: safe, unprotected, skipped, unknown };
     return headlineOf({ workloads: safe + unprotected + skipped + unknown, verdicts, skipped: {} });
   }
-  return 'Not known which workloads may lose requests: no audit of the leader was seen (linger audit makes one).';
+  return 'Not known which workloads may lose requests: no audit by the leader was seen (linger audit runs one).';
 }
 
 const MOST_NAMES = 5;

@@ -338,7 +338,7 @@ function starting(connection: KubeConnection, terminal: LiveTerminal) {
       if (!noted.has(text)) terminal.note(text);
       noted.add(text);
     },
-    onHandlerError: (error) => terminal.note(...`a mistake in Linger itself: ${error.stack}`.split('\n')),
+    onHandlerError: (error) => terminal.note(...`a bug in Linger: ${error.stack}`.split('\n')),
   };
   return { handlers, denied: denied.promise };
 }

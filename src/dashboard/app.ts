@@ -146,5 +146,5 @@ const failed: ErrorRequestHandler = (thrown, _request, response, _next) => {
   else if (typeof status === 'number' && status < 500) reject(response, status, 'bad-request', message);
   else if (thrown instanceof UserError)
     reject(response, thrown.code === 'policy-invalid' ? 400 : 502, thrown.code, message);
-  else reject(response, 500, 'internal', 'a bug of Linger’s; its terminal has more');
+  else reject(response, 500, 'internal', 'a bug in Linger; its terminal shows more');
 };

@@ -35,7 +35,7 @@ export function ExplainedPlan({ plan, because }: { readonly plan: Plan; readonly
       {plan.admitted !== null && <p class="quiet">The webhook gives its pods: {plan.admitted}</p>}
       {plan.observers.length > 0 && (
         <p class="quiet">
-          Measured, and in no wait (mode Observe): <Name>{plan.observers.join(', ')}</Name>
+          Measured, but no wait considers them (mode Observe): <Name>{plan.observers.join(', ')}</Name>
         </p>
       )}
       {notes.length > 0 && (

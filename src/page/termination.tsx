@@ -98,10 +98,10 @@ function headlineOf(terminations: readonly Termination[]): string {
   const count = (of: AfterSigterm) => terminations.filter(({ afterSigterm }) => afterSigterm === of).length;
   const all = `${terminations.length} ${terminations.length === 1 ? 'pod' : 'pods'}`;
   const [sent, unknown] = [count('sent'), count('unknown')];
-  const open = unknown > 0 ? `; of ${unknown} that is not known` : '';
+  const open = unknown > 0 ? `; for ${unknown} that is not known` : '';
   if (sent > 0) return `${sent} of the last ${all} may have been sent requests after SIGTERM${open}`;
   return unknown > 0
-    ? `Not known of ${unknown} of the last ${all} whether requests were sent after SIGTERM`
+    ? `Not known for ${unknown} of the last ${all} whether requests were sent after SIGTERM`
     : `Everything known had dropped the last ${all} before SIGTERM`;
 }
 

@@ -45,7 +45,7 @@ describe('audit --since', () => {
     expect(code).toBe(0);
     expect(stdout).toBe(
       [
-        '3 of 5 pods that ended in the last 1h may have lost requests; 2 ended with no wait; 1 had the wait cut short; of 1 it is not known',
+        '3 of 5 pods that ended in the last 1h may have lost requests; 2 ended with no wait; 1 had the wait cut short; for 1 it is not known',
         '',
         'VERDICT      NAMESPACE  WORKLOAD        ENDED  TOO EARLY  WAITED      NO WAIT  CUT      LAG     CONSUMER',
         'unprotected  shop       Deployment/web  3      2          0ms..10.0s  2        0        4.250s  edge',

@@ -184,7 +184,7 @@ describe('pods of a', () => {
       const { stdout } = await explain('deployment.apps/app', '-n', namespace);
       // No policy is known to this command here, so it would be the built-in one's wait.
       expect(stdout).toMatch(
-        /^Deployment \S+\n {2}pods 2 +2 with 5s \(Sleep, fixed; ClusterTerminationPolicy\/base\), grace 35s; the policy was another \([0-9a-f]{8}, now 00000000\)\n {2}outcome +inject\n {2}wait +30s/,
+        /^Deployment \S+\n {2}pods 2 +2 with 5s \(Sleep, fixed; ClusterTerminationPolicy\/base\), grace 35s; the policy was different \([0-9a-f]{8}, now 00000000\)\n {2}outcome +inject\n {2}wait +30s/,
       );
     });
 

@@ -34,7 +34,7 @@ describe.runIf(CHROMIUM !== undefined)('the view of terminations', () => {
   it('draws the latest; another one is a click away, and has its address', async () => {
     const { page, wrong } = await opened([CLEAR, SENT, UNKNOWN]);
     expect(await page.locator('.headline').textContent()).toBe(
-      '1 of the last 3 pods may have been sent requests after SIGTERM; of 1 that is not known',
+      '1 of the last 3 pods may have been sent requests after SIGTERM; for 1 that is not known',
     );
     expect(await page.locator(title).first().textContent()).toContain('Pod shop/web-1 of Deployment/web');
     expect(await page.locator('.timeline .lost').count()).toBe(0);
