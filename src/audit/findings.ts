@@ -678,7 +678,7 @@ function rolloutOutruns(subject: Decided, exposure: Exposure, related: RelatedOb
   const paced = typeof given === 'number' ? given : 0;
   if (slowest.seconds < paced + PACE_SECONDS) return [];
   const needed = Math.ceil(slowest.seconds);
-  const text = `${slowest.name} starts to send to a new pod up to ${needed}s (p99) after it is ready, and a rollout goes on after ${paced}s (minReadySeconds): old pods go while new ones get no traffic yet. Set spec.minReadySeconds to ${needed}`;
+  const text = `${slowest.name} starts to send to a new pod up to ${needed}s (p99) after it is ready, and a rollout continues after ${paced}s (minReadySeconds): old pods stop while new ones get no traffic yet. Set spec.minReadySeconds to ${needed}`;
   return [{ reason: 'RolloutOutrunsConsumers', text, minReadySeconds: needed }];
 }
 

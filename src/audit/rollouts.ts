@@ -31,7 +31,7 @@ export function rolloutOf({ kind, pod }: Workload, object: unknown, replicas: nu
   const { type } = strategy;
   if (kind === 'Deployment' || kind === 'Rollout') {
     if (type === 'Recreate')
-      return { gap: 'strategy Recreate ends every pod before it begins another', waits: 1 };
+      return { gap: 'strategy Recreate stops every pod before it starts another', waits: 1 };
     if (isRecord(strategy.blueGreen)) return OVERLAPS;
     const rolling = recordIn(kind === 'Rollout' ? strategy.canary : strategy.rollingUpdate);
     const unavailable = (of: number) => {
@@ -45,7 +45,7 @@ export function rolloutOf({ kind, pod }: Workload, object: unknown, replicas: nu
   const rolling = recordIn(strategy.rollingUpdate);
   if (kind === 'StatefulSet') {
     const alone =
-      replicas === 1 ? { gap: 'a StatefulSet of one ends its pod before it begins the next' } : {};
+      replicas === 1 ? { gap: 'a StatefulSet of one replica stops its pod before it starts the next' } : {};
     if (type === 'OnDelete') return { ...alone, waits: 0 };
     const replaced = (of: number) => Math.max(0, of - countOf(rolling.partition, 0, of, Math.ceil));
     const atOnce = (of: number) => Math.max(1, countOf(rolling.maxUnavailable, 1, of, Math.floor));

@@ -80,7 +80,7 @@ export async function dashboard(
       : answersOfFiles(settings, surroundings, live);
   const onError = (error: Error) => warn(`linger: ${error.message}`);
   const { server, address } = await openPage({ ...answers, follow: live.follow }, port, '--port', onError);
-  print(`Open in a browser; Ctrl-C ends it:\n\n  ${address}\n\n`);
+  print(`Open in a browser; Ctrl-C stops it:\n\n  ${address}\n\n`);
   if (!noOpen && interactive) openInBrowser(address);
   await stopped;
   ending.abort();

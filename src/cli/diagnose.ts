@@ -66,7 +66,7 @@ async function clusterOf(
   const named = kubeconfig !== undefined || context !== undefined;
   const given = linger === undefined ? controllerMetrics : [...controllerMetrics, linger];
   if (!named && !given.every(isAddress))
-    return { none: 'not asked, as a saved scrape may be of another one; --kubeconfig or --context names it' };
+    return { none: 'not asked: a saved scrape may be from another one; --kubeconfig or --context names it' };
   try {
     const connection = await connectAsKubectl(settings, surroundings);
     surroundings.progress('asking the cluster');

@@ -123,12 +123,12 @@ function commentsOf({ ecosystem, services, seen, instances, declaredBy, name }: 
   const reaches = services.length === 0 ? 'any Service' : fewOf(services);
   const about = [`${name}: seen by ${fewOf(seen)}; it sends to ${reaches}`];
   if (declaredBy !== undefined && measure.by === 'clusterIp')
-    return [...about, `nothing to declare: the built-in consumer ${declaredBy} is its lag (${source})`];
+    return [...about, `nothing to declare: the built-in consumer ${declaredBy} covers its lag (${source})`];
   if (declaredBy !== undefined) return [...about, `declared already, by DiscoveryConsumer ${declaredBy}`];
   if (measure.by === 'xds')
     return [
       ...about,
-      `istiod is followed, for which --inspect-files has to have ${measure.tls.caFile} and ${measure.tokenFile} (docs/guide.md): ${source}`,
+      `istiod is followed; --inspect-files must contain ${measure.tls.caFile} and ${measure.tokenFile} (docs/guide.md): ${source}`,
     ];
   if (measure.by !== 'inspect') return [...about, `nothing can be asked; the number is declared: ${source}`];
   const where =

@@ -53,8 +53,8 @@ export async function prove(settings: Settings<'prove'>, surroundings: Surroundi
       warn(`linger prove: interrupted again; ${leftBy(disturbance, namespace, settings.compare)}`);
       process.exit(1);
     }
-    warn('linger prove: interrupted; removing what was made (interrupt again to leave it)');
-    stopping.abort(new LingerError('prove-refused', 'interrupted; what was made is removed'));
+    warn('linger prove: interrupted; removing what was created (interrupt again to leave it)');
+    stopping.abort(new LingerError('prove-refused', 'interrupted; what was created is removed'));
   };
   process.on('SIGINT', stop).on('SIGTERM', stop);
   const setting = { connection, settings, surroundings, disturbance, urls, stopping };

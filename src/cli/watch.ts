@@ -143,7 +143,7 @@ class WatchSession {
     const { terminal, where, settings } = this.#options;
     const services = this.#watches.flatMap((watch) => [...watch.services]);
     const known = `${services.length} ${services.length === 1 ? 'Service' : 'Services'}`;
-    terminal.note(`Watching ${where}: ${known}. Ctrl-C ends it with a summary.`);
+    terminal.note(`Watching ${where}: ${known}. Ctrl-C stops it and prints a summary.`);
     for (const name of settings.service ?? [])
       if (!services.some((each) => each.endsWith(`/${name}`)))
         terminal.note(`There is no Service ${name} yet.`);

@@ -43,7 +43,7 @@ export interface Ecosystem {
   readonly source: string;
 }
 
-const ASSUMED = 'assumed: the number is found in no documentation; measure it with a probe';
+const ASSUMED = 'assumed: no documentation gives this number; measure it with a probe';
 
 /** The port on which `linger witness` listens. */
 const WITNESS_PORT = 8446;

@@ -415,7 +415,7 @@ describe('a rollout beside the additions that have been measured', () => {
 
   test('that goes on sooner than consumers follow is a finding with the value to set', () => {
     expect(textOf(undefined, 9.2)).toBe(
-      'cluster-ip starts to send to a new pod up to 10s (p99) after it is ready, and a rollout goes on after 0s (minReadySeconds): old pods go while new ones get no traffic yet. Set spec.minReadySeconds to 10',
+      'cluster-ip starts to send to a new pod up to 10s (p99) after it is ready, and a rollout continues after 0s (minReadySeconds): old pods stop while new ones get no traffic yet. Set spec.minReadySeconds to 10',
     );
     expect(paced(3, 9.2).minReadySeconds).toBe(10);
   });

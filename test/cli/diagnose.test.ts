@@ -67,7 +67,7 @@ looked at
   controller-manager flags    as given by --controller-flags
 
 not seen
-  cluster  not asked, as a saved scrape may be of another one; --kubeconfig or --context names it
+  cluster  not asked: a saved scrape may be from another one; --kubeconfig or --context names it
 `);
   });
 
