@@ -22,7 +22,7 @@ export interface Cell {
   readonly sent: number;
   readonly lost: number;
   readonly slow: number;
-  /** Of each pod that went, seconds from its deletion to SIGTERM, and until this client had let it go. */
+  /** Of each pod that ended, seconds from its deletion to SIGTERM, and until this client had dropped it. */
   readonly waits: readonly number[];
   readonly lags: readonly number[];
   /** The same of the slowest client. */

@@ -59,7 +59,7 @@ const ENDED = ['one', 'two', 'three'];
 const HELD = FOUND.map((name) => `held-by-${name}`);
 /** In the order in which they become ready: without a later one on its page, a gateway that is quick proves nothing. */
 const PODS = [ENDED, HELD, ['last']];
-/** From a gateway's own list without the pod until Hold lets go: a page is read every second unless `every` says otherwise. */
+/** From a gateway's own list without the pod until Hold releases it: a page is read every second unless `every` says otherwise. */
 const LET_GO_MS = { inspect: 1_500, xds: 500 };
 
 let cluster: Cluster;
@@ -263,7 +263,7 @@ describe.runIf(LONG)('gateways that are discovered', () => {
     });
     console.log(
       table(
-        ['', 'let go', 'held', 'last waited for', 'let go after its own list was without the pod'],
+        ['', 'released', 'held', 'last waited for', 'released after its own list had dropped the pod'],
         told.map((each) => [
           each.name,
           each.reason,

@@ -183,7 +183,7 @@ async function stages(ends: readonly Known[]): Promise<string> {
   const at = (end: Known) => released.get(end.pod) ?? Number.NaN;
   const of = ends.filter((end) => !Number.isNaN(at(end)));
   const lingers = spread(of.map((end) => at(end) - end.dueAt));
-  return `let go after ${lingers}; ended after that ${spread(of.map((end) => end.endedAt - at(end)))}`;
+  return `released after ${lingers}; ended after that ${spread(of.map((end) => end.endedAt - at(end)))}`;
 }
 
 /** The pid of a replica's process on this machine. */

@@ -245,7 +245,7 @@ async function judge(
 }
 
 const HEAD = [
-  ...['waits by', 'terminations', 'wait', 'after the last had let go', 'early'],
+  ...['waits by', 'terminations', 'wait', 'after the last had dropped it', 'early'],
   ...['after Linger could know', 'of that the kubelet', 'requests', 'lost'],
 ];
 
@@ -261,7 +261,7 @@ function row(name: string, judged: readonly Judged[], reports: readonly LoadRepo
 
 /** Pod by pod, in milliseconds since its deletion: what a spread hides. */
 function timeLines(judged: readonly Judged[]): string {
-  const head = ['pod', 'withdrawn', 'let go', 'known', 'released', 'SIGTERM', 'waited for last'];
+  const head = ['pod', 'withdrawn', 'dropped', 'known', 'released', 'SIGTERM', 'waited for last'];
   const rows = judged.map(({ pod, deletedAt, last, ...at }) => {
     const instants = [at.withdrawnAt, at.letGoAt, at.knownAt, at.releasedAt, at.sigtermAt];
     return [pod, ...instants.map((each) => Math.round(each - deletedAt)), last];
@@ -540,7 +540,7 @@ async function interrupted({ at, gateway, pollers }: Slow): Promise<void> {
     const cells = [own - deletedAt, letGoAt - deletedAt, sigtermAt - deletedAt].map(duration);
     return [metadata.name, spec.terminationGracePeriodSeconds, ...cells];
   });
-  console.log(table(['pod', 'grace', 'SIGTERM', 'let go', ''], rows));
+  console.log(table(['pod', 'grace', 'SIGTERM', 'dropped', ''], rows));
   console.log(JSON.stringify(await setting?.releases(namespace)));
   expect(outcome.reports.map(({ lost }) => lost)).toEqual([0, 0, 0]);
 }

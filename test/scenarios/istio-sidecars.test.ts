@@ -258,7 +258,7 @@ describe.runIf(LONG)('sidecars of Istio', () => {
       const { endings, report } = await rollOver('alone', kind);
       console.log(
         table(
-          [kind, 'sent', 'lost', 'terminations', 'client without it after the withdrawal'],
+          [kind, 'sent', 'lost', 'terminations', 'client dropped it after the withdrawal'],
           [['without Linger', report.total, report.lost, endings.length, spread(lagsOf(endings))]],
         ),
       );
@@ -266,13 +266,13 @@ describe.runIf(LONG)('sidecars of Istio', () => {
       expect(report.lost).toBeGreaterThan(0);
     });
 
-    it('with Hold none is lost, and each pod is let go once the client knows', {
+    it('with Hold none is lost, and each pod is released once the client knows', {
       timeout: 1_800_000,
     }, async ({ skip }) => {
       if (!cluster.own) return skip('the images are imported into our own node');
       const { namespace, endings, report } = await rollOver('hold', kind);
       const { told, after } = await releasedBehind(setting, namespace, endings);
-      const known = 'client without it after the withdrawal';
+      const known = 'client dropped it after the withdrawal';
       const head = [
         kind,
         'sent',
@@ -280,7 +280,7 @@ describe.runIf(LONG)('sidecars of Istio', () => {
         'terminations',
         known,
         'waited for istiod',
-        'let go after the client knew',
+        'released after the client knew',
       ];
       const pushed = spread(told.map((each) => each.pushed));
       const row = ['Hold, measure.xds', report.total, report.lost, endings.length, pushed];

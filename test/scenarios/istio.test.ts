@@ -81,7 +81,7 @@ describe.runIf(LONG)('Istio', () => {
     const { endings, report } = await rollOver('alone');
     console.log(
       table(
-        ['', 'sent', 'lost', 'terminations', 'Envoy without it after the withdrawal'],
+        ['', 'sent', 'lost', 'terminations', 'Envoy dropped it after the withdrawal'],
         [['without Linger', report.total, report.lost, endings.length, spread(lagsOf(endings))]],
       ),
     );
@@ -89,7 +89,7 @@ describe.runIf(LONG)('Istio', () => {
     expect(report.lost).toBeGreaterThan(0);
   });
 
-  it('with Hold none is lost, and each pod is let go once istiod has pushed', { timeout: 900_000 }, async ({
+  it('with Hold none is lost, and each pod is released once istiod has pushed', { timeout: 900_000 }, async ({
     skip,
   }) => {
     if (!cluster.own) return skip('istiod is a process of our own node');
@@ -97,7 +97,7 @@ describe.runIf(LONG)('Istio', () => {
     const { told, after } = await releasedBehind(setting, namespace, endings);
     console.log(
       table(
-        ['', 'sent', 'lost', 'terminations', 'waited for istiod', 'let go after Envoy was without it'],
+        ['', 'sent', 'lost', 'terminations', 'waited for istiod', 'released after Envoy had dropped it'],
         [['Hold, measure.xds', report.total, report.lost, endings.length, after.length, spread(after)]],
       ),
     );

@@ -161,7 +161,7 @@ describe.runIf(LONG)('copies in another cluster', () => {
     expect(latest).toBeGreaterThan(DELAY_MS / 2);
   });
 
-  it('with Hold none is lost, and each pod is let go when its copy is gone', { timeout: 900_000 }, async ({
+  it('with Hold none is lost, and each pod is released when its copy is gone', { timeout: 900_000 }, async ({
     skip,
   }) => {
     if (!cluster.own || joined === undefined) return skip('only with our own cluster');
@@ -187,7 +187,7 @@ describe.runIf(LONG)('copies in another cluster', () => {
     const range = (of: readonly number[]) => `${duration(Math.min(...of))} to ${duration(Math.max(...of))}`;
     console.log(
       table(
-        ['', 'sent', 'lost', 'terminations', 'held', 'let go after the copy and what reads it'],
+        ['', 'sent', 'lost', 'terminations', 'held', 'released after the copy and what reads it'],
         [['Hold', total, lost.length, releases.length, range(held), range(late)]],
       ),
     );
