@@ -103,7 +103,7 @@ export function curveOf(density: Density | undefined) {
     // The last point is the longest lag.
     curve: steps.filter((_, index) => (steps.length - 1 - index) % every === 0),
     quantile: (percentile: number) => lags?.quantile(percentile) ?? 0,
-    /** The share of removals that were through within so many seconds. */
+    /** The share of removals that were complete within so many seconds. */
     covered: (seconds: number) => lags?.coverage(seconds) ?? 0,
   };
 }

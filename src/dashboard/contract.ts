@@ -354,7 +354,7 @@ const wait = z.strictObject({
   /** The shortest and the longest hold; null: the hook is another. */
   hold: z.union([z.strictObject({ minSeconds: seconds, maxSeconds: seconds }), nothingKnown]),
   /**
-   * The least share of past removals, of these namespaces, that were through within it (with Hold: within the longest
+   * The least share of past removals, of these namespaces, that were complete within it (with Hold: within the longest
    * hold), as `simulate` states it; null: not enough has been measured.
    */
   covered: z.union([z.number(), nothingKnown]),

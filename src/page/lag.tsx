@@ -33,7 +33,7 @@ function Report({ report, get, set }: { readonly report: LagReport } & Address) 
       <h1 class="headline">
         {samples === 0
           ? 'No removal has been measured yet'
-          : `Half of ${samples.toLocaleString()} removals were through within ${spanOf(p50)}, 99 % within ${spanOf(p99)}`}
+          : `Half of ${samples.toLocaleString()} removals were complete within ${spanOf(p50)}, 99 % within ${spanOf(p99)}`}
       </h1>
       <div class="filters">
         <label class="search">
@@ -61,7 +61,7 @@ function Report({ report, get, set }: { readonly report: LagReport } & Address) 
           </ul>
         )}
       </Listed>
-      <Listed title="Share of removals that were through" none="Nothing yet." isEmpty={samples === 0}>
+      <Listed title="Share of removals that were complete" none="Nothing yet." isEmpty={samples === 0}>
         <Curve
           label={`Distribution of lags: 99 % within ${spanOf(p99)}, the longest ${spanOf(max)}`}
           curves={[report, ...(parts.length > 1 ? parts : [])].map((each) => each.distribution)}
@@ -158,7 +158,7 @@ function Heatmap({ report, seconds }: { readonly report: LagReport; readonly sec
     };
   });
   const removals = shown.reduce((sum, { counts }) => sum + counts.reduce((a, b) => a + b, 0), 0);
-  const label = `${removals} removals by the time at which they were through and by their lag; 99 % of all within ${spanOf(p99)}`;
+  const label = `${removals} removals by the time at which they were complete and by their lag; 99 % of all within ${spanOf(p99)}`;
   return <canvas class="heatmap" ref={canvas} role="img" aria-label={label} />;
 }
 

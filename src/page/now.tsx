@@ -45,7 +45,7 @@ function Report({ report }: { readonly report: NowReport }) {
           </Listed>
           <Listed
             title="Removed"
-            none="None since this page’s command has begun to watch. Delete a pod to see one."
+            none="None since this page’s command started watching. Delete a pod to see one."
             isEmpty={watched.done.length === 0}
           >
             <table>

@@ -86,7 +86,7 @@ function Report({ report }: { readonly report: WhatIfReport }) {
             : `${after.verdicts.protected ?? 0} of ${after.workloads} workloads would be protected; now ${protectedNow}`}
         </h1>
       </div>
-      <Listed title="Waits" none="There is no namespace that would have one." isEmpty={waits.length === 0}>
+      <Listed title="Waits" none="No namespace would have one." isEmpty={waits.length === 0}>
         <ul class="rows">
           {waits.map(({ seconds, namespaces, hold, covered }) => (
             <li key={`${seconds} ${hold?.maxSeconds}`}>
@@ -113,7 +113,7 @@ function Report({ report }: { readonly report: WhatIfReport }) {
         )}
         {obstacles.map((why) => (
           <p key={why} class="name">
-            Some pods would get no Hold and the wait in its place: {why}
+            Some pods would get the wait instead of Hold: {why}
           </p>
         ))}
         {removals === null ? (
@@ -122,7 +122,7 @@ function Report({ report }: { readonly report: WhatIfReport }) {
           </p>
         ) : (
           <Curve
-            label={`Share of removals that were through, by time; the waits are ${waits.map(({ seconds }) => `${seconds} s`).join(', ')}`}
+            label={`Share of removals that were complete, by time; the waits are ${waits.map(({ seconds }) => `${seconds} s`).join(', ')}`}
             curves={[distribution]}
             longest={distribution.at(-1)?.[0] ?? 0}
             waits={[...new Set(waits.map(({ seconds, hold }) => hold?.maxSeconds ?? seconds))]}

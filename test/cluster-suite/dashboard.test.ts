@@ -199,7 +199,7 @@ describe.runIf(OWN && CHROMIUM !== undefined)('with Linger in the cluster', () =
 
     const shown: Readonly<Record<string, string | RegExp>> = {
       Workloads: /\d workloads?\b/,
-      Lag: /^Half of \d+ removals were through within/,
+      Lag: /^Half of \d+ removals were complete within/,
       'What if': /workloads would be protected/,
       // The cluster has no DNS: by what the host's resolver answers, cluster-dns is in trouble or measured too early.
       Consumers: /^1 of 2 consumers in trouble$|^2 consumers, none in trouble$/,
