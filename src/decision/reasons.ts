@@ -47,7 +47,7 @@ export const NOTES = {
   StormNotCovered:
     'The lag’s tail lies beyond wait.max and a longer wait would gain almost nothing: a rare storm is not covered. Faster controllers, or Hold, are the cures.',
   ConsumerNotMeasured:
-    'A consumer sends traffic to the pod and too little is known of its lag; until then the wait is the greatest of `wait.initial`, what other consumers are declared to need, and what is known asks for.',
+    'A consumer sends traffic to the pod and too little is known of its lag; until then the wait is the greatest of `wait.initial`, what other consumers are declared to need, and what is known requires.',
   ConsumerAssumed:
     'A consumer is assumed to send traffic to the pod because the Service or the Namespace that would show it has not been seen yet.',
   Episode:
@@ -65,11 +65,11 @@ export const NOTES = {
   SidecarHook:
     'A native sidecar has a preStop hook that is neither a plain sleep nor Istio’s own. It runs at second 0, beside the wait.',
   GraceEaten:
-    'A container’s own hook takes so much of the grace that the application is killed as soon as it has SIGTERM.',
+    'A container’s own hook takes so much of the grace that the application is killed as soon as it gets SIGTERM.',
   UnknownContainer: 'The policy names a container that the pod does not have.',
   HoldUnavailable: 'Hold cannot be used for this pod, so it waits as with Auto; the note says why.',
   HoldNeedsPod:
-    'Hold needs a token of its own for each pod, which a manifest cannot have: what is put into it waits as with Auto.',
+    'Hold needs a token of its own for each pod, which a manifest cannot have: the hook put into it waits as with Auto.',
   HoldUnwitnessed:
     'The pod uses its node’s network, whose connections say nothing of the pod’s own: Hold relies on consumers alone.',
   HookUnsupported: 'The hook asked for does not work on this pod’s nodes.',

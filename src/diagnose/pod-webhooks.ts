@@ -76,7 +76,7 @@ export async function webhook(inquiry: Inquiry): Promise<Seen> {
         ),
       holdsUpStart &&
         failure(
-          `${configuration} fails closed and is called for DaemonSets or system priority classes: a cluster that starts from nothing deadlocks`,
+          `${configuration} fails closed and is called for DaemonSets or system priority classes: a cluster that starts from scratch deadlocks`,
           'Set failurePolicy through the chart or deploy/fail-closed. An API server before 1.28 needs failurePolicy: Ignore.',
         ),
       !holdsUpStart &&

@@ -436,7 +436,7 @@ function nothingWrong(facts: Facts, found: readonly Diagnosed[]): Found | undefi
   return finding(
     `Nothing was found that delays withdrawals.${said}`,
     facts.looks.filter(({ seen }) => seen).map(({ what, text }) => `${what}: ${text}`),
-    'If endpoints are withdrawn late at times, run this again then.',
+    'If endpoints are withdrawn late only at times, run this again then.',
   );
 }
 

@@ -100,7 +100,7 @@ export function registerDeliveryMetrics(
   });
   gaugeAtScrape(registry, {
     name: 'linger_hold_node_kinds',
-    help: 'Kinds of node that there are, by what trying the helper on one has shown: passed, failed or untried.',
+    help: 'Kinds of node in the cluster, by the result of the helper’s trial: passed, failed or untried.',
     labelNames: ['result'],
     read: () => samplesBy('result', read.kinds(), (count) => count),
   });

@@ -29,7 +29,7 @@ export const DISCARDS = {
   NoService:
     'The Service is unknown, or was deleted meanwhile, so whether it withdraws pods is unknown as well.',
   NoSelector:
-    'The Service has no selector, or its selector changed meanwhile: something else than the termination may have withdrawn the pod, or kept it listed.',
+    'The Service has no selector, or its selector changed meanwhile: something other than the termination may have withdrawn the pod, or kept it listed.',
   Unmaintained: 'No controller maintains Endpoints, so the object goes on listing the pod.',
   Expired: 'Two hours passed without a withdrawal.',
   TooMany: 'More removals were under way at once than are followed, or than the share of their namespace.',

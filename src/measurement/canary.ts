@@ -190,7 +190,7 @@ export function limitsOf({ measure }: Timed, alone: boolean, nodes?: string): re
   const limits =
     measure.kind === 'clusterIp' && nodes !== undefined ? [nodes, A_LABEL] : LIMITS[measure.kind];
   if (!alone) return limits;
-  return [...limits, 'Linger has one replica, which calls itself: that takes another way through the node.'];
+  return [...limits, 'Linger has one replica, which calls itself: that takes another path through the node.'];
 }
 
 /**

@@ -153,7 +153,7 @@ export function registerConsumerMetrics(registry: Registry, { views, epochSecond
   });
   gaugeAtScrape(registry, {
     name: 'linger_consumer_last_sample_age_seconds',
-    help: 'How long ago it was timed last; absent before the first time.',
+    help: 'How long ago it was last timed; absent before the first time.',
     labelNames: ['consumer'],
     read: () =>
       views().flatMap(({ name, lastSample }) =>

@@ -103,7 +103,7 @@ export function createMetrics(version: string) {
     ),
     policyProblems: gauge(
       'linger_policy_problems',
-      'Policy documents and files that cannot be used as they stand on the disk.',
+      'Policy documents and files on disk that cannot be used.',
     ),
     policyDocuments: gauge('linger_policy_documents', 'Documents in force by kind.', ['kind']),
     certificateExpiry: gauge(
@@ -112,11 +112,11 @@ export function createMetrics(version: string) {
     ),
     certificateIssued: gauge(
       'linger_certificate_issued_timestamp_seconds',
-      'When the serving certificate was issued, by its own account.',
+      'When the serving certificate was issued: its notBefore.',
     ),
     certificateTrusted: gauge(
       'linger_certificate_trusted',
-      '1 while the webhook configuration trusts what this replica serves with. Only with --certs-secret.',
+      '1 while the webhook configuration trusts the certificate that this replica serves. Only with --certs-secret.',
     ),
     certificateWrites: new Counter({
       name: 'linger_certificate_writes_total',

@@ -23,7 +23,7 @@ export function registerReportMetrics(
 ): (consumer: string, result: ReportResult) => void {
   const reports = new Counter({
     name: 'linger_reports_total',
-    help: 'Reports of consumers’ instances, by what became of them; without a consumer where there is none of that name.',
+    help: 'Reports of consumers’ instances, by result; the consumer is empty where none has that name.',
     labelNames: ['consumer', 'result'] as const,
     registers: [registry],
   });
