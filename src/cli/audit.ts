@@ -200,7 +200,7 @@ function renderSuggestion({ policies, changes, before, after }: Suggestion): str
   const own = changes.map((line) => `# ${printable(line)}\n`).join('');
   const counts = ({ verdicts }: AuditSummary) => `${verdicts.protected} of ${workloads} workloads protected`;
   if (policies.length === 0)
-    return `# ${counts(before)}; no policy would change that: what is left needs changes of the workloads (linger audit)\n${own}`;
+    return `# ${counts(before)}; no policy would change that: what is left needs changes to the workloads (linger audit)\n${own}`;
   const cost = [
     `rollouts that replace pods one after the other: ${formatDuration(before.rolloutSeconds)} → ${formatDuration(after.rolloutSeconds)} of waits, all together`,
     `the drain of a node: ${formatDuration(before.drainSeconds)} → ${formatDuration(after.drainSeconds)} of waits, at most`,

@@ -120,7 +120,7 @@ function renderEpisodes({ episodes, forgotten }: HistoryReport): string {
   ]);
   const table =
     rows.length === 0
-      ? ['No episode: no short span lifts the waits.']
+      ? ['No episode: no short span raises the waits.']
       : columns([HEADER, ...rows], ALIGNMENT);
   const spans = forgotten.map(
     (each) =>

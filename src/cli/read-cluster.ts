@@ -162,7 +162,7 @@ export async function readCluster(
   const asking = policiesInForce.some(({ spec }) => spec.hook === 'Hold');
   if (hold === undefined && shared !== null && asking)
     warn(
-      `nothing is published of hook Hold (in ${lingerNamespace}/${SHARED_NAMES.consumers}); ${HOLD_ASSUMED}`,
+      `nothing is published about hook Hold (in ${lingerNamespace}/${SHARED_NAMES.consumers}); ${HOLD_ASSUMED}`,
     );
   return {
     namespaces: new Map(namespaces.map((each) => [each.name, each])),

@@ -38,7 +38,7 @@ export async function timeline(settings: Settings<'timeline'>, surroundings: Sur
       const what = operands.length === 0 ? 'a pod' : operands.map(printable).join(', ');
       const where = namespace === undefined ? '' : ` in namespace ${namespace}`;
       const when = since === undefined ? '' : ` of the last ${formatDuration(since)}`;
-      return `No termination of ${what}${where}${when} is known. The leader keeps the latest of pods that a Service lists: delete one, and run this 15 seconds after its end.\n`;
+      return `No termination of ${what}${where}${when} is known. The leader keeps the latest terminations of pods that a Service lists: delete such a pod, and run this 15 seconds after it has ended.\n`;
     }),
   );
   if (drawn.length < found.length && output === 'table')

@@ -180,7 +180,7 @@ export function renderSummary(summary: WatchSummary): string {
       reason,
       DISCARDS[reason],
     ]),
-    section('Interruptions: what happened in them has no lag', gaps, (gap) => [
+    section('Interruptions: changes during them have no lag', gaps, (gap) => [
       `${showSeconds(gap.seconds)}${gap.goesOn ? ' so far' : ''}`,
       gap.since.toISOString(),
       gap.what,

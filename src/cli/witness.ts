@@ -148,7 +148,7 @@ export function readCommand(socketPath: string, command: string, reader: PageRea
       resolve({ outcome, bytes });
       socket.destroy();
     };
-    const timer = setTimeout(() => settle(problem('Unreachable', 'gets no whole answer in time')), PAGE_MS);
+    const timer = setTimeout(() => settle(problem('Unreachable', 'gets no full answer in time')), PAGE_MS);
     socket.on('error', (error) =>
       settle(problem('Unreachable', `cannot be asked for (${asError(error).message})`)),
     );
@@ -158,7 +158,7 @@ export function readCommand(socketPath: string, command: string, reader: PageRea
       reader.write(chunk);
     });
     socket.on('end', () => {
-      const found = last === '\n\n' ? reader.end() : 'breaks off';
+      const found = last === '\n\n' ? reader.end() : 'is truncated';
       settle(typeof found === 'string' ? problem('BadAnswer', found) : found);
     });
     socket.write(`${command}\n`);

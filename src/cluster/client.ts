@@ -84,7 +84,7 @@ function whole<T>(call: ApiCall, work: (signal: AbortSignal) => Promise<T>): Pro
       return await work(signal);
     } catch (thrown) {
       call.signal.throwIfAborted();
-      if (signal.aborted) throw new KubeFailure('Unreachable', `no whole answer within ${call.withinMs} ms`);
+      if (signal.aborted) throw new KubeFailure('Unreachable', `no full answer within ${call.withinMs} ms`);
       const { reason, message, retryAfterMs } = asFailure(thrown, 'Malformed');
       throw new KubeFailure(OF_AN_OBJECT[reason] ?? reason, message, retryAfterMs);
     }

@@ -28,7 +28,7 @@ export const OBJECT_FAILURES = {
   Forbidden: 'The credentials do not allow it (403).',
   ServerError: 'The server failed (5xx).',
   Refused: 'The server did not accept the request (another 4xx), such as an object that is too large.',
-  Unreachable: 'No connection, or no whole answer in time: a write may still come into effect.',
+  Unreachable: 'No connection, or no full answer in time: a write may still take effect.',
   Malformed: 'The answer is not an object.',
 } as const satisfies Record<string, string>;
 

@@ -51,7 +51,7 @@ export const NOTES = {
   ConsumerAssumed:
     'A consumer is assumed to send traffic to the pod because the Service or the Namespace that would show it has not been seen yet.',
   Episode:
-    'One short time with many long lags (a storm, a bad release) lifts the wait; the note names its span, its share of the removals and the wait without it.',
+    'One short time with many long lags (a storm, a bad release) raises the wait; the note names its span, its share of the removals and the wait without it.',
   ProbeGraceShort:
     'A liveness or startup probe has a terminationGracePeriodSeconds shorter than the wait; a failing probe kills the container before its wait is over.',
   ExistingHookKept: 'A container has a preStop hook of its own, which is kept.',

@@ -123,7 +123,7 @@ function episodeNotes(policy: EffectivePolicy, { episode }: PlannedLag, seconds:
   const { from, to, share } = episode;
   const span = `${instantInWords(from)} to ${instantInWords(to)} UTC`;
   const text =
-    `one episode (${span}, ${(share * 100).toFixed(1)} % of the removals) lifts the wait to ${seconds}s; ` +
+    `one episode (${span}, ${(share * 100).toFixed(1)} % of the removals) raises the wait to ${seconds}s; ` +
     `without it, the wait would be ${without}s`;
   return [note('Episode', text)];
 }

@@ -302,7 +302,7 @@ async function networkPolicies(inquiry: Inquiry): Promise<Seen> {
     const selector = memberAt(spec, ['podSelector']);
     return !isRecord(selector) || selects(selector as LabelSelector, OWN_LABELS);
   });
-  if (own.length === 0) return ok('no NetworkPolicy selects the replicas: all may call their ports');
+  if (own.length === 0) return ok('no NetworkPolicy selects the replicas: any client may call their ports');
   const subject = `NetworkPolicy ${own.map(({ metadata }) => metadata.name).join(', ')}`;
   const opening = (direction: Direction, ...wanted: readonly (number | string)[]) =>
     own.flatMap((policy) => rulesFor(policy, direction, wanted));

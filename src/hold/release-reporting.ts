@@ -34,7 +34,7 @@ export function registerHoldMetrics(registry: Registry, held: () => number) {
   });
   const strangers = new Counter({
     name: 'linger_hold_stranger_lines_total',
-    help: 'Lines about a pod’s connections that were left out, because another address than the pod’s sent them.',
+    help: 'Lines about a pod’s connections that were ignored because an address other than the pod’s sent them.',
     registers: [registry],
   });
   return { released, seconds, strangers };

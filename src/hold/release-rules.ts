@@ -10,7 +10,7 @@ export const RELEASE_REASONS = {
   NodeShutdown:
     'The node is shutting down: the application keeps two thirds of the time that the node leaves.',
   Max: 'hold.max has passed, or the application would lose its own time to shut down.',
-  Unsure: 'Linger cannot say who still sends traffic to the pod: its static wait counts.',
+  Unsure: 'Linger cannot tell what still sends traffic to the pod: its static wait applies.',
   Observed: 'hold.observe: the static wait has passed.',
 } as const satisfies Record<string, string>;
 

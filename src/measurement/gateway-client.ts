@@ -20,7 +20,7 @@ export interface PageAnswer {
 }
 
 /**
- * Reads a page over its own connection to exactly this address. Only a complete answer with status 200 counts: in a
+ * Reads a page over its own connection to exactly this address. Only a full answer with status 200 counts: in a
  * truncated one, addresses would seem to be gone. Never throws, and resolves within the timeout.
  */
 export async function readPage({ reader, token, ...asked }: PageRequest): Promise<PageAnswer> {
@@ -30,7 +30,7 @@ export async function readPage({ reader, token, ...asked }: PageRequest): Promis
     'accept-encoding': 'identity',
     ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
   };
-  const outcome = await askOnce<PageFindings>({ ...asked, headers }, 'whole answer', (response, settle) => {
+  const outcome = await askOnce<PageFindings>({ ...asked, headers }, 'full answer', (response, settle) => {
     void readBody(response, reader, read).then(settle);
   });
   return { outcome, bytes: read.bytes };
@@ -51,11 +51,11 @@ async function readBody(
       for (let at = 0; at < chunk.length; at += PIECE_BYTES)
         await parse(() => reader.write(chunk.subarray(at, at + PIECE_BYTES)));
     }
-    if (!response.complete) return problem('BadAnswer', 'breaks off');
+    if (!response.complete) return problem('BadAnswer', 'is truncated');
     const found = reader.end();
     return typeof found === 'string' ? problem('BadAnswer', found) : found;
   } catch {
-    return problem('BadAnswer', 'breaks off');
+    return problem('BadAnswer', 'is truncated');
   }
 }
 

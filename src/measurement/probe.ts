@@ -176,8 +176,8 @@ export function refusal(status: number): Problem {
 /** System errors that mean that the connection was refused at once. */
 const TURNED_AWAY: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'is refused a connection',
-  ECONNRESET: 'has its connection closed without a whole answer',
-  EPIPE: 'has its connection closed without a whole answer',
+  ECONNRESET: 'has its connection closed without a full answer',
+  EPIPE: 'has its connection closed without a full answer',
   EHOSTUNREACH: 'has no route to the address',
   ENETUNREACH: 'has no route to the address',
 };

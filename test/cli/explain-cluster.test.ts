@@ -111,7 +111,7 @@ describe.concurrent('linger explain with a cluster', () => {
       publish(model);
       putPolicies(model, 'linger', { 'base.yaml': POLICY.replace('spec:', spec) });
       const { code, stderr } = await explain(model, DEPLOYMENT);
-      expect([code, stderr.includes('nothing is published of hook Hold')]).toEqual([0, says]);
+      expect([code, stderr.includes('nothing is published about hook Hold')]).toEqual([0, says]);
     },
   );
 

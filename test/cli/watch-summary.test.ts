@@ -98,7 +98,7 @@ Removals without a lag, of everything watched
   3  Reconnect  ${DISCARDS.Reconnect}
   1  Expired    ${DISCARDS.Expired}
 
-Interruptions: what happened in them has no lag
+Interruptions: changes during them have no lag
         3.100s  2026-03-04T05:06:07.089Z  pods in shop  Cut: aborted
   61.0s so far  2026-03-04T05:07:00.000Z  Endpoints     nothing was heard
 `);

@@ -185,7 +185,7 @@ describe.concurrent('linger watch', RETRY, () => {
     expect(watch.stdout()).toMatch(/^≤\d\d:\d\d:\d\d\.\d{3} {2}terminating +- {2}EndpointSlice/m);
     expect(watch.stdout()).toMatch(/\n {2}EndpointSlice +0 +- +- +- +-\n {2}Endpoints +1 /);
     expect(watch.stdout()).toMatch(/\n {2}1 {2}Reconnect {2}/);
-    expect(watch.stdout()).toMatch(/\nInterruptions: what happened in them has no lag\n/);
+    expect(watch.stdout()).toMatch(/\nInterruptions: changes during them have no lag\n/);
   });
 
   it('invents no lag when the process itself stood still', async () => {

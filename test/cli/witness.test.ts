@@ -80,14 +80,14 @@ describe('a witness', () => {
 
   it.each<[string, http.RequestListener, RegExp]>([
     [
-      'breaks off',
+      'is truncated',
       (_, response) =>
         void response.writeHead(200, { 'Content-Length': 99_999 }).write('x', () => response.destroy()),
       /The page/,
     ],
     ['is refused', (_, response) => void response.writeHead(403).end('no'), /status 403/],
     ['is another', (_, response) => void response.end('<html>'), /is not what Envoy answers/],
-    ['never ends', (_, response) => void response.write('a::added_via_api::true\n'), /no whole answer/],
+    ['never ends', (_, response) => void response.write('a::added_via_api::true\n'), /no full answer/],
     [
       'has no length',
       (_, response) => {
@@ -130,7 +130,7 @@ describe('a witness', () => {
     });
     const response = await fetch(new URL('/v1/uses/10.0.0.1:80', url));
     const { message } = (await response.json()) as { message: string };
-    expect(message).toMatch(/longer than 16 MiB|no whole answer/);
+    expect(message).toMatch(/longer than 16 MiB|no full answer/);
     expect(sent).toBeLessThan(30);
   });
 
@@ -218,7 +218,7 @@ describe('HAProxy’s socket', () => {
 
   it('must answer whole', async () => {
     const whole = page('haproxy-servers-state.txt');
-    expect(await read(await answering(whole.subarray(0, -40)))).toMatchObject({ message: 'breaks off' });
+    expect(await read(await answering(whole.subarray(0, -40)))).toMatchObject({ message: 'is truncated' });
     expect(await read('/nowhere')).toMatchObject({ reason: 'Unreachable' });
   });
 });

@@ -231,7 +231,7 @@ describe('linger watch, on the real controllers', RETRY, () => {
     expect(after.map(({ source }) => source).toSorted()).toEqual(['EndpointSlice', 'Endpoints']);
     watching.kill('SIGINT');
     expect(await watching.exited).toBe(0);
-    expect(watching.stderr()).toContain('Interruptions: what happened in them has no lag');
+    expect(watching.stderr()).toContain('Interruptions: changes during them have no lag');
   });
 
   it('needs no more than to list and watch four kinds in its namespace, and says what it lacks', async () => {

@@ -143,7 +143,7 @@ it.each([
   });
 });
 
-describe('without a whole answer', () => {
+describe('without a full answer', () => {
   it.each<{ name: string; answer: Parameters<typeof serve>[0] }>([
     { name: 'none begins', answer: () => undefined },
     { name: 'it stops in the middle', answer: (_asked, response) => void response.writeHead(200).write('{') },
@@ -163,7 +163,7 @@ describe('without a whole answer', () => {
     const { read } = await serve(answer);
     await expect(read(200)).rejects.toMatchObject({
       reason: 'Unreachable',
-      message: 'no whole answer within 200 ms',
+      message: 'no full answer within 200 ms',
     });
   });
 

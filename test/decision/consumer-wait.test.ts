@@ -199,7 +199,7 @@ describe('one episode', () => {
     );
     const text = decision.notes.find(({ code }) => code === 'Episode')?.text;
     expect(text).toBe(
-      'one episode (2024-10-03 22:00 to 2024-10-03 22:15 UTC, 14.7 % of the removals) lifts the wait to 55s; without it, the wait would be 5s',
+      'one episode (2024-10-03 22:00 to 2024-10-03 22:15 UTC, 14.7 % of the removals) raises the wait to 55s; without it, the wait would be 5s',
     );
   });
 });

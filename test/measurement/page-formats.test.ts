@@ -459,7 +459,7 @@ describe('hostile pages', () => {
     );
     delay.disable();
     const [hostile, good] = outcomes.map(({ outcome }) => outcome);
-    expect(hostile).toMatchObject({ message: 'gets no whole answer within 3 s' });
+    expect(hostile).toMatchObject({ message: 'gets no full answer within 3 s' });
     expect((good as PageFindings).of({ address: '10.0.0.1', ports: [80] })).toBe('using');
     expect(delay.max / 1e6).toBeLessThan(1_000);
   });
