@@ -632,7 +632,7 @@ function chooseHook(
   const hook = candidates.find((name) => HOOKS[name].supports(nodes));
   if (setup === undefined) return { hook, notes: [] };
   if (!('why' in setup)) return { hook, setup, notes: [] };
-  const instead = `no hook Hold (${origin}), but ${hook ?? 'none'}`;
+  const instead = `${hook ?? 'no hook'} instead of Hold (${origin})`;
   if (!terms.isManifest || setup.ofPod || setup.why !== OF_MANIFEST)
     return { hook, notes: [note('HoldUnavailable', `${instead}: ${setup.why}`)] };
   const { value: min } = policy['hold.min'];

@@ -279,7 +279,7 @@ describe('what is held against the lag that has been measured', () => {
     const snapshot = { ...snapshotOf([hold, ...SHOP]), hold: { why: 'Hold is off (--hold-port=0)' } };
     const { findings } = auditedOf({ annotations: { 'linger.dev/wait': 'soon' } }, snapshot);
     const textOf = (code: string) => findings.find(({ reason }) => reason === code)?.text;
-    expect(textOf('HoldUnavailable')).toMatch(/^no hook Hold .*, but Sleep: Hold is off \(--hold-port=0\)$/);
+    expect(textOf('HoldUnavailable')).toMatch(/^Sleep instead of Hold .*: Hold is off \(--hold-port=0\)$/);
     expect(textOf('InvalidAnnotation')).toContain('soon');
   });
 

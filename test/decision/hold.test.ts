@@ -49,7 +49,7 @@ function refusal(object: PodObject, snapshot: ClusterSnapshot = SNAPSHOT): strin
   expect(decision.plan).not.toHaveProperty('hold');
   expect(decision.setup).toBeUndefined();
   const found = decision.notes.find(({ code }) => code === 'HoldUnavailable');
-  expect(found?.text).toContain(`no hook Hold (ClusterTerminationPolicy/base), but ${decision.plan.hook}: `);
+  expect(found?.text).toContain(`${decision.plan.hook} instead of Hold (ClusterTerminationPolicy/base): `);
   return found?.text.split(': ').slice(1).join(': ');
 }
 
