@@ -13,7 +13,7 @@ export async function certs({ dns, out }: Settings<'certs'>, { print, warn }: Te
     new Date(),
   );
   const outcome =
-    { generated: 'written', provided: 'yours, left as it is' }[origin as string] ?? 'still valid';
+    { generated: 'written', provided: 'yours, left unchanged' }[origin as string] ?? 'still valid';
   warn(`${join(out, 'tls.crt')} for ${dns.join(', ')}: ${outcome}; expires ${day(notAfter)}`);
   print(`${Buffer.from(caBundle).toString('base64')}\n`);
   return 0;

@@ -112,7 +112,7 @@ async function create(
     } catch (thrown) {
       if (!(thrown instanceof KubeFailure)) throw thrown;
       if (thrown.reason !== 'AlreadyExists') throw explained(thrown, connection);
-      warn(`discoveryconsumer.linger.dev/${name} exists already and is left as it is`);
+      warn(`discoveryconsumer.linger.dev/${name} exists already and is left unchanged`);
     }
   }
 }

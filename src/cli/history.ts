@@ -94,7 +94,7 @@ function forgottenOf({ from, to, namespace, consumer }: Settings<'history'>, now
   if (from >= to) throw usageError('--to: expected a time after --from');
   if (to > now) throw usageError('--to: expected a time in the past');
   if (namespace !== undefined && consumer !== undefined)
-    throw usageError('--namespace and --consumer exclude each other');
+    throw usageError('--namespace and --consumer are mutually exclusive');
   if (namespace !== undefined) return { from, to, namespace };
   return consumer === undefined ? { from, to } : { from, to, consumer };
 }

@@ -69,14 +69,14 @@ export async function uninject(settings: Settings<'uninject'>, surroundings: Sur
   const manifests = await readGivenManifests(settings, surroundings, !settings.inPlace);
   return rewrite(settings, surroundings, manifests, ({ workload, namespace }) => {
     const operations = undoFor(workload.pod);
-    const said = operations.length === 0 ? [] : [`${workload.kind} ${namespace}/${workload.name}: taken out`];
+    const said = operations.length === 0 ? [] : [`${workload.kind} ${namespace}/${workload.name}: reverted`];
     return { operations, said };
   });
 }
 
 function checkSettings({ inPlace, diff, filename = [], operands }: Settings<'uninject'>): void {
   const paths = [...filename, ...operands];
-  if (inPlace && diff) throw usageError('--in-place and --diff exclude each other');
+  if (inPlace && diff) throw usageError('--in-place and --diff are mutually exclusive');
   if (inPlace && (paths.length === 0 || paths.includes('-')))
     throw usageError('--in-place needs files; standard input cannot be changed in place');
 }
@@ -93,7 +93,7 @@ async function rewrite(
   manifests: Manifests,
   editOf: (found: FoundWorkload) => Edit,
 ): Promise<number> {
-  const reading = readingOf(warn, manifests, '; passed through as it is');
+  const reading = readingOf(warn, manifests, '; passed through unchanged');
   const outputs: Output[] = [];
   for (const input of manifests.inputs) {
     const parts: string[] = [];
@@ -157,7 +157,7 @@ async function writeBack({ input, text }: Output): Promise<void> {
       throw error;
     }
   } catch (cause) {
-    const problem = `cannot be written (${asError(cause).message}); it is as it was`;
+    const problem = `cannot be written (${asError(cause).message}); it is unchanged`;
     throw new LingerError('output-unwritable', `${input.path}: ${problem}`, { cause });
   }
 }

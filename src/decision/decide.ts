@@ -538,8 +538,8 @@ function withdrawal(
 ): Decision {
   const grace = graceOf(pod);
   const effect = isAudit({ policy })
-    ? 'Enforce would take the hook back (mode Audit: the pod is left as it is)'
-    : 'the hook is taken back';
+    ? 'Enforce would remove the hook (mode Audit: the pod is left unchanged)'
+    : 'the hook is removed';
   const text = `${shrunkInWords(plan, grace, ceiling, policy)}, which leaves no room for a wait; ${effect}`;
   const reason = grace === 0 ? 'ZeroGrace' : ceiling < 1 ? 'NoWait' : 'NoRoom';
   return {

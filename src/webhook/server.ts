@@ -143,7 +143,7 @@ export function listen(
 ): Promise<number> {
   return new Promise((resolve, reject) => {
     const refuse = (cause: NodeJS.ErrnoException) => {
-      const why = cause.code === 'EADDRINUSE' ? 'something else listens there' : cause.message;
+      const why = cause.code === 'EADDRINUSE' ? 'another process listens there' : cause.message;
       const message = `cannot listen on ${host}:${port}: ${why}; choose another with ${flag}`;
       reject(new LingerError('port-unavailable', message, { cause }));
     };

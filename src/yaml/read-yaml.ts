@@ -646,7 +646,7 @@ class YamlReader {
     this.#keyAllowed = false;
     const target = this.#anchors.get(name);
     if (target === undefined) {
-      const problem = this.#anchors.has(name) ? 'stands inside its own anchor' : 'has no anchor before it';
+      const problem = this.#anchors.has(name) ? 'is used inside its own anchor' : 'has no anchor before it';
       throw this.#error(`the alias *${name.slice(0, 80)} ${problem}`, start);
     }
     this.#references++;

@@ -168,7 +168,7 @@ describe.concurrent('over its own output', () => {
 
   it('uninject takes out what inject has put in', async () => {
     const { code, stdout, stderr } = await linger(['uninject'], { stdin: INJECTED_DEPLOYMENT });
-    expect([code, stdout, stderr]).toEqual([0, DEPLOYMENT, 'Deployment shop/web: taken out\n']);
+    expect([code, stdout, stderr]).toEqual([0, DEPLOYMENT, 'Deployment shop/web: reverted\n']);
     expect((await linger(['uninject'], { stdin: DEPLOYMENT })).stdout).toBe(DEPLOYMENT);
   });
 

@@ -158,7 +158,7 @@ describe.concurrent('linger inject, a document that cannot be read: named, passe
     [
       'a workload with a key that stands twice',
       DEPLOYMENT.replace('  replicas: 3\n', '  replicas: 3\n  replicas: 4\n'),
-      /^linger: stdin:9:3: the key "replicas" appears twice: remove one; passed through as it is\n$/,
+      /^linger: stdin:9:3: the key "replicas" appears twice: remove one; passed through unchanged\n$/,
     ],
   ])('%s', async (_what, stdin, message) => {
     const { code, stdout, stderr } = await linger(['inject'], { stdin });
@@ -171,7 +171,7 @@ describe.concurrent('linger inject, a document that cannot be read: named, passe
     const stdin = `${DEPLOYMENT}---\na: [\n---\n${DEPLOYMENT}`;
     const { code, stdout, stderr } = await linger(['inject'], { stdin });
     expect([code, stdout]).toEqual([1, `${INJECTED_DEPLOYMENT}---\na: [\n---\n${INJECTED_DEPLOYMENT}`]);
-    expect(stderr).toMatch(/^linger: stdin:\d+:4: .*; passed through as it is$/m);
+    expect(stderr).toMatch(/^linger: stdin:\d+:4: .*; passed through unchanged$/m);
   });
 });
 

@@ -231,8 +231,8 @@ describe('in mode Audit', () => {
   it('no warning says that a hook is taken back, since none is', () => {
     const { notes } = pass(altered(pod(), cutTo(5)), snapshot).decision;
     expect(notes.map(({ code }) => code)).toEqual(['HookWithdrawn']);
-    expect(notes[0]?.text).toContain('Enforce would take the hook back');
-    expect(notes[0]?.text).not.toContain('is taken back');
+    expect(notes[0]?.text).toContain('Enforce would remove the hook');
+    expect(notes[0]?.text).not.toContain('the hook is removed');
   });
 });
 

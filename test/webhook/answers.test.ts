@@ -154,9 +154,7 @@ describe('mode Audit', () => {
     // Nothing is taken back, so no warning says so.
     expect(audited.warnings).toBeUndefined();
     const warned = await answerTo(injected, { ...auditing, auditWarnings: true });
-    expect(warned.warnings).toEqual([
-      expect.stringContaining('Enforce would take the hook back (mode Audit'),
-    ]);
+    expect(warned.warnings).toEqual([expect.stringContaining('Enforce would remove the hook (mode Audit')]);
   });
 });
 
