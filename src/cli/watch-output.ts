@@ -184,7 +184,7 @@ export function renderSummary(summary: WatchSummary): string {
       `${showSeconds(gap.seconds)}${gap.goesOn ? ' so far' : ''}`,
       gap.since.toISOString(),
       gap.what,
-      gap.cause ?? 'nothing was heard',
+      gap.cause ?? 'nothing was received',
     ]),
   );
 }

@@ -58,7 +58,7 @@ export async function inClusterConnection(options: InClusterOptions): Promise<Ku
     throw notInCluster('KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set');
   }
   const server = `https://${isIPv6(host) ? `[${host}]` : host}:${port}`;
-  if (!URL.canParse(server)) throw notInCluster(`${host}:${port} is no address`);
+  if (!URL.canParse(server)) throw notInCluster(`${host}:${port} is not an address`);
   const [namespace] = await Promise.all(
     ['namespace', 'token', 'ca.crt'].map((name) => mounted(directory, name)),
   );
@@ -252,7 +252,7 @@ const TEXTS = ['token', 'tokenFile', ...CERTIFICATE, 'username', 'password', 'as
 function userOf({ value, raw, file }: Picked<User>): User {
   const { certData, certFile, keyData, keyFile, authProvider } = value;
   const wrong = TEXTS.find((field) => !isAbsentOr(isString, raw[field]));
-  if (wrong !== undefined) throw invalid(file, `users.${value.name}.${wrong}: expected a text`);
+  if (wrong !== undefined) throw invalid(file, `users.${value.name}.${wrong}: expected a string`);
   const missing = ['as-groups', 'as-uid', 'as-user-extra'].find((field) => raw[field] !== undefined);
   if (missing !== undefined) {
     throw unsupported(file, `impersonation with ${missing}`, 'use a user whose own groups suffice');

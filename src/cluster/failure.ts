@@ -2,9 +2,9 @@ import { asError, isRecord, isString, jsonIn, UserError } from '../api/index.ts'
 
 /** Why a list or a watch ended and is being restarted. The metric's label. */
 export const RESTARTS = {
-  Ended: 'The server closed the watch in good order, as it does at its timeout and when it shuts down.',
+  Ended: 'The server closed the watch cleanly, as it does at its timeout and when it shuts down.',
   Cut: 'The connection broke in the middle of an answer.',
-  Silent: 'Nothing came for longer than bookmarks are apart: it was dead, or nothing happened (see stalls).',
+  Silent: 'Nothing arrived for longer than bookmarks are apart: it was dead, or idle (see stalls).',
   Unreachable: 'No connection, or no answer on it.',
   Expired: 'The server no longer remembers the resourceVersion (410): everything is listed again.',
   Throttled: 'The server asked to come back later (429).',

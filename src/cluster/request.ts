@@ -116,12 +116,12 @@ export async function readChunks(
   let spentMs = 0;
   const stalled = () => {
     onStall();
-    response.destroy(new Error(`nothing came for ${stallMs} ms`));
+    response.destroy(new Error(`nothing arrived for ${stallMs} ms`));
   };
   const timer = setTimeout(stalled, stallMs).unref();
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const cut = (why: string) =>
-    reject(new KubeFailure('Cut', `the answer broke off after ${bytes} bytes: ${why}`));
+    reject(new KubeFailure('Cut', `the answer was cut off after ${bytes} bytes: ${why}`));
   const body = uncompressed(response);
   body.on('data', (chunk: Buffer) => {
     timer.refresh();

@@ -59,7 +59,7 @@ export function registerWatchMetrics(
   });
   counterAtScrape(registry, {
     name: 'linger_watch_restarts_total',
-    help: 'How often a list or a watch came to an end and was begun again, by reason.',
+    help: 'How often a list or a watch ended and was started again, by reason.',
     labelNames: ['resource', 'reason'],
     read: () =>
       Object.entries(watches()).flatMap(([resource, watch]) =>
@@ -91,12 +91,12 @@ function sumOf(numbers: Iterable<number>): number {
 const GAUGES = [
   {
     name: 'linger_watch_current',
-    help: '1 while events come when they happen; only then is anything measured.',
+    help: '1 while events arrive as they happen; only then is anything measured.',
     of: ({ current }: WatchStats) => Number(current),
   },
   {
     name: 'linger_watch_last_event_age_seconds',
-    help: 'How long ago the last event or bookmark came; absent before the first.',
+    help: 'How long ago the last event or bookmark arrived; absent before the first.',
     of: ({ lastEventAt }: WatchStats, now: number) =>
       lastEventAt === undefined ? undefined : (now - lastEventAt) / 1000,
   },
@@ -115,7 +115,7 @@ const COUNTERS = [
   },
   {
     name: 'linger_watch_received_bytes_total',
-    help: 'Bytes of lists and watches, as they are uncompressed.',
+    help: 'Bytes of lists and watches, uncompressed.',
     of: ({ bytes }: WatchStats) => bytes,
   },
   {
@@ -125,7 +125,7 @@ const COUNTERS = [
   },
   {
     name: 'linger_watch_handler_errors_total',
-    help: 'Events that Linger failed on and left out; a mistake of its own.',
+    help: 'Events that Linger failed on and dropped: always a bug in Linger.',
     of: ({ handlerErrors }: WatchStats) => handlerErrors,
   },
 ];

@@ -100,7 +100,7 @@ Removals without a lag, of everything watched
 
 Interruptions: changes during them have no lag
         3.100s  2026-03-04T05:06:07.089Z  pods in shop  Cut: aborted
-  61.0s so far  2026-03-04T05:07:00.000Z  Endpoints     nothing was heard
+  61.0s so far  2026-03-04T05:07:00.000Z  Endpoints     nothing was received
 `);
   });
 

@@ -114,7 +114,7 @@ describe('an answer', () => {
     {
       name: 'that stops in the middle',
       answer: (_request, response) => void response.write('x'),
-      failure: { reason: 'Cut', message: expect.stringContaining('nothing came for 300 ms') },
+      failure: { reason: 'Cut', message: expect.stringContaining('nothing arrived for 300 ms') },
     },
     {
       name: 'that is cut',
@@ -159,7 +159,7 @@ describe('an answer', () => {
         response.writeHead(200, { 'content-encoding': 'gzip' });
         response.write(gzipSync(page).subarray(0, 2_000));
       },
-      failure: { reason: 'Cut', message: expect.stringContaining('nothing came for 300 ms') },
+      failure: { reason: 'Cut', message: expect.stringContaining('nothing arrived for 300 ms') },
     },
     {
       name: 'is not what it says',

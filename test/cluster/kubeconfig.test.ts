@@ -279,7 +279,7 @@ describe('is refused, with what is wrong and the way out', () => {
       name: 'a wrong type',
       document: kubeconfig({ user: { token: ['geheim'] } }),
       code: 'KubeconfigInvalid',
-      message: /users\.me\.token: expected a text/,
+      message: /users\.me\.token: expected a string/,
     },
     {
       name: 'no server',
