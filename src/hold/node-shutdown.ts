@@ -120,8 +120,7 @@ export class NodeShutdowns implements Runnable {
           void this.#shutDown(node.name, leadership);
         }
       },
-      onHandlerError: (err: Error) =>
-        logger.error({ err }, 'node event dropped; this is a bug in Linger'),
+      onHandlerError: (err: Error) => logger.error({ err }, 'node event dropped; this is a bug in Linger'),
     };
     await watchResource(NODES, connection, handlers, { signal, clock, random }).ended;
   }

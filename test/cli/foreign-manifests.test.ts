@@ -52,7 +52,11 @@ describe.concurrent('what is written', () => {
       ['--in-place'],
       /^linger: --in-place needs files; standard input cannot be changed in place/,
     ],
-    ['with --diff', ['--in-place', '--diff', 'x.yaml'], /^linger: --in-place and --diff exclude/],
+    [
+      'with --diff',
+      ['--in-place', '--diff', 'x.yaml'],
+      /^linger: --in-place and --diff are mutually exclusive/,
+    ],
   ])('--in-place %s is wrong usage', async (_what, args, message) => {
     const { code, stderr } = await linger(['inject', ...args]);
     expect([code, stderr]).toEqual([2, expect.stringMatching(message)]);

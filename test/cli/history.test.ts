@@ -108,7 +108,7 @@ describe.concurrent('linger history', () => {
     [
       'of two scopes',
       ['forget', '--from', at(NOW - 60), '--to', at(NOW), '-n', 'shop', '--consumer', 'edge'],
-      '--namespace and --consumer exclude',
+      '--namespace and --consumer are mutually exclusive',
     ],
     ['by another word', ['remember'], 'Allowed choices are list, forget'],
   ])('refuses %s', async (_name, args, problem) => {

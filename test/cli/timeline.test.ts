@@ -110,7 +110,7 @@ describe('linger timeline', () => {
       0,
       expect.stringContaining('No termination of deployment/web in namespace shop of the last 10m'),
     ]);
-    expect(stdout).toContain('delete one');
+    expect(stdout).toContain('delete such a pod');
   });
 
   it.each(['web', 'deployment/', 'gateway/web', 'a/b/c'])('%s is no workload', async (operand) => {

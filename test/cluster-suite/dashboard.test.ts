@@ -165,7 +165,7 @@ describe.runIf(OWN && CHROMIUM !== undefined)('with Linger in the cluster', () =
       await page.getByRole('heading', { level: 1, name: headline }).waitFor();
     };
 
-    await open('A termination', /^No termination is known yet|of the last \d+ pod/);
+    await open('A termination', /^No termination is known yet|the last \d+ pod/);
     const [pod] = await pods();
     const { name = '', uid } = pod?.metadata ?? {};
     const deletedAt = Date.now() / 1000;
