@@ -103,7 +103,10 @@ export interface HoldSources {
 const LIMITS = {
   /** Between two checks for due holds: a release is at most this much later than its condition. */
   tick: 25,
-  /** After a check that took t, the next comes no sooner than 4 t later: checks use at most a fifth of the processor. */
+  /**
+   * After a check that took t, the next comes no sooner than 4 t later: checks use at most a fifth of the processor. What
+   * takes longer than the budget has waited for the processor itself.
+   */
   idleShare: 4,
   /** Every hold is checked at least this often: not every change comes with an event, such as an instance's silence. */
   look: 1_000,
@@ -340,7 +343,7 @@ export class Holds {
     if (this.#holds.size === 0) return;
     this.#timer = setTimeout(
       () => onLoop('hold', () => this.#tick()),
-      Math.max(LIMITS.tick, LIMITS.idleShare * took),
+      Math.max(LIMITS.tick, LIMITS.idleShare * Math.min(took, LIMITS.budget)),
     ).unref();
   }
 

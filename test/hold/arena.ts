@@ -86,6 +86,7 @@ export interface ArenaOptions {
   readonly reports?: HoldSources['reports'];
   readonly usersOf?: HoldSources['inspecting']['usersOf'];
   readonly skipped?: readonly string[];
+  readonly onRelease?: () => void;
   readonly outAt?: HoldSources['deregistrations']['outAt'];
   readonly current?: boolean;
   /** By how much this replica's clock is ahead. Milliseconds. */
@@ -168,7 +169,10 @@ export class Arena {
         this.asked.push(pod.name);
         return options.lookUp?.(pod) ?? new Promise<PodState>(() => undefined);
       },
-      onRelease: (release) => this.released.push(release),
+      onRelease: (release) => {
+        this.released.push(release);
+        options.onRelease?.();
+      },
       onStranger: (_, { source }) => void this.strangers.push(source),
     });
     this.service = new HoldService({

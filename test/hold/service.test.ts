@@ -81,6 +81,27 @@ describe('a pod that terminates', () => {
     expect(arena.released).toMatchObject([{ reason: 'Max' }]);
   });
 
+  it('does not wait for longer where its process has got no processor for a second', async () => {
+    const still = new Int32Array(new SharedArrayBuffer(4));
+    let stalls = 1;
+    const arena = await new Arena({
+      onRelease: () => {
+        if (stalls-- > 0) Atomics.wait(still, 0, 0, 1_000);
+      },
+    }).start();
+    const helpers = ['web-1', 'web-2'].map((name) => {
+      const helper = arena.call(arena.admit(name));
+      arena.delete(name);
+      return helper;
+    });
+    for (const helper of helpers) await helper.hears('holding');
+    for (const name of ['web-1', 'web-2']) arena.withdraw(name);
+    const withdrawn = clock();
+    for (const helper of helpers) await helper.hears('release');
+    // Four times as long a pause would end after five.
+    expect(clock() - withdrawn).toBeLessThan(3_000);
+  });
+
   it('has one hold for all its containers, and for those that call again', async () => {
     const arena = await new Arena().start();
     const token = arena.admit('web-1');
