@@ -179,6 +179,8 @@ export class Holds {
   readonly #sources: HoldSources;
   /** By the uid of the pod. */
   readonly #holds = new Map<string, Hold>();
+  /** Pods whose hook ran for a stop that never became clear: their next one may run for another, days later. */
+  readonly #unclear = new WeakSet<HeldPod>();
   #timer: NodeJS.Timeout | undefined;
   #staleSince: number | undefined;
   /** Since when the watches have not been current; from the very beginning until they are for the first time. */
@@ -195,7 +197,7 @@ export class Holds {
 
   /** This replica no longer leads. */
   end(): void {
-    for (const { pod } of this.#holds.values()) this.#forget(pod);
+    for (const hold of this.#holds.values()) this.#forget(hold);
     clearTimeout(this.#timer);
     this.#timer = undefined;
   }
@@ -240,6 +242,7 @@ export class Holds {
     // A caller with a stolen token may wait, too, but times count from the pod's own call.
     if (!hold.own && !isStranger(pod, waiter.source)) {
       hold.own = true;
+      if (this.#unclear.delete(pod)) pod.calledAt = undefined;
       // The kubelet may run the hook again for the same deletion, after it was restarted: the first start counts.
       pod.calledAt ??= waiter.startedAt;
       hold.calledAt = pod.calledAt;
@@ -350,7 +353,7 @@ export class Holds {
   #look(hold: Hold, now: number, blindSince: number | undefined): void {
     const { pod, leftAt } = hold;
     if (leftAt !== undefined && now - leftAt > LIMITS.forgetAfter) {
-      this.#forget(pod);
+      this.#forget(hold);
       return;
     }
     const { terms } = pod;
@@ -384,7 +387,10 @@ export class Holds {
     }
   }
 
-  #forget(pod: HeldPod): void {
+  #forget({ pod, cause }: Hold): void {
+    const isEnding = pod.deletion !== undefined || pod.nodeBudget !== undefined || cause === 'Evicted';
+    if (cause === 'Restart' && !isEnding) pod.calledAt = undefined;
+    else if (!isEnding) this.#unclear.add(pod);
     this.#holds.delete(pod.uid);
     this.#sources.inspecting.done(pod.uid);
   }
@@ -392,14 +398,13 @@ export class Holds {
   #let(hold: Hold, reason: ReleaseReason, now: number, senders: readonly Sender[]): void {
     const { pod, waiters, verdict, helper, stopped, lastAt, leftAt = now } = hold;
     const skipped = this.#skippedFor(hold);
-    this.#forget(pod);
+    this.#forget(hold);
     for (const waiter of waiters) waiter.answer(reason === 'Unsure' ? 'unsure' : 'release');
     // A helper counts to `max`, too, and may be the first to be done.
     const isMax = reason === 'Max' && now - leftAt < HOOK_STARTS_MS;
     // The kubelet may run the hooks again for the same deletion, after it was restarted.
     if (pod.releasedAt !== undefined || (waiters.size === 0 && !isMax)) return;
     if (pod.deletion !== undefined) pod.releasedAt = now;
-    else if (reason === 'NotTerminating') pod.calledAt = undefined;
     this.#sources.onRelease({
       ...{ pod, reason, heldMs: now - beganAt(hold) },
       waitingFor: verdict.waitingFor,

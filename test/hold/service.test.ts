@@ -2,7 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { DiscoveryConsumerSpec } from '../../src/api/index.ts';
 import type { SigningKeys } from '../../src/certs/index.ts';
+import type { HoldPlan } from '../../src/decision/index.ts';
 import type { Route } from '../../src/hold/caller.ts';
+import type { PodState } from '../../src/hold/holds.ts';
 import { type Consumer, consumerOf } from '../../src/lag/index.ts';
 import { Arena, clock, FakeHelper, holdOf, REPLICAS_OWN, snapshotWith, until } from './arena.ts';
 
@@ -136,6 +138,26 @@ describe('a pod that shows no deletion', () => {
     const released = await arena.call(arena.admit('web-1')).hears('release');
     expect(released - begun).toBeLessThan(2_000);
     expect(arena.released).toMatchObject([{ reason: 'NotTerminating' }]);
+  });
+
+  it.each<[string, Partial<HoldPlan>, PodState | undefined]>([
+    ['its static wait had passed', { observe: true }, undefined],
+    ['its static wait had passed after a restart', { observe: true }, { found: 'Restart' }],
+    ['hold.max had passed', { max: 1 }, undefined],
+  ])('counts its next stop from its next hook, where it was released as %s', async (_, terms, state) => {
+    const arena = await new Arena({ lookUp: async () => state }).start();
+    const token = arena.admit('web-1', terms);
+    await arena.call(token).hears('release');
+    // Where it has not become clear why, it is no less known that a hook has called.
+    expect(arena.pods.withUid('web-1')?.calledAt === undefined).toBe(state !== undefined);
+    await sleep(200);
+    const called = clock();
+    const helper = arena.call(token);
+    // The hook calls before the watch shows the deletion.
+    await helper.hears('holding');
+    await sleep(50);
+    arena.delete('web-1');
+    expect((await helper.hears('release')) - called).toBeGreaterThanOrEqual(900);
   });
 
   it('is held once its deletion has been found', async () => {
