@@ -187,8 +187,10 @@ function judgeWay(
     const cause = (): LossCause => {
       if (first === undefined && pods.some((life) => wasUnready(life, at))) return 'unready';
       if (first === undefined) return haunted && !(firstDeath <= end) ? 'ghost' : 'unexplained';
+      // Only a new connection can be refused.
+      if (kind === 'refused') return 'late';
       if (keepAlive) return 'kept';
-      return inFlight && kind !== 'refused' ? 'inFlight' : 'late';
+      return inFlight ? 'inFlight' : 'late';
     };
     const since = (instant: number | undefined) =>
       instant === undefined ? null : Math.round(at - instant) / 1_000;

@@ -101,6 +101,22 @@ describe('the verdict', () => {
       },
       { lost: 1, advice: null, sentence: expect.stringContaining('no wait covers these') },
     ],
+    'knows that a client which keeps its connections opened a new one where that was refused': [
+      {
+        ways: [{ name: 'edge (keep-alive)', keepAlive: true }],
+        pods: [pod('old', 10, 5), ...OTHERS],
+        outcomes: [
+          ...sent({ from: 0, to: 30 }),
+          { way: 0, at: 15_000, tookMs: 2, lost: 'reset' },
+          { way: 0, at: 17_000, tookMs: 2, lost: 'refused' },
+        ],
+      },
+      {
+        lost: 2,
+        advice: { wait: 25, waitFor98: 7 },
+        ways: [expect.objectContaining({ causes: { kept: 1, late: 1 } })],
+      },
+    ],
     'takes what is lost before any pod went for a ghost after an earlier rollout': [
       {
         haunted: true,
