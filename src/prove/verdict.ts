@@ -96,6 +96,8 @@ export interface Evidence {
 
 /** Differences between the clocks of watches, nodes and senders. */
 const TOLERANCE_MS = 300;
+/** An end is known in whole seconds of the node's clock. */
+const ENDED_EARLY_MS = 2_000;
 const UNREADY_MS = 5_000;
 /** How unlikely it is that a way still uses a dead pod after so many answers in a row. */
 const CLEARED = 0.001;
@@ -244,13 +246,22 @@ function suspectsOf(pods: readonly PodLife[], outcomes: readonly RequestOutcome[
   return deleted
     .toSorted((a, b) => a.deletedAt - b.deletedAt)
     .map((life) => {
-      const deadAt = life.sigtermAt ?? life.endedAt ?? life.goneAt ?? life.deletedAt;
+      // SIGTERM may have come at any time.
+      const deadAt = hasEndedEarly(life)
+        ? life.deletedAt
+        : (life.sigtermAt ?? life.endedAt ?? life.goneAt ?? life.deletedAt);
       const there = pods.filter(
         (each) => each.createdAt <= deadAt && (each.goneAt ?? Number.POSITIVE_INFINITY) >= deadAt,
       );
       const cleared = Math.ceil(Math.log(CLEARED) / Math.log(1 - 1 / Math.max(2, there.length)));
       return { life, deadAt, usedUntil: usedUntil(deadAt, outcomes, cleared) };
     });
+}
+
+/** Whether its hooks held SIGTERM back for less than they say: one has failed, or the grace was cut. */
+function hasEndedEarly({ sigtermAt, endedAt, goneAt }: PodLife): boolean {
+  const end = Math.min(endedAt ?? Number.POSITIVE_INFINITY, goneAt ?? Number.POSITIVE_INFINITY);
+  return sigtermAt !== undefined && end + ENDED_EARLY_MS < sigtermAt;
 }
 
 /** The last loss after an instant before so many requests in a row were answered. */
@@ -323,7 +334,15 @@ function sentenceOf(
   const through = losing.map((way) => `${grouped(way.lost)} through ${way.name}`).join(', ');
   const all = ways.length > 1 ? `, all through ${losing[0]?.name}` : '';
   const waits = pods.filter(({ deletedAt }) => deletedAt !== undefined).map(({ wait }) => wait);
-  const parts = losing.flatMap((way) => partsOf(way, failures, waits));
+  const early = pods.filter(hasEndedEarly).length;
+  const parts = [
+    ...losing.flatMap((way) => partsOf(way, failures, waits)),
+    ...(early > 0
+      ? [
+          `${early} of ${waits.length} pods ended before their wait had passed: look for Events FailedPreStopHook, or for who cut their grace`,
+        ]
+      : []),
+  ];
   const text = [`${head}${losing.length === 1 ? all : ` (${through})`}`, ...parts].join('; ');
   if (advice === null) return `${text}.`;
   const most = advice.waitFor98 < advice.wait ? ` (98 %: ${advice.waitFor98} s)` : '';

@@ -86,6 +86,19 @@ describe('the verdict', () => {
           '30 of 4,000 requests lost, all through edge; 4.9 to 7.8 s after the withdrawal: edge follows up to 8 s late, the wait was 5 s. 25 s would have covered it (98 %: 8 s).',
       },
     ],
+    'blames a pod whose hook failed, though SIGTERM was to come later': [
+      {
+        pods: [{ ...pod('old', 10, 15), endedAt: 10_000, goneAt: 11_500 }, ...OTHERS],
+        outcomes: sent({ from: 0, to: 10.2 }, { from: 10.2, to: 11.8, every: 4 }, { from: 11.8, to: 40 }),
+      },
+      {
+        lost: 20,
+        ways: [expect.objectContaining({ causes: { late: 20 } })],
+        sentence: expect.stringMatching(
+          /; 1 of 1 pods ended before their wait had passed: .*FailedPreStopHook/,
+        ),
+      },
+    ],
     'takes a request that was under way at SIGTERM for one that the application dropped': [
       {
         pods: [pod('old', 10, 5), ...OTHERS],
