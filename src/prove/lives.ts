@@ -24,7 +24,8 @@ interface PodState {
   readonly address: string | undefined;
   readonly node: string | undefined;
   readonly ready: boolean;
-  readonly terminating: boolean;
+  /** With which it is being deleted, in seconds. Undefined: it is not. */
+  readonly grace: number | undefined;
   readonly createdAt: number;
   /** When its last container ended, by the node's clock, in whole seconds. */
   readonly endedAt: number | undefined;
@@ -111,12 +112,13 @@ export class PodLives {
   }
 
   #pod(uid: string, name: string, state: PodState, at: number): void {
-    const { address, node, ready, terminating, createdAt, endedAt, wait } = state;
+    const { address, node, ready, grace, createdAt, endedAt, wait } = state;
     const life = this.#lives.get(uid) ?? { name, createdAt, ready, wait };
     Object.assign(life, { address, node, ready, wait, ...(endedAt !== undefined && { endedAt }) });
-    if (terminating && life.deletedAt === undefined) {
-      life.deletedAt = at;
-      if (wait !== 'Hold') life.sigtermAt = at + wait * 1_000;
+    if (grace !== undefined) {
+      life.deletedAt ??= at;
+      // The kubelet waits for no hook beyond the grace, and a second deletion may cut that.
+      if (wait !== 'Hold') life.sigtermAt = Math.min(life.sigtermAt ?? at + wait * 1_000, at + grace * 1_000);
     }
     this.#lives.set(uid, life);
     if (address !== undefined) this.#byAddress.set(address, life);
@@ -131,9 +133,13 @@ export class PodLives {
   }
 
   #list(source: 'slice' | 'endpoints', name: string, now: ReadonlySet<string>, at: number): void {
-    for (const address of this.#listed[source].get(name) ?? []) {
+    const before = this.#listed[source].get(name) ?? [];
+    this.#listed[source].set(name, now);
+    const lists = [...this.#listed[source].values()];
+    for (const address of before) {
       const life = this.#byAddress.get(address);
-      if (now.has(address) || life === undefined) continue;
+      // Another slice may list it still.
+      if (life === undefined || lists.some((each) => each.has(address))) continue;
       if (source === 'slice') life.withdrawnAt ??= at;
       else life.endpointsAt ??= at;
     }
@@ -147,7 +153,6 @@ export class PodLives {
         delete life.withdrawnAt;
       }
     }
-    this.#listed[source].set(name, now);
   }
 }
 
@@ -173,7 +178,7 @@ function podState({ metadata, spec, status }: RawObject): PodState {
     address: text(memberAt(status, ['podIP'])),
     node: text(memberAt(spec, ['nodeName'])),
     ready: conditions.some(({ type, status: is }) => type === 'Ready' && is === 'True'),
-    terminating: metadata.deletionTimestamp !== undefined,
+    grace: metadata.deletionTimestamp === undefined ? undefined : (metadata.deletionGracePeriodSeconds ?? 0),
     createdAt: Date.parse(metadata.creationTimestamp ?? ''),
     endedAt: allEnded ? Math.max(...ends.map((each) => Date.parse(String(each)))) : undefined,
     wait: waitOf(metadata.annotations?.[ANNOTATION.plan], spec),

@@ -1,0 +1,86 @@
+import http from 'node:http';
+import { expect, it, onTestFinished } from 'vitest';
+import { PodLives } from '../../src/prove/index.ts';
+import { listening } from '../webhook/listening.ts';
+
+type Objects = Readonly<Record<'pods' | 'endpointslices', readonly object[]>>;
+
+/** Of a namespace as it is at first; its watches are written to by the caller. */
+async function livesOf(first: Objects) {
+  const watches = new Map<string, http.ServerResponse>();
+  const server = http.createServer((request, response) => {
+    const { pathname, searchParams } = new URL(request.url ?? '', 'http://model');
+    const kind = pathname.split('/').at(-1) as keyof Objects;
+    response.writeHead(200, { 'content-type': 'application/json' });
+    if (searchParams.get('watch') === 'true') {
+      response.flushHeaders();
+      watches.set(kind, response);
+    } else response.end(JSON.stringify({ metadata: { resourceVersion: '1' }, items: first[kind] }));
+  });
+  const ending = new AbortController();
+  onTestFinished(() => ending.abort());
+  const url = new URL(`http://127.0.0.1:${await listening(server)}`);
+  const lives = new PodLives();
+  const about = { namespace: 'shop', selector: 'app=web', service: 'web', withEndpoints: false };
+  await lives.start({ server: url, credentials: async () => ({}) }, { ...about, signal: ending.signal });
+  const change = async (kind: keyof Objects, object: object) => {
+    await expect.poll(() => watches.has(kind)).toBe(true);
+    watches.get(kind)?.write(`${JSON.stringify({ type: 'MODIFIED', object })}\n`);
+  };
+  return { lives, change };
+}
+
+const metadataOf = (name: string) => ({
+  ...{
+    name,
+    namespace: 'shop',
+    uid: `uid-of-${name}`,
+    resourceVersion: `${Math.round(performance.now() * 1_000)}`,
+  },
+  creationTimestamp: '2026-11-22T10:00:00Z',
+});
+
+/** Its author's hook waits for a minute. */
+const pod = (name: string, deletionGracePeriodSeconds?: number) => ({
+  metadata: {
+    ...metadataOf(name),
+    ...(deletionGracePeriodSeconds !== undefined && {
+      ...{ deletionTimestamp: '2026-11-22T11:00:00Z', deletionGracePeriodSeconds },
+    }),
+  },
+  spec: { containers: [{ lifecycle: { preStop: { exec: { command: ['sleep', '60'] } } } }] },
+  status: { podIP: '10.0.0.1', conditions: [{ type: 'Ready', status: 'True' }] },
+});
+
+const slice = (name: string, ...addresses: readonly string[]) => ({
+  metadata: { ...metadataOf(name), labels: { 'kubernetes.io/service-name': 'web' } },
+  addressType: 'IPv4',
+  endpoints: addresses.map((each) => ({ addresses: [each], conditions: { ready: true } })),
+});
+
+it('assumes SIGTERM no later than the grace ends, also where that is cut', async () => {
+  const { lives, change } = await livesOf({ pods: [pod('a')], endpointslices: [slice('web-1', '10.0.0.1')] });
+  const after = () => {
+    const { deletedAt = Number.NaN, sigtermAt = Number.NaN } = lives.all[0] ?? {};
+    return Math.floor((sigtermAt - deletedAt) / 1_000);
+  };
+  await change('pods', pod('a', 30));
+  await expect.poll(after).toBe(30);
+  await change('pods', pod('a', 2));
+  await expect.poll(after).toBe(2);
+});
+
+it('takes a pod for withdrawn once no slice lists it', async () => {
+  const first = [slice('web-1', '10.0.0.1'), slice('web-2', '10.0.0.1')];
+  const { lives, change } = await livesOf({ pods: [pod('a')], endpointslices: first });
+  const withdrawn = () => lives.all.map(({ withdrawnAt }) => withdrawnAt !== undefined);
+  await change('endpointslices', slice('web-1'));
+  // Events of one watch are in order, so that this one shows the one before to have been read.
+  await change('endpointslices', slice('web-3', '10.0.0.9'));
+  await change('pods', pod('a', 30));
+  await expect.poll(() => lives.terminating).toBe(1);
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect(withdrawn()).toEqual([false]);
+  await change('endpointslices', slice('web-2'));
+  await expect.poll(withdrawn).toEqual([true]);
+});
