@@ -329,15 +329,17 @@ class Traffic {
   }
 
   get notes(): readonly string[] {
-    const skews = [...this.#until].filter(([, { skewMs }]) => skewMs > SKEW_MS && Number.isFinite(skewMs));
+    const skews = [...this.#until].filter(
+      ([, { skewMs }]) => Math.abs(skewMs) > SKEW_MS && Number.isFinite(skewMs),
+    );
     return [
       ...(this.#lateMs > LATE_MS
         ? [`a sender was busy: requests started up to ${this.#lateMs} ms late`]
         : []),
-      ...skews.map(
-        ([sender, { skewMs }]) =>
-          `the clock of ${sender} is ${Math.round(skewMs)} ms behind this one, or its reports are late: instants are that uncertain`,
-      ),
+      ...skews.map(([sender, { skewMs }]) => {
+        const side = skewMs < 0 ? 'ahead of this one' : 'behind this one, or its reports are late';
+        return `the clock of ${sender} is ${Math.abs(Math.round(skewMs))} ms ${side}: instants are that uncertain`;
+      }),
     ];
   }
 

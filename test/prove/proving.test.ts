@@ -1,0 +1,61 @@
+import { expect, it } from 'vitest';
+import { type PodLives, prove, type TrafficJob, type WorkloadAccess } from '../../src/prove/index.ts';
+import type { ProveOptions } from '../../src/prove/proving.ts';
+import { wallClock } from '../../src/prove/traffic.ts';
+import type { TrafficReport } from '../../src/prove/traffic-plan.ts';
+
+/** Sends nothing, and says so twenty times a second, by a clock that is ahead of ours. */
+function silentJob(aheadMs: number) {
+  let sending: NodeJS.Timeout | undefined;
+  const start = async (report: (sender: number, each: TrafficReport) => void) => {
+    const way = { way: 0, tookMs: 1 };
+    sending = setInterval(() => {
+      const until = wallClock() + aheadMs;
+      report(0, { sequence: 0, until, lateMs: 0, outcomes: [{ ...way, at: until - 1 }] });
+    }, 50);
+    return ['one'];
+  };
+  const remove = async () => {
+    clearInterval(sending);
+    return true;
+  };
+  const ways = [{ name: 'Service web', url: 'http://web', keepAlive: false, verify: false }];
+  return { ways, senders: 1, start, remove } as unknown as TrafficJob;
+}
+
+const DEPLOYMENT = {
+  ...{ kind: { apiVersion: 'apps/v1', kind: 'Deployment' }, namespace: 'shop', name: 'web' },
+  ...{ selector: 'app=web', podLabels: {}, replicas: 2, settled: true, rollsOut: true, maxUnavailable: 0 },
+} as ProveOptions['workload'];
+
+/** Of two ready pods, the older of which is gone as soon as it has been deleted. */
+function optionsFor(change: Partial<ProveOptions> = {}, access: Partial<WorkloadAccess> = {}): ProveOptions {
+  const ready = ['a', 'b'].map((name, index) => ({ name, createdAt: index, wait: 0, node: name }));
+  const all: object[] = [...ready];
+  const gone = (name: string) => {
+    const at = wallClock();
+    all.push({ ...ready[0], name, deletedAt: at, withdrawnAt: at, sigtermAt: at, endedAt: at, goneAt: at });
+  };
+  const api = {
+    read: async () => DEPLOYMENT,
+    deletePod: async (name: string) => gone(name),
+    evict: async () => undefined,
+    ...access,
+  };
+  return {
+    ...{ access: api as unknown as WorkloadAccess, workload: DEPLOYMENT, disturbance: { type: 'deleteOne' } },
+    lives: { all, ready, terminating: 0, problems: new Set() } as unknown as PodLives,
+    ...{ job: silentJob(0), fromHere: [], fresh: false, slowMs: 1_000, calm: 1.5, quiet: 0.2, longest: 5 },
+    traffic: { rate: 10, timeoutMs: 1_000, method: 'GET', headers: {} },
+    ...{ signal: new AbortController().signal, note: () => undefined },
+    ...change,
+  };
+}
+
+it.each([
+  [3_000, [expect.stringMatching(/^the clock of pod 0 is (2[5-9]\d\d|3000) ms ahead of this one: instants/)]],
+  [-900, [expect.stringMatching(/^the clock of pod 0 is 9\d{2} ms behind this one, or/)]],
+  [0, []],
+])('says how far the clock of a sender is off: %d ms', async (aheadMs, notes) => {
+  expect((await prove(optionsFor({ job: silentJob(aheadMs) }))).notes).toEqual(notes);
+});
