@@ -43,9 +43,11 @@ function optionsFor(change: Partial<ProveOptions> = {}, access: Partial<Workload
     ...access,
   };
   return {
-    ...{ access: api as unknown as WorkloadAccess, workload: DEPLOYMENT, disturbance: { type: 'deleteOne' } },
+    access: api as unknown as WorkloadAccess,
+    workload: DEPLOYMENT,
+    disturbance: { type: 'deleteOne' },
     lives: { all, ready, terminating: 0, problems: new Set() } as unknown as PodLives,
-    ...{ job: silentJob(0), fromHere: [], fresh: false, slowMs: 1_000, calm: 1.5, quiet: 0.2, longest: 5 },
+    ...{ job: silentJob(0), fromHere: [], fresh: false, slowMs: 1_000, calm: 0.2, quiet: 0.2, longest: 5 },
     traffic: { rate: 10, timeoutMs: 1_000, method: 'GET', headers: {} },
     ...{ signal: new AbortController().signal, note: () => undefined },
     ...change,
@@ -57,5 +59,18 @@ it.each([
   [-900, [expect.stringMatching(/^the clock of pod 0 is 9\d{2} ms behind this one, or/)]],
   [0, []],
 ])('says how far the clock of a sender is off: %d ms', async (aheadMs, notes) => {
-  expect((await prove(optionsFor({ job: silentJob(aheadMs) }))).notes).toEqual(notes);
+  expect((await prove(optionsFor({ job: silentJob(aheadMs), calm: 1.5 }))).notes).toEqual(notes);
+});
+
+it('disturbs nothing that has come to stand on one pod since it was asked', async () => {
+  const deleted: string[] = [];
+  const options = optionsFor({}, { deletePod: async (name) => void deleted.push(name) });
+  const alone = { ...options.lives, ready: options.lives.ready.slice(1) } as unknown as PodLives;
+  await expect(prove({ ...options, lives: alone })).rejects.toThrow('has 1 ready pod');
+  expect(deleted).toEqual([]);
+});
+
+it('disturbs nothing while somebody else rolls it out', async () => {
+  const options = optionsFor({}, { read: async () => ({ ...DEPLOYMENT, settled: false }) });
+  await expect(prove(options)).rejects.toThrow('is not settled');
 });
