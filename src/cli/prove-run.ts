@@ -67,7 +67,7 @@ export async function proveOne(
     const ways = waysOf(settings, namespace, service, urls);
     const longest = Math.min(
       settings.for,
-      longestAt(rate, Math.max(ways.fromCluster.length, ways.fromHere.length)),
+      longestAt(rate, Math.max(ways.fromCluster.length, ways.fromHere.length), settings.calm),
     );
     const image = needs.job ? await imageOf(setting, access) : '';
     const withEndpoints = (await access.missing(ENDPOINTS_RIGHTS, signal)).length === 0;
@@ -89,7 +89,7 @@ export async function proveOne(
     const traffic = { rate, timeoutMs: timeout * 1_000, method, headers: headersIn(settings.header) };
     const notOn = disturbance.type === 'drain' ? disturbance.node : undefined;
     const nodes = new Set(lives.ready.map(({ node }) => node).filter((node) => node !== notOn));
-    const plan = { ...traffic, ways: [...ways.fromCluster], seconds: runSeconds(longest) };
+    const plan = { ...traffic, ways: [...ways.fromCluster], seconds: runSeconds(calm, longest) };
     const pods = Math.max(1, Math.min(MOST_SENDERS, nodes.size));
     const from = { namespace, image, pods, notOn };
     const job = needs.job ? new TrafficJob(connection, { ...from, plan }, signal) : undefined;
@@ -213,17 +213,18 @@ function at(url: string, path: string): string {
 }
 
 /** How long each request can have a source port of its own. Seconds. @throws LingerError `settings-invalid` */
-function longestAt(rate: number, ways: number): number {
-  const longest = Math.floor(PORTS / (rate * ways)) - OUTSIDE_SECONDS;
+function longestAt(rate: number, ways: number, calm: number): number {
+  const outside = calm + OUTSIDE_SECONDS;
+  const longest = Math.floor(PORTS / (rate * ways)) - outside;
   if (longest >= SHORTEST_SECONDS) return longest;
   throw usageError(
-    `--rate: expected a lower rate, since ${rate} a second through ${ways} ways would use up all source ports within ${longest + OUTSIDE_SECONDS}s`,
+    `--rate: expected a lower rate, since ${rate} a second through ${ways} ways would use up all source ports within ${longest + outside}s`,
   );
 }
 
 const MOST_SENDERS = 3;
-/** For the start of senders and the calm before the disturbance. */
-const OUTSIDE_SECONDS = 60;
+/** For the start of senders, and until requests through new pods succeed. */
+const OUTSIDE_SECONDS = 55;
 const SHORTEST_SECONDS = 30;
 
 /** @throws LingerError `settings-invalid` where there is no terminal to ask on, `prove-refused` unless the answer is yes */

@@ -37,7 +37,7 @@ export interface ProveOptions {
   /** Nothing has been replaced before: its pods and its Service are new. */
   readonly fresh: boolean;
   readonly slowMs: number;
-  /** Seconds before the disturbance, without a loss after it until all counts as quiet, and for everything. */
+  /** Seconds before the disturbance, without a loss after it until all counts as quiet, and at most from it to the end. */
   readonly calm: number;
   readonly quiet: number;
   readonly longest: number;
@@ -201,14 +201,19 @@ async function disturb(
     else {
       let forbidden: string | undefined;
       // As kubectl drain does: what a budget forbids now may be allowed once a replacement is ready.
-      const evicted = await until(longest, signal, async () => {
+      const evicted = await until(secondsLeft(longest, now), signal, async () => {
         forbidden = await access.evict(pod, signal);
         return forbidden === undefined;
       });
-      if (!evicted) throw refusal(`the eviction of pod ${pod} was forbidden for ${longest}s: ${forbidden}`);
+      if (!evicted)
+        throw refusal(`the eviction of pod ${pod} was still forbidden after ${longest}s: ${forbidden}`);
     }
   }
 }
+
+/** Evictions that a budget holds up count, too: senders do not go on for ever. */
+const secondsLeft = (longest: number, disturbedAt: number): number =>
+  longest - (wallClock() - disturbedAt) / 1_000;
 
 async function untilSettled(
   { access, signal, longest, workload, lives }: ProveOptions,
@@ -244,7 +249,7 @@ function untilQuiet(
     // Otherwise an autoscaler may change their number.
     return state?.settled === true && (disturbance.type !== 'scale' || state.replicas === disturbance.to);
   };
-  return until(longest, signal, async () => {
+  return until(secondsLeft(longest, disturbedAt), signal, async () => {
     const begun = lives.all.some(({ deletedAt = 0 }) => deletedAt >= disturbedAt);
     const done = begun && lives.terminating === 0 && (await settled());
     const now = wallClock();
@@ -283,7 +288,7 @@ class Traffic {
   }
 
   async start(): Promise<void> {
-    const { job, fromHere, traffic, longest, note } = this.#options;
+    const { job, fromHere, traffic, calm, longest, note } = this.#options;
     if (job !== undefined) {
       note(`starting ${job.senders === 1 ? 'a pod' : `${job.senders} pods`} to send traffic`);
       const expected = Array.from({ length: job.senders }, (_, sender) => `pod ${sender}`);
@@ -295,7 +300,7 @@ class Traffic {
     }
     if (fromHere.length > 0) {
       const firstWay = job?.ways.length ?? 0;
-      const plan = { ...traffic, ways: [...fromHere], seconds: runSeconds(longest) };
+      const plan = { ...traffic, ways: [...fromHere], seconds: runSeconds(calm, longest) };
       const { signal } = this.#stopping;
       this.#until.set('here', { at: 0, skewMs: 0 });
       this.#here = sendTraffic(plan, (each) => this.#take('here', each, firstWay), { signal });

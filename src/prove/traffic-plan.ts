@@ -7,14 +7,16 @@ export type LossKind = (typeof LOSS_KINDS)[number];
 
 /** Requests a second through one way, over all pods: more would measure the client and not the cluster. */
 export const MOST_RATE = 1_000;
-/** Seconds. */
+/** With the calm before the disturbance. Seconds. */
 export const LONGEST_RUN = 3_600;
 /** Each is used once: a connection that conntrack still remembers (120 s) would follow the old one to a dead pod. */
 export const FIRST_PORT = 1_024;
 export const PORTS = 65_536 - FIRST_PORT;
 
-/** How long a sender goes on if nothing ends it: senders start before the disturbance. @param longest from that on */
-export const runSeconds = (longest: number): number => Math.min(LONGEST_RUN, longest + 120);
+/** For the start of all senders, and until requests through new pods succeed. Seconds. */
+const BEFORE_CALM = 120;
+/** How long a sender goes on if nothing ends it. @param longest from the disturbance on */
+export const runSeconds = (calm: number, longest: number): number => calm + longest + BEFORE_CALM;
 
 const way = z.strictObject({
   name: z.string().min(1).max(253),
@@ -35,7 +37,10 @@ export const trafficPlan = z.strictObject({
   /** Requests a second through each way. */
   rate: z.number().positive().max(MOST_RATE),
   /** How long to go on if nothing ends it earlier. */
-  seconds: z.number().positive().max(LONGEST_RUN),
+  seconds: z
+    .number()
+    .positive()
+    .max(LONGEST_RUN + BEFORE_CALM),
   timeoutMs: z.number().int().min(10).max(60_000),
   method: z.string().regex(/^[A-Z]{1,20}$/),
   headers: z.record(z.string().max(256), z.string().max(4_096)),

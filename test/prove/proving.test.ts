@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { type PodLives, prove, type TrafficJob, type WorkloadAccess } from '../../src/prove/index.ts';
 import type { ProveOptions } from '../../src/prove/proving.ts';
 import { wallClock } from '../../src/prove/traffic.ts';
-import type { TrafficReport } from '../../src/prove/traffic-plan.ts';
+import { runSeconds, type TrafficReport } from '../../src/prove/traffic-plan.ts';
 
 /** Sends nothing, and says so twenty times a second, by a clock that is ahead of ours. */
 function silentJob(aheadMs: number) {
@@ -73,4 +73,31 @@ it('disturbs nothing that has come to stand on one pod since it was asked', asyn
 it('disturbs nothing while somebody else rolls it out', async () => {
   const options = optionsFor({}, { read: async () => ({ ...DEPLOYMENT, settled: false }) });
   await expect(prove(options)).rejects.toThrow('is not settled');
+});
+
+it('lets all evictions of a drain together take no longer than a run may', async () => {
+  const asked = new Map<string, number>();
+  const options = optionsFor(
+    { disturbance: { type: 'drain', node: 'n' }, longest: 2 },
+    {
+      cordon: async () => undefined,
+      evict: async (name, _, dryRun) => {
+        const times = asked.get(name) ?? 0;
+        asked.set(name, dryRun === true ? 0 : times + 1);
+        return dryRun === true || times > 0 ? undefined : 'the budget forbids it';
+      },
+    },
+  );
+  const ready = ['n', 'n', 'n', 'm'].map((node, index) => ({
+    name: `${index}`,
+    createdAt: index,
+    wait: 0,
+    node,
+  }));
+  const lives = { ...options.lives, all: ready, ready } as unknown as PodLives;
+  await expect(prove({ ...options, lives })).rejects.toThrow('pod 2 was still forbidden after 2s');
+});
+
+it('sends from before the calm until after the longest run', () => {
+  expect(runSeconds(300, 600)).toBeGreaterThan(900);
 });
