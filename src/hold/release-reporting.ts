@@ -58,7 +58,7 @@ export function reportRelease(
     ...(open !== undefined && open > 0 && { open }),
     ...(undeclared && { undeclared: undeclared.connections, from: undeclared.remotes.slice(0, SHOWN) }),
   };
-  if (CUT.has(reason)) logger.warn(members, 'pod released at hold.max while consumers may still send to it');
+  if (CUT.has(reason)) logger.warn(members, 'pod released while consumers may still send to it');
   else logger.info(members, 'pod released');
   events.tell({
     object: { kind: 'Pod', namespace, name, uid: pod.uid },
