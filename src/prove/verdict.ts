@@ -126,15 +126,18 @@ export function judge(evidence: Evidence): ProveVerdict {
           wait: Math.max(...late.map(({ verdict, episodes }) => covering(verdict.lag?.most ?? 0, episodes))),
           waitFor98: Math.max(...late.map((each) => Math.ceil(quantile(each.ages, 0.98)))),
         };
-  const upperBound = failures.length === 0 ? ruleOfThree(atRisk) : null;
+  const upperBound = failures.length === 0 ? ruleOfThree(atRisk, pods) : null;
   const sentence = sentenceOf({ ...totals, atRisk, upperBound }, verdicts, failures, advice, pods);
   return { ...totals, atRisk, upperBound, sentence, advice, ways: verdicts, failures, slowAnswers };
 }
 
-/** The share that may be lost, at 95 %, where none of so many was. */
-function ruleOfThree(tried: number): number | null {
-  return tried === 0 ? null : Math.min(1, 3 / tried);
+/** The share that may be lost, at 95 %, where none of so many was; null: that was not tried, or not until all had ended. */
+function ruleOfThree(tried: number, pods: readonly PodLife[]): number | null {
+  return tried === 0 || pods.some(isLeaving) ? null : Math.min(1, 3 / tried);
 }
+
+const isLeaving = ({ deletedAt, goneAt }: PodLife): boolean =>
+  deletedAt !== undefined && goneAt === undefined;
 
 /**
  * The wait that is advised for what was seen. Of n delays of a consumer that polls, the longest exceeds a share
@@ -226,7 +229,7 @@ function judgeWay(
     kinds: counted(failures.map(({ kind }) => kind)),
     causes: counted(failures.map(({ cause }) => cause)),
     atRisk,
-    upperBound: failures.length === 0 ? ruleOfThree(atRisk) : null,
+    upperBound: failures.length === 0 ? ruleOfThree(atRisk, pods) : null,
     lag: late.length === 0 ? null : { least: rounded(greatest(least)), most: rounded(greatest(ages)) },
   };
   return { verdict, failures, slowAnswers, ages, episodes: new Set(used).size };
@@ -326,8 +329,10 @@ function sentenceOf(
 ): string {
   const head = `${grouped(lost)} of ${grouped(sent)} requests lost`;
   if (lost === 0) {
-    if (upperBound === null)
+    if (atRisk === 0)
       return `${head}, but none was sent while a pod was terminating: this proves nothing.`;
+    if (upperBound === null)
+      return `${head}, but pods were still terminating at the end: this proves nothing; raise --for.`;
     return `${head}; ${grouped(atRisk)} were sent while a pod was terminating: with 95 % confidence at most ${percentUp(upperBound)} of such requests are lost.`;
   }
   const losing = ways.filter((way) => way.lost > 0);

@@ -57,6 +57,17 @@ describe('the verdict', () => {
         sentence: expect.stringContaining('proves nothing'),
       },
     ],
+    'says nothing of a run that ends while pods are still on their way out': [
+      {
+        pods: [{ name: 'old', createdAt: 0, wait: 60, deletedAt: 5_000, sigtermAt: 65_000 }, ...OTHERS],
+        outcomes: sent({ from: 0, to: 20 }),
+      },
+      {
+        lost: 0,
+        upperBound: null,
+        sentence: expect.stringContaining('still on their way out at the end: this proves nothing'),
+      },
+    ],
     'says what zero is worth, by the rule of three': [
       { pods: [pod('old', 5, 4), ...OTHERS], outcomes: sent({ from: 0, to: 20 }) },
       {
