@@ -205,15 +205,13 @@ async function disturb(
         forbidden = await access.evict(pod, signal);
         return forbidden === undefined;
       });
-      if (!evicted)
-        throw refusal(`the eviction of pod ${pod} was still forbidden after ${longest}s: ${forbidden}`);
+      if (!evicted) throw refusal(`eviction of pod ${pod} still forbidden after ${longest}s: ${forbidden}`);
     }
   }
 }
 
 /** Evictions that a budget holds up count, too: senders do not go on for ever. */
-const secondsLeft = (longest: number, disturbedAt: number): number =>
-  longest - (wallClock() - disturbedAt) / 1_000;
+const secondsLeft = (longest: number, disturbedAt: number) => longest - (wallClock() - disturbedAt) / 1_000;
 
 async function untilSettled(
   { access, signal, longest, workload, lives }: ProveOptions,
@@ -336,14 +334,12 @@ class Traffic {
   }
 
   get notes(): readonly string[] {
-    const skews = [...this.#until].filter(
-      ([, { skewMs }]) => Math.abs(skewMs) > SKEW_MS && Number.isFinite(skewMs),
-    );
     return [
       ...(this.#lateMs > LATE_MS
         ? [`a sender was busy: requests started up to ${this.#lateMs} ms late`]
         : []),
-      ...skews.map(([sender, { skewMs }]) => {
+      ...[...this.#until].flatMap(([sender, { skewMs }]) => {
+        if (Math.abs(skewMs) <= SKEW_MS || !Number.isFinite(skewMs)) return [];
         const side = skewMs < 0 ? 'ahead of this one' : 'behind this one, or its reports are late';
         return `the clock of ${sender} is ${Math.abs(Math.round(skewMs))} ms ${side}: instants are that uncertain`;
       }),

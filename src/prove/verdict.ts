@@ -136,8 +136,7 @@ function ruleOfThree(tried: number, pods: readonly PodLife[]): number | null {
   return tried === 0 || pods.some(isLeaving) ? null : Math.min(1, 3 / tried);
 }
 
-const isLeaving = ({ deletedAt, goneAt }: PodLife): boolean =>
-  deletedAt !== undefined && goneAt === undefined;
+const isLeaving = ({ deletedAt, goneAt }: PodLife) => deletedAt !== undefined && goneAt === undefined;
 
 /**
  * The wait that is advised for what was seen. Of n delays of a consumer that polls, the longest exceeds a share
@@ -339,15 +338,12 @@ function sentenceOf(
   const through = losing.map((way) => `${grouped(way.lost)} through ${way.name}`).join(', ');
   const all = ways.length > 1 ? `, all through ${losing[0]?.name}` : '';
   const waits = pods.filter(({ deletedAt }) => deletedAt !== undefined).map(({ wait }) => wait);
+  const parts = losing.flatMap((way) => partsOf(way, failures, waits));
   const early = pods.filter(hasEndedEarly).length;
-  const parts = [
-    ...losing.flatMap((way) => partsOf(way, failures, waits)),
-    ...(early > 0
-      ? [
-          `${early} of ${waits.length} pods ended before their wait had passed: look for Events FailedPreStopHook, or for who cut their grace`,
-        ]
-      : []),
-  ];
+  if (early > 0)
+    parts.push(
+      `${early} of ${waits.length} pods ended before their wait had passed: look for Events FailedPreStopHook, or for who cut their grace`,
+    );
   const text = [`${head}${losing.length === 1 ? all : ` (${through})`}`, ...parts].join('; ');
   if (advice === null) return `${text}.`;
   const most = advice.waitFor98 < advice.wait ? ` (98 %: ${advice.waitFor98} s)` : '';

@@ -95,7 +95,7 @@ it('lets all evictions of a drain together take no longer than a run may', async
     node,
   }));
   const lives = { ...options.lives, all: ready, ready } as unknown as PodLives;
-  await expect(prove({ ...options, lives })).rejects.toThrow('pod 2 was still forbidden after 2s');
+  await expect(prove({ ...options, lives })).rejects.toThrow('pod 2 still forbidden after 2s');
 });
 
 it('sends from before the calm until after the longest run', () => {
