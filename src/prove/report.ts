@@ -109,9 +109,16 @@ export function reportOf(
     pods: pods.filter(({ deletedAt }) => deletedAt !== undefined).map(podOf),
     ...{ failures: failures.slice(0, MOST_FAILURES).map(explainedOf) },
     slowAnswers: slowAnswers.slice(0, MOST_FAILURES).map(explainedOf),
-    notes: [...notes],
+    notes: [...notes, ...cutNote('lost', failures), ...cutNote('slow', slowAnswers)],
   };
 }
+
+const cutNote = (what: string, { length }: readonly FailedRequest[]): readonly string[] =>
+  length > MOST_FAILURES
+    ? [
+        `of ${grouped(length)} ${what} requests, only the first ${grouped(MOST_FAILURES)} are listed and grouped`,
+      ]
+    : [];
 
 function explainedOf({ at, pods, ...of }: FailedRequest): z.infer<typeof explained> {
   return { ...of, at: iso(at), pods: [...pods] };

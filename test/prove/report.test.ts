@@ -70,6 +70,17 @@ describe('the result of a run', () => {
     expect(report.pods.map(({ name }) => name)).toEqual(['web-1']);
   });
 
+  it('says where more was lost than it lists', () => {
+    const failures = Array.from({ length: 1_200 }, () => failure);
+    const cut = reportOf({ ...result, verdict: { ...verdict, lost: 1_200, failures } }, report);
+    expect(cut.failures).toHaveLength(1_000);
+    expect(cut.notes).toEqual([
+      'a note',
+      'of 1,200 lost requests, only the first 1,000 are listed and grouped',
+    ]);
+    expect(report.notes).toEqual(['a note']);
+  });
+
   it('as a table has a row for each way and pod, and one for all failures that are alike', () => {
     const { ways, pods, failures } = tablesOf(report);
     expect(ways.slice(1)).toEqual([
