@@ -95,7 +95,8 @@ export function readLine(line: string): TrafficReport | undefined {
     if (!Array.isArray(row)) return [];
     const [way, at, tookMs, kind, address] = row as readonly unknown[];
     if (![way, at, tookMs].every(Number.isFinite)) return [];
-    const lost = kind === undefined ? undefined : LOSS_KINDS[Number(kind)];
+    // One that a newer image knows and this program does not is a loss all the same.
+    const lost = kind === undefined ? undefined : (LOSS_KINDS[Number(kind)] ?? 'malformed');
     const to = isString(address) ? { address } : {};
     return [{ way: Number(way), at: Number(base) + Number(at), tookMs: Number(tookMs), lost, ...to }];
   });

@@ -116,6 +116,11 @@ it('reports on one line what it reads back', () => {
   expect(readLine(lineOf(report))).toEqual(report);
 });
 
+it('takes a loss of a kind that it does not know for one', () => {
+  const line = '{"sequence":1,"until":9,"late":0,"base":5,"rows":[[0,1,2],[0,1,2,99]]}';
+  expect(readLine(line)?.outcomes.map(({ lost }) => lost)).toEqual([undefined, 'malformed']);
+});
+
 it.each(['', 'Warning: something', '{}', '[]', '{"sequence":1,"until":"x","late":0,"base":0,"rows":[]}'])(
   'takes %j for no report',
   (line) => expect(readLine(line)).toBeUndefined(),
