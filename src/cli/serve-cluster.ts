@@ -384,7 +384,7 @@ export function startCluster(context: ClusterContext) {
     onSynced: reported.call,
   });
   const released = manager.listeners<[Release]>('hold');
-  const shuttingDown = manager.listeners<[uid: string, budget: number]>('node-shutdown');
+  const shuttingDown = manager.listeners<[uid: string, budget: number | undefined]>('node-shutdown');
   const { deleteOnNodeShutdown: deletes, auditEvery: every, policyReports } = settings;
   const nodeShutdowns = new NodeShutdowns({
     ...{ connection, logger, clock, random, deletes },

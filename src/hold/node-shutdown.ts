@@ -25,8 +25,8 @@ interface NodeShutdownOptions {
   readonly random: () => number;
   /** Whether to delete the pods of such a node, so that slices drop them at once. */
   readonly deletes: boolean;
-  /** The pod with this uid has this many seconds left. */
-  readonly onPod: (uid: string, budget: number) => void;
+  /** The pod with this uid has this many seconds left; undefined: its node no longer shuts down. */
+  readonly onPod: (uid: string, budget: number | undefined) => void;
 }
 
 interface ObservedNode {
@@ -97,6 +97,8 @@ export class NodeShutdowns implements Runnable {
   readonly #options: NodeShutdownOptions;
   /** The nodes that are shutting down, and the seconds that they leave their pods. */
   readonly #nodes = new Map<string, number>();
+  /** By node: the pods that have been told so. */
+  readonly #told = new Map<string, readonly string[]>();
   #deleted: Counter<'result'> | undefined;
 
   constructor(options: NodeShutdownOptions) {
@@ -111,10 +113,11 @@ export class NodeShutdowns implements Runnable {
     const { connection, clock, random, logger } = this.#options;
     const { signal } = leadership;
     this.#nodes.clear();
+    for (const node of this.#told.keys()) this.#over(node);
     const handlers = {
       onEvent: (event: ResourceEvent<ObservedNode>) => {
         const node = event.type === 'deleted' ? undefined : event.object;
-        if (node?.isShuttingDown !== true) this.#nodes.delete(event.identity.name);
+        if (node?.isShuttingDown !== true) this.#over(event.identity.name);
         else if (!this.#nodes.has(node.name)) {
           this.#nodes.set(node.name, shutdownBudgetOf(node.labels));
           void this.#shutDown(node.name, leadership);
@@ -127,6 +130,13 @@ export class NodeShutdowns implements Runnable {
 
   /** The seconds that this node leaves its pods; undefined: it is not shutting down, or this replica does not lead. */
   readonly budgetOf = (node: string): number | undefined => this.#nodes.get(node);
+
+  /** Pods whose time it did not suffice for run on after a reboot, and are deleted some other day. */
+  #over(node: string): void {
+    this.#nodes.delete(node);
+    for (const uid of this.#told.get(node) ?? []) this.#options.onPod(uid, undefined);
+    this.#told.delete(node);
+  }
 
   async #shutDown(node: string, leadership: Leadership): Promise<void> {
     const { logger, deletes } = this.#options;
@@ -151,6 +161,11 @@ export class NodeShutdowns implements Runnable {
     const agent = newAgent(connection, AT_ONCE);
     try {
       const pods = await listSome(podsOn(node), connection, { signal, answerMs: ANSWER_MS, most: MOST_PODS });
+      if (!this.#nodes.has(node)) return undefined;
+      this.#told.set(
+        node,
+        pods.map(({ uid }) => uid),
+      );
       for (const { uid } of pods) onPod(uid, budget);
       if (!deletes) return undefined;
       const due = pods.filter(({ stays, isDeleted }) => !stays && !isDeleted);

@@ -129,8 +129,8 @@ export function startHold(context: HoldContext) {
     } satisfies Runnable,
     /** A pod with hook Hold, until the watch has shown it to be gone. */
     pod: pods.withUid.bind(pods),
-    /** The pod's node shuts down, and leaves it this many seconds. */
-    nodeShutsDown: (uid: string, budget: number) => {
+    /** The pod's node shuts down, and leaves it this many seconds; undefined: it no longer does. */
+    nodeShutsDown: (uid: string, budget: number | undefined) => {
       const pod = pods.withUid(uid);
       if (pod !== undefined) pod.nodeBudget = budget;
       holds.touch(uid);

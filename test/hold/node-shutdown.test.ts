@@ -92,7 +92,7 @@ async function clusterOf(first: object, refusals: readonly number[] = []) {
 }
 
 function shutdownsIn(connection: KubeConnection, deletes: boolean) {
-  const said: (readonly [string, number])[] = [];
+  const said: (readonly [string, number | undefined])[] = [];
   const shutdowns = new NodeShutdowns({
     ...{ connection, deletes, clock: () => performance.now(), random: Math.random },
     logger: createLogger('silent', process.stdout),
@@ -119,6 +119,8 @@ it('tells Hold of the pods of a node that shuts down, and deletes none without l
   expect([shutdowns.budgetOf('spot-1'), shutdowns.budgetOf('other')]).toEqual([45, undefined]);
   await cluster.change(node(true));
   await until('the node to be back', () => shutdowns.budgetOf('spot-1') === undefined);
+  // They run on, and their deletion some other day is no shutdown.
+  expect(said.slice(4)).toEqual(PODS.map(({ metadata: { uid } }) => [uid, undefined]));
 });
 
 it('deletes them with leave: by uid, and not those that would come back on the same node', async () => {
