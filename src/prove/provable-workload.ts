@@ -251,10 +251,7 @@ export interface ReadyPod {
 /** Why a disturbance would leave no pod to serve, or cannot be done; undefined: it may be. */
 export function obstacleTo(
   disturbance: Disturbance,
-  workload: Pick<
-    ProvableWorkload,
-    'kind' | 'namespace' | 'name' | 'replicas' | 'settled' | 'rollsOut' | 'maxUnavailable'
-  >,
+  workload: Omit<ProvableWorkload, 'selector' | 'podLabels'>,
   ready: readonly ReadyPod[],
 ): string | undefined {
   const name = fullName(workload);

@@ -1,6 +1,6 @@
 import { asError, LingerError } from '../api/index.ts';
 import { asFailure } from '../cluster/index.ts';
-import { pause } from '../timing/index.ts';
+import { NEVER, pause } from '../timing/index.ts';
 import { until } from './leased-job.ts';
 import type { PodLives } from './lives.ts';
 import {
@@ -131,8 +131,18 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
     return { verdict, pods, outcomes, startedAt, disturbedAt, endedAt, senders, nodes, notes };
   } finally {
     // In reverse, all of them, also after a failure and an interruption.
-    for (const each of undo.toReversed())
-      await each().catch((thrown: unknown) => note(`could not undo: ${asFailure(thrown).message}`));
+    for (const each of undo.toReversed()) {
+      let problem: string | undefined;
+      const attempt = async () => {
+        problem = await each().then(
+          () => undefined,
+          (thrown: unknown) => asFailure(thrown).message,
+        );
+        return problem === undefined;
+      };
+      // An API server that is away for a moment must leave no node cordoned.
+      if (!(await until(UNDO_MS / 1_000, NEVER, attempt))) note(`could not undo: ${problem}`);
+    }
     inner.abort();
   }
 }

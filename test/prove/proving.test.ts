@@ -101,3 +101,17 @@ it('lets all evictions of a drain together take no longer than a run may', async
 it('sends from before the calm until after the longest run', () => {
   expect(runSeconds(300, 600)).toBeGreaterThan(900);
 });
+
+it('uncordons the node although the API server is away for a moment', async () => {
+  const notes: string[] = [];
+  let attempts = 0;
+  const cordon: WorkloadAccess['cordon'] = async (_node, _signal, begin) =>
+    begin(async () => {
+      attempts += 1;
+      if (attempts === 1) throw new Error('connect ECONNREFUSED');
+    });
+  const note = (line: string) => void notes.push(line);
+  await prove(optionsFor({ disturbance: { type: 'drain', node: 'a' }, longest: 0.2, note }, { cordon }));
+  expect(attempts).toBe(2);
+  expect(notes.filter((line) => line.startsWith('could not undo'))).toEqual([]);
+});
