@@ -255,7 +255,7 @@ function suspectsOf(pods: readonly PodLife[], outcomes: readonly RequestOutcome[
     });
 }
 
-/** Whether its hooks held SIGTERM back for less than they say: one has failed, or the grace was cut. */
+/** Whether it ended before its hooks were to let SIGTERM come: one has failed, or the application has quit by itself. */
 function hasEndedEarly({ sigtermAt, endedAt, goneAt }: PodLife): boolean {
   const end = Math.min(endedAt ?? Number.POSITIVE_INFINITY, goneAt ?? Number.POSITIVE_INFINITY);
   return sigtermAt !== undefined && end + ENDED_EARLY_MS < sigtermAt;
@@ -337,7 +337,7 @@ function sentenceOf(
   const early = pods.filter(hasEndedEarly).length;
   if (early > 0)
     parts.push(
-      `${early} of ${waits.length} pods ended before their wait had passed: look for Events FailedPreStopHook, or for who cut their grace`,
+      `${early} of ${waits.length} pods ended before their wait had passed: a hook failed (Event FailedPreStopHook), their grace was cut, or the application quit by itself`,
     );
   const text = [`${head}${losing.length === 1 ? all : ` (${through})`}`, ...parts].join('; ');
   if (advice === null) return `${text}.`;
