@@ -336,7 +336,7 @@ class Traffic {
         own.length === 0
           ? `no request through ${name} has ended`
           : `${lost.length} of ${own.length} requests through ${name} failed (${[...kinds].join(', ')})`;
-      const why = [...new Set([...kinds].map((kind) => TO_CHECK[kind]))];
+      const why = [...new Set([...kinds].map((kind) => TO_CHECK[kind])), ...this.notes];
       if (replaced) why.push(STILL_FOLLOWING);
       return `${what} before anything was disturbed: ${why.join('; ')}`;
     }

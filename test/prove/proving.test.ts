@@ -62,6 +62,12 @@ it.each([
   expect((await prove(optionsFor({ job: silentJob(aheadMs), calm: 1.5 }))).notes).toEqual(notes);
 });
 
+it('names the clock of a sender that is so far behind that the calm shows nothing', async () => {
+  const lost =
+    'no request through Service web has ended before anything was disturbed: the clock of pod 0 is 3';
+  await expect(prove(optionsFor({ job: silentJob(-3_000) }))).rejects.toThrow(lost);
+});
+
 it('disturbs nothing that has come to stand on one pod since it was asked', async () => {
   const deleted: string[] = [];
   const options = optionsFor({}, { deletePod: async (name) => void deleted.push(name) });
