@@ -1,5 +1,6 @@
 import {
   ANNOTATION,
+  isRecord,
   isString,
   LingerError,
   leastSecondsOf,
@@ -17,6 +18,7 @@ import {
 } from '../cluster/index.ts';
 import { parsePlan } from '../decision/index.ts';
 import { endpointSlicesResource, endpointsResource } from '../informers/index.ts';
+import { pause } from '../timing/index.ts';
 import { wallClock } from './traffic.ts';
 import type { PodLife } from './verdict.ts';
 
@@ -82,10 +84,7 @@ export class PodLives {
         this.#list('endpoints', event.identity.name, new Set(ready.flatMap(({ ip }) => ip ?? [])), event.at);
       });
     }
-    const limit = new Promise<false>((resolve) => {
-      setTimeout(resolve, LIST_MS, false).unref();
-    });
-    if ((await Promise.race([Promise.all(watches), limit])) !== false) return;
+    if (Array.isArray(await Promise.race([Promise.all(watches), pause(LIST_MS, signal)]))) return;
     const why = [...this.problems].join('; ');
     throw new LingerError('cluster-unreachable', `pods and endpoints could not be listed: ${why}`);
   }
@@ -96,9 +95,7 @@ export class PodLives {
 
   /** Pods that are ready and stay. */
   get ready(): readonly PodLife[] {
-    return [...this.#lives.values()].filter(
-      (each) => each.ready && each.deletedAt === undefined && each.goneAt === undefined,
-    );
+    return [...this.#lives.values()].filter((each) => each.ready && each.deletedAt === undefined);
   }
 
   /** Pods that were deleted and still exist. */
@@ -187,11 +184,13 @@ function podState({ metadata, spec, status }: RawObject): PodState {
 
 /** How long SIGTERM is held back: by the container that is held back the least, since any of them may serve. */
 function waitOf(plan: string | undefined, spec: unknown): number | 'Hold' {
-  const containers = recordsAt(spec, 'containers').map((each) => memberAt(each, ['lifecycle', 'preStop']));
-  const { hold } = (plan === undefined ? undefined : parsePlan(plan)) ?? {};
+  const { hold, wait = 0, containers = [] } = parsePlan(plan ?? '') ?? {};
   if (hold !== undefined && hold.observe !== true) return 'Hold';
-  const seconds = containers.map((hook) =>
-    typeof hook === 'object' && hook !== null ? leastSecondsOf(readHook(hook as Record<string, unknown>)) : 0,
-  );
+  const seconds = recordsAt(spec, 'containers').map(({ name, lifecycle }) => {
+    // A helper that only observes waits for as long as the plan says.
+    if (hold !== undefined && containers.includes(String(name))) return wait;
+    const hook = memberAt(lifecycle, ['preStop']);
+    return isRecord(hook) ? leastSecondsOf(readHook(hook)) : 0;
+  });
   return Math.min(...seconds);
 }

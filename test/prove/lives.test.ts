@@ -1,5 +1,7 @@
 import http from 'node:http';
 import { expect, it, onTestFinished } from 'vitest';
+import { ANNOTATION, HOLD_HELPER } from '../../src/api/index.ts';
+import { renderPlan } from '../../src/decision/index.ts';
 import { PodLives } from '../../src/prove/index.ts';
 import { listening } from '../webhook/listening.ts';
 
@@ -84,3 +86,26 @@ it('takes a pod for withdrawn once no slice lists it', async () => {
   await change('endpointslices', slice('web-2'));
   await expect.poll(withdrawn).toEqual([true]);
 });
+
+it.each([
+  [true, 20],
+  [false, 'Hold'],
+])(
+  'knows how long a helper waits that only observes (%j), and that another may be released',
+  async (observe, wait) => {
+    const hold = { min: 0, max: 60, percentile: 99, initial: 0, probes: 0 };
+    const plan = renderPlan({
+      ...{ wait: 20, grace: 90, baseGrace: 30, hook: 'Hold', containers: ['app'] },
+      ...{ policy: 'built-in', why: 'initial', hold: { ...hold, ...(observe && { observe }) } },
+    });
+    const { metadata, status } = pod('a');
+    const preStop = { exec: { command: [HOLD_HELPER, '10.0.0.1:8445', 'token', '20', '60'] } };
+    const held = {
+      metadata: { ...metadata, annotations: { [ANNOTATION.plan]: plan } },
+      spec: { containers: [{ name: 'app', lifecycle: { preStop } }] },
+      status,
+    };
+    const { lives } = await livesOf({ pods: [held], endpointslices: [] });
+    expect(lives.all.map((each) => each.wait)).toEqual([wait]);
+  },
+);
