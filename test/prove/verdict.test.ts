@@ -57,7 +57,7 @@ describe('the verdict', () => {
         sentence: expect.stringContaining('proves nothing'),
       },
     ],
-    'says nothing of a run that ends while pods are still on their way out': [
+    'says nothing of a run that ends while pods are still terminating': [
       {
         pods: [{ name: 'old', createdAt: 0, wait: 60, deletedAt: 5_000, sigtermAt: 65_000 }, ...OTHERS],
         outcomes: sent({ from: 0, to: 20 }),
@@ -65,7 +65,7 @@ describe('the verdict', () => {
       {
         lost: 0,
         upperBound: null,
-        sentence: expect.stringContaining('still on their way out at the end: this proves nothing'),
+        sentence: expect.stringContaining('still terminating at the end: this proves nothing'),
       },
     ],
     'says what zero is worth, by the rule of three': [
