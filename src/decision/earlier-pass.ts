@@ -44,41 +44,26 @@ export function earlierPass(pod: Pod): EarlierPass {
 
 /**
  * Usually each claim fits the container of its name. Where one does not, another webhook may have renamed containers, or
- * swapped their names: then claims go to whichever hooks they fit: those of their name first, then those that fit the fewest.
+ * swapped their names: then claims go to whichever hooks they fit, those of their name first. A hook fits claims of one
+ * kind only: beside a hook of Linger's own, all sleeps of authors rise by the whole wait, and so beyond it.
  */
 function carriersOf(plan: Plan, pod: Pod): Carriers {
-  const hooked = pod.spec.containers.filter((each) => preStopOf(each) !== undefined);
-  const claims = plan.containers;
-  const fits = (container: Container, claim: string) => carries(container, plan, authorsSeconds(plan, claim));
-  const byName = new Map(hooked.map((each) => [each.name, each]));
-  const isPlain = claims.every((claim) => {
-    const container = byName.get(claim);
-    return container !== undefined && fits(container, claim);
-  });
-  if (isPlain) return new Map(claims.map((claim) => [claim, authorsSeconds(plan, claim)]));
   const kindOf = (claim: string) => authorsSeconds(plan, claim) ?? 0;
-  const open = Map.groupBy(claims, kindOf);
+  const open = Map.groupBy(plan.containers, kindOf);
   const known = new Set(plan.containers);
-  const candidates = hooked.map((container) => {
-    const kinds = [...open].flatMap(([kind, [claim]]) => (claim && fits(container, claim) ? [kind] : []));
-    const named = known.has(container.name) ? kindOf(container.name) : undefined;
-    return {
-      container,
-      isOwn: named !== undefined && kinds.includes(named),
-      kinds: kinds.toSorted((a, b) => Number(b === named) - Number(a === named)),
-    };
+  // Once, and not for each hook and claim: a forged plan may have a thousand of both.
+  const rise = riseOf(plan);
+  const candidates = pod.spec.containers.flatMap((container) => {
+    const { name } = container;
+    const own = open.has(0) && carriesOwn(container, plan);
+    const lengthened = sleepIn(container) - rise;
+    const kind = own ? 0 : lengthened > 0 ? lengthened : undefined;
+    if (kind === undefined || !open.has(kind)) return [];
+    return [{ name, kind, isOwn: known.has(name) && kindOf(name) === kind }];
   });
-  const ordered = candidates.toSorted(
-    (a, b) => Number(b.isOwn) - Number(a.isOwn) || a.kinds.length - b.kinds.length,
-  );
   const carriers = new Map<string, number | undefined>();
-  for (const { container, kinds } of ordered) {
-    const claim = kinds
-      .map((kind) => open.get(kind))
-      .find((each) => each?.length)
-      ?.pop();
-    if (claim !== undefined) carriers.set(container.name, authorsSeconds(plan, claim));
-  }
+  for (const { name, kind } of candidates.toSorted((a, b) => Number(b.isOwn) - Number(a.isOwn)))
+    if (open.get(kind)?.pop() !== undefined) carriers.set(name, kind === 0 ? undefined : kind);
   return carriers;
 }
 
@@ -87,13 +72,17 @@ function authorsSeconds({ extended = {} }: Plan, name: string): number | undefin
   return Object.hasOwn(extended, name) ? extended[name] : undefined;
 }
 
-function carries(container: Container, plan: Plan, authors: number | undefined): boolean {
-  const { hook, wait, hold } = plan;
+/** The seconds of a sleep that may be lengthened; 0: its hook is another. */
+function sleepIn(container: Container): number {
   const handler = preStopOf(container);
-  if (handler === undefined || wait === 0) return false;
-  if (authors !== undefined) return plainSleep(handler)?.seconds === authors + riseOf(plan);
-  const own = HOOKS[hook].recognise(handler);
-  return own?.wait === wait && own.call?.max === hold?.max;
+  return (handler && plainSleep(handler)?.seconds) ?? 0;
+}
+
+/** Whether its hook is as the plan says that one of Linger's own is. */
+function carriesOwn(container: Container, { hook, wait, hold }: Plan): boolean {
+  const handler = preStopOf(container);
+  const own = handler && HOOKS[hook].recognise(handler);
+  return wait > 0 && own?.wait === wait && own.call?.max === hold?.max;
 }
 
 export interface Separated {
@@ -125,7 +114,7 @@ export function separated(object: unknown): Separated | undefined {
     const alone = { ...container, lifecycle: { preStop: { [kind]: own } } };
     const isClaimed =
       plan.containers.includes(container.name) && !Object.hasOwn(plan.extended ?? {}, container.name);
-    if (own !== undefined && isClaimed && carries(alone, plan, undefined))
+    if (own !== undefined && isClaimed && carriesOwn(alone, plan))
       rests.set(index, { ...container, lifecycle: { ...container.lifecycle, preStop } });
   }
   if (rests.size === 0) return undefined;

@@ -69,6 +69,17 @@ export const HOSTILE: Readonly<Record<string, Hostile>> = {
     ),
   'a plan of the length of a plan': () =>
     annotated('linger.dev/plan', filled(72 * 1024, '{"v":1,"containers":[', ']}', colliding(16))),
+  'a plan of lengthened sleeps that fit no container': (bytes) => {
+    const names = Array.from({ length: Math.min(1_000, Math.floor(bytes / 300)) }, (_, index) => `c${index}`);
+    const extended = Object.fromEntries(names.map((name, index) => [name, index + 1]));
+    const times = { wait: 2, grace: 100_000, baseGrace: 30, hook: 'Sleep', policy: '', why: 'fixed' };
+    const annotations = {
+      'linger.dev/plan': JSON.stringify({ v: 1, ...times, containers: names, extended }),
+    };
+    const lifecycle = { preStop: { sleep: { seconds: 7 } } };
+    const containers = names.map((name) => server(`renamed-${name}`, { lifecycle }));
+    return bodyOf(pod({ terminationGracePeriodSeconds: 100_000, containers }, { annotations }));
+  },
   'colliding names in an annotation': (bytes) =>
     annotated(
       'linger.dev/containers',
