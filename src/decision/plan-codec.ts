@@ -18,8 +18,8 @@ export function renderPlan(plan: Plan): string {
   return JSON.stringify({
     v: versionFor(hook),
     ...{ wait, grace, baseGrace, hook, containers, policy, why },
-    // Four digits are a hundredth of a per cent; more would only make replicas' texts differ.
-    coverage: coverage && Math.round(coverage * 10_000) / 10_000,
+    // Four digits are a hundredth of a per cent; more would only make replicas' texts differ. 1 says that all are covered.
+    coverage: coverage && Math.min(Math.round(coverage * 10_000), coverage < 1 ? 9_999 : 10_000) / 10_000,
     samples,
     extended,
     hold,

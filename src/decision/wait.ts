@@ -134,10 +134,9 @@ function instantInWords(epochSeconds: number): string {
 }
 
 function coveredInWords(coverage: number): string {
-  const percent = (coverage * 100).toFixed(1);
-  return percent === '100.0'
+  return coverage === 1
     ? 'the removals measured, but without the whole safety factor'
-    : `${percent} % of the removals measured, and the rest is not covered; faster controllers are the cure`;
+    : `${shareInWords(coverage)} of the removals measured, and the rest is not covered; faster controllers are the cure`;
 }
 
 /**

@@ -151,6 +151,16 @@ describe('the plan annotation', () => {
     );
   });
 
+  it('a coverage is 1 only where every removal is covered', () => {
+    const texts = [0, 1].map((uncovered) => {
+      const lag = empiricalDistribution([...Array<number>(29_999).fill(2), uncovered * 20], 200_000);
+      const decision = decide(creationOf(pod()), snapshotOf([], { lag }));
+      return annotationOf(patchFor(pod() as unknown as Pod, decision));
+    });
+    expect(texts[0]).toContain('"coverage":1,');
+    expect(texts[1]).toContain('"coverage":0.9999,');
+  });
+
   it('names who decided the wait', () => {
     const spec = { wait: { from: 'Fixed', fixed: '10s' } };
     expect(annotationOf(operationsFor(pod(), spec))).toContain('"policy":"ClusterTerminationPolicy/base"');

@@ -196,4 +196,10 @@ describe('where safetyFactor × percentile lies beyond max, the wait is the shor
     const { notes } = planOf({}, allAt(45));
     expect(notes.find(({ code }) => code === 'StormNotCovered')?.text ?? '').not.toContain('100.0 %');
   });
+
+  it('one that leaves a single removal uncovered says so', () => {
+    const { notes } = planOf({}, lags([2_999, 45], [1, 300]));
+    const { text = '' } = notes.find(({ code }) => code === 'StormNotCovered') ?? {};
+    expect(text).toContain('60s covers 99.9 % of the removals measured, and the rest is not covered');
+  });
 });
