@@ -569,6 +569,9 @@ function rolloutIn(subject: Decided, related: RelatedObjects): Rollout {
   return rolloutOf(workload, object, Math.max(1, least), Math.max(declared, least, 1));
 }
 
+const WITHDRAWN =
+  'something in the cluster has changed them after Linger, which took its hook back (linger audit --server-dry-run names what cuts a grace), or they were created before the policy, or while the webhook was down';
+
 /** Pods that were created without the webhook or before its policy, and pods with outdated waits. */
 function runningFindings(
   subject: Decided,
@@ -577,17 +580,17 @@ function runningFindings(
 ): readonly Said[] {
   const { running, decision, workload } = subject;
   if (running === undefined) return [];
-  const plans = running
-    .map(({ annotations }) => parsePlan(annotations[ANNOTATION.plan] ?? ''))
-    .filter((plan) => plan !== undefined);
+  const carried = running.flatMap(({ annotations }) => parsePlan(annotations[ANNOTATION.plan] ?? '') ?? []);
+  const plans = carried.filter(({ wait }) => wait > 0);
   const without = running.length - plans.length;
+  const isWithdrawn = plans.length < carried.length;
   const expected = decision.outcome === 'inject' && !isAudit(decision);
   const short = plans.filter((plan) => isTooShort(plan, exposure, subject));
   const cure = workload.kind === 'Pod' ? 'create it again' : 'kubectl rollout restart replaces them';
   const said: Said[] = [];
   const lacking = `${ofPods(without, running.length)} ${without === 1 ? 'has' : 'have'} no wait`;
   const noWait = configured
-    ? `${lacking}: created before the policy, or while the webhook was down; ${cure}`
+    ? `${lacking}: ${isWithdrawn ? WITHDRAWN : 'created before the policy, or while the webhook was down'}; ${cure}`
     : `${without > 0 ? `${lacking}, and new ones get none` : 'new pods get no wait'}: the cluster has no MutatingWebhookConfiguration of Linger's; restore it or install Linger first, as a restart alone changes nothing`;
   if (expected && (without > 0 || !configured)) said.push({ reason: 'NotInjected', text: noWait, wait: 0 });
   if (short.length > 0) {

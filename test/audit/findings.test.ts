@@ -83,6 +83,8 @@ interface Given {
   readonly annotations?: Readonly<Record<string, string>>;
   /** Of running pods, the seconds of their plans; undefined: without one. */
   readonly running?: readonly (number | undefined)[];
+  /** How those were chosen. */
+  readonly why?: string;
   /** What the API server says against its pods with a wait. */
   readonly refusal?: string;
   readonly cut?: GraceCut;
@@ -99,6 +101,7 @@ function auditedOf(
     replicas = 3,
     annotations = {},
     running,
+    why = 'measured',
     refusal,
     cut,
     own = {},
@@ -128,7 +131,12 @@ function auditedOf(
     annotations:
       wait === undefined
         ? {}
-        : { 'linger.dev/plan': samplePlan({ wait, grace: wait + 30, why: 'measured' }) },
+        : {
+            'linger.dev/plan': samplePlan({
+              ...{ wait, grace: wait + 30, why },
+              ...(wait === 0 && { containers: [] }),
+            }),
+          },
   }));
   const subject = {
     ...{ workload, namespace, object },
@@ -329,6 +337,13 @@ test.each([
   expect(findings[0]?.verdict).toBe('protected');
   if (said === undefined) expect(local).toBeUndefined();
   else expect(local?.text).toMatch(said);
+});
+
+test('a pod whose hook has been taken back has no wait, whatever was planned', () => {
+  const fixed = slow(12, [...SHOP, clusterPolicy({ wait: { from: 'Fixed', fixed: '20s' } })]);
+  const findings = auditOf({ running: [0, 20], why: 'fixed' }, fixed);
+  expect(inWords(findings)).toBe('unprotected NotInjected, waits 20, open for 20');
+  expect(findings[0]?.text).toMatch(/^1 of 2 pods has no wait: something in the cluster has changed them/);
 });
 
 test('without a webhook configuration, a restart is not the cure', () => {
