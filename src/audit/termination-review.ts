@@ -11,7 +11,14 @@ import {
   type ResourceEvent,
   readText,
 } from '../cluster/index.ts';
-import { type ClusterSnapshot, containerWaits, type Pod, parsePlan, trafficOf } from '../decision/index.ts';
+import {
+  type ClusterSnapshot,
+  containerWaits,
+  type Plan,
+  type Pod,
+  parsePlan,
+  trafficOf,
+} from '../decision/index.ts';
 import type { HeldPod, Release } from '../hold/index.ts';
 import { ownersOf, type PodMetadata } from '../informers/index.ts';
 import { findsByItself, type PodKey, type RemovalSample } from '../lag/index.ts';
@@ -205,7 +212,7 @@ export class TerminationReview {
     const pod = this.#pass(sample.uid);
     if (pod === undefined) return this.#count('Unknown');
     const { owner = '', controller, grace, senders } = pod;
-    const plan = parsePlan(pod.plan ?? '');
+    const plan = planOf(pod);
     // Judged as it is released.
     if (plan?.hook === 'Hold') return this.#listsOver(sample, pod);
     const wait =
@@ -260,8 +267,8 @@ export class TerminationReview {
     // Where its removal is not over, its instants are kept afterwards.
     const isOver = stopping?.withdrawals !== undefined || (stopping?.selected && !stopping.listed);
     if (isOver) this.#keep(pod.uid, stopping);
-    const plan = parsePlan(stopping?.plan ?? '');
-    if (stopping === undefined || plan === undefined || plan.wait === 0) return;
+    const plan = stopping && planOf(stopping);
+    if (stopping === undefined || plan === undefined) return;
     const epochAt = (instant: number) => epochSeconds() - (clock() - instant) / 1000;
     const held = heldPod(pod.uid);
     // Calls from before this replica led are known only to the previous leader.
@@ -399,6 +406,12 @@ export class TerminationReview {
   }
 }
 
+/** A plan without a wait says that Linger took its hook back: then the author's own hook counts, as without a plan. */
+function planOf({ plan: text = '' }: Pick<Stopping, 'plan'>): Plan | undefined {
+  const plan = parsePlan(text);
+  return plan?.wait === 0 ? undefined : plan;
+}
+
 function weightOf({ plan = '', controller = '', owner = '', known }: Stopping): number {
   return WEIGHT_OF_POD + plan.length + controller.length + owner.length + known.length * WEIGHT_OF_CONSUMER;
 }
@@ -409,7 +422,7 @@ function weightOf({ plan = '', controller = '', owner = '', known }: Stopping): 
  */
 function shorten(stopping: Stopping, grace: number, at: number): void {
   const least = grace > 0 ? grace : (at - stopping.at) / 1000;
-  const plan = parsePlan(stopping.plan ?? '');
+  const plan = planOf(stopping);
   if (grace > 0 || (plan?.hook !== 'Hold' && least < (plan?.wait ?? 0)))
     stopping.grace = Math.min(least, stopping.grace ?? least);
 }
@@ -417,7 +430,7 @@ function shorten(stopping: Stopping, grace: number, at: number): void {
 function observedEnd(uid: string, stopping: Stopping, deletedAt: number): ObservedEnd {
   const { namespace, name: pod, owner = '', at, goneAt, listed, withdrawals, released, grace } = stopping;
   const { known, senders } = stopping;
-  const plan = parsePlan(stopping.plan ?? '');
+  const plan = planOf(stopping);
   const planned = plan && Math.min(plan.wait, grace ?? plan.wait);
   return {
     ...{ namespace, pod, uid, owner, deletedAt, listed, withdrawals, released },

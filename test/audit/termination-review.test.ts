@@ -204,6 +204,17 @@ test.each<[string, string | undefined, number, string, number]>([
   }
 });
 
+test.each(['Sleep', 'Hold'])('a hook %s that was taken back: the author’s own counts', async (hook) => {
+  const { api, log, review, begins, registry } = await watching(-100, FOLLOWED);
+  const lifecycle = { preStop: { sleep: { seconds: 10 } } };
+  const spec = { template: { spec: { containers: [{ name: 'app', lifecycle }] } } };
+  api.put('/apis/apps/v1/namespaces/shop/replicasets/web-5', { spec, metadata: { name: 'web-5' } });
+  begins(samplePlan({ v: hook === 'Hold' ? 2 : 1, hook, wait: 0, containers: [] }));
+  await review.removed(REMOVAL);
+  expect(await outcomesOf(registry)).toEqual(['InTime']);
+  expect(log.ended).toMatchObject([{ noWait: 0, waits: [10, 10] }]);
+});
+
 const shell = (script: string) => ({ exec: { command: ['sh', '-c', script] } });
 test.each<[string, readonly unknown[], object, string]>([
   ['a sleep in a script', [shell('sleep 20 && nginx -s quit')], {}, 'InTime'],
