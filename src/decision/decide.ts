@@ -114,7 +114,7 @@ export function requestOf({
 export function decide(request: PodRequest, snapshot: ClusterSnapshot): Decision {
   const apart = separated(request.object);
   if (apart !== undefined) return decideApart(apart, request, snapshot);
-  const screened = screen(request);
+  const screened = screenWhole(request);
   if (screened !== undefined) return screened;
   const pod = request.object as Pod;
   const { namespace, policy, notes } = policyFor(placeOf(request), snapshot);
@@ -194,6 +194,11 @@ export function exposureOf(request: PodRequest, snapshot: ClusterSnapshot): Expo
 
 /** The skip reasons that do not depend on the snapshot. Undefined: the object is a {@link Pod} to decide on. */
 export function screen(request: PodRequest): Skip | undefined {
+  const apart = separated(request.object);
+  return screenWhole(apart === undefined ? request : { ...request, object: apart.pod });
+}
+
+function screenWhole(request: PodRequest): Skip | undefined {
   if (!isPodCreate(request)) return skip('NotPodCreate');
   const problem = podProblemOf(request.object);
   const unreadable = `${problem}; the pod cannot be read and passes unchanged`;

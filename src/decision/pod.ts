@@ -430,7 +430,12 @@ function essentialsOfMount(mount: unknown): unknown {
   };
 }
 
+/** Kind by kind: another webhook may have merged one into a hook of Linger's, which must still be seen beside it. */
 function recognisable(handler: LifecycleHandler): LifecycleHandler {
-  if (HOOKS.Hold.recognise(handler) !== undefined) return handler;
-  return runsHelper(handler) ? { exec: { command: [HOLD_HELPER] } } : readableHook(handler);
+  const kinds = Object.entries(handler).map(([kind, value]) => {
+    const alone = { [kind]: value };
+    if (HOOKS.Hold.recognise(alone) !== undefined) return alone;
+    return runsHelper(alone) ? { exec: { command: [HOLD_HELPER] } } : readableHook(alone);
+  });
+  return Object.assign({}, ...kinds) as LifecycleHandler;
 }

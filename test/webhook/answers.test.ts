@@ -56,6 +56,20 @@ describe('an injection', () => {
     });
   });
 
+  it.each([
+    ['small', 0],
+    ['large', 100_000],
+  ])('is taken back from a %s pod whose hook another webhook has merged its own into', async (_, length) => {
+    const preStop = { sleep: { seconds: 30 }, exec: { command: ['/drain'] } };
+    const spec = { terminationGracePeriodSeconds: 60, hostname: 'x'.repeat(length) };
+    const containers = [server('app', { lifecycle: { preStop } })];
+    const response = await answerTo(annotated({ 'linger.dev/plan': samplePlan() }, { ...spec, containers }));
+    expect(operationsOf(response)[0]).toEqual({
+      op: 'remove',
+      path: '/spec/containers/0/lifecycle/preStop/sleep',
+    });
+  });
+
   it.each(['u', 'UID/with "quotes" \u2028 and ünïcode', 'x'.repeat(256)])(
     'echoes the uid %j',
     async (uid) => {
