@@ -1,5 +1,5 @@
 import type { Registry } from '@prometheus-io/client';
-import { ANNOTATION, setNewest } from '../api/index.ts';
+import { ANNOTATION, Shares, setNewest } from '../api/index.ts';
 import { tellConfigured } from '../certs/index.ts';
 import { asFailure, type KubeConnection, type ObjectEvents } from '../cluster/index.ts';
 import { type ClusterSnapshot, workloadKey } from '../decision/index.ts';
@@ -243,6 +243,8 @@ class AuditTally {
   readonly #counts = new Map<string, { namespace: string; reason: string; count: number }>();
   readonly #namespaces = new Map<string, NamespaceCounts>();
   readonly #kept = { warning: [] as AuditFinding[], note: [] as AuditFinding[] };
+  /** So that a namespace with thousands does not take the place of the others'. */
+  readonly #shares = { warning: new Shares(), note: new Shares() };
 
   add({ findings }: Audited): void {
     const [own] = findings;
@@ -256,9 +258,16 @@ class AuditTally {
       const level = levelOf(finding);
       if (level === undefined) continue;
       counts[level === 'warning' ? 'fail' : 'warn'] += 1;
-      if (this.#kept[level].length < MOST_FINDINGS) this.#kept[level].push(finding);
+      this.#keep(finding, level);
       this.#count(finding);
     }
+  }
+
+  #keep(finding: AuditFinding, level: 'warning' | 'note'): void {
+    const shares = this.#shares[level];
+    if (!shares.hasRoomFor(finding.namespace, 1, MOST_FINDINGS)) return;
+    shares.add(finding.namespace, 1);
+    this.#kept[level].push(finding);
   }
 
   /** Namespaces beyond the bound are counted together, without a name. */
