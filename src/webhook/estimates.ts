@@ -38,7 +38,8 @@ export function estimatesPage(source: EstimatesSource): unknown {
   const { seconds, why, origin, coverage } = defaultWait;
   return forPeople({
     synced,
-    defaultWait: { seconds, why, origin, coverage },
+    // Rounded down: 1 says that every removal is covered.
+    defaultWait: { seconds, why, origin, coverage: coverage && Math.floor(coverage * 1_000) / 1_000 },
     planned: {
       cluster: table.cluster && shownRow(table.cluster),
       namespaces: shownEach(table.namespaces, shownRow),

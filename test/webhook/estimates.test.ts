@@ -21,8 +21,14 @@ const EDGE = {
   state: { instances: 2, trouble: undefined, limits: ['Not all.'] },
 };
 
-/** The page after these events, at an instant. */
-async function pageAt(now: number, ...events: readonly ClusterEvent[]) {
+interface Given {
+  readonly now: number;
+  readonly events?: readonly ClusterEvent[];
+  /** Of the default wait. */
+  readonly coverage?: number | undefined;
+}
+
+async function pageOf({ now, events = [], coverage }: Given) {
   const clock = () => now;
   const measurement = new Measurement({ clock, epochSeconds: () => START });
   for (const event of [...ALL_CURRENT, service(), ...events]) measurement.apply(event);
@@ -32,7 +38,7 @@ async function pageAt(now: number, ...events: readonly ClusterEvent[]) {
     why: 'initial' as const,
     origin: 'built-in' as const,
     notes: [],
-    coverage: undefined,
+    coverage,
   };
   const watches = { pods: PODS, nodes: { ...PODS, lastEventAt: undefined } };
   const consumers = [consumerView({ ...EDGE, removals: undefined, additions: undefined }, START)];
@@ -41,7 +47,18 @@ async function pageAt(now: number, ...events: readonly ClusterEvent[]) {
   return JSON.parse(JSON.stringify(page)) as Record<string, unknown>;
 }
 
+/** The page after these events, at an instant. */
+const pageAt = (now: number, ...events: readonly ClusterEvent[]) => pageOf({ now, events });
+
 describe('the page of estimates', () => {
+  it.each([
+    [1, 1],
+    [0.99967, 0.999],
+    [0.9949, 0.994],
+  ])('a wait that covers a share of %d covers %d', async (coverage, shown) => {
+    expect(await pageOf({ now: 5_000, coverage })).toMatchObject({ defaultWait: { coverage: shown } });
+  });
+
   it('says null where nothing is known', async () => {
     expect(await pageAt(5_000)).toMatchObject({
       synced: true,
