@@ -247,7 +247,8 @@ export class TerminationReview {
     const remotes = undeclared.remotes.slice(0, MOST_PEERS);
     const seen = remotes.filter((address) => this.#isWitnessed(address, pod.uid));
     // A pod may name any address as its sender, so one pod's word is no finding about others.
-    if (seen.length === 0 && (remotes.length > 0 || !this.#isWitnessed(`of ${end.owner}`, pod.uid))) return;
+    const workload = `of ${end.namespace}/${end.owner}`;
+    if (seen.length === 0 && (remotes.length > 0 || !this.#isWitnessed(workload, pod.uid))) return;
     const from = await Promise.all(seen.map((address) => this.#named(address)));
     if (this.#options.signal.aborted) return;
     this.#tell({ ...end, reason: 'UndeclaredConsumer', seconds, connections, from });

@@ -179,6 +179,20 @@ test('an undeclared sender is named by pod and owner, where the API server knows
   expect(others).toEqual(['192.0.2.7 (node worker-3)', 'fd00:202:3:0:0:0:0:1 (node worker-3)']);
 });
 
+test('a sender without an address is found by two pods of a workload, not by its namesake elsewhere', async () => {
+  const { log, review } = await watching();
+  const undeclared = { connections: 40, seconds: 4, remotes: [] };
+  const release = (uid: string, namespace: string) => {
+    const pod = { uid, namespace, name: uid, deletion: { at: 0, graceSeconds: 90 } };
+    return review.released({ pod, undeclared, consumers: [] } as unknown as Release);
+  };
+  await release('u1', 'shop');
+  await release('u2', 'bank');
+  expect(log.since(0)).toEqual([]);
+  await release('u3', 'shop');
+  expect(log.since(0)).toMatchObject([{ reason: 'UndeclaredConsumer', uid: 'u3' }]);
+});
+
 /** Kube-proxies follow within 4 s at the 99th percentile. */
 const FOLLOWED = plannedLags(measuredTable(1, { 'cluster-ip': 4 }));
 
