@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import fastJsonPatch from 'fast-json-patch';
-import { isRecord } from '../api/index.ts';
+import { fewOf, isRecord } from '../api/index.ts';
 import type { Operation } from '../decision/index.ts';
 import { type JsonValue, mergedMembers, type SourceNode, SourceText } from '../yaml/index.ts';
 import { ManifestError } from './manifest-error.ts';
@@ -16,8 +16,8 @@ export interface ManifestEdit {
 
 /**
  * Applies patches to the text of a document: lines are inserted and scalars replaced, everything else stays byte for
- * byte. An object whose change would affect others, through a YAML anchor, is left unchanged, with a note.
- * The result is parsed again and compared with the patched values before it is returned.
+ * byte. An object is left unchanged, with a note, where its change would affect others, through a YAML anchor, or the items
+ * of a list. The result is parsed again and compared with the patched values before it is returned.
  * @param edits at most one for each object; taken one at a time, so that no more than one object is in memory
  * @returns the text, with its `---`, and by `where` of each object that was left unchanged, why
  * @throws ManifestError for a patch that does not apply, or whose result does not have the patched values
@@ -36,16 +36,15 @@ export function editDocument(document: ManifestDocument, edits: Iterable<Manifes
     if (operations.length === 0) continue;
     const { where, line, source: root } = object;
     const absolute = operations.map((operation) => ({ ...operation, path: at + operation.path }));
-    const shared = sharedPlace(root, absolute);
-    if (shared === undefined) {
+    const obstacle = sharedPlace(root, absolute) ?? changedItems(object.value, absolute);
+    if (obstacle === undefined) {
       // Both are converted through JSON, as kubectl does: it has no -0.
       const before = fastJsonPatch.deepClone(object.value) as JsonValue;
       const after = patched(before, absolute);
       splices.push(...splicesFor(root, before, after, { source, json }));
       expected.set(where, digest(after));
     } else {
-      const wayOut = 'which other places share: write it out there to have it changed';
-      left.set(where, [`${where} (line ${line}): left unchanged, because ${shared}, ${wayOut}`]);
+      left.set(where, [`${where} (line ${line}): left unchanged, because ${obstacle}`]);
     }
   }
   if (expected.size === 0) return { text: whole.slice(start, end), left };
@@ -55,14 +54,33 @@ export function editDocument(document: ManifestDocument, edits: Iterable<Manifes
   return { text, left };
 }
 
-/** Which of the places to be changed is shared with others, and by what. */
+/** Which of the places to be changed is shared with others, by what, and the way out. */
 function sharedPlace(root: SourceNode, operations: readonly Operation[]): string | undefined {
   for (const { path } of operations) {
     const name = sharedThrough(root, path);
-    if (name !== undefined)
-      return `${path} comes through the YAML ${name === '<<' ? 'merge key <<' : `anchor &${name}`}`;
+    if (name === undefined) continue;
+    const through = name === '<<' ? 'merge key <<' : `anchor &${name}`;
+    return `${path} comes through the YAML ${through}, which other places share: write it out there to have it changed`;
   }
   return undefined;
+}
+
+/** Lists are not edited. Only what a live pod with hook Hold has needs that: the mounts and the volume of its helper. */
+function changedItems(object: unknown, operations: readonly Operation[]): string | undefined {
+  const items = operations.filter(
+    ({ op, path }) => op !== 'replace' && Array.isArray(parentIn(object, path)),
+  );
+  if (items.length === 0) return undefined;
+  const paths = fewOf(items.map(({ path }) => path));
+  return `items of lists are neither added nor removed here: change ${paths} by hand, then run this again`;
+}
+
+function parentIn(object: unknown, path: string): unknown {
+  const members = path.split('/').slice(1, -1).map(fastJsonPatch.unescapePathComponent);
+  return members.reduce<unknown>(
+    (value, member) => (value as Readonly<Record<string, unknown>> | null | undefined)?.[member],
+    object,
+  );
 }
 
 /**
@@ -97,7 +115,7 @@ function anchorWithin(node: SourceNode): string | undefined {
   return undefined;
 }
 
-/** @throws ManifestError for an operation that does not apply, or inserts into a list */
+/** @throws ManifestError for an operation that does not apply */
 function patched(value: JsonValue, operations: readonly Operation[]): JsonValue {
   // applyPatch inserts the operations' own values into the document, where later operations modify them.
   let document = fastJsonPatch.deepClone(value) as JsonValue;
@@ -108,11 +126,9 @@ function patched(value: JsonValue, operations: readonly Operation[]): JsonValue 
     if (path === '') throw fail('would replace the whole object');
     try {
       const own = fastJsonPatch.deepClone(operation) as fastJsonPatch.Operation;
-      const parent: unknown = fastJsonPatch.getValueByPointer(document, path.slice(0, path.lastIndexOf('/')));
-      if (op !== 'replace' && Array.isArray(parent)) throw fail('would insert or delete an item');
       document = fastJsonPatch.applyOperation(document, own, true).newDocument;
     } catch (cause) {
-      throw cause instanceof ManifestError ? cause : fail('does not apply', cause);
+      throw fail('does not apply', cause);
     }
   }
   return document;

@@ -64,13 +64,27 @@ describe('a place that others share is left alone, with a note', () => {
   });
 });
 
+it('an item of a list is neither added nor removed, and the note says what to do', () => {
+  const text = 'l: [1, 2]\nspec: {a: 1}\n---\nspec: {a: 1}\n';
+  const file = readFile(text, 'f.yaml');
+  const [first, second] = file.objects;
+  const edits = [
+    { object: first!, operations: [grace, remove('/l/1')], at: '' },
+    { object: second!, operations: [grace], at: '' },
+  ];
+  const { text: after, notes } = editFile(file, edits);
+  expect(after).toBe(text.replace(/\{a: 1\}\n$/, '{a: 1, terminationGracePeriodSeconds: 45}\n'));
+  expect(notes).toEqual([
+    'f.yaml document 1 (line 1): left unchanged, because items of lists are neither added nor removed here: change /l/1 by hand, then run this again',
+  ]);
+});
+
 describe('an operation that does not apply is an internal error', () => {
   it.each<[string, Operation]>([
     ['no such parent', { op: 'add', path: '/x/y', value: 1 }],
     ['no such member', set('/x', 1)],
     ['no such item', set('/l/5', 1)],
     ['a scalar has no members', { op: 'add', path: '/a/b', value: 1 }],
-    ['insertion into a list', { op: 'add', path: '/l/0', value: 1 }],
     ['the whole object', set('', {})],
     ['no value', { op: 'add', path: '/b', value: undefined }],
   ])('%s', (_name, operation) => {
