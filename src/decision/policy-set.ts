@@ -55,7 +55,7 @@ export function* policySet(
 /** Whether a pod of the namespace may get Hold with a ConfigMap: by policy, or by the Namespace's annotation. */
 export function wantsHold({ cluster, byNamespace }: PolicySet, namespace: NamespaceRecord): boolean {
   const { annotations, name } = namespace;
-  if (annotations[ANNOTATION.hook]?.toLowerCase() === 'hold') return true;
+  if (annotations[ANNOTATION.hook]?.trim().toLowerCase() === 'hold') return true;
   return [...(byNamespace.get(name) ?? []), ...cluster].some(
     ({ values, namespaceSelector }) =>
       values.hook === 'Hold' &&

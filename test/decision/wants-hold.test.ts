@@ -44,6 +44,7 @@ describe('a namespace wants the helper of Hold', () => {
     ],
     ['by its annotation', [], annotated('Hold'), true],
     ['by its annotation in other letters', [], annotated('hold'), true],
+    ['by its annotation, written as a block of YAML', [], annotated('Hold\n'), true],
     ['not by another annotation', [], annotated('Auto'), false],
     ['not by none', [], SHOP, false],
   ])('%s', (_what, documents, namespace, wants) => {
