@@ -173,7 +173,8 @@ const LEAST_GRACE = 2;
 
 /** Whether the hook takes so much of the grace that the application is killed as soon as it has SIGTERM. */
 export function eatsGrace({ held, grace }: ContainerWait): boolean {
-  return leastSecondsOf(held) > grace - LEAST_GRACE;
+  const least = leastSecondsOf(held);
+  return least > 0 && least > grace - LEAST_GRACE;
 }
 
 /** Whether SIGTERM certainly comes before `wait` is over. */

@@ -346,6 +346,13 @@ test('a pod whose hook has been taken back has no wait, whatever was planned', (
   expect(findings[0]?.text).toMatch(/^1 of 2 pods has no wait: something in the cluster has changed them/);
 });
 
+test('a grace of 1 s is eaten by no hook where there is none', () => {
+  const none = relatedObjectsIn([], 'default', []);
+  const { findings, wouldBe } = auditedOf({ grace: 1 }, slow(12), none);
+  expect(findings.map(({ reason }) => reason)).toEqual(['NotInjected']);
+  expect(wouldBe).toBe(true);
+});
+
 test('without a webhook configuration, a restart is not the cure', () => {
   const none = relatedObjectsIn([], 'default', []);
   const [old] = auditOf({ running: [undefined, 20] }, slow(12), none);
