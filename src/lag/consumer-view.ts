@@ -141,6 +141,8 @@ export interface ConsumerFacts {
   readonly consumer: Consumer;
   readonly removals: ConsumerLag | undefined;
   readonly additions: ConsumerLag | undefined;
+  /** When a removal was last timed, also where that is longer ago than {@link removals} reaches; undefined: never. */
+  readonly latestRemoval?: number | undefined;
   /** undefined: this replica does not measure it. */
   readonly state: MeasurementState | undefined;
   readonly unseen?: UnseenPods | undefined;
@@ -174,7 +176,7 @@ export function sendsToNone({ unseen }: Pick<ConsumerView, 'unseen'>, now: numbe
 export function consumerView(facts: ConsumerFacts, now: number, before?: Before): ConsumerView {
   const { consumer, removals, additions, state, unseen } = facts;
   const { name, measure, declared, observed } = consumer;
-  const latest = [removals, additions].flatMap((lag) => lag?.latest ?? []);
+  const latest = [latestRemovalOf(facts), additions?.latest].filter((at) => at !== undefined);
   return {
     name,
     measure: measure.kind,
@@ -210,7 +212,7 @@ function conditionOf({ reason, message }: Judgement, now: number, before: Before
 }
 
 function judged(facts: ConsumerFacts, now: number): Judgement {
-  const { consumer, removals, state, services, problem, notDeregistered } = facts;
+  const { consumer, state, services, problem, notDeregistered } = facts;
   if (problem !== undefined) return judgement('Invalid', problem);
   if (notDeregistered !== undefined) return judgement('NotDeregistered', notDeregistered);
   const needsServices = !consumer.builtIn && consumer.podSelector === undefined;
@@ -218,10 +220,15 @@ function judged(facts: ConsumerFacts, now: number): Judgement {
   if (consumer.declared !== undefined) return judgement('Declared');
   if (state === undefined) return judgement('NotMeasuring');
   if (state.trouble !== undefined) return state.trouble;
-  if (removals === undefined) return judgement('Waiting');
+  const latest = latestRemovalOf(facts);
+  if (latest === undefined) return judgement('Waiting');
   const allowed = staleAfter(consumer, state);
-  if (now - removals.latest <= allowed) return judgement('Measured');
+  if (now - latest <= allowed) return judgement('Measured');
   return judgement('Stale', `One is expected within ${formatDuration(allowed)}.`);
+}
+
+function latestRemovalOf({ removals, latestRemoval }: ConsumerFacts): number | undefined {
+  return removals?.latest ?? latestRemoval;
 }
 
 function judgement(reason: ConditionReason, more?: string): Judgement {

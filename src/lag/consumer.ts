@@ -246,6 +246,12 @@ export class ConsumerEstimator {
     return { samples: week.samples, latest: history.latest, quantile: lagsOf(week.counts).quantile };
   }
 
+  /** When a removal was last timed, however long ago; undefined: never. */
+  latestRemoval(name: string): number | undefined {
+    const latest = this.#historiesOf(name)?.removal.latest;
+    return Number.isFinite(latest) ? latest : undefined;
+  }
+
   *parts(now: number): Generator<HistoryPart> {
     for (const [name, histories] of [...this.#consumers, ...this.#witnesses.kept])
       for (const direction of DIRECTIONS)

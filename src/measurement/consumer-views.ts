@@ -2,7 +2,7 @@ import { unseenNamespace } from '../api/index.ts';
 import type { ClusterSnapshot } from '../decision/index.ts';
 import {
   type Consumer,
-  type ConsumerLag,
+  type ConsumerFacts,
   type ConsumerView,
   consumerView,
   sendsThrough,
@@ -10,7 +10,7 @@ import {
 } from '../lag/index.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
 
-type Known = Readonly<Record<'removals' | 'additions', ConsumerLag | undefined>>;
+type Known = Pick<ConsumerFacts, 'removals' | 'additions' | 'latestRemoval'>;
 
 /** A week's percentiles take up to some milliseconds, so each look renews those of a few consumers, in turn. */
 const MEASURED_A_LOOK = 2;
@@ -95,6 +95,7 @@ export class ConsumerViews {
     this.#known.set(name, {
       removals: this.#measurement.measured(name, 'removal'),
       additions: this.#measurement.measured(name, 'addition'),
+      latestRemoval: this.#measurement.estimator.latestRemoval(name),
     });
   }
 }

@@ -31,6 +31,13 @@ describe('what is measured of consumers', () => {
     expect([p50(estimator, 'a'), p50(estimator, 'b')]).toEqual([-1, -1]);
   });
 
+  it('knows when one was last timed, also after a week without samples', () => {
+    const estimator = estimatorOf('a', 'b');
+    estimator.record('a', 'removal', 4, NOW);
+    expect(estimator.measured('a', 'removal', NOW + 8 * 86_400)).toBeUndefined();
+    expect([estimator.latestRemoval('a'), estimator.latestRemoval('b')]).toEqual([NOW, undefined]);
+  });
+
   it('gives removals for the published lags, once it is known which consumers there are', () => {
     const estimator = new ConsumerEstimator();
     expect(estimator.removals).toBeUndefined();

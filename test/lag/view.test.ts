@@ -17,6 +17,7 @@ const PROBE = consumerOf('edge', { measure: { probe: { url: 'http://edge' } } })
 const SLOW_PROBE = consumerOf('slow', { measure: { probe: { url: 'http://slow', every: 3_600 } } });
 const REPORTS = consumerOf('gateway', { measure: { reports: {} } });
 const OWN_DISCOVERY = consumerOf('nacos', { appliesTo: { podSelector: {} }, measure: { reports: {} } });
+const COPIES = consumerOf('access', { measure: { endpoints: { kubeconfigFile: 'access.kubeconfig' } } });
 const DECLARED = consumerOf('eureka', { measure: { declared: { syncInterval: 10 } } });
 
 /** What is known of a consumer with so many lags of this length, the last of them so many seconds ago. */
@@ -41,6 +42,12 @@ describe('the condition', () => {
   it.each<[string, Partial<ConsumerFacts>, string]>([
     ['samples arrive', {}, 'Measured'],
     ['no sample yet', { removals: undefined }, 'Waiting'],
+    ['none in a week of a probe', { removals: undefined, latestRemoval: NOW - 8 * 86_400 }, 'Stale'],
+    [
+      'none in a quiet week of removals that do happen',
+      { consumer: COPIES, removals: undefined, latestRemoval: NOW - 8 * 86_400 },
+      'Measured',
+    ],
     ['nobody measures', { state: undefined }, 'NotMeasuring'],
     ['nobody measures, nor did before', { state: undefined, removals: undefined }, 'NotMeasuring'],
     ['it is declared', { consumer: DECLARED, removals: undefined, state: undefined }, 'Declared'],
