@@ -15,6 +15,8 @@ export interface StageFacts {
 export interface LagFacts {
   /** Where they come from, for people: `linger at http://…`, `watched for 10 s`. */
   readonly from: string;
+  /** Removals that ended were not counted: a single scrape shows only what is waiting. */
+  readonly uncounted?: true;
   /** Over the interval. */
   readonly stages: readonly StageFacts[];
   /** Since a running Linger was started; empty where it was not asked. */

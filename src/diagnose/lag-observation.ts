@@ -160,6 +160,7 @@ export function scrapedLag(from: string, first: Exposition | undefined, last: Ex
   const growth = first === undefined ? new Map() : growthBetween(first, last);
   return {
     from,
+    ...(first === undefined && { uncounted: true }),
     stages: LAG_STAGES.map((stage) => scrapedStage(stage, growth, last)),
     life: LAG_STAGES.map((stage) => scrapedStage(stage, last, last)),
   };

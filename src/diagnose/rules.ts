@@ -432,7 +432,9 @@ function nothingWrong(facts: Facts, found: readonly Diagnosed[]): Found | undefi
   if (found.some(({ severity }) => severity !== 'info')) return undefined;
   if (lags.length === 0 && (facts.controller === undefined || facts.controller.missing.length > 0))
     return undefined;
-  const said = lags.length > 0 ? ` Measured: ${lags.join('; ')}.` : ' No pod was removed meanwhile.';
+  const isCounted = facts.lag !== undefined && !facts.lag.uncounted;
+  const none = isCounted ? 'No pod was removed meanwhile.' : 'Removals were not observed.';
+  const said = lags.length > 0 ? ` Measured: ${lags.join('; ')}.` : ` ${none}`;
   return finding(
     `Nothing was found that delays withdrawals.${said}`,
     facts.looks.filter(({ seen }) => seen).map(({ what, text }) => `${what}: ${text}`),

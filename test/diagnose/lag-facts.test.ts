@@ -74,7 +74,8 @@ describe('what a Linger says', () => {
   });
 
   it('with one scrape nothing is known of now but what waits', () => {
-    const { stages, life } = scrapedLag('file', undefined, first);
+    const { stages, life, uncounted } = scrapedLag('file', undefined, first);
+    expect(uncounted).toBe(true);
     expect([stages[0]?.samples, life[0]?.samples]).toEqual([0, 100]);
   });
 

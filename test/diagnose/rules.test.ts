@@ -57,6 +57,18 @@ describe('a calm cluster', () => {
       evidence: ['controller-manager metrics: https://127.0.0.1:10257/metrics, twice in 10 s'],
     });
   });
+
+  it.each<[what: string, lag: Facts['lag'], said: RegExp]>([
+    [
+      'watched, and none',
+      { from: 'x', stages: [stage({ samples: 0, p99: undefined })], life: [] },
+      /No pod was removed/,
+    ],
+    ['not watched', undefined, /Removals were not observed/],
+    ['one scrape of a Linger', { from: 'file', uncounted: true, stages: [], life: [] }, /not observed/],
+  ])('says whether pods were removed: %s', (_what, lag, said) => {
+    expect(only('NothingWrong', { lag }).text).toMatch(said);
+  });
 });
 
 // What is the case → every finding, in order.
