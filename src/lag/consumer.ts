@@ -264,11 +264,12 @@ export class ConsumerEstimator {
     const [, name, direction] = PART_KEY.exec(part?.key ?? '') ?? [];
     if (part === undefined || name === undefined) return false;
     if (direction !== 'removal' && direction !== 'addition') return false;
-    if (this.#historiesOf(name) === undefined) {
-      if (isWitness(name)) this.#witnesses.count(name, now, part.history.samples);
-      else if (!this.#complete) this.#consumers.set(name, newHistories());
-    }
-    this.#historiesOf(name)?.[direction].merge(part.history);
+    const kept = this.#historiesOf(name)?.[direction];
+    // What comes in counts, as with namespaces.
+    const counted = kept?.merge(part.history) ?? part.history.samples;
+    if (isWitness(name)) this.#witnesses.count(name, now, counted);
+    else if (kept === undefined && !this.#complete) this.#consumers.set(name, newHistories());
+    if (kept === undefined) this.#historiesOf(name)?.[direction].merge(part.history);
     return true;
   }
 

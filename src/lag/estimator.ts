@@ -192,9 +192,10 @@ export class LagEstimator {
     if (part?.key === CLUSTER_KEY) this.cluster.merge(part.history);
     else if (part?.key.startsWith(NAMESPACE_KEY) === true) {
       const name = part.key.slice(NAMESPACE_KEY.length);
-      const scope =
-        this.#namespaces.kept.get(name) ?? this.#namespaces.count(name, now, part.history.samples);
-      scope?.history.merge(part.history);
+      const kept = this.#namespaces.kept.get(name);
+      // What comes in counts: a removal may have come before its namespace's history, and a history comes in parts.
+      if (kept !== undefined) this.#namespaces.count(name, now, kept.history.merge(part.history));
+      else this.#namespaces.count(name, now, part.history.samples)?.history.merge(part.history);
     } else return false;
     return true;
   }

@@ -306,8 +306,10 @@ export class LagHistory {
   /**
    * Merges another history's slots: where both cover the same time, the one with more lags wins. So nothing is counted
    * twice, however often and in whatever order the texts of an earlier process and of other replicas are read.
+   * @returns how many lags have come in
    */
-  merge(other: LagHistory): void {
+  merge(other: LagHistory): number {
+    const before = this.samples;
     const own = new Set(this.#slots());
     const merged = overlapping([...own, ...other.#slots()]).flatMap((slots) => {
       const [ours, theirs] = [slots.filter((slot) => own.has(slot)), slots.filter((slot) => !own.has(slot))];
@@ -318,6 +320,7 @@ export class LagHistory {
     this.#latest = Math.max(this.#latest, other.#latest);
     this.#reached = furthest(this.#reached, other.#reached);
     this.#trim();
+    return Math.max(0, this.samples - before);
   }
 
   /**

@@ -50,6 +50,18 @@ describe('whose samples count', () => {
   });
 });
 
+describe('a namespace whose history comes in after a removal', () => {
+  it('keeps its place, as the busy one that it is', () => {
+    const before = estimatorOf([500, 'shop', 1]);
+    const after = new LagEstimator(2);
+    after.record(removal('shop', 1), NOW + 900);
+    for (const part of before.parts(NOW + 900))
+      expect(after.restorePart(JSON.parse(part.text(1e6)), NOW + 900)).toBe(true);
+    for (const namespace of ['a', 'b', 'b']) after.record(removal(namespace, 1), NOW + 900);
+    expect(after.namespaces.get('shop')?.samples).toBe(501);
+  });
+});
+
 describe('now', () => {
   const endedAt = (estimator: LagEstimator, lag: number, seconds: number) =>
     estimator.record(removal('shop', lag), NOW + seconds);
