@@ -120,8 +120,10 @@ export class EndpointIndex {
     return [...new Set(ready.map(({ group }) => group))];
   }
 
-  isListed({ namespace, uid }: PodKey): boolean {
-    return this.#pods.get(namespace)?.has(uid) === true;
+  /** @param stage the objects that count; undefined: all */
+  isListed({ namespace, uid }: PodKey, stage?: LagStage): boolean {
+    const objects = this.#pods.get(namespace)?.get(uid) ?? [];
+    return objects.some(({ group }) => stage === undefined || group.stage === stage);
   }
 
   /** The groups of a Service. FQDN slices list no pods. */

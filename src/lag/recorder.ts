@@ -342,7 +342,7 @@ export class LagRecorder {
     let termination = this.#terminations.get(uid);
     if (termination === undefined) {
       // A terminating pod that nothing lists must be remembered: a late slice may still list it.
-      if (gone && !this.#index.isListed(pod) && !this.#early.has(uid)) return;
+      if (gone && !this.#isListed(pod) && !this.#early.has(uid)) return;
       termination = this.#begin(pod, at);
     }
     termination.gone ||= gone;
@@ -447,6 +447,8 @@ export class LagRecorder {
       else if (change.before === 'ready' && !unclear.has(change.group)) this.#withdrawn(change, at, version);
       if (change.after === undefined) this.#settle(change.uid);
     }
+    if (maintained && !this.#upkeep.maintained)
+      for (const uid of this.#terminations.keys()) this.#settle(uid);
   }
 
   /** Of slices only what happens while Endpoints would be seen to follow. */
@@ -608,10 +610,15 @@ export class LagRecorder {
     }
   }
 
+  /** Endpoints that no controller maintains list pods for ever. */
+  #isListed(pod: PodKey): boolean {
+    return this.#index.isListed(pod, this.#upkeep.maintained ? undefined : 'EndpointSlice');
+  }
+
   /** Forgets the pod once nothing more can be learned about it. */
   #settle(uid: string): void {
     const termination = this.#terminations.get(uid);
-    if (termination?.gone !== true || this.#index.isListed(termination.pod)) return;
+    if (termination?.gone !== true || this.#isListed(termination.pod)) return;
     const { pod, places, leftOut } = termination;
     this.#terminations.delete(uid);
     this.#places.add(pod.namespace, -places);

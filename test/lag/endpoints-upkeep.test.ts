@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import type { ClusterEvent } from '../../src/lag/events.ts';
-import { LagRecorder } from '../../src/lag/recorder.ts';
+import { LagRecorder, MOST_REMOVALS } from '../../src/lag/recorder.ts';
 import { both } from './recorder-specification.ts';
 import {
   ALL_CURRENT,
+  deleted,
   endpoints,
   marker,
   NAMESPACE,
@@ -131,5 +132,27 @@ describe('a pod that stale Endpoints list', () => {
     expect(seen.unresolved).toMatchObject([]);
     expect(seen).toMatchObject({ lags: ['slice web 0.1'], discarded: { Unmaintained: 1 } });
     expect(seen.removals).toMatchObject([{ uid: 'old', lag: 0.1 }]);
+  });
+
+  // As many as one namespace may have: of slices alone, or of slices and Endpoints.
+  it.each([
+    ['before', 5 * MINUTE, MOST_REMOVALS / 2],
+    ['after', 2 * MINUTE, MOST_REMOVALS / 4],
+  ])('takes no place for ever, known %s its removal', (_when, at, count) => {
+    const pods = Array.from({ length: count }, (_, index) => `pod-${index}`);
+    const removed = [
+      ...pods.map((uid) => terminating(at, uid)),
+      slice(at + 100, { b: 'ready' }),
+      ...pods.map((uid) => deleted(at + 200, uid)),
+    ];
+    const unmaintained = slice(4 * MINUTE, { c: 'ready' }, { name: 'web-2' });
+    const { discarded } = recorded(
+      ...both(0, ...pods),
+      slice(MINUTE, Object.fromEntries([...pods, 'b'].map((uid) => [uid, 'ready'] as const))),
+      ...(at < unmaintained.at ? [...removed, unmaintained] : [unmaintained, ...removed]),
+      terminating(6 * MINUTE, 'c'),
+      slice(6 * MINUTE + 100, {}, { name: 'web-2' }),
+    );
+    expect(discarded.TooMany).toBeUndefined();
   });
 });
