@@ -148,7 +148,11 @@ export function* nextPlanned(
   return same ? table : { at: now, ...next };
 }
 
-function isNewlyEnough(reached: Reached, before: PlannedRow, asked: readonly Enough[]): boolean {
+function isNewlyEnough(
+  reached: Reached,
+  before: Pick<PlannedRow, 'reached'>,
+  asked: readonly Enough[],
+): boolean {
   return asked.some((enough) => isEnough(reached, enough) && !isEnough(before.reached, enough));
 }
 
@@ -191,7 +195,8 @@ function* curvesOf(
 }
 
 /**
- * The row to publish: the previous one where a new one would make no difference, or nothing is measured any more.
+ * The row to publish: the previous one where a new one would make no difference, nothing is measured any more, or there is
+ * no longer enough history.
  * @param of what differs from the history's own
  */
 function* nextRow(
@@ -205,6 +210,8 @@ function* nextRow(
   } = {},
 ): Generator<undefined, PlannedRow | undefined> {
   const { scope = 'cluster', reached = history.reached(look.now) } = of;
+  // Without the stored history, which may be lost or unreadable for now, a new leader knows less than is published.
+  if (before !== undefined && isNewlyEnough(before.reached, { reached }, look.asked)) return before;
   const curves = of.curves ?? (yield* curvesOf(history, look));
   const [current] = curves;
   if (current === undefined) return before;

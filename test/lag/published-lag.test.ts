@@ -58,6 +58,15 @@ describe('a table is published', () => {
     expect(taken(nextPlanned(enough, only(cluster), START + DAY + 2, asked))).not.toBe(enough);
   });
 
+  it('not of a history that was lost, until there is enough again', () => {
+    const table = next(NOTHING_PLANNED, only(historyOf([1], 5_000)), START);
+    const cluster = new LagHistory();
+    cluster.record(30, START + HOUR);
+    expect(next(table, only(cluster), START + HOUR)).toBe(table);
+    add(cluster, 9, 300, START + HOUR, START + 26 * HOUR);
+    expect(p99(next(table, only(cluster), START + 26 * HOUR))).toBe(9);
+  });
+
   it('by a clock that was set back, too', () => {
     const cluster = historyOf([1]);
     const table = next(NOTHING_PLANNED, only(cluster), START);
