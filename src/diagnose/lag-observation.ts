@@ -169,15 +169,17 @@ export function scrapedLag(from: string, first: Exposition | undefined, last: Ex
 /** @param ended shows which removals have ended @param now shows which are waiting */
 function scrapedStage(stage: LagStage, ended: Exposition, now: Exposition): StageFacts {
   const mine: SeriesChoice = (labels) => labels.get('stage') === stage;
+  const all: SeriesChoice = (labels) => mine(labels) && labels.get('le')?.endsWith('Inf') === true;
   const within = bucketsOf(ended, LAG, mine);
   // A file may contain the scrapes of several replicas. Each sees every removal, so the maximum counts.
-  const most = (name: string) => Math.max(0, ...chosen(now, name, mine).map(({ value }) => value));
+  const most = (of: Exposition, name: string, choice = mine) =>
+    Math.max(0, ...chosen(of, name, choice).map(({ value }) => value));
   return {
     stage,
-    samples: within.get(Number.POSITIVE_INFINITY) ?? 0,
+    samples: most(ended, `${LAG}_bucket`, all),
     p50: quantileOf(within, 0.5),
     p99: quantileOf(within, 0.99),
-    ...waitingOf({ count: most(UNRESOLVED), oldestSeconds: most(OLDEST) }),
+    ...waitingOf({ count: most(now, UNRESOLVED), oldestSeconds: most(now, OLDEST) }),
   };
 }
 

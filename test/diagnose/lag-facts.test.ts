@@ -79,6 +79,15 @@ describe('what a Linger says', () => {
     expect([stages[0]?.samples, life[0]?.samples]).toEqual([0, 100]);
   });
 
+  it('of two replicas in one file, which have seen the same removals, counts each removal once', () => {
+    const names = [...first.keys()];
+    const twice = new Map(
+      names.map((name) => [name, [first, first].flatMap((each) => each.get(name) ?? [])]),
+    );
+    const [slices] = scrapedLag('file', undefined, twice).life;
+    expect(slices).toMatchObject({ samples: 100, p99: 1 + 0.5 * 9 });
+  });
+
   it('one that was restarted counts from 0 again', () => {
     expect(scrapedLag('', linger([500, 500, 500, 500]), first).stages[0]?.samples).toBe(100);
   });
