@@ -207,6 +207,7 @@ export function followCluster(
         onEvent(serviceEvent(kept === undefined || gone ? event : { ...event, object: kept }));
       },
       'services',
+      () => services.hasRoomAgain,
     ),
     nodes: follow('nodes', nodesResource(), fleet.node),
     pods: followHeartbeats('pods', podsResource(), 'pods', podChange, () => pods.hasRoomAgain),

@@ -4,6 +4,7 @@ import {
   isStringMap,
   memberAt,
   NO_LABELS,
+  objectKey,
   recordsAt,
   type ServiceIndex,
   type ServiceRecord,
@@ -71,6 +72,8 @@ type KeptService = ServiceRecord & Pick<ServiceProjection, 'unread'>;
 export class ServiceTable<T extends KeptService = ServiceProjection> {
   readonly #shares = new Shares();
   readonly #unread = new Shares();
+  /** Services that are not known because there was no room. Once there is room, a new list brings them back. */
+  readonly #withoutRoom = new Set<string>();
   readonly #services = new Map<string, Map<string, T>>();
   readonly #changed = new Set<string>();
   #lists = new Map<string, readonly ServiceRecord[]>();
@@ -86,6 +89,8 @@ export class ServiceTable<T extends KeptService = ServiceProjection> {
       ? service
       : { ...service, labels: NO_LABELS, selector: undefined, unread: true as const };
     this.#account(kept, 1);
+    if (hasRoom) this.#withoutRoom.delete(objectKey(service));
+    else this.#withoutRoom.add(objectKey(service));
     if (!putChanged(services, name, kept)) return false;
     this.#changed.add(namespace);
     return true;
@@ -103,7 +108,13 @@ export class ServiceTable<T extends KeptService = ServiceProjection> {
     return this.#unread.byNamespace;
   }
 
+  /** Whether those without room may find some now. */
+  get hasRoomAgain(): boolean {
+    return this.#withoutRoom.size > 0 && 2 * this.#shares.total < MOST_WEIGHT;
+  }
+
   delete(namespace: string, name: string): boolean {
+    this.#withoutRoom.delete(objectKey({ namespace, name }));
     const services = this.#services.get(namespace);
     this.#account(services?.get(name), -1);
     if (services?.delete(name) !== true) return false;

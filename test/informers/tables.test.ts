@@ -100,6 +100,21 @@ describe('the table of Services', () => {
   });
 });
 
+describe('Services for which there is no room', () => {
+  it('are wanted again once there is, and only they', () => {
+    const table = new ServiceTable<ServiceRecord>();
+    const large = { labels: { of: 'x'.repeat(9 * 1024 * 1024) } };
+    for (const name of ['a', 'b', 'c']) table.put(service('attacker', name, large));
+    expect([...table.unread]).toEqual([['attacker', 1]]);
+    table.put(service('shop', 'web'));
+    expect(table.hasRoomAgain).toBe(false);
+    table.delete('attacker', 'a');
+    expect(table.hasRoomAgain).toBe(true);
+    table.put(service('attacker', 'c', large));
+    expect([table.unread.size, table.hasRoomAgain]).toEqual([0, false]);
+  });
+});
+
 describe('the table of Namespaces', () => {
   it.each<[string, Record<string, string>, Record<string, string>, boolean]>([
     ['nothing', {}, {}, false],
