@@ -14,6 +14,7 @@ import {
   type Decision,
   decide,
   type Exposure,
+  eatenInWords,
   eatsGrace,
   exposureOf,
   graceOf,
@@ -453,10 +454,7 @@ function graceEaten(subject: Decided, { configured }: RelatedObjects): readonly 
   const rows = ordinaryRows(subject, configured || subject.running !== undefined);
   // Without a grace no hook runs.
   const eater = rows.find((row) => row.grace > 0 && row.wait === undefined && eatsGrace(row));
-  if (eater === undefined) return [];
-  const { container, held, grace } = eater;
-  const text = `container "${container.name}": its own hook ${readingInWords(held)}, and the grace is ${grace}s, so the application is killed 2s after SIGTERM; raise terminationGracePeriodSeconds by the length of the hook`;
-  return [{ reason: 'GraceEaten', text }];
+  return eater === undefined ? [] : [{ reason: 'GraceEaten', text: eatenInWords(eater) }];
 }
 
 /**

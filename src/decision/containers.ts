@@ -177,6 +177,15 @@ export function eatsGrace({ held, grace }: ContainerWait): boolean {
   return least > 0 && least > grace - LEAST_GRACE;
 }
 
+/** What comes of a hook that eats the grace, and the way out. Source of the rejection: KEP-3960. */
+export function eatenInWords({ container, held, grace }: ContainerWait): string {
+  const isRejected = preStopOf(container)?.sleep !== undefined && leastSecondsOf(held) > grace;
+  const effect = isRejected
+    ? 'the API server rejects the pod'
+    : `the application is killed ${LEAST_GRACE}s after SIGTERM`;
+  return `container ${quoted(container.name)}: its own hook ${readingInWords(held)}, and the grace is ${grace}s, so ${effect}; raise terminationGracePeriodSeconds by the length of the hook`;
+}
+
 /** Whether SIGTERM certainly comes before `wait` is over. */
 export function waitsLess({ held, sidecar, ends }: ContainerWait, wait: number): boolean {
   return !sidecar && !ends && held.kind === 'exact' && held.seconds < wait;
@@ -195,7 +204,7 @@ export function tableNotes(
   const notes: Note[] = [];
   const partial: string[] = [];
   for (const row of table) {
-    const { container, own, sidecar, wait: given, held, grace } = row;
+    const { container, own, sidecar, wait: given } = row;
     const subject = () => `container ${quoted(container.name)}`;
     if (sidecar && own !== undefined && own.kind !== 'exact')
       notes.push(note('SidecarHook', sidecarText(container)));
@@ -207,10 +216,7 @@ export function tableNotes(
       notes.push(
         note('ExistingHookKept', `${subject()} keeps its own preStop hook, which ${readingInWords(own)}`),
       );
-    if (given === undefined && eatsGrace(row)) {
-      const text = `${subject()}: its own hook ${readingInWords(held)}, and the grace is ${grace}s, so the application is killed ${LEAST_GRACE}s after SIGTERM; raise terminationGracePeriodSeconds by the hook`;
-      notes.push(note('GraceEaten', text));
-    }
+    if (given === undefined && eatsGrace(row)) notes.push(note('GraceEaten', eatenInWords(row)));
     const probeGrace = given === undefined ? Number.POSITIVE_INFINITY : probeGraceOf(container);
     if (probeGrace < longest) {
       const text = `${subject()}: a failing probe gives it ${probeGrace}s, less than the wait of ${longest}s`;

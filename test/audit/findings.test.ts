@@ -346,6 +346,13 @@ test('a pod whose hook has been taken back has no wait, whatever was planned', (
   expect(findings[0]?.text).toMatch(/^1 of 2 pods has no wait: something in the cluster has changed them/);
 });
 
+test.each([
+  [30, /the application is killed 2s after SIGTERM/],
+  [31, /the API server rejects the pod/],
+])('a sleep of %i s in a grace of 30 s', (sleeps, said) => {
+  expect(auditOf({ sleeps }, slow(12))[0]?.text).toMatch(said);
+});
+
 test('a grace of 1 s is eaten by no hook where there is none', () => {
   const none = relatedObjectsIn([], 'default', []);
   const { findings, wouldBe } = auditedOf({ grace: 1 }, slow(12), none);
