@@ -344,5 +344,9 @@ function cellsOf(
 }
 
 function save(): void {
-  writeFileSync(out, `${JSON.stringify(results, undefined, 2)}\n`);
+  const { cells, accounts, ...head } = results;
+  // A cell is a line.
+  const lines = (all: readonly object[]) => `[\n${all.map((each) => JSON.stringify(each)).join(',\n')}\n]`;
+  const start = JSON.stringify(head).slice(0, -1);
+  writeFileSync(out, `${start},\n"cells": ${lines(cells)},\n"accounts": ${lines(accounts)}\n}\n`);
 }
