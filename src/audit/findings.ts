@@ -511,14 +511,23 @@ function wayOutOf({ workload: { kind }, object }: AuditSubject, replicas: number
   return 'lower maxUnavailable';
 }
 
+/** A budget that refuses even with so many (100 %, or none unavailable) does so with any number. */
+const MANY_REPLICAS = 1_000_000;
+
 /** A drain waits for a budget that lets no pod go, and loses nothing. */
 function drainRefused(subject: Decided, related: RelatedObjects): readonly Said[] {
   const replicas = replicasOf(subject, related);
   if (replicas === undefined || replicas === 0) return [];
-  const { refusing } = budgetsOf(related, subject.namespace, podLabelsOf(subject), replicas);
+  const refusingFor = (count: number) =>
+    budgetsOf(related, subject.namespace, podLabelsOf(subject), count).refusing;
+  const refusing = refusingFor(replicas);
   if (refusing === undefined) return [];
+  const cure =
+    refusingFor(MANY_REPLICAS) === undefined
+      ? 'run more replicas than the budget requires'
+      : 'set maxUnavailable: 1 instead, as this budget refuses for any number of replicas';
   const pods = replicas === 1 ? 'its one pod' : `any of ${replicas} pods`;
-  const text = `PodDisruptionBudget ${refusing.name} refuses the eviction of ${pods}: no request is lost, but draining the node blocks until the pod is deleted by hand; run more replicas than the budget requires`;
+  const text = `PodDisruptionBudget ${refusing.name} refuses the eviction of ${pods}: no request is lost, but draining the node blocks until the pod is deleted by hand; ${cure}`;
   return [{ reason: 'DrainRefused', text }];
 }
 

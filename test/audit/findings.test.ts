@@ -353,6 +353,24 @@ test.each([
   expect(auditOf({ sleeps }, slow(12))[0]?.text).toMatch(said);
 });
 
+test.each<[object, RegExp | undefined]>([
+  [{ minAvailable: 3 }, /run more replicas than the budget requires$/],
+  [{ minAvailable: '100%' }, /set maxUnavailable: 1 instead, as this budget refuses for any number/],
+  [{ maxUnavailable: 0 }, /set maxUnavailable: 1 instead/],
+  [{ maxUnavailable: 1 }, undefined],
+])('a PodDisruptionBudget %j for three pods', (spec, said) => {
+  const selector = { matchLabels: { app: 'web' } };
+  const metadata = { name: 'web', namespace: 'shop' };
+  const budget = {
+    ...{ apiVersion: 'policy/v1', kind: 'PodDisruptionBudget', metadata },
+    spec: { selector, ...spec },
+  };
+  const findings = auditOf({}, slow(12), relatedObjectsIn([budget], 'default'));
+  const refused = findings.find(({ reason }) => reason === 'DrainRefused');
+  if (said === undefined) expect(refused).toBeUndefined();
+  else expect(refused?.text).toMatch(said);
+});
+
 test('a grace of 1 s is eaten by no hook where there is none', () => {
   const none = relatedObjectsIn([], 'default', []);
   const { findings, wouldBe } = auditedOf({ grace: 1 }, slow(12), none);
