@@ -116,8 +116,10 @@ function describe(issue: z.core.$ZodIssue, object: unknown): string {
   }
   // zod wraps the problem of a key into another issue.
   const message = issue.code === 'invalid_key' ? (issue.issues[0]?.message ?? issue.message) : issue.message;
-  const got = valueAt(object, issue.path);
-  return `${path === '' ? 'document' : path}: ${message}${got === undefined ? ' (it is missing)' : `, got ${show(got)}`}`;
+  const value = valueAt(object, issue.path);
+  const isSecret = issue.path.includes('headers') && issue.path.at(-1) !== 'name';
+  const got = isSecret ? 'something else (not shown, as it may be a secret)' : show(value);
+  return `${path === '' ? 'document' : path}: ${message}${value === undefined ? ' (it is missing)' : `, got ${got}`}`;
 }
 
 /**
@@ -141,7 +143,9 @@ function valueAt(object: unknown, path: readonly PropertyKey[]): unknown {
   );
 }
 
+/** Messages are logged: without headers, and without users and passwords of URLs. */
 function show(value: unknown): string {
-  const text = JSON.stringify(value) ?? 'nothing';
+  const shown = JSON.stringify(value, (member, each) => (member === 'headers' ? '...' : each)) ?? 'nothing';
+  const text = shown.replaceAll(/\/\/[^/\s"]*@/g, '//...@');
   return text.length > 80 ? `${text.slice(0, 77)}...` : text;
 }

@@ -19,6 +19,25 @@ describe('a DiscoveryConsumer in a file', () => {
     },
   );
 
+  const SECRET = 'x7-hunter2';
+  const http = { method: 'PUT', url: 'http://registry/{pod}/{namespace}' };
+  const registering = (more: object) => ({
+    measure: { declared: { lag: '1s' } },
+    deregister: { http: { ...http, ...more } },
+  });
+  it.each([
+    ['a password in a URL', { measure: { probe: { url: `https://me:${SECRET}@a@edge.example/` } } }],
+    ['a header', registering({ headers: [{ name: 'Authorization', value: `Bearer ${SECRET}\n` }] })],
+    ['a header said twice', registering({ headers: [{ name: 'A', value: SECRET, valueFile: 'a' }] })],
+    [
+      'headers beside what is wrong',
+      registering({ headers: [{ value: SECRET, name: 'A' }], url: 'http://r' }),
+    ],
+  ])('that is refused for %s shows no secret', (_, spec) => {
+    expect(() => parse(spec)).toThrow(/: expected/);
+    expect(() => parse(spec)).not.toThrow(SECRET);
+  });
+
   it('may have the name of a built-in consumer, and then replaces it', () => {
     expect(parse({ measure: { reports: {} } }, 'cluster-ip')).toMatchObject({
       metadata: { name: 'cluster-ip' },
