@@ -3,6 +3,7 @@ import {
   ANNOTATION_PREFIX,
   DURATION_HINT,
   EXISTING_HOOK_RULES,
+  fewOf,
   HOOK_CHOICES,
   type Labels,
   labelOf,
@@ -91,15 +92,13 @@ export function annotationLayers(owner: string, annotations: Labels, labels: Lab
   if (keys.length === 0 && label === undefined) return NOTHING_SAID;
   const layers = new Map<string, Layer>();
   const notes: Note[] = [];
+  const unknown: string[] = [];
   let restrainedBy: string | undefined;
   const read = (key: string, text: string) => {
     const reader = Object.hasOwn(READERS, key) ? READERS[key] : undefined;
     const values = reader?.read(text.trim());
-    if (reader === undefined || values === undefined) {
-      const known = Object.keys(READERS).join(', ');
-      const said = `${owner}: ${shorten(key)} is not known and ignored; known are ${known}`;
-      notes.push(note('UnknownAnnotation', said));
-    } else if (typeof values !== 'string') layers.set(key, { values, origin: `${owner} ${key}` });
+    if (reader === undefined || values === undefined) unknown.push(key);
+    else if (typeof values !== 'string') layers.set(key, { values, origin: `${owner} ${key}` });
     else {
       const effect = reader.restrains ? 'the pod is kept in Audit' : 'ignored';
       if (reader.restrains) restrainedBy ??= key;
@@ -112,6 +111,13 @@ export function annotationLayers(owner: string, annotations: Labels, labels: Lab
     const annotation = layers.get(ANNOTATION.inject);
     read(ANNOTATION.inject, label);
     if (annotation?.values.inject === false) layers.set(ANNOTATION.inject, annotation);
+  }
+  // One note, whatever their number: a pod has room for 20,000, and notes stay in memory until metrics have counted them.
+  if (unknown.length > 0) {
+    const isOne = unknown.length === 1;
+    const known = Object.keys(READERS).join(', ');
+    const text = `${owner}: ${fewOf(unknown.map(shorten))} ${isOne ? 'is' : 'are'} not known and ignored; known are ${known}`;
+    notes.push(note('UnknownAnnotation', text));
   }
   return { layers: [...layers.values()], restrainedBy, notes };
 }

@@ -152,6 +152,13 @@ describe('a linger.dev annotation that is not known', () => {
     },
   );
 
+  it('is noted once with others, of which the first are named', () => {
+    const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`linger.dev/${index}`, '']));
+    const { notes } = decideFor(many);
+    expect(notes.map(({ code }) => code)).toEqual(['UnknownAnnotation']);
+    expect(notes[0]?.text).toContain('linger.dev/0, linger.dev/1, linger.dev/2 and 4997 more are not known');
+  });
+
   test.each(['other.dev/wait', 'linger.device/wait', 'wait'])('%s is not one of Linger’s', (key) => {
     expect(decideFor({ [key]: '1' }).notes).toEqual([]);
   });
