@@ -223,7 +223,7 @@ describe.concurrent('what cannot be read is never absent', () => {
   );
 
   it.each([
-    ['selector', 'metadata: {name: bad}\nspec: {selector: [app]}', 'Service bad: spec.selector is no map'],
+    ['selector', 'metadata: {name: bad}\nspec: {selector: [app]}', 'Service bad: spec.selector is not a map'],
     ['spec', 'metadata: {name: bad}\nspec: none', 'Service bad: spec is not an object'],
     ['name', 'metadata: {name: 80}\nspec: {selector: {app: x}}', 'Service 80: metadata.name is not a string'],
   ])(

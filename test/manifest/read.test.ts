@@ -264,7 +264,7 @@ describe('what is refused, where, and what to do', () => {
     ['a float as a key that kubectl would rewrite', '1e7: 1\n', 'quote it'],
     ['a wrong tag', 'a: !!int x\n', 'f.yaml:1:10: "x" is not a value of type !!int'],
     ['an alias without anchor', 'a: *x\n', 'f.yaml:1:4: the alias *x has no anchor'],
-    ['an alias in its own anchor', 'a: &x\n  b: *x\n', 'f.yaml:2:6: the alias *x stands inside'],
+    ['an alias in its own anchor', 'a: &x\n  b: *x\n', 'f.yaml:2:6: the alias *x is used inside'],
     ['a merge of no mapping', 'a: &x [1]\nb: {<<: *x}\n', 'f.yaml:2:9: a merge key'],
     ['text between ... and ---', 'a: 1\n...\nb: 2\n', 'f.yaml:3:1: nothing is read between'],
     ['a line separator', 'a: 1 # x\u2028b: 1\n', 'f.yaml:1:9: the character U+2028'],
