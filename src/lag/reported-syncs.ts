@@ -56,15 +56,19 @@ function patienceFor(longest: number | undefined): number {
 /** Milliseconds. */
 const APART = 1_000;
 
-/** Multiples of it, without their whole part, spread evenly over [0, 1). */
-const GOLDEN_RATIO = (Math.sqrt(5) - 1) / 2;
+/** In [0, 1), as good as random, and the same for an index each time: the finalizer of MurmurHash3. */
+function fractionOf(index: number): number {
+  let mixed = Math.imul(index ^ (index >>> 16), 0x85eb_ca6b);
+  mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2_ae35);
+  return ((mixed ^ (mixed >>> 16)) >>> 0) / 2 ** 32;
+}
 
 /**
  * One instant in each second (in milliseconds), each at another fraction of its second: a regular sequence could run in
- * step with a consumer's interval, and see only one of its phases.
+ * step with a consumer's interval, and see only some of its phases.
  */
 export function instantOf(index: number): number {
-  return (index + ((index * GOLDEN_RATIO) % 1)) * APART;
+  return (index + fractionOf(index)) * APART;
 }
 
 export function firstIndexAfter(at: number): number {

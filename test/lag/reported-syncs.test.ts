@@ -111,7 +111,7 @@ describe('the instants', () => {
     expect(later.slice(0, -1)).toEqual(instants.slice(1));
   });
 
-  it.each([0.25, 1, 1.1, 2, 5, 7.256, 10, 30, 61.8])(
+  it.each([0.25, 1, 1.1, 1.309, 1.618, 2, 5, 7.256, 10, 30, 61.8])(
     'meet a consumer of %d s at every phase alike',
     (period) => {
       const tenths = new Array<number>(10).fill(0);
