@@ -84,7 +84,7 @@ it('disturbs nothing while somebody else rolls it out', async () => {
 it('lets all evictions of a drain together take no longer than a run may', async () => {
   const asked = new Map<string, number>();
   const options = optionsFor(
-    { disturbance: { type: 'drain', node: 'n' }, longest: 2 },
+    { disturbance: { type: 'drain', node: 'n' }, longest: 1.5 },
     {
       cordon: async () => undefined,
       evict: async (name, _, dryRun) => {
@@ -101,7 +101,8 @@ it('lets all evictions of a drain together take no longer than a run may', async
     node,
   }));
   const lives = { ...options.lives, all: ready, ready } as unknown as PodLives;
-  await expect(prove({ ...options, lives })).rejects.toThrow('pod 2 still forbidden after 2s');
+  // Each takes a second: the second one ends after the time is over, the third may not begin to wait.
+  await expect(prove({ ...options, lives })).rejects.toThrow(/pod [12] still forbidden after 1.5s/);
 });
 
 it('sends from before the calm until after the longest run', () => {
