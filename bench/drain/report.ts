@@ -74,36 +74,40 @@ function rowOf(strategy: string, cells: readonly Cell[], clients: readonly strin
 
 function lostOf(cells: readonly Cell[]): string {
   const [lost, sent] = [sum(cells.map((each) => each.lost)), sum(cells.map((each) => each.sent))];
-  return `${lost} of ${sent.toLocaleString('en')}`;
+  return `${lost.toLocaleString('en')} of ${sent.toLocaleString('en')}`;
 }
 
-/** A picture for each disturbance, a lane for each strategy and client: how long SIGTERM waits, and for how long the client goes on sending after it. */
+/** A picture for each disturbance, with a lane for each strategy: how long SIGTERM waits, and what new connections lose. */
 export function chartsOf(cells: readonly Cell[], { disturbances, strategies }: Order): readonly Chart[] {
-  const groups = Map.groupBy(cells, keyOf);
+  const isNew = ({ client }: Cell) => NEW_CONNECTIONS.includes(client);
+  const groups = Map.groupBy(cells.filter(isNew), keyOf);
   return disturbances.map((disturbance) => {
-    const lanes = strategies.flatMap((strategy) =>
-      Object.values(CLIENTS).flatMap((client): Lane[] => {
-        const own = groups.get(keyOf({ disturbance, strategy, client }));
-        return own === undefined ? [] : [laneOf(`${strategy}, ${client}`, own)];
-      }),
-    );
+    const lanes = strategies.flatMap((strategy): Lane[] => {
+      const own = groups.get(keyOf({ disturbance, strategy }));
+      return own === undefined ? [] : [laneOf(strategy, own)];
+    });
     const to = Math.max(1, ...lanes.flatMap(({ spans = [] }) => spans.map((span) => span.to)));
-    const summary = 'Mean seconds from the deletion: SIGTERM held back, and still sent to after it.';
+    const summary =
+      'Seconds from the deletion to SIGTERM (mean), and until the slowest client sent nothing more to the last pod, where that lost requests on new connections.';
     return { title: disturbance, summary, from: 0, to, marks: [{ at: 0, label: 'deleted' }], lanes };
   });
 }
 
 function laneOf(label: string, cells: readonly Cell[]): Lane {
-  const [wait, lag] = [mean(cells.flatMap((each) => each.waits)), mean(cells.flatMap((each) => each.lags))];
+  const wait = mean(cells.flatMap((each) => each.waits));
+  const longest = Math.max(...cells.flatMap((each) => each.slowest));
+  const hasLost = cells.some(({ lost }) => lost > 0);
   const spans = [
     { from: 0, to: wait, tone: 'waits' as const },
-    { from: wait, to: lag, tone: 'lost' as const },
+    { from: wait, to: hasLost ? longest : wait, tone: 'lost' as const },
   ];
   return { label, note: `${lostOf(cells)} lost`, spans: spans.filter(({ from, to }) => to > from) };
 }
 
-const keyOf = ({ disturbance, strategy, client }: Pick<Cell, 'disturbance' | 'strategy' | 'client'>) =>
-  [disturbance, strategy, client].join('\n');
+const NEW_CONNECTIONS: readonly string[] = [CLIENTS.service, CLIENTS.poller, CLIENTS.envoy];
+
+const keyOf = ({ disturbance, strategy }: Pick<Cell, 'disturbance' | 'strategy'>) =>
+  `${disturbance}\n${strategy}`;
 
 const sum = (values: readonly number[]) => values.reduce((total, each) => total + each, 0);
 
