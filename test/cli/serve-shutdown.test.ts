@@ -44,7 +44,9 @@ describe.concurrent('SIGTERM', () => {
     }
     expect(await server.exited).toBe(0);
     expect(Date.now() - started).toBeGreaterThanOrEqual(5_000);
-    expect(server.logs().map(({ msg }) => msg)).toEqual([
+    const said = server.logs().map(({ msg }) => msg);
+    // A busy machine may keep the processor from it.
+    expect(said.filter((msg) => !msg.startsWith('event loop blocked'))).toEqual([
       'listening',
       expect.stringMatching(/^draining/),
       'stopped',
