@@ -46,7 +46,7 @@ describe.concurrent('SIGTERM', () => {
     expect(Date.now() - started).toBeGreaterThanOrEqual(5_000);
     const said = server.logs().map(({ msg }) => msg);
     // A busy machine may keep the processor from it.
-    expect(said.filter((msg) => !msg.startsWith('event loop blocked'))).toEqual([
+    expect(said.filter((msg) => !String(msg).startsWith('event loop blocked'))).toEqual([
       'listening',
       expect.stringMatching(/^draining/),
       'stopped',
