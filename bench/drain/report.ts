@@ -49,17 +49,25 @@ interface Order {
 }
 
 /** A table for each disturbance, with a row for each strategy: what each client lost of what it sent. */
-export function tablesOf(cells: readonly Cell[], { disturbances, strategies }: Order): string {
+export function tablesOf(cells: readonly Cell[], order: Order): string {
   const clients = Object.values(CLIENTS).filter((name) => cells.some(({ client }) => client === name));
   const head = ['strategy', 'runs', ...clients, 'SIGTERM after', 'dropped after', 'wait ÷ lag', 'done after'];
-  const tables = disturbances.map((disturbance) => {
-    const rows = strategies.flatMap((strategy) => {
-      const own = cells.filter((each) => each.disturbance === disturbance && each.strategy === strategy);
-      return own.length === 0 ? [] : [rowOf(strategy, own, clients)];
-    });
+  const tables = disturbancesOf(cells, order).map(({ disturbance, strategies }) => {
+    const rows = strategies.map(([strategy, own]) => rowOf(strategy, own, clients));
     return `${disturbance}\n\n${table(head, rows)}`;
   });
   return tables.join('\n\n');
+}
+
+/** Of each disturbance, the cells of each strategy that has some. */
+function disturbancesOf(cells: readonly Cell[], { disturbances, strategies }: Order) {
+  return disturbances.map((disturbance) => ({
+    disturbance,
+    strategies: strategies.flatMap((strategy) => {
+      const own = cells.filter((each) => each.disturbance === disturbance && each.strategy === strategy);
+      return own.length === 0 ? [] : [[strategy, own] as const];
+    }),
+  }));
 }
 
 function rowOf(strategy: string, cells: readonly Cell[], clients: readonly string[]) {
@@ -78,14 +86,10 @@ function lostOf(cells: readonly Cell[]): string {
 }
 
 /** A picture for each disturbance, with a lane for each strategy: how long SIGTERM waits, and what new connections lose. */
-export function chartsOf(cells: readonly Cell[], { disturbances, strategies }: Order): readonly Chart[] {
+export function chartsOf(cells: readonly Cell[], order: Order): readonly Chart[] {
   const isNew = ({ client }: Cell) => NEW_CONNECTIONS.includes(client);
-  const groups = Map.groupBy(cells.filter(isNew), keyOf);
-  return disturbances.map((disturbance) => {
-    const lanes = strategies.flatMap((strategy): Lane[] => {
-      const own = groups.get(keyOf({ disturbance, strategy }));
-      return own === undefined ? [] : [laneOf(strategy, own)];
-    });
+  return disturbancesOf(cells.filter(isNew), order).map(({ disturbance, strategies }) => {
+    const lanes = strategies.map(([strategy, own]) => laneOf(strategy, own));
     const to = Math.max(1, ...lanes.flatMap(({ spans = [] }) => spans.map((span) => span.to)));
     const summary =
       'Seconds from the deletion to SIGTERM (mean), and until the slowest client sent nothing more to the last pod, where that lost requests on new connections.';
@@ -105,9 +109,6 @@ function laneOf(label: string, cells: readonly Cell[]): Lane {
 }
 
 const NEW_CONNECTIONS: readonly string[] = [CLIENTS.service, CLIENTS.poller, CLIENTS.envoy];
-
-const keyOf = ({ disturbance, strategy }: Pick<Cell, 'disturbance' | 'strategy'>) =>
-  `${disturbance}\n${strategy}`;
 
 const sum = (values: readonly number[]) => values.reduce((total, each) => total + each, 0);
 
