@@ -8,7 +8,7 @@ import { standIn } from '../../test/cluster-suite/support/gateways.ts';
 import { ProveStage } from '../../test/cluster-suite/support/prove.ts';
 import { Fleet } from '../../test/scenarios/fleet.ts';
 import { consumer, HoldSetting, type Waiting } from '../../test/scenarios/hold/setting.ts';
-import { publishedLag } from '../../test/scenarios/polling/estimates.ts';
+import { kubeProxyLag } from '../../test/scenarios/polling/estimates.ts';
 import { kubernetesVersion } from '../../test/testbed/binaries.ts';
 import {
   type Cluster,
@@ -168,7 +168,7 @@ describe('bench:drain', () => {
       await standIn(cluster, gateways, 'envoy');
     }
     if (STRATEGY_NAMES.includes('Linger Sleep')) await makeHistory();
-    if (!quick) await kubeProxyIsTimed();
+    if (!quick) await kubeProxyLag(cluster);
     // Only now: Linger must not try its helper on the fake node.
     if (disturbed.some((name) => DISTURBANCES[name]?.flags !== undefined))
       fleet = await Fleet.start(cluster, { prefix: 'backlog', services: BACKLOG, victims: 0 });
@@ -254,8 +254,8 @@ async function pagesAreRead(): Promise<void> {
       const samples = await setting!.linger.replicas.samples('linger_inspect_instances');
       const lines = [...samples.values()].flat();
       return answering.every((line) => lines.includes(line));
-      // What was refused is asked again once a minute while nothing terminates.
     },
+    // What was refused is asked again once a minute while nothing terminates.
     { timeoutMs: 90_000 },
   );
 }
@@ -277,12 +277,6 @@ async function makeHistory(): Promise<void> {
   const deployment = { apiVersion: 'apps/v1', kind: 'Deployment', metadata: { namespace, name: 'web' } };
   await cluster.delete(deployment);
   await waitUntil('the pods to be gone', async () => (await stage.pods('app=web')).length === 0);
-}
-
-/** As often as waits are taken from: it is done once a second. */
-async function kubeProxyIsTimed(): Promise<void> {
-  const isTimed = async () => ((await publishedLag(cluster, 'cluster-ip'))?.samples ?? 0) >= 100;
-  await waitUntil('a hundred lags of kube-proxy', isTimed, { timeoutMs: 600_000, intervalMs: 1_000 });
 }
 
 /** A strategy that somebody brought. */

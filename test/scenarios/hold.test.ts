@@ -22,7 +22,7 @@ import { startContour, startInPod } from './hold/gateway-pods.ts';
 import { consumer, HoldSetting, type Waiting } from './hold/setting.ts';
 import { type Ending, endingsOf, spread } from './hold/terminations.ts';
 import { gatewayTarget, listed, PageWatch } from './hold/through.ts';
-import { publishedLag } from './polling/estimates.ts';
+import { kubeProxyLag } from './polling/estimates.ts';
 import { Gateways, namesOf } from './polling/gateways.ts';
 import { monotonicMs } from './polling/monotonic.ts';
 import { allowReports, forbidReports, type ReportAccess } from './polling/report-access.ts';
@@ -281,16 +281,6 @@ const known = (milliseconds: readonly number[]) => milliseconds.filter((each) =>
 const waitsOf = (judged: readonly Judged[]) =>
   judged.map(({ sigtermAt, deletedAt }) => sigtermAt - deletedAt);
 
-/** Once as much is known of it as waits are taken from. */
-async function kubeProxyMs(): Promise<number> {
-  const look = async () => {
-    const found = await publishedLag(cluster, 'cluster-ip');
-    return found !== undefined && found.samples >= 100 ? found : undefined;
-  };
-  const options = { timeoutMs: 600_000, intervalMs: 1_000 };
-  return (await waitUntil('a hundred lags of kube-proxy', look, options)).quantileMs(99);
-}
-
 /** Starts a gateway for an application, and resolves when it knows its pods. */
 async function startGateway(
   name: (typeof GATEWAY_NAMES)[number],
@@ -369,12 +359,14 @@ describe.runIf(LONG && OWN)('hook Hold', () => {
       const at = await place('hold', name, 6);
       const gateway = await startGateway(name, at, RESOLVE_SECONDS);
       const pollers = await startPollers(name, at, 2_000);
-      const proxyMs = await kubeProxyMs();
+      const proxyMs = (await kubeProxyLag(cluster)).quantileMs(99);
       const rolled = await underLoad(at, gateway, pollers, () => at.stand.rollOver(updates));
       const judged = await judge(rolled, at, pollers, proxyMs);
       console.log(table(HEAD, [row(`Hold, ${gateway.name}`, judged, rolled.reports)]));
       console.log(timeLines(judged));
-      console.log(`kube-proxy by its p99: ${proxyMs} ms, and afterwards ${await kubeProxyMs()} ms`);
+      console.log(
+        `kube-proxy by its p99: ${proxyMs} ms, and afterwards ${(await kubeProxyLag(cluster)).quantileMs(99)} ms`,
+      );
       expect(judged).toHaveLength(6 * updates);
       expect(rolled.reports.map(({ lost }) => lost)).toEqual([0, 0, 0]);
       // The page is read by a process other than Linger, and each reads it at its own time.
@@ -385,7 +377,7 @@ describe.runIf(LONG && OWN)('hook Hold', () => {
 
   it('waits for gateways that poll every 10 s, and not longer', { timeout: 900_000 }, async () => {
     const { at, gateway, pollers } = await slow();
-    const proxyMs = await kubeProxyMs();
+    const proxyMs = (await kubeProxyLag(cluster)).quantileMs(99);
     const rolled = await underLoad(at, gateway, pollers, () => at.stand.rollOver(4));
     const judged = await judge(rolled, at, pollers, proxyMs);
     console.log(table(HEAD, [row(`Hold, ${gateway.name}`, judged, rolled.reports)]));
@@ -399,7 +391,7 @@ describe.runIf(LONG && OWN)('hook Hold', () => {
 
   it('finds undeclared gateways, with pod and owner', { timeout: 900_000 }, async () => {
     // Until all others are known, pods are held for `initial`.
-    await kubeProxyMs();
+    await kubeProxyLag(cluster);
     const at = await place('undeclared', 'undeclared', 6);
     const { namespace, stand } = at;
     const gateway = await startUndeclared(at);
@@ -532,7 +524,10 @@ async function interrupted({ at, gateway, pollers }: Slow): Promise<void> {
     ended.push(await unready.terminate());
   });
   const judged = new Map(
-    (await judge(outcome, at, pollers, await kubeProxyMs())).map((each) => [each.pod, each]),
+    (await judge(outcome, at, pollers, (await kubeProxyLag(cluster)).quantileMs(99))).map((each) => [
+      each.pod,
+      each,
+    ]),
   );
   const rows = ended.map(({ pod: { metadata, spec }, containers, deletedAt }) => {
     const { letGoAt = Number.NaN, sigtermAt = Number.NaN } = judged.get(metadata.name) ?? {};

@@ -2,7 +2,7 @@ import type { V1ConfigMap } from '@kubernetes/client-node';
 import { quantileOf } from '../../../src/lag/index.ts';
 import { readPlanned, SHARED_NAMES } from '../../../src/leader/index.ts';
 import { percentileOf } from '../../cluster-suite/support/agreement.ts';
-import type { Cluster } from '../../testbed/cluster.ts';
+import { type Cluster, waitUntil } from '../../testbed/cluster.ts';
 import type { TrueLag } from './truth.ts';
 
 /** What Linger's leader has published of one consumer, or of the control plane. */
@@ -26,6 +26,15 @@ export async function publishedLag(cluster: Cluster, consumer?: string): Promise
   if (row === undefined) return undefined;
   const { slow: density } = row;
   return { samples: row.samples, quantileMs: (percentile) => 1_000 * quantileOf(density, percentile) };
+}
+
+/** That of kube-proxy, once it has been timed as often as waits are taken from. */
+export function kubeProxyLag(cluster: Cluster): Promise<PublishedLag> {
+  const look = async () => {
+    const found = await publishedLag(cluster, 'cluster-ip');
+    return found !== undefined && found.samples >= 100 ? found : undefined;
+  };
+  return waitUntil('a hundred lags of kube-proxy', look, { timeoutMs: 600_000, intervalMs: 1_000 });
 }
 
 /**
