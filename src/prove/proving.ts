@@ -132,19 +132,24 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
   } finally {
     // In reverse, all of them, also after a failure and an interruption.
     for (const each of undo.toReversed()) {
-      let problem: string | undefined;
-      const attempt = async () => {
-        problem = await each().then(
-          () => undefined,
-          (thrown: unknown) => asFailure(thrown).message,
-        );
-        return problem === undefined;
-      };
-      // An API server that is away for a moment must leave no node cordoned.
-      if (!(await until(UNDO_MS / 1_000, NEVER, attempt))) note(`could not undo: ${problem}`);
+      const problem = await problemOfUndoing(each);
+      if (problem !== undefined) note(`could not undo: ${problem}`);
     }
     inner.abort();
   }
+}
+
+/** Tries again for a while: an API server that is away for a moment must leave no node cordoned. */
+async function problemOfUndoing(undo: () => Promise<unknown>): Promise<string | undefined> {
+  let problem: string | undefined;
+  await until(UNDO_MS / 1_000, NEVER, async () => {
+    problem = await undo().then(
+      () => undefined,
+      (thrown: unknown) => asFailure(thrown).message,
+    );
+    return problem === undefined;
+  });
+  return problem;
 }
 
 /** @param ghosts undefined: they cannot be counted */
