@@ -155,7 +155,7 @@ export const policyStatus = z
     ignored: optional(z.array(z.string()), 'What does not count, and why.'),
     conditions,
   })
-  .describe('Whether it is in force, and what results from it. Written by Linger.');
+  .describe('Whether the policy is in force, and its effect. Written by Linger.');
 export type PolicyStatus = z.output<typeof policyStatus>;
 
 export const terminationPolicySpec = z
