@@ -45,6 +45,9 @@ export const ENOUGH_SIGHTINGS = GAPS + 1;
 /** Misses in multiples of the usual gap: the chance to mistake a consumer that still sends for one that stopped is e⁻²⁰. */
 const MISSES_PER_SIGHTING = 20;
 
+/** After this many misses the chance that it is still there is e⁻⁵: less than one in a hundred. */
+const DOUBTFUL_PER_SIGHTING = 5;
+
 /** Sightings of the canary through one consumer, from present to gone. Attempts may come in any order. */
 export class Departure {
   readonly #options: SightingsOptions;
@@ -88,17 +91,34 @@ export class Departure {
   get gone(): boolean {
     const last = this.#sightings.at(-1);
     if (last === undefined) return false;
-    const first = this.#sightings[0] ?? last;
-    const misses = this.#conclusive.filter((began) => began > last.began).length;
-    const perSighting = countBetween(first, last, this.#conclusive) / this.#sightings.length;
-    return misses >= Math.max(this.#options.leastMisses, MISSES_PER_SIGHTING * perSighting);
+    const { leastMisses } = this.#options;
+    const misses = this.#missesAfter(last).length;
+    return misses >= Math.max(leastMisses, MISSES_PER_SIGHTING * this.#perSighting(last));
   }
 
   /** Since when it can no longer be seen. @returns undefined with fewer than two sightings */
   get end(): Instant | undefined {
     const last = this.#sightings.at(-1);
     const margin = marginOf(this.#sightings, this.#conclusive);
-    return last && margin && instant(last, Math.max(middle(last) + margin.mean, this.#heldUntil), margin.gap);
+    if (last === undefined || margin === undefined) return undefined;
+    const { at, within } = instant(last, Math.max(middle(last) + margin.mean, this.#heldUntil), margin.gap);
+    return { at, within: Math.max(within, this.#silentAfter(last)) };
+  }
+
+  /** The longest time without a conclusive attempt while it might still have been there: it may have left at its end. */
+  #silentAfter(last: Attempt): number {
+    const doubtful = Math.ceil(DOUBTFUL_PER_SIGHTING * this.#perSighting(last));
+    const began = [last.began, ...this.#missesAfter(last).slice(0, doubtful)];
+    return Math.max(...began.map((at, index) => at - (began[index - 1] ?? at)));
+  }
+
+  #missesAfter(last: Attempt): readonly number[] {
+    return this.#conclusive.filter((began) => began > last.began).sort((a, b) => a - b);
+  }
+
+  /** How many conclusive attempts there are for each sighting. */
+  #perSighting(last: Attempt): number {
+    return countBetween(this.#sightings[0] ?? last, last, this.#conclusive) / this.#sightings.length;
   }
 }
 

@@ -150,6 +150,18 @@ describe('a consumer that cannot be timed', () => {
     expect(removal).toBeLessThan(10.5);
   });
 
+  it('one that is silent when it follows: no sample, as it may have followed at any time of that', async () => {
+    let outAt: number | undefined;
+    // It follows after 5 s, and answers nothing from 0.5 s until 8 s after the replica was taken out.
+    const fault = ({ on, time: { now } }: FlipModel) => {
+      if (!on) outAt ??= now;
+      const since = outAt === undefined ? 0 : now - outAt;
+      return since > 500 && since < 8_000 ? ('hang' as const) : undefined;
+    };
+    const { of } = await run({ consumers: [consumer({ lagMs: 5_000, fault })] });
+    expect(of('edge')).toEqual({ trouble: expect.objectContaining({ reason: 'BadAnswer' }) });
+  });
+
   it('a third of the attempts that hang bias nothing', async () => {
     let asked = 0;
     const fault = () => (asked++ % 3 === 0 ? 'hang' : undefined);
