@@ -97,7 +97,11 @@ export function attemptsOf(
     const body = await askOnce<{ readonly text: string }>(asked, 'answer', readAttempts);
     const span = { sentAt, receivedAt: clock() };
     const fetched = 'reason' in body ? body : attemptsIn(body.text, span);
-    if ('reason' in fetched) return [{ began: sentAt, ended: span.receivedAt, answer: fetched }];
+    if ('reason' in fetched) {
+      // Nothing was tried: it says nothing of the replica, even where no other could have answered.
+      const answer = { ...fetched, turnedAway: false };
+      return [{ began: sentAt, ended: span.receivedAt, answer }];
+    }
     from = fetched.next;
     return fetched.made;
   };

@@ -1,7 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { http } from '../../src/cluster/index.ts';
-import { attemptsIn, type NodeTimer, NodeTimers, nodeTimerApp } from '../../src/measurement/node-timers.ts';
+import {
+  attemptsIn,
+  attemptsOf,
+  type NodeTimer,
+  NodeTimers,
+  nodeTimerApp,
+} from '../../src/measurement/node-timers.ts';
 import { close, listen } from '../../src/webhook/index.ts';
 import { OwnPods } from '../cluster/own-pods.ts';
 
@@ -148,6 +154,14 @@ it('tries only while it is asked, and says what it met since the number asked fo
     },
     { timeout: 20_000 },
   );
+});
+
+it('a node timer that refuses the leader says nothing of the replica', async () => {
+  const server = http.createServer();
+  const port = await listen(server, '127.0.0.1', 0, '--port', () => undefined);
+  await close(server);
+  const ask = attemptsOf({ address: '127.0.0.1' }, { clock: () => 1, timeoutMs: 2_000, port });
+  expect(await ask()).toMatchObject([{ answer: { reason: 'Unreachable', turnedAway: false } }]);
 });
 
 it.each([
