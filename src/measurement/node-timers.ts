@@ -198,10 +198,11 @@ export class NodeTimers {
   async chosen(): Promise<readonly NodeTimer[]> {
     await this.#list();
     const slowest = this.#bySlowness().slice(0, SLOWEST_TIMED);
-    const order = [...this.#tried];
+    const turns = new Map([...this.#tried].map((node, turn) => [node, turn]));
+    const turnOf = ({ node }: NodeTimer) => turns.get(node) ?? -1;
     const others = this.#known
       .filter(({ node }) => !slowest.includes(node))
-      .toSorted((a, b) => order.indexOf(a.node) - order.indexOf(b.node));
+      .toSorted((a, b) => turnOf(a) - turnOf(b));
     const first = this.#known.filter(({ node }) => slowest.includes(node));
     const chosen = [...first, ...others].slice(0, MOST_TIMED);
     for (const { node } of chosen) {
@@ -273,7 +274,10 @@ export class NodeTimers {
       this.#silent.delete(node);
       this.#lags.set(node, [...lags, removal].slice(-REMEMBERED));
     }
-    const [slowest] = this.#bySlowness();
+    // Not sorted: there may be thousands of nodes, and this is called for each that was timed.
+    let slowest: string | undefined;
+    for (const each of this.#lags.keys())
+      if (slowest === undefined || this.#slownessOf(each) > this.#slownessOf(slowest)) slowest = each;
     const lag = slowest === undefined ? 0 : this.#slownessOf(slowest);
     const isAsShown = (seconds: number) => {
       const shown = this.#shown?.lag ?? Number.NaN;
