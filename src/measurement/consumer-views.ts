@@ -51,7 +51,7 @@ export class ConsumerViews {
       const known = this.#known.get(name) ?? NOTHING;
       const state = this.#measurement.state(name);
       const unseen = this.#measurement.unseen(name);
-      const notDeregistered = this.#measurement.notDeregistered(name);
+      const notDeregistered = consumer.deregister && this.#measurement.notDeregistered(name);
       const facts = {
         ...{ consumer, ...known, state, unseen },
         ...{ services: services.get(name), problem: problems.get(name), notDeregistered },

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { serviceIndex } from '../../src/api/index.ts';
-import { consumerOf, STANDARD_CONSUMERS } from '../../src/lag/index.ts';
+import { type Consumer, consumerOf, STANDARD_CONSUMERS } from '../../src/lag/index.ts';
 import { ConsumerViews, serviceCounts } from '../../src/measurement/consumer-views.ts';
 import { ConsumerMeasurement } from '../../src/measurement/measurement.ts';
 
@@ -75,4 +75,18 @@ it('counts the held pods without a connection from a consumer, across leaders, u
 it('does not count Services before all of them are known', () => {
   const snapshot = { measured: CONSUMERS, services: serviceIndex(SERVICES, false), namespaces: new Map() };
   expect(serviceCounts()(snapshot).size).toBe(0);
+});
+
+it('says no longer that its registry fails once it has none', () => {
+  const measurement = new ConsumerMeasurement(() => 1e9);
+  const views = new ConsumerViews(measurement);
+  const spec = { measure: { declared: { lag: 5 } } };
+  const http = { method: 'DELETE' as const, url: 'http://registry.example/{address}' };
+  const reasonFor = (consumer: Consumer) => {
+    views.look([consumer], new Map(), new Map([['legacy', 3]]), 1e9);
+    return views.all[0]?.condition.reason;
+  };
+  measurement.deregistering('legacy', 'The request is answered with status 500.');
+  expect(reasonFor(consumerOf('legacy', { ...spec, deregister: { http } }))).toBe('NotDeregistered');
+  expect(reasonFor(consumerOf('legacy', spec))).toBe('Declared');
 });
