@@ -186,7 +186,11 @@ const NODE_TIMER: readonly Change[] = [
     '        linger.dev/inject: "false"\n',
     '        linger.dev/inject: "false"\n        {{- include "linger.podLabels" . | nindent 8 }}\n',
   ],
-  ['---\n# Only replicas ask', '{{- if .Values.networkPolicy.enabled }}\n---\n# Only replicas ask'],
+  // On the host network replicas are not what a selector of pods finds: the policy would keep them out.
+  [
+    '---\n# Only replicas ask',
+    '{{- if and .Values.networkPolicy.enabled (not .Values.hostNetwork) }}\n---\n# Only replicas ask',
+  ],
   [
     '        - {port: 8081, protocol: TCP}\n',
     '        - {port: {{ .Values.ports.canary }}, protocol: TCP}\n{{- end }}\n',

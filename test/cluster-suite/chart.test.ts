@@ -248,6 +248,15 @@ describe('the chart', async () => {
     expect(pods).not.toContain('helm.sh/chart');
   });
 
+  it('keeps no replica on the host network from node timers', { timeout: 60_000 }, async () => {
+    const policies = async (...values: string[]) =>
+      objectsIn((await template('timeEveryNode=true', ...values)).stdout)
+        .filter(({ kind }) => kind === 'NetworkPolicy')
+        .map(({ metadata }) => metadata.name);
+    expect(await policies()).toEqual(['linger', 'linger-node-timer']);
+    expect(await policies('hostNetwork=true')).toEqual(['linger']);
+  });
+
   it('passes on what its values say', { timeout: 60_000 }, async () => {
     const file = join(await emptyDirectory(), 'values.yaml');
     writeFileSync(file, EVERY_VALUE);
