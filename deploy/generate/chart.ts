@@ -89,12 +89,13 @@ const DEPLOYMENT: readonly Change[] = [
   IMAGE,
   [
     '      serviceAccountName: linger\n',
-    `      serviceAccountName: linger\n${['imagePullSecrets', 'nodeSelector', 'tolerations', 'affinity']
+    `      serviceAccountName: linger\n${['imagePullSecrets', 'tolerations', 'affinity']
       .map((name) => member(name, `.Values.${name}`, 6))
       .join(
         '',
       )}      {{- if .Values.hostNetwork }}\n      hostNetwork: true\n      dnsPolicy: ClusterFirstWithHostNet\n      {{- end }}\n`,
   ],
+  ['      nodeSelector: {kubernetes.io/os: linux}\n', member('nodeSelector', '.Values.nodeSelector', 6)],
   [
     '      terminationGracePeriodSeconds: 30\n',
     '      terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}\n',

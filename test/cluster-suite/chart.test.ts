@@ -121,7 +121,9 @@ describe('the chart', async () => {
   const values = parse(readFileSync(join(CHART, 'values.yaml'), 'utf8')) as Record<string, unknown>;
   const members = Object.entries(values).flatMap(([name, value]) => [
     name,
-    ...(isMap(value) ? Object.keys(value).map((member) => `${name}.${member}`) : []),
+    ...(isMap(value)
+      ? Object.keys(value).map((member) => `${name}.${member.replaceAll('.', String.raw`\.`)}`)
+      : []),
   ]);
   it.each(members)(
     'without %s, as with the values of an older chart, renders or names it',

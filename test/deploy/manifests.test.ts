@@ -169,6 +169,18 @@ describe('the NetworkPolicy', () => {
   });
 });
 
+it('pods run on Linux nodes alone: the image is for no other', async () => {
+  type Workload = { spec: { template: { spec: { nodeSelector?: Record<string, string> } } } };
+  const workloads = (await written()).filter(({ kind }) => ['Deployment', 'DaemonSet'].includes(kind));
+  const selectors = workloads.map(
+    (workload) => (workload as unknown as Workload).spec.template.spec.nodeSelector,
+  );
+  const linux = { 'kubernetes.io/os': 'linux' };
+  expect(selectors).toEqual([linux, linux]);
+  const values = parse(await readFile(join(ROOT, 'deploy', 'chart', 'values.yaml'), 'utf8')) as object;
+  expect(values).toMatchObject({ nodeSelector: linux });
+});
+
 describe('rights', () => {
   const files = readdirSync(join(ROOT, 'deploy')).filter((name) => /^(rbac|role)[\w-]*\.yaml$/.test(name));
 
