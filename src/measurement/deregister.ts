@@ -83,6 +83,8 @@ interface Job {
   readonly leaving: Leaving;
   readonly consumer: string;
   readonly backoff: Backoff;
+  /** An earlier leader may have asked for it. */
+  readonly isAgain: boolean;
   attempts: number;
 }
 
@@ -217,16 +219,16 @@ export class Deregistrations {
       }
     };
     term.signal.addEventListener('abort', over, { once: true });
-    for (const leaving of this.#leaving.values()) this.#start(leaving);
+    for (const leaving of this.#leaving.values()) this.#start(leaving, true);
   }
 
-  #start(leaving: Leaving): void {
+  #start(leaving: Leaving, isAgain = false): void {
     if (this.#term === undefined) return;
     for (const { name: consumer } of this.#consumersOf(leaving)) {
       if (leaving.outcomes.has(consumer)) continue;
       leaving.outcomes.set(consumer, undefined);
       const backoff = new Backoff(LIMITS.pause, this.#context.random);
-      this.#queue({ leaving, consumer, backoff, attempts: 0 });
+      this.#queue({ leaving, consumer, backoff, isAgain, attempts: 0 });
     }
   }
 
@@ -296,11 +298,13 @@ export class Deregistrations {
     }
   }
 
-  #settle({ leaving, consumer }: Job, queue: Queue, result: DeregistrationResult): void {
+  #settle({ leaving, consumer, isAgain, attempts }: Job, queue: Queue, result: DeregistrationResult): void {
     const { measurement, clock } = this.#context;
     leaving.outcomes.set(consumer, { result, at: clock() });
     this.#count.inc({ consumer, result });
-    queue.unknown = result === 'NotRegistered' ? queue.unknown + 1 : 0;
+    if (result !== 'NotRegistered') queue.unknown = 0;
+    // Else an earlier request may have taken it out, whatever its answer was.
+    else if (!isAgain && attempts === 0) queue.unknown += 1;
     if (result === 'Done') {
       measurement.deregistering(consumer, undefined);
       this.#once.over(consumer, { consumer }, 'deregistering pods recovered');

@@ -220,6 +220,30 @@ it('a registry that knows none of the pods is not asked again, and is told as tr
   expect(outAt('web-1')).toBeGreaterThan(0);
 });
 
+it('a registry that does not know pods which may be out already is no trouble', async () => {
+  const names = ['web-1', 'web-2', 'web-3'];
+  const { port } = await registryThat(status(404));
+  const next = await replica({ deregister: PUT(port) });
+  // They terminate under another leader, which has taken them out.
+  for (const name of names) next.remove(name);
+  next.lead();
+  await until('all to be settled', () => next.settled.length === 3);
+  expect(next.troubles).toEqual([]);
+
+  const known = new Set<string>();
+  const busy: Answer = ({ url = '' }, response) => {
+    // It does as asked, but cannot say so.
+    response.writeHead(known.has(url) ? 404 : 503).end();
+    known.add(url);
+  };
+  const slow = await replica({ deregister: PUT((await registryThat(busy)).port) });
+  slow.lead();
+  for (const name of names) slow.remove(name);
+  await until('all to be settled', () => slow.settled.length === 3);
+  expect(await slow.results()).toEqual({ NotRegistered: 3 });
+  expect(slow.troubles).toEqual([]);
+});
+
 it('follows no redirect, and reads nothing of an answer, however long it is', {
   timeout: 30_000,
 }, async () => {
