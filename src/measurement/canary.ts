@@ -180,7 +180,7 @@ const LIMITS: Readonly<Record<TimedKind, readonly string[]>> = {
     A_LABEL,
   ],
   probe: [
-    'It sees the instances that the URL leads to from where the leader runs. Up to 3 of them are timed to 0.1 s on average; of 20 the slowest is timed 0.35 s short.',
+    'It sees the instances that the URL leads to from where the leader runs. Up to 3 of them are timed to 0.1 s on average; of 20 the slowest is timed 0.35 s short on average.',
     A_LABEL,
   ],
 };

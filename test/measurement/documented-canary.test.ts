@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest';
+import { consumerOf } from '../../src/lag/index.ts';
+import { limitsOf, type Timed } from '../../src/measurement/canary.ts';
 import { FLIP_LIMITS } from '../../src/measurement/flip.ts';
 import { FLIP_RESULTS } from '../../src/measurement/probe.ts';
 import { codeOf, read, tableUnder } from '../docs/markdown.ts';
@@ -23,4 +25,11 @@ test('the limits that it names are those of the program', () => {
     `${longestMs / 60_000} minutes`,
   ])
     expect(text).toContain(said);
+});
+
+test('it says of many instances behind a URL what their table says', () => {
+  const [, short] =
+    /20 instances behind one URL, 2 replicas \| (.* short on average) \|/.exec(read(PAGE)) ?? [];
+  const probed = consumerOf('edge', { measure: { probe: { url: 'https://edge.example/' } } }) as Timed;
+  expect(limitsOf(probed, false)[0]).toContain(`of 20 the slowest is timed ${short}.`);
 });
