@@ -10,6 +10,7 @@ import {
   NO_LABELS,
   objectKey,
   Shares,
+  selectsNamespace,
   servicesSelecting,
   type TemplateValues,
   unseenNamespace,
@@ -162,7 +163,6 @@ export class Deregistrations {
     graceSeconds: number,
   ): number | undefined {
     const leaving = this.#know(pod, pod.labels, graceSeconds);
-    // A consumer that came to apply only now.
     if (leaving?.outcomes.has(consumer) === false) this.#start(leaving);
     const settled = leaving?.outcomes.get(consumer);
     return settled === undefined || settled.result === 'Failed' ? undefined : settled.at;
@@ -180,7 +180,9 @@ export class Deregistrations {
     // A StatefulSet's pod has come back under its name: a late request would take the new one out.
     if (known !== undefined && !isSame) this.#drop(known);
     const { labels = NO_LABELS, deletionTimestamp, deletionGracePeriodSeconds = 0 } = event.object;
-    if (deletionTimestamp !== undefined) this.#know(event.object, labels, deletionGracePeriodSeconds);
+    // A consumer may have come to apply only now.
+    if (isSame && known !== undefined) this.#start(known);
+    else if (deletionTimestamp !== undefined) this.#know(event.object, labels, deletionGracePeriodSeconds);
   }
 
   #know(pod: Leaving['pod'], labels: Labels, graceSeconds: number): Leaving | undefined {
@@ -238,7 +240,9 @@ export class Deregistrations {
     if (registering.length === 0) return [];
     const within = namespaces.get(namespace) ?? unseenNamespace(namespace);
     const selecting = servicesSelecting(services, namespace, labels);
-    return registering.filter((each) => sendsTo(each, within, labels, selecting) !== false);
+    // Waits may guess about a Namespace that has not been seen; a request might take out another's pod of that name.
+    const here = registering.filter((each) => selectsNamespace(each.namespaceSelector, within) === true);
+    return here.filter((each) => sendsTo(each, within, labels, selecting) !== false);
   }
 
   #queue(job: Job): void {

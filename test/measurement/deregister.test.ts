@@ -5,7 +5,13 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Registry } from '@prometheus-io/client';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
-import { type DeregisterSpec, discoveryConsumerSpec } from '../../src/api/index.ts';
+import {
+  type DeregisterSpec,
+  discoveryConsumerSpec,
+  type LabelSelector,
+  type NamespaceRecord,
+  namespaceRecord,
+} from '../../src/api/index.ts';
 import type { ObjectEvent, ObjectEvents } from '../../src/cluster/index.ts';
 import { type ClusterSnapshot, NO_SOURCES, snapshotOf } from '../../src/decision/index.ts';
 import { consumerOf } from '../../src/lag/index.ts';
@@ -56,12 +62,14 @@ interface Setting {
   readonly deregister: DeregisterSpec;
   readonly allowLinkLocal?: boolean;
   readonly files?: string;
+  /** Selects the namespaces; default: all. */
+  readonly team?: LabelSelector;
   /** What the API server says of every pod. */
   readonly podStatus?: object | number;
 }
 
 /** A replica that leads, and the API server that it asks for pods. */
-async function replica({ deregister, allowLinkLocal = true, files, podStatus = {} }: Setting) {
+async function replica({ deregister, allowLinkLocal = true, files, team = {}, podStatus = {} }: Setting) {
   const api = http.createServer((request, response) => {
     const [, namespace, name] = /namespaces\/(.+)\/pods\/(.+)$/.exec(request.url ?? '') ?? [];
     const refused = typeof podStatus === 'number' ? podStatus : undefined;
@@ -80,11 +88,14 @@ async function replica({ deregister, allowLinkLocal = true, files, podStatus = {
   const troubles: (string | undefined)[] = [];
   const registry = new Registry();
   const spec = discoveryConsumerSpec.parse({
-    appliesTo: { namespaceSelector: {}, podSelector: { matchLabels: { app: 'orders' } } },
+    appliesTo: { namespaceSelector: team, podSelector: { matchLabels: { app: 'orders' } } },
     measure: { declared: { syncInterval: '10s' } },
     deregister,
   });
-  const snapshot: ClusterSnapshot = { ...snapshotOf(NO_SOURCES), consumers: [consumerOf('edge', spec)] };
+  let snapshot: ClusterSnapshot = { ...snapshotOf(NO_SOURCES), consumers: [consumerOf('edge', spec)] };
+  const see = (...namespaces: readonly NamespaceRecord[]) => {
+    snapshot = { ...snapshot, namespaces: new Map(namespaces.map((each) => [each.name, each])) };
+  };
   const deregistrations = new Deregistrations({
     connection: {
       server: new URL(`http://127.0.0.1:${await listening(api)}`),
@@ -138,7 +149,20 @@ async function replica({ deregister, allowLinkLocal = true, files, podStatus = {
   const outAt = (name: string) =>
     deregistrations.outAt('edge', { uid: name, name, namespace: 'shop', labels: { app: 'orders' } }, 90);
   return {
-    ...{ deregistrations, lead, remove, event, object, settled, results, outAt, lines, events, troubles },
+    ...{
+      deregistrations,
+      lead,
+      remove,
+      event,
+      object,
+      settled,
+      results,
+      outAt,
+      lines,
+      events,
+      troubles,
+      see,
+    },
   };
 }
 
@@ -218,6 +242,23 @@ it('a registry that knows none of the pods is not asked again, and is told as tr
   expect(troubles).toEqual([expect.stringContaining('404')]);
   // There is nothing that Hold could wait for.
   expect(outAt('web-1')).toBeGreaterThan(0);
+});
+
+it('sends nothing for a pod whose Namespace has not been seen, until it has', async () => {
+  const { asked, port } = await registryThat(ok);
+  const team = { matchLabels: { team: 'orders' } };
+  const { lead, remove, settled, see } = await replica({ deregister: PUT(port), team });
+  lead();
+  remove('orders-0', 'staging');
+  remove('orders-0', 'shop');
+  see(namespaceRecord('staging', { team: 'other' }, {}), namespaceRecord('shop', { team: 'orders' }, {}));
+  await sleep(500);
+  expect(asked).toEqual([]);
+  remove('orders-0', 'staging');
+  remove('orders-0', 'shop');
+  await until('the pod to be out', () => settled.length > 0);
+  await sleep(100);
+  expect(asked.map(({ url }) => url)).toEqual(['/v1/shop/orders-0?at=10.1.2.3:8080']);
 });
 
 it('a registry that does not know pods which may be out already is no trouble', async () => {
