@@ -25,7 +25,7 @@ import {
 } from '../cluster/index.ts';
 import type { ClusterSnapshot } from '../decision/index.ts';
 import type { PodMetadata } from '../informers/index.ts';
-import { type Consumer, sendsTo } from '../lag/index.ts';
+import { sendsTo } from '../lag/index.ts';
 import { type Leadership, Listeners, type PodEvent, type Runnable } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Backoff } from '../timing/index.ts';
@@ -84,8 +84,8 @@ interface Job {
   readonly leaving: Leaving;
   readonly consumer: string;
   readonly backoff: Backoff;
-  /** An earlier leader may have asked for it. */
-  readonly isAgain: boolean;
+  /** An earlier leader may have taken it out; or it never was in, as no Service selects it: no template is to blame. */
+  readonly mayBeOut: boolean;
   attempts: number;
 }
 
@@ -224,25 +224,25 @@ export class Deregistrations {
     for (const leaving of this.#leaving.values()) this.#start(leaving, true);
   }
 
-  #start(leaving: Leaving, isAgain = false): void {
+  #start(leaving: Leaving, mayBeOut = false): void {
     if (this.#term === undefined) return;
-    for (const { name: consumer } of this.#consumersOf(leaving)) {
-      if (leaving.outcomes.has(consumer)) continue;
+    for (const [consumer, sends] of this.#consumersOf(leaving)) {
+      if (sends === false || leaving.outcomes.has(consumer)) continue;
       leaving.outcomes.set(consumer, undefined);
       const backoff = new Backoff(LIMITS.pause, this.#context.random);
-      this.#queue({ leaving, consumer, backoff, isAgain, attempts: 0 });
+      this.#queue({ leaving, consumer, backoff, mayBeOut: mayBeOut || sends === 'assumed', attempts: 0 });
     }
   }
 
-  #consumersOf({ pod: { namespace }, labels }: Leaving): readonly Consumer[] {
+  #consumersOf({ pod: { namespace }, labels }: Leaving): ReadonlyMap<string, ReturnType<typeof sendsTo>> {
     const { consumers, namespaces, services } = this.#context.snapshot.current();
     const registering = consumers.filter(({ deregister }) => deregister !== undefined);
-    if (registering.length === 0) return [];
+    if (registering.length === 0) return new Map();
     const within = namespaces.get(namespace) ?? unseenNamespace(namespace);
     const selecting = servicesSelecting(services, namespace, labels);
     // Waits may guess about a Namespace that has not been seen; a request might take out another's pod of that name.
     const here = registering.filter((each) => selectsNamespace(each.namespaceSelector, within) === true);
-    return here.filter((each) => sendsTo(each, within, labels, selecting) !== false);
+    return new Map(here.map((each) => [each.name, sendsTo(each, within, labels, selecting)]));
   }
 
   #queue(job: Job): void {
@@ -302,13 +302,13 @@ export class Deregistrations {
     }
   }
 
-  #settle({ leaving, consumer, isAgain, attempts }: Job, queue: Queue, result: DeregistrationResult): void {
+  #settle({ leaving, consumer, mayBeOut, attempts }: Job, queue: Queue, result: DeregistrationResult): void {
     const { measurement, clock } = this.#context;
     leaving.outcomes.set(consumer, { result, at: clock() });
     this.#count.inc({ consumer, result });
     if (result !== 'NotRegistered') queue.unknown = 0;
     // Else an earlier request may have taken it out, whatever its answer was.
-    else if (!isAgain && attempts === 0) queue.unknown += 1;
+    else if (!mayBeOut && attempts === 0) queue.unknown += 1;
     if (result === 'Done') {
       measurement.deregistering(consumer, undefined);
       this.#once.over(consumer, { consumer }, 'deregistering pods recovered');

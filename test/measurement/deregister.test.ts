@@ -7,8 +7,8 @@ import { Registry } from '@prometheus-io/client';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import {
   type DeregisterSpec,
+  type DiscoveryConsumerSpec,
   discoveryConsumerSpec,
-  type LabelSelector,
   type NamespaceRecord,
   namespaceRecord,
 } from '../../src/api/index.ts';
@@ -62,14 +62,13 @@ interface Setting {
   readonly deregister: DeregisterSpec;
   readonly allowLinkLocal?: boolean;
   readonly files?: string;
-  /** Selects the namespaces; default: all. */
-  readonly team?: LabelSelector;
+  readonly appliesTo?: DiscoveryConsumerSpec['appliesTo'];
   /** What the API server says of every pod. */
   readonly podStatus?: object | number;
 }
 
 /** A replica that leads, and the API server that it asks for pods. */
-async function replica({ deregister, allowLinkLocal = true, files, team = {}, podStatus = {} }: Setting) {
+async function replica({ deregister, allowLinkLocal = true, files, appliesTo, podStatus = {} }: Setting) {
   const api = http.createServer((request, response) => {
     const [, namespace, name] = /namespaces\/(.+)\/pods\/(.+)$/.exec(request.url ?? '') ?? [];
     const refused = typeof podStatus === 'number' ? podStatus : undefined;
@@ -88,7 +87,7 @@ async function replica({ deregister, allowLinkLocal = true, files, team = {}, po
   const troubles: (string | undefined)[] = [];
   const registry = new Registry();
   const spec = discoveryConsumerSpec.parse({
-    appliesTo: { namespaceSelector: team, podSelector: { matchLabels: { app: 'orders' } } },
+    appliesTo: appliesTo ?? { namespaceSelector: {}, podSelector: { matchLabels: { app: 'orders' } } },
     measure: { declared: { syncInterval: '10s' } },
     deregister,
   });
@@ -246,8 +245,9 @@ it('a registry that knows none of the pods is not asked again, and is told as tr
 
 it('sends nothing for a pod whose Namespace has not been seen, until it has', async () => {
   const { asked, port } = await registryThat(ok);
-  const team = { matchLabels: { team: 'orders' } };
-  const { lead, remove, settled, see } = await replica({ deregister: PUT(port), team });
+  const namespaceSelector = { matchLabels: { team: 'orders' } };
+  const appliesTo = { namespaceSelector, podSelector: { matchLabels: { app: 'orders' } } };
+  const { lead, remove, settled, see } = await replica({ deregister: PUT(port), appliesTo });
   lead();
   remove('orders-0', 'staging');
   remove('orders-0', 'shop');
@@ -283,6 +283,17 @@ it('a registry that does not know pods which may be out already is no trouble', 
   await until('all to be settled', () => slow.settled.length === 3);
   expect(await slow.results()).toEqual({ NotRegistered: 3 });
   expect(slow.troubles).toEqual([]);
+});
+
+it('pods without a Service that were never registered blame no template', async () => {
+  const { asked, port } = await registryThat(status(404));
+  const appliesTo = { serviceSelector: { matchLabels: { registry: 'eureka' } } };
+  const { lead, remove, settled, troubles } = await replica({ deregister: PUT(port), appliesTo });
+  lead();
+  for (const name of ['worker-1', 'worker-2', 'worker-3']) remove(name);
+  await until('all to be settled', () => settled.length === 3);
+  expect(asked).toHaveLength(3);
+  expect(troubles).toEqual([]);
 });
 
 it('follows no redirect, and reads nothing of an answer, however long it is', {
