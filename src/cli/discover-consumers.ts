@@ -48,12 +48,16 @@ async function ofManifests(settings: Settings<'consumers'>, { stdin, warn }: Sur
   const { filename, recursive } = settings;
   const wanted = { filename, recursive, operands: [], namespace: 'default', selector: undefined };
   const manifests = await readGivenManifests(wanted, { stdin, warn });
-  const objects = manifests.inputs.flatMap(({ text, name }) =>
-    [...readDocuments(text, name)].flatMap((document) =>
-      [...document.objects()].flatMap((each) => (each instanceof ManifestError ? [] : [each.value])),
-    ),
-  );
-  return { objects, failed: manifests.failed };
+  const objects: unknown[] = [];
+  let { failed } = manifests;
+  for (const { text, name } of manifests.inputs)
+    for (const document of readDocuments(text, name))
+      for (const each of document.objects())
+        if (each instanceof ManifestError) {
+          failed = true;
+          warn(`linger: ${each.message}`);
+        } else objects.push(each.value);
+  return { objects, failed };
 }
 
 /** Goes on with the kinds that may be listed, and names the others. */

@@ -41,6 +41,12 @@ describe('linger consumers discover', () => {
     expect([code, stdout]).toEqual([0, '# nothing that the catalogue knows sends traffic to a Service\n']);
   });
 
+  it('names a document that cannot be read, and fails', async () => {
+    const { code, stdout, stderr } = await discover(`${route('web')}\n---\nkind: [\n`);
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/^linger: stdin:\d+/)]);
+    expect(stdout).toContain('# openshift-router: seen by Route shop/web');
+  });
+
   it.each<[string, string[]]>([
     ['--apply with manifests', ['consumers', 'discover', '-f', '-', '--apply']],
     ['--apply without discover', ['consumers', '--apply']],
