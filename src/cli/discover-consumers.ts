@@ -31,6 +31,10 @@ export async function discoverConsumers(
   const { print, warn } = surroundings;
   if (apply && filename !== undefined)
     throw usageError('--apply and --filename: --apply creates what the cluster shows; leave one out');
+  if (apply && settings.output !== undefined)
+    throw usageError('--apply and --output: --apply prints what it has created; leave one out');
+  if (settings.failOn !== undefined)
+    throw usageError('--fail-on: only with linger consumers list, whose conditions it is about');
   if (filename === undefined) surroundings.progress('reading the cluster');
   const connection = filename === undefined ? await connectAsKubectl(settings, surroundings) : undefined;
   const { objects, failed } =

@@ -26,6 +26,11 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
   const { operands, output } = settings;
   const { now, print, progress, warn } = surroundings;
   const span = operands[0] === 'forget' ? forgottenOf(settings, now()) : undefined;
+  const ofForget = (['from', 'to', 'namespace', 'consumer'] as const).find(
+    (each) => settings[each] !== undefined,
+  );
+  if (span === undefined && ofForget !== undefined)
+    throw usageError(`--${ofForget}: only with linger history forget; the list has all episodes`);
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
   if (span !== undefined) {
     const call = { signal: AbortSignal.timeout(ANSWER_WITHIN_MS), withinMs: REQUEST_MS };

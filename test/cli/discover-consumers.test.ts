@@ -50,6 +50,8 @@ describe('linger consumers discover', () => {
   it.each<[string, string[]]>([
     ['--apply with manifests', ['consumers', 'discover', '-f', '-', '--apply']],
     ['--apply without discover', ['consumers', '--apply']],
+    ['--apply with a form of output', ['consumers', 'discover', '--apply', '-o', 'json']],
+    ['--fail-on, which would never find anything', ['consumers', 'discover', '-f', '-', '--fail-on', 'any']],
     ['--filename without discover', ['consumers', '-f', '-']],
   ])('refuses %s', async (_, args) => {
     expect((await linger(args, { stdin: '' })).code).toBe(2);

@@ -110,6 +110,7 @@ describe.concurrent('linger history', () => {
       ['forget', '--from', at(NOW - 60), '--to', at(NOW), '-n', 'shop', '--consumer', 'edge'],
       '--namespace and --consumer are mutually exclusive',
     ],
+    ['of a list', ['list', '--namespace', 'shop'], '--namespace: only with linger history forget'],
     ['by another word', ['remember'], 'Allowed choices are list, forget'],
   ])('refuses %s', async (_name, args, problem) => {
     const { code, stderr } = await run(await cluster(), ...args);
