@@ -33,11 +33,17 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
     throw usageError(`--${ofForget}: only with linger history forget; the list has all episodes`);
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
   if (span !== undefined) {
+    const { scopes } = await readHistory(connection, lingerNamespace, now(), warn);
+    const isMeasured = [...scopes].some(
+      ([scope, lags]) => isOf(scope, span) && [...lags().spans()].some((each) => overlaps(each, span)),
+    );
     const call = { signal: AbortSignal.timeout(ANSWER_WITHIN_MS), withinMs: REQUEST_MS };
     await asked(connection, recordForgotten(connection, lingerNamespace, span, now(), call));
-    const times = `from ${timeText(span.from)} to ${timeText(span.to)}`;
+    const about = `${scopeText(span)} from ${timeText(span.from)} to ${timeText(span.to)}`;
+    // The leader may have measured some since it last wrote the history.
+    if (!isMeasured) warn(`linger: there are no measurements ${about} in the stored history`);
     print(
-      `Measurements ${scopeText(span)} ${times} removed from the history; new pods get waits without them within a minute.\n`,
+      `Measurements ${about} removed from the history; new pods get waits without them within a minute.\n`,
     );
     return 0;
   }
@@ -102,6 +108,10 @@ function forgottenOf({ from, to, namespace, consumer }: Settings<'history'>, now
     throw usageError('--namespace and --consumer are mutually exclusive');
   if (namespace !== undefined) return { from, to, namespace };
   return consumer === undefined ? { from, to } : { from, to, consumer };
+}
+
+function overlaps(a: Pick<Forgotten, 'from' | 'to'>, b: Pick<Forgotten, 'from' | 'to'>): boolean {
+  return a.from < b.to && a.to > b.from;
 }
 
 function isOf(scope: string, { namespace, consumer }: Forgotten): boolean {

@@ -80,8 +80,8 @@ describe.concurrent('linger history', () => {
   it('forgets it: the record is in linger-planned, and the list is without it', async () => {
     const api = await cluster();
     const span = ['--from', at(STORM), '--to', at(STORM + 900)];
-    const { code, stdout } = await run(api, 'forget', ...span);
-    expect(code).toBe(0);
+    const { code, stdout, stderr } = await run(api, 'forget', ...span);
+    expect([code, stderr]).toEqual([0, '']);
     expect(stdout).toContain('of the cluster and all namespaces');
     const { metadata } = api.objects.get(`${CONFIG_MAPS}/linger-planned`) ?? {};
     expect(JSON.parse(metadata?.annotations?.['linger.dev/forgotten'] ?? '')).toEqual([
@@ -95,6 +95,14 @@ describe.concurrent('linger history', () => {
       episodes: [],
       forgotten: [{ from: STORM, to: STORM + 900 }],
     });
+  });
+
+  it.each([
+    ['a consumer that is misspelt', ['--consumer', 'egde', '--from', at(STORM), '--to', at(STORM + 900)]],
+    ['a time without measurements', ['--from', at(STORM - 90 * DAY), '--to', at(STORM - 89 * DAY)]],
+  ])('says that there is nothing to forget of %s', async (_, span) => {
+    const { stderr } = await run(await cluster(), 'forget', ...span);
+    expect(stderr).toMatch(/^linger: there are no measurements of .* in the stored history$/m);
   });
 
   it.each<[string, string[], string]>([
@@ -117,8 +125,12 @@ describe.concurrent('linger history', () => {
     expect([code, stderr]).toEqual([2, expect.stringContaining(problem)]);
   });
 
-  it('says where there is no history', async () => {
-    const { code, stderr } = await run(await cluster(), '--linger-namespace', 'platform');
+  it.each([
+    ['list', []],
+    ['forget', ['--from', at(STORM), '--to', at(STORM + 900)]],
+  ])('says where there is no history: %s', async (action, span) => {
+    const where = ['--linger-namespace', 'platform'];
+    const { code, stderr } = await run(await cluster(), action, ...where, ...span);
     expect(code).toBe(1);
     expect(stderr).toContain('there is no history in namespace platform');
     expect(stderr).toContain('[not-published]');
