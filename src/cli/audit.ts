@@ -86,10 +86,12 @@ export interface AuditInput {
 export async function audit(settings: Settings<'audit'>, surroundings: Surroundings): Promise<number> {
   const { failOn, filename = [], operands } = settings;
   const { print, warn } = surroundings;
-  checkFailOn(failOn, [
-    ...[ANY, ...VERDICTS, ...GOOD_REASONS],
-    ...[AUDIT_FINDINGS, SKIP_REASONS, TERMINATION_FINDINGS].flatMap((each) => Object.keys(each)),
-  ]);
+  // A finding of the other kind of audit would never be found.
+  const reasons =
+    settings.since === undefined
+      ? [...GOOD_REASONS, ...Object.keys(AUDIT_FINDINGS), ...Object.keys(SKIP_REASONS)]
+      : Object.keys(TERMINATION_FINDINGS);
+  checkFailOn(failOn, [ANY, ...VERDICTS, ...reasons]);
   refuseTogether(settings);
   if (settings.since !== undefined) return terminationReview(settings, settings.since, surroundings);
   const ofManifests = filename.length > 0 || operands.length > 0;

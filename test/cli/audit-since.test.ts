@@ -69,4 +69,12 @@ describe('audit --since', () => {
     const { code: exit } = await audit(ends, '--namespace', 'shop', '--fail-on', failOn);
     expect(exit).toBe(code);
   });
+
+  it.each([
+    ['a finding about workloads', ['audit', '--since', '1h', '--fail-on', 'NoHook']],
+    ['a finding about terminated pods, without --since', ['audit', '--fail-on', 'StoppedTooEarly']],
+  ])('a gate on %s would always be open, and is refused', async (_, args) => {
+    const { code, stderr } = await linger(args, { atEnd });
+    expect([code, stderr]).toEqual([2, expect.stringContaining('--fail-on: expected some of any, ')]);
+  });
 });
