@@ -22,7 +22,6 @@ import {
   isAsked,
   isShortfall,
   junit,
-  KEPT_SECONDS,
   levelOf,
   markdown,
   type RelatedObjects,
@@ -221,16 +220,17 @@ async function terminationReview(
   if (output !== 'table' && output !== 'wide' && output !== 'json' && output !== 'yaml')
     throw usageError(`--output ${output}: with --since, expected table, wide, json or yaml`);
   const { connectToLinger } = await import('./connect.ts');
-  const { readTerminations } = await import('./read-cluster.ts');
+  const { readConsumerTable, readTerminations, stalenessOf } = await import('./read-cluster.ts');
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
   const record = await readTerminations(connection, lingerNamespace);
+  // The record is written only when a pod has ended; of consumers something is published all the time.
+  const published = await readConsumerTable(connection, lingerNamespace).catch(() => undefined);
+  const stale = published && stalenessOf(published, surroundings.now());
+  if (stale !== undefined) surroundings.warn(`${stale}; what has ended since then is missing`);
   const from = surroundings.now() - since;
-  if (since > KEPT_SECONDS)
-    surroundings.warn(
-      `--since exceeds the retention of ${formatDuration(KEPT_SECONDS)}; older terminations are missing`,
-    );
-  const isIncomplete = record.incompleteBefore > from;
-  if (isIncomplete)
+  const hasOverflowed = record.incompleteBefore > from;
+  const isIncomplete = hasOverflowed || stale !== undefined;
+  if (hasOverflowed)
     surroundings.warn(
       `termination log overflowed; what ended before ${showInstant(record.incompleteBefore)} is incomplete`,
     );

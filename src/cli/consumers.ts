@@ -1,18 +1,14 @@
-import { formatDuration } from '../api/index.ts';
 import type { ConsumersReport } from '../dashboard/index.ts';
 import { span } from '../diagnose/index.ts';
 import { CONDITIONS, type ConsumerTable, type ConsumerView } from '../lag/index.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger } from './connect.ts';
 import { usageError } from './flags.ts';
-import { readConsumerTable } from './read-cluster.ts';
+import { readConsumerTable, stalenessOf } from './read-cluster.ts';
 import { rendered } from './rendering.ts';
 import { checkFailOn, columns, exitCodeFor, paragraphs, type Surroundings, showSeconds } from './terminal.ts';
 
 const ANY = 'any';
-
-/** The leader publishes at least every 5 minutes; twice that, and some for a change of leader. */
-const OLD_SECONDS = 900;
 
 /** `linger consumers`: what the leader of a running Linger has measured of each consumer. */
 export async function consumers(
@@ -28,9 +24,8 @@ export async function consumers(
   const { now, print, warn } = surroundings;
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
   const published: ConsumersReport & ConsumerTable = await readConsumerTable(connection, lingerNamespace);
-  const age = now() - published.asOf;
-  if (age > OLD_SECONDS)
-    warn(`last published ${formatDuration(Math.round(age))} ago; probably no replica of Linger leads`);
+  const stale = stalenessOf(published, now());
+  if (stale !== undefined) warn(stale);
   print(rendered(output, published, (wide) => renderConsumers(published, now(), wide)));
   // `any` means consumers whose estimate is unreliable; ones that are only too new do not fail.
   const conditions = published.consumers.map(({ condition }) => condition);

@@ -34,7 +34,14 @@ import type {
 } from '../dashboard/index.ts';
 import { type ClusterSnapshot, explain, holdObstacle, namespaceView, snapshotOf } from '../decision/index.ts';
 import { EndpointWatch } from '../informers/index.ts';
-import { ChangeSummary, CONTROL_PLANE, LAG_STAGES, LagHistory, type ObservedChange } from '../lag/index.ts';
+import {
+  ChangeSummary,
+  CONTROL_PLANE,
+  type ConsumerTable,
+  LAG_STAGES,
+  LagHistory,
+  type ObservedChange,
+} from '../lag/index.ts';
 import { tick } from '../timing/index.ts';
 import { close } from '../webhook/index.ts';
 import { type AuditInput, auditAll, clusterInput, manifestsOf, withPolicies } from './audit.ts';
@@ -45,7 +52,7 @@ import { askLeader } from './hold-command.ts';
 import { lagReportOf, sampledCurve, waitsOf } from './lag-report.ts';
 import { collectEarly, planOfRunning } from './manifests.ts';
 import { becauseOf, openPage } from './playground.ts';
-import { readConsumerTable, readTerminations } from './read-cluster.ts';
+import { readConsumerTable, readTerminations, stalenessOf } from './read-cluster.ts';
 import { yamlText } from './rendering.ts';
 import { type Surroundings, stopRequested, withoutProgress } from './terminal.ts';
 import { timelineReportOf } from './timeline.ts';
@@ -438,6 +445,10 @@ async function answersOfCluster(
   const consumers = live.keep(['consumers', 'now'], ASK_EVERY_MS, () =>
     readConsumerTable(connection, lingerNamespace),
   );
+  const stale = (table: ConsumerTable | null) => {
+    const why = table === null ? undefined : stalenessOf(table, now());
+    return why === undefined ? [] : [`${ABSENT}: ${why}`];
+  };
   const terminations = live.keep(['consumers', 'now', 'timeline'], ASK_EVERY_MS, () =>
     readTerminations(connection, lingerNamespace),
   );
@@ -499,6 +510,7 @@ async function answersOfCluster(
     const headline = report?.headline ?? nothing;
     const problem = watched.problem;
     if (problem !== undefined) unseen.push(`removals: ${problem}`);
+    unseen.push(...stale(table));
     const shortfalls = ended && shortfallsOf(ended, now());
     return {
       asOf: now(),
@@ -517,6 +529,7 @@ async function answersOfCluster(
       soon('terminations', terminations, unseen),
       soon('workloads', audit.workloads, unseen),
     ]);
+    unseen.push(...stale(table));
     const routed = report?.findings.filter(({ reason }) => reason === 'UndeclaredConsumer');
     return {
       ...table,

@@ -1,5 +1,6 @@
 import {
   EVERYTHING,
+  formatDuration,
   isRecord,
   isStringMap,
   type Labels,
@@ -441,6 +442,16 @@ export async function readConsumerTable(
   const published = await asked(connection, readPublished(connection, place, signal, readConsumers));
   if ('value' in published) return published.value;
   throw notPublished(connection, published.none);
+}
+
+/** The leader publishes at least every 5 minutes; twice that, and some for a change of leader. Seconds. */
+const OLD_SECONDS = 900;
+
+/** Why what the leader has published is too old to say how things are. @param now seconds since the epoch */
+export function stalenessOf({ asOf }: Pick<ConsumerTable, 'asOf'>, now: number): string | undefined {
+  const age = now - asOf;
+  if (age <= OLD_SECONDS) return undefined;
+  return `last published ${formatDuration(Math.round(age))} ago; probably no replica of Linger leads`;
 }
 
 /**

@@ -5,7 +5,7 @@ import { inquire, type Overview, overviewOf, span } from '../diagnose/index.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger } from './connect.ts';
 import { sourcesFor } from './manifests.ts';
-import { readCluster, readConsumerTable } from './read-cluster.ts';
+import { readCluster, readConsumerTable, stalenessOf } from './read-cluster.ts';
 import { rendered } from './rendering.ts';
 import { columns, paragraphs, type Surroundings } from './terminal.ts';
 
@@ -37,6 +37,8 @@ export async function status(settings: Settings<'status'>, surroundings: Surroun
   const table = await readConsumerTable(connection, lingerNamespace).catch(
     (error: Error) => void unseen.push(`consumers: ${error.message}`),
   );
+  const stale = table && stalenessOf(table, now());
+  if (stale !== undefined) unseen.push(`consumers: ${stale}`);
   const troubled = table?.consumers.filter(({ condition }) => condition.status === 'False');
   const value: StatusReport = {
     headline: statusHeadline(overview),

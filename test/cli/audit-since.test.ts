@@ -2,6 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type JudgedEnd, TerminationLog } from '../../src/audit/index.ts';
+import { consumersToText } from '../../src/lag/index.ts';
 import { ModelCluster } from '../cluster/model-cluster.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';
@@ -17,8 +18,15 @@ const noWait = { outcome: 'TooEarly', waited: 0 } as const;
 const cut = { outcome: 'TooEarly', waited: 1.5, cutBy: 'Max' } as const;
 const unknown = { outcome: 'Unknown', unmeasured: ['dns'] } as const;
 
-async function audit(ends: readonly JudgedEnd[], ...args: string[]) {
+/** @param publishedAt when the leader last published something; undefined: consumers are not published */
+async function auditOf(publishedAt: number | undefined, ends: readonly JudgedEnd[], ...args: string[]) {
   const model = await ModelCluster.start(atEnd);
+  model.single.set('/api/v1/namespaces/shop', { metadata: { name: 'shop' } });
+  if (publishedAt !== undefined)
+    model.single.set(PATH.replace('shortfalls', 'consumers'), {
+      metadata: { name: 'linger-consumers', resourceVersion: '1' },
+      data: { 'consumers.json': consumersToText({ asOf: publishedAt, consumers: [] }) },
+    });
   const log = new TerminationLog('a');
   for (const each of ends) log.count(each);
   const data = { 'shortfalls.json': log.text };
@@ -33,6 +41,8 @@ async function audit(ends: readonly JudgedEnd[], ...args: string[]) {
   await writeFile(file, model.kubeconfig);
   return linger(['audit', '--since', '1h', '--kubeconfig', file, ...args], { atEnd });
 }
+
+const audit = auditOf.bind(undefined, undefined);
 
 describe('audit --since', () => {
   it('begins with how many pods may have lost requests and why, and has a row for each workload', async () => {
@@ -68,6 +78,19 @@ describe('audit --since', () => {
   ])('is a release gate: %s with --fail-on %3$s', async (_, ends, failOn, code) => {
     const { code: exit } = await audit(ends, '--namespace', 'shop', '--fail-on', failOn);
     expect(exit).toBe(code);
+  });
+
+  it.each([
+    ['publishes', 60, 0, /^$/],
+    [
+      'has stopped',
+      7_200,
+      3,
+      /^last published 2h.* ago; probably no replica of Linger leads; what has ended/,
+    ],
+  ])('where the leader %s, nothing ended is known, or not', async (_, ago, code, said) => {
+    const run = await auditOf(Date.now() / 1000 - ago, [], '-n', 'shop', '--fail-on', 'any,unknown');
+    expect([run.code, run.stderr]).toEqual([code, expect.stringMatching(said)]);
   });
 
   it.each([

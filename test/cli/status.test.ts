@@ -2,6 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { statusReport } from '../../src/dashboard/index.ts';
+import { consumersToText } from '../../src/lag/index.ts';
 import { type Answer, AnsweringServer, type Answers, refused, well } from '../diagnose/answers.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';
@@ -86,6 +87,17 @@ describe.concurrent('linger status', () => {
     expect(stdout).toMatch(/^\S+ +Auto +\d+s +initial: 0 of \d+ samples, .* of .* +\d: /m);
     expect(stdout).toMatch(/^ +NoHook +4 +in shop, team$/m);
     expect(stdout.split('\n').length).toBeLessThan(40);
+  });
+
+  it('says that the leader has published nothing for hours', async () => {
+    const text = consumersToText({ asOf: Date.now() / 1000 - 7_200, consumers: [] });
+    const { stdout } = await statusOf({
+      '/api/v1/namespaces/linger/configmaps/linger-consumers': well({
+        metadata: { name: 'linger-consumers', resourceVersion: '1' },
+        data: { 'consumers.json': text },
+      }),
+    });
+    expect(stdout).toMatch(/^ {2}consumers: last published 2h.* ago; probably no replica of Linger leads$/m);
   });
 
   it('has the same as JSON', async () => {
