@@ -220,7 +220,9 @@ async function terminationReview(
   if (output !== 'table' && output !== 'wide' && output !== 'json' && output !== 'yaml')
     throw usageError(`--output ${output}: with --since, expected table, wide, json or yaml`);
   const { connectToLinger } = await import('./connect.ts');
-  const { readConsumerTable, readTerminations, stalenessOf } = await import('./read-cluster.ts');
+  const { checkNamespace, readConsumerTable, readTerminations, stalenessOf } = await import(
+    './read-cluster.ts'
+  );
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
   const record = await readTerminations(connection, lingerNamespace);
   // The record is written only when a pod has ended; of consumers something is published all the time.
@@ -239,6 +241,9 @@ async function terminationReview(
   const shortfalls = recent.filter(isShortfall);
   const findings = recent.flatMap((each) => (isShortfall(each) ? [] : [{ ...each, text: sentenceOf(each) }]));
   const rows = record.ended.filter((each) => each.from + ROW_SECONDS > from && isWanted(each));
+  // Pods may outlive their namespace here; of a misspelt one there are none.
+  if (namespace !== undefined && recent.length + rows.length === 0)
+    await checkNamespace(connection, namespace);
   const workloads = endedByWorkload(rows);
   surroundings.print(
     rendered(output, { summary: summaryOfEnded(workloads), workloads, shortfalls, findings }, (wide) => {

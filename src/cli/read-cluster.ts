@@ -61,6 +61,7 @@ import {
   customKey,
   customResource,
   DISCOVERY_CONSUMERS,
+  namespaceExists,
   namespacesResource,
   nodesResource,
   ownersOf,
@@ -393,6 +394,12 @@ async function objectsOf<T>(kind: CustomKind<T>, read: Reading) {
       each.problem === undefined ? [] : [`${kind.kind} ${customKey(each)}: ${each.problem}`],
     ),
   };
+}
+
+/** @throws LingerError `not-found`, unless the right to know that is missing */
+export async function checkNamespace(connection: KubeConnection, name: string): Promise<void> {
+  if (!(await namespaceExists(name, connection, AbortSignal.timeout(OBJECT_WITHIN_MS))))
+    throw new LingerError('not-found', `there is no namespace ${name} in this cluster`);
 }
 
 type Published<T> = { readonly value: T } | { readonly none: string };

@@ -93,6 +93,11 @@ describe('audit --since', () => {
     expect([run.code, run.stderr]).toEqual([code, expect.stringMatching(said)]);
   });
 
+  it('refuses a namespace that there is not: nothing would ever be found in it', async () => {
+    const { code, stderr } = await audit([end('Deployment/web', noWait)], '-n', 'shpo', '--fail-on', 'any');
+    expect([code, stderr]).toEqual([1, expect.stringContaining('there is no namespace shpo')]);
+  });
+
   it.each([
     ['a finding about workloads', ['audit', '--since', '1h', '--fail-on', 'NoHook']],
     ['a finding about terminated pods, without --since', ['audit', '--fail-on', 'StoppedTooEarly']],
