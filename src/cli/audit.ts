@@ -207,7 +207,7 @@ function renderSuggestion({ policies, changes, before, after }: Suggestion): str
     `the drain of a node: ${formatDuration(before.drainSeconds)} → ${formatDuration(after.drainSeconds)} of waits, at most`,
   ];
   const head = [`${counts(before)}; with these policies ${after.verdicts.protected}`, ...cost];
-  return `${head.map((line) => `# ${line}\n`).join('')}${own}${policies.map(yamlText).join('---\n')}`;
+  return `${head.map((line) => `# ${line}\n`).join('')}${own}${policies.map((each) => yamlText(each)).join('---\n')}`;
 }
 
 /** `linger audit --since 2h`: were requests lost, and whose? */

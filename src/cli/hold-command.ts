@@ -1,4 +1,3 @@
-import { stringify } from 'yaml';
 import { jsonIn, LingerError, recordsAt } from '../api/index.ts';
 import { asFailure, type KubeConnection, KubeFailure, type RawObject } from '../cluster/index.ts';
 import type { HoldReport } from '../dashboard/index.ts';
@@ -8,7 +7,7 @@ import { pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, connectToLinger, explained, nameOf } from './connect.ts';
 import { notPublished } from './read-cluster.ts';
-import { rendered } from './rendering.ts';
+import { rendered, yamlText } from './rendering.ts';
 import {
   columns,
   jsonText,
@@ -153,6 +152,6 @@ function manifest({ namespace, output }: Settings<'hold'>, { print }: Surroundin
     return 0;
   }
   // Not folded: base64 is one long word, and easier to compare that way.
-  print(objects.map((object) => stringify(object, { lineWidth: 0 })).join('---\n'));
+  print(objects.map((object) => yamlText(object, { lineWidth: 0 })).join('---\n'));
   return 0;
 }

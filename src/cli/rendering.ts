@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff';
-import { stringify } from 'yaml';
+import { Document, type ToStringOptions, visit } from 'yaml';
 import { asError, LingerError, printable } from '../api/index.ts';
 import { type Chart, chartSvg } from '../timeline/index.ts';
 import type { OutputFormat } from './commands.ts';
@@ -14,9 +14,25 @@ export function rendered(output: OutputFormat, value: object, table: (wide: bool
   return output === 'yaml' ? yamlText(value) : table(output === 'wide');
 }
 
-/** Like {@link jsonText} for YAML, which quotes strings with control characters, but escapes only those that JSON must. */
-export function yamlText(value: unknown): string {
-  return stringify(value).replaceAll(/[\u007f-\u009f]/g, printable);
+/** What a terminal must not get as it is, but line breaks, which make blocks of text. */
+const CONTROLS = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
+
+/**
+ * Like {@link jsonText} for YAML, which quotes strings with control characters, but not with those that change the direction
+ * of text, and escapes only what JSON must. It is read by kubectl, too: YAML 1.1 takes `no` and `on` for booleans.
+ */
+export function yamlText(value: unknown, options: ToStringOptions = {}): string {
+  const document = new Document(value, { version: '1.1' });
+  visit(document, {
+    Scalar: (_key, node) => {
+      if (typeof node.value === 'string' && node.value.search(CONTROLS) >= 0) node.type = 'QUOTE_DOUBLE';
+    },
+  });
+  // YAML writes no character as two halves.
+  const long = (char: string) => `\\U${(char.codePointAt(0) ?? 0).toString(16).padStart(8, '0')}`;
+  return document
+    .toString(options)
+    .replaceAll(CONTROLS, (char) => (char.length === 1 ? printable(char) : long(char)));
 }
 
 /** The file of --svg. @throws LingerError `output-unwritable` */
