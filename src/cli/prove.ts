@@ -23,7 +23,7 @@ import {
 import type { Settings } from './commands.ts';
 import { connectAsKubectl, explained } from './connect.ts';
 import { usageError } from './flags.ts';
-import { type NamedUrl, type ProveSetting, proveOne } from './prove-run.ts';
+import { headersIn, type NamedUrl, type ProveSetting, proveOne } from './prove-run.ts';
 import { draw, rendered } from './rendering.ts';
 import { columns, FINDINGS_EXIT_CODE, paragraphs, type Surroundings } from './terminal.ts';
 
@@ -40,8 +40,11 @@ export async function prove(settings: Settings<'prove'>, surroundings: Surroundi
     throw usageError(`--path: expected a path such as /healthz, got "${settings.path}"`);
   if (!/^[A-Z]{1,20}$/.test(settings.method))
     throw usageError(`--method: expected a method such as GET, got "${settings.method}"`);
+  if (settings.timeout < LEAST_TIMEOUT || settings.timeout > MOST_TIMEOUT)
+    throw usageError(`--timeout: expected 10ms to ${MOST_TIMEOUT}s`);
   const disturbance = disturbanceIn(settings);
   const urls = urlsIn(settings);
+  headersIn(settings.header);
   const connection = await connectAsKubectl(settings, surroundings);
   const namespace = settings.namespace ?? connection.namespace ?? 'default';
   const target = workloadNamed(named, namespace);
@@ -97,14 +100,32 @@ function disturbanceIn({ rollout, deleteOne, evict, scale, drain }: Settings<'pr
 }
 
 /** @throws LingerError `settings-invalid` */
-function urlsIn({ url = [] }: Settings<'prove'>): readonly NamedUrl[] {
-  return url.map((text) => {
+function urlsIn({ url = [], urlsOnly, urlFrom, keepAlive }: Settings<'prove'>): readonly NamedUrl[] {
+  if (urlsOnly && url.length === 0)
+    throw usageError('--urls-only: expected a --url: nothing would be sent, and so nothing lost');
+  const most = keepAlive ? MOST_URLS : 2 * MOST_URLS;
+  if (urlFrom === 'cluster' && url.length > most)
+    throw usageError(`--url: expected at most ${most} from the cluster, got ${url.length}`);
+  const urls = url.map((text) => {
     const [, name, rest] = /^([\w.-]+)=(https?:\/\/.+)$/.exec(text) ?? [undefined, undefined, text];
     if (!URL.canParse(rest ?? '') || !/^https?:$/.test(new URL(rest ?? '').protocol))
       throw usageError(`--url: expected http:// or https://, or NAME=http://…, got "${text}"`);
     return { name: name ?? new URL(rest ?? '').host, url: rest ?? '' };
   });
+  const twice = urls.find(({ name }, index) =>
+    urls.some((each, other) => other < index && each.name === name),
+  );
+  if (twice !== undefined)
+    throw usageError(
+      `--url: expected different names, got "${twice.name}" twice; NAME=${twice.url} gives another`,
+    );
+  return urls;
 }
+
+/** What senders take, with the Service beside them. */
+const MOST_URLS = 7;
+/** Seconds. */
+const [LEAST_TIMEOUT, MOST_TIMEOUT] = [0.01, 60];
 
 /** What was found, in each form in which it can be had. */
 interface Proof {
