@@ -1,7 +1,7 @@
 import { headlineOf } from '../audit/index.ts';
 import type { StatusReport } from '../dashboard/index.ts';
 import { NO_DOCUMENTS, namespaceView, snapshotOf } from '../decision/index.ts';
-import { inquire, type Overview, overviewOf, span } from '../diagnose/index.ts';
+import { inquire, modeLimitOf, type Overview, overviewOf, span } from '../diagnose/index.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger } from './connect.ts';
 import { sourcesFor } from './manifests.ts';
@@ -22,10 +22,16 @@ export async function status(settings: Settings<'status'>, surroundings: Surroun
     tryIn: 'default',
     now: now(),
   };
-  const overview = await inquire(about, overviewOf);
+  const [overview, modeLimit] = await inquire(about, async (inquiry) => {
+    const limit = modeLimitOf(inquiry).catch((error: Error) => {
+      unseen.push(`--mode-limit: ${error.message}; assuming Enforce`);
+      return 'Enforce' as const;
+    });
+    return [await overviewOf(inquiry), await limit] as const;
+  });
   const place = { lingerNamespace, policies: undefined, namespace: connection.namespace };
   const known = await readCluster(connection, place, (line) => unseen.push(line));
-  const within = { namespace: 'default', policies: undefined, modeLimit: 'Enforce' } as const;
+  const within = { namespace: 'default', policies: undefined, modeLimit };
   const snapshot = snapshotOf(await sourcesFor(NO_DOCUMENTS, within, known));
   const groups = new Map<string, StatusReport['namespaces'][number]>();
   for (const namespace of snapshot.namespaces.values()) {
@@ -74,7 +80,12 @@ function renderStatus(value: StatusReport, now: number, wide: boolean): string {
     ['replicas', replicas && `${replicas.ready} of ${replicas.all} ready`],
     ['leader', leader && `${leader.name}, renewed ${span(leader.renewedSeconds)} ago`],
     ['decisions', decisions && `${inOrder(decisions.outcomes)} in the last hour${skipsOf(decisions.skips)}`],
-    ['held', held === undefined ? undefined : `${held} pods now${held > 0 ? ': linger hold list' : ''}`],
+    [
+      'held',
+      held === undefined
+        ? undefined
+        : `${held} ${held === 1 ? 'pod' : 'pods'} now${held > 0 ? ': linger hold list' : ''}`,
+    ],
   ] as const;
   const rows = namespaces.map(({ mode, hook, waitSeconds, why, namespaces: names }) => [
     mode,

@@ -8,4 +8,5 @@ export { checkInstallation, type Senders } from './installation.ts';
 export { type Overview, overviewOf } from './overview.ts';
 export { changersOf } from './pod-changers.ts';
 export { checkBefore } from './preflight.ts';
+export { modeLimitOf } from './replicas.ts';
 export { DIAGNOSES, type Diagnosed, diagnose } from './rules.ts';

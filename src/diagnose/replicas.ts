@@ -1,4 +1,4 @@
-import { isRecord, isString, listOf, memberAt, recordsAt } from '../api/index.ts';
+import { isRecord, isString, listOf, MODES, type Mode, memberAt, recordsAt } from '../api/index.ts';
 import { KubeFailure } from '../cluster/index.ts';
 import { count, span } from './amounts.ts';
 import { type Json, oneLine } from './api-reader.ts';
@@ -27,6 +27,12 @@ export function flagsOf(declared: Json | undefined): ReplicaFlags {
     const value = env.find((each) => each.name === variable)?.value;
     return isString(value) ? value : undefined;
   };
+}
+
+/** The cap of all modes. @throws KubeFailure */
+export async function modeLimitOf(inquiry: Inquiry): Promise<Mode> {
+  const limit = flagsOf(await deployment(inquiry))('mode-limit')?.toLowerCase();
+  return MODES.find((each) => each.toLowerCase() === limit) ?? 'Enforce';
 }
 
 /** Of a number or a duration. */

@@ -89,6 +89,17 @@ describe.concurrent('linger status', () => {
     expect(stdout.split('\n').length).toBeLessThan(40);
   });
 
+  it('shows no mode above --mode-limit of the replicas', async () => {
+    const args = ['serve', '--mode-limit=Audit'];
+    const deployment = { spec: { template: { spec: { containers: [{ name: 'linger', args }] } } } };
+    const path = '/apis/apps/v1/namespaces/linger/deployments/linger';
+    const { stdout } = await statusOf({ [path]: well(deployment) }, '--output', 'json');
+    const { namespaces } = statusReport.parse(JSON.parse(stdout));
+    expect(namespaces.map(({ mode }) => mode)).toEqual(['Audit']);
+    const denied = await statusOf({ [path]: refused(403, 'deployments is forbidden') });
+    expect(denied.stdout).toMatch(/^ {2}--mode-limit: 403: .*; assuming Enforce$/m);
+  });
+
   it('says that the leader has published nothing for hours', async () => {
     const text = consumersToText({ asOf: Date.now() / 1000 - 7_200, consumers: [] });
     const { stdout } = await statusOf({
