@@ -1,4 +1,6 @@
 import { spawn } from 'node:child_process';
+import { Readable } from 'node:stream';
+import { buffer as readAll } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   API_VERSION,
@@ -401,10 +403,18 @@ function auditSettings(settings: Settings<'dashboard'>): Settings<'audit'> {
 
 function answersOfFiles(settings: Settings<'dashboard'>, surroundings: Surroundings, live: Live): Answers {
   const { version, now } = surroundings;
+  let given: Promise<Buffer> | undefined;
   const read = async () => {
     const unseen: string[] = [];
     const warn = (line: string) => void unseen.push(line.replace(/^linger: /, ''));
-    const input = await manifestsOf(auditSettings(settings), { ...withoutProgress(surroundings), warn });
+    // Unlike files, it can be read only once.
+    if (settings.filename?.includes('-')) given ??= readAll(surroundings.stdin);
+    const stdin = given === undefined ? surroundings.stdin : Readable.from([await given]);
+    const input = await manifestsOf(auditSettings(settings), {
+      ...withoutProgress(surroundings),
+      stdin,
+      warn,
+    });
     return audited(input, unseen, now());
   };
   const root = {

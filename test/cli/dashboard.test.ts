@@ -82,6 +82,21 @@ describe('linger dashboard -f DIR', () => {
     expect([status, body]).toMatchObject([502, { error: { code: 'manifest-invalid' } }]);
   });
 
+  it('goes on showing standard input, which can be read only once', async () => {
+    const { get, child, address } = await startDashboard(['-f', '-'], atEnd);
+    child.stdin.end(readFileSync(join(ROOT, 'docs/examples/web.yaml')));
+    const report = async () => workloadsReport.parse((await get('/workloads')).body);
+    const { asOf, headline } = await report();
+    const headers = { Authorization: `Bearer ${new URL(address).hash.replace('#token=', '')}` };
+    const events = await fetch(new URL('/api/v1/events', address), { headers });
+    const later = await until(async () => {
+      const next = await report();
+      return next.asOf > asOf && next;
+    });
+    expect(later.headline).toBe(headline);
+    await events.body?.cancel();
+  });
+
   it('has no views of a cluster', async () => {
     const { get } = await startDashboard(['-f', 'docs/examples/web.yaml'], atEnd);
     expect((await get('/now')).status).toBe(404);
