@@ -44,7 +44,7 @@ async function list(settings: Settings<'hold'>, surroundings: Surroundings): Pro
     const held = await askLeader(connection, lingerNamespace, surroundings);
     const shown = held.filter((each) => wanted === undefined || wanted.includes(each.namespace));
     const report: HoldReport = { held: shown };
-    surroundings.print(rendered(output, report, () => tableOf(shown)));
+    surroundings.print(rendered(output, report, () => tableOf(shown, wanted)));
   } while (watch && (await pause(WATCH_MS, stopping.signal)));
   process.off('SIGINT', stop).off('SIGTERM', stop);
   return 0;
@@ -108,8 +108,10 @@ async function askReplicas(pods: string, names: readonly string[], reader: ApiRe
   return { held: undefined, failure, isHandover };
 }
 
-function tableOf(held: readonly HeldView[]): string {
-  if (held.length === 0) return 'No pod is held.\n';
+/** @param namespaces undefined: all */
+function tableOf(held: readonly HeldView[], namespaces: readonly string[] | undefined): string {
+  const where = namespaces === undefined ? '' : ` in ${namespaces.join(', ')}`;
+  if (held.length === 0) return paragraphs([`No pod is held${where}.`]);
   const rows = held
     .toSorted((a, b) => b.heldMs - a.heldMs)
     .map((each) => [

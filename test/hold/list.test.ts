@@ -59,7 +59,7 @@ it('for programs, and for some namespaces alone', async () => {
   expect(JSON.parse(stdout)).toEqual({ held: [HELD[1]] });
   const all = await run('--output', 'json');
   expect(holdReport.parse(JSON.parse(all.stdout))).toEqual({ held: HELD });
-  expect((await run('--namespace', 'other')).stdout).toBe('No pod is held.\n');
+  expect((await run('--namespace', 'other')).stdout).toBe('No pod is held in other.\n');
 });
 
 it('waits for the end of a handover, and says so', async () => {
