@@ -116,8 +116,11 @@ function unknownText(unknown: string, isOpen: boolean): string {
   return `${unknown}: ${webhook}; inject leaves the object unchanged`;
 }
 
-/** `pod/web-1`, `deployment.apps/web`: kubectl's names for objects of the cluster, unless there is such a file. */
-const LIVE_NAME = /^[A-Za-z.]+\/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/;
+/**
+ * `pod/web-1`, `deployment.apps/web`: kubectl's names for objects of the cluster, unless there is such a file. A manifest that
+ * is not there is none of them.
+ */
+const LIVE_NAME = /^[A-Za-z.]+\/(?!.*\.(ya?ml|json)$)[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/;
 
 /** What a running workload’s pods would get today, beside what they got when they were created. */
 async function explainLive(

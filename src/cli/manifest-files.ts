@@ -90,7 +90,10 @@ interface Kustomization {
 
 /** @returns undefined for a file that is none, such as a Kustomization of Flux */
 async function readKustomization(file: string): Promise<Kustomization | undefined> {
-  const { text } = decodeText(await readFile(file), file);
+  const bytes = await readFile(file).catch((cause: unknown) => {
+    throw unreadable(file, cause);
+  });
+  const { text } = decodeText(bytes, file);
   const { objects } = readManifests(text, file);
   const values = objects.map(({ value }) => value).filter(isRecord);
   const isOwn = ({ apiVersion = 'kustomize.config.k8s.io' }: Record<string, unknown>) =>

@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises';
+import { symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
@@ -171,6 +171,21 @@ describe.concurrent('linger explain --fail-on', () => {
     expect(stderr).toMatch(
       /^linger: --fail-on: expected some of .*NotServing.*, got "NotServng" \[settings-invalid\]\n$/,
     );
+  });
+
+  it('a manifest that is not there is no object of the cluster', async () => {
+    const { code, stderr } = await linger(['explain', 'deploy/web.yaml'], { env: { KUBECONFIG: '/none' } });
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/^linger: deploy\/web\.yaml: cannot be read /)]);
+  });
+
+  it('a kustomization that cannot be read is named', async () => {
+    const folder = await emptyDirectory(atEnd);
+    await symlink(join(folder, 'nowhere'), join(folder, 'kustomization.yaml'));
+    const { code, stderr } = await linger(['explain', '-f', folder]);
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringMatching(/kustomization\.yaml: cannot be read .*\[manifest-invalid\]\n$/),
+    ]);
   });
 
   it('a manifest that cannot be read is no finding: exit 1', async () => {
