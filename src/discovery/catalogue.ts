@@ -138,6 +138,7 @@ export const CATALOGUE: readonly Ecosystem[] = [
     kinds: [
       ...['traefik.io/IngressRoute', 'traefik.io/IngressRouteTCP', 'traefik.io/IngressRouteUDP'],
       ...['traefik.containo.us/IngressRoute', 'traefik.containo.us/IngressRouteTCP'],
+      'traefik.containo.us/IngressRouteUDP',
     ],
     image: /(^|\/)traefik(:|@|$)/,
     usual: { namespace: 'traefik', labels: { 'app.kubernetes.io/name': 'traefik' } },

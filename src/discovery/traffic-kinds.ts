@@ -136,11 +136,12 @@ function valuesAt(value: unknown, path: string): readonly unknown[] {
 /** References to other kinds than Service lead elsewhere. */
 function targetOf(reference: unknown, namespace: string): readonly BackendService[] {
   if (isString(reference)) {
-    const [service = '', other = namespace] = reference
+    const [service = '', other = namespace, svc = 'svc'] = reference
       .replace(/^\w+:\/\//, '')
-      .replace(/:\d+.*$/, '')
+      .replace(/[:/].*$/, '')
       .split('.');
-    return service === '' ? [] : [{ namespace: other, service }];
+    // The host of something outside of the cluster has other labels.
+    return service === '' || svc !== 'svc' ? [] : [{ namespace: other, service }];
   }
   const { name, namespace: other, kind = 'Service' } = isRecord(reference) ? reference : {};
   if (!isString(name) || kind !== 'Service') return [];

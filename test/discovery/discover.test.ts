@@ -5,6 +5,7 @@ import { parseAllDocuments } from 'yaml';
 import { parseDocument } from '../../src/api/index.ts';
 import { CATALOGUE } from '../../src/discovery/catalogue.ts';
 import { type DiscoveredConsumer, discover } from '../../src/discovery/discover.ts';
+import { backendsOf } from '../../src/discovery/traffic-kinds.ts';
 
 const FOLDER = join(import.meta.dirname, '..', 'testdata', 'discovery');
 const NAMES = readdirSync(FOLDER).flatMap((each) => (each.endsWith('.yaml') ? [each.slice(0, -5)] : []));
@@ -119,6 +120,20 @@ it.each<[string, boolean, (spec: Written) => void]>([
   const own = asking('my-edge', found, change);
   const again = discover([...objects, ...services, own], 'default');
   expect(again.consumers[0]?.declaredBy).toBe(isSame ? 'my-edge' : undefined);
+});
+
+it.each([
+  ['api.shop.example', []],
+  ['https://accounts.example.com:443/login', []],
+  ['web', ['shop/web']],
+  ['http://web:80', ['shop/web']],
+  ['http://web.pay/path', ['pay/web']],
+  ['web.pay.svc.cluster.local', ['pay/web']],
+])('a route to the host %s leads to %j', (service, expected) => {
+  const metadata = { name: 'x', namespace: 'shop' };
+  const mapping = { apiVersion: 'getambassador.io/v3alpha1', kind: 'Mapping', metadata, spec: { service } };
+  const services = backendsOf(mapping, 'shop').map((each) => `${each.namespace}/${each.service}`);
+  expect(services).toEqual(expected);
 });
 
 it('says which routes are of a class that it does not know', () => {
