@@ -406,21 +406,25 @@ function consumersOf(
   const workloads = found.instances.toSorted((a, b) => (String(a.workload) < String(b.workload) ? -1 : 1));
   const places: (Instances | undefined)[] =
     measure.by === 'inspect' ? (workloads.length > 0 ? workloads : [usual]) : [undefined];
+  const times = new Map<string, number>();
   return places.map((instances) => {
-    const own =
+    const place =
       places.length === 1 ? name : `${name}-${(instances?.workload ?? '').split(' ')[1]?.replace('/', '-')}`;
+    // At most 63 characters: it is a label of metrics, and kubectl prints it in a column.
+    const short = place
+      .toLowerCase()
+      .replaceAll(/[^a-z0-9-]/g, '-')
+      .slice(0, 63)
+      .replace(/-+$/, '');
+    // Those of two places may be the same then; a second document of a name would replace the first.
+    const nth = (times.get(short) ?? 0) + 1;
+    times.set(short, nth);
+    const own = nth === 1 ? short : `${short.slice(0, 58)}-${nth}`;
     const spec = specOf(ecosystem, services, instances);
-    // A shorter name than 63 characters: it is a label of metrics, and kubectl prints it in a column.
     const document: ConsumerDocument | undefined = spec && {
       apiVersion: API_VERSION,
       kind: 'DiscoveryConsumer',
-      metadata: {
-        name: own
-          .toLowerCase()
-          .replaceAll(/[^a-z0-9-]/g, '-')
-          .slice(0, 63)
-          .replace(/-+$/, ''),
-      },
+      metadata: { name: own },
       spec,
     };
     const declaredBy =

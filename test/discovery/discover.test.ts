@@ -122,6 +122,18 @@ it.each<[string, boolean, (spec: Written) => void]>([
   expect(again.consumers[0]?.declaredBy).toBe(isSame ? 'my-edge' : undefined);
 });
 
+it('gives the pods of each place a name of their own', () => {
+  const objects = objectsOf('contour');
+  const envoy = objects.find((each) => (each as { kind?: unknown }).kind === 'DaemonSet') as object;
+  const at = (namespace: string, name: string) => ({ ...envoy, metadata: { namespace, name } });
+  const long = 'public-gateway-of-all-the-shops-in-all-of-the-countries';
+  const more = [at('a', 'b-c'), at('a-b', 'c'), at('edge', `${long}-1`), at('edge', `${long}-2`)];
+  const { consumers } = discover([...objects, ...more], 'default');
+  const names = consumers.map(({ spec }) => spec?.metadata.name ?? '');
+  expect([names.length, new Set(names).size]).toEqual([5, 5]);
+  for (const name of names) expect(name).toMatch(/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/);
+});
+
 it.each([
   ['api.shop.example', []],
   ['https://accounts.example.com:443/login', []],
