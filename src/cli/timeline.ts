@@ -20,7 +20,7 @@ export async function timeline(settings: Settings<'timeline'>, surroundings: Sur
   const { print, warn, now, colour, outputColumns } = surroundings;
   const wanted = operands.map(namedBy);
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
-  const namespace = allNamespaces ? undefined : (settings.namespace ?? connection.namespace);
+  const namespace = allNamespaces ? undefined : (settings.namespace ?? connection.namespace ?? 'default');
   const from = since === undefined ? 0 : now() - since;
   const record = await readTerminations(connection, lingerNamespace);
   const found = record.terminations

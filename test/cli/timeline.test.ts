@@ -78,6 +78,12 @@ describe('linger timeline', () => {
     expect(podsIn(stdout)).toEqual(pods);
   });
 
+  it('of the namespace default where the context names none, as kubectl', async () => {
+    const own = ago({ ...CLEAR, namespace: 'default', pod: 'web-9', uid: 'u9' }, 5);
+    const { stdout } = await timeline([...ALL, own], '-o', 'json');
+    expect(podsIn(stdout)).toEqual(['web-9']);
+  });
+
   it.each([
     ['sent', 3],
     ['unknown', 0],
