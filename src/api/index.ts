@@ -36,7 +36,7 @@ export {
   speaksOfRestraint,
   type TerminationPolicy,
 } from './documents.ts';
-export { DURATION_HINT, formatDuration, grouped, parseDuration } from './duration.ts';
+export { DURATION_HINT, formatDuration, grouped, LONGEST_DURATION, parseDuration } from './duration.ts';
 export { asError, ERRORS, type ErrorCode, fewOf, LingerError, printable, UserError } from './errors.ts';
 export { labelSelector } from './fields.ts';
 export {

@@ -4,6 +4,7 @@ import {
   DURATION_HINT,
   type LabelSelector,
   LingerError,
+  LONGEST_DURATION,
   parseDuration,
   parseLabelQuery,
 } from '../api/index.ts';
@@ -83,7 +84,7 @@ export const literalAddress: Reader<string> = {
 
 export const seconds: Reader<number> = {
   argument: '<duration>',
-  expected: DURATION_HINT,
+  expected: `${DURATION_HINT}, of at most ${LONGEST_DURATION}`,
   parse: parseDuration,
 };
 

@@ -93,6 +93,11 @@ describe('audit --since', () => {
     expect([run.code, run.stderr]).toEqual([code, expect.stringMatching(said)]);
   });
 
+  it('says how long a time may be', async () => {
+    const { code, stderr } = await linger(['audit', '--since', '240h'], { atEnd });
+    expect([code, stderr]).toEqual([2, expect.stringContaining('of at most 168h, got "240h"')]);
+  });
+
   it('refuses a namespace that there is not: nothing would ever be found in it', async () => {
     const { code, stderr } = await audit([end('Deployment/web', noWait)], '-n', 'shpo', '--fail-on', 'any');
     expect([code, stderr]).toEqual([1, expect.stringContaining('there is no namespace shpo')]);

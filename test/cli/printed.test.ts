@@ -114,7 +114,7 @@ describe.concurrent('what is printed', () => {
     const { code, stderr } = await linger(['serve'], { env: { LINGER_DRAIN: 'soon' } });
     expect([code, stderr]).toEqual([
       2,
-      'linger: LINGER_DRAIN: expected a duration such as 30s or 1m30s, got "soon" [settings-invalid]\n',
+      'linger: LINGER_DRAIN: expected a duration such as 30s or 1m30s, of at most 168h, got "soon" [settings-invalid]\n',
     ]);
   });
 });
