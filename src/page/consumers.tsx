@@ -35,7 +35,7 @@ function Table({ report: { consumers, asOf } }: { readonly report: ConsumersView
       </h1>
       <table>
         <caption>
-          As published at <Time at={asOf} />
+          As published at <Time at={asOf} day />
         </caption>
         <Head words={['Consumer', 'Measured']} numbers={NUMBERS} extra={EXTRA} />
         <tbody>

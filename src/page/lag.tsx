@@ -132,7 +132,8 @@ function Parts({ report: { samples, p50, p99, parts } }: { readonly report: LagR
 function wordsOf(scope: string): string {
   const [kind, name, change] = scope.split('/');
   if (kind === 'cluster') return 'the whole cluster';
-  if (kind === 'watched') return `withdrawals from ${name}s, watched by this command`;
+  if (kind === 'watched')
+    return `withdrawals from ${name === 'Endpoints' ? name : `${name}s`}, watched by this command`;
   return change === undefined ? `${kind} ${name}` : `${kind} ${name}, ${change}s`;
 }
 
