@@ -130,6 +130,9 @@ export function* discovering(
   const classes = new Classes(byKind);
   const grants = grantsIn(byKind.get('ReferenceGrant') ?? []);
   const included = includedProxies(byKind.get('HTTPProxy') ?? [], index);
+  const ofIngresses = new Set(
+    (byKind.get('Ingress') ?? []).flatMap((each) => servicesOf(each, grants, index)),
+  );
   for (const thing of things) {
     yield;
     const subject = `${thing.kind} ${thing.namespace}/${thing.name}`;
@@ -143,7 +146,8 @@ export function* discovering(
       if (services.length > 0) add(owner, thing.namespace, subject, services);
     }
     const within = thing.kind === 'Namespace' ? thing.name : thing.namespace;
-    for (const { name, seen, services } of marksOf(thing, subject)) add(name, within, seen, services);
+    for (const { name, seen, services } of marksOf(thing, subject, ofIngresses))
+      add(name, within, seen, services);
   }
   for (const thing of things) {
     const ecosystem = senderOf(thing);
@@ -342,13 +346,23 @@ interface Mark {
   readonly services: readonly string[];
 }
 
-/** What an object says by labels, annotations and types: meshes, and ways into a Service. */
-function marksOf({ group, kind, namespace, name, object }: Thing, subject: string): readonly Mark[] {
+/**
+ * What an object says by labels, annotations and types: meshes, and ways into a Service.
+ * @param ofIngresses Services that an Ingress leads to
+ */
+function marksOf(
+  { group, kind, namespace, name, object }: Thing,
+  subject: string,
+  ofIngresses: ReadonlySet<string>,
+): readonly Mark[] {
   const service = `${namespace}/${name}`;
   if (kind === 'Service' && group === '') {
     const type = memberAt(object, ['spec', 'type']);
     const neg = memberAt(object, ['metadata', 'annotations', 'cloud.google.com/neg']);
-    const exposed = isString(neg) && /"(exposed_ports"|ingress"\s*:\s*true)/.test(neg);
+    // GKE annotates Services with {"ingress": true} by itself, for the case that an Ingress comes.
+    const exposed =
+      isString(neg) &&
+      (/"exposed_ports"/.test(neg) || (/"ingress"\s*:\s*true/.test(neg) && ofIngresses.has(service)));
     return [
       ...(type === 'NodePort' || type === 'LoadBalancer'
         ? [{ name: 'node-ports', seen: `${subject} (${type})`, services: [service] }]

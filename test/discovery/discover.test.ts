@@ -148,6 +148,17 @@ it.each([
   expect(services).toEqual(expected);
 });
 
+it('takes a NEG for Ingresses for a way in only where there is one', () => {
+  const metadata = { name: 'web', namespace: 'shop' };
+  const annotations = { 'cloud.google.com/neg': '{"ingress": true}' };
+  const service = { apiVersion: 'v1', kind: 'Service', metadata: { ...metadata, annotations }, spec: {} };
+  const spec = { defaultBackend: { service: { name: 'web' } } };
+  const ingress = { apiVersion: 'networking.k8s.io/v1', kind: 'Ingress', metadata, spec };
+  const namesOf = (objects: unknown[]) => discover(objects, 'default').consumers.map(({ name }) => name);
+  expect(namesOf([service])).toEqual([]);
+  expect(namesOf([service, ingress])).toEqual(['gke-neg']);
+});
+
 it('says which routes are of a class that it does not know', () => {
   const ingress = {
     ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress', metadata: { name: 'x', namespace: 'shop' } },
