@@ -11,7 +11,7 @@ import {
 } from '../discovery/index.ts';
 import { ManifestError, readDocuments } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
-import { asked, connectAsKubectl, explained } from './connect.ts';
+import { asked, connectAsKubectl, explained, nameOf } from './connect.ts';
 import { usageError } from './flags.ts';
 import { readGivenManifests } from './manifests.ts';
 import { readTerminations } from './read-cluster.ts';
@@ -119,6 +119,11 @@ async function create(
       print(`discoveryconsumer.linger.dev/${name} created (Observe)\n`);
     } catch (thrown) {
       if (!(thrown instanceof KubeFailure)) throw thrown;
+      if (thrown.reason === 'NotFound')
+        throw new LingerError(
+          'not-found',
+          `${nameOf(connection)}: DiscoveryConsumers are not served: kubectl apply --filename deploy/crds/ first`,
+        );
       if (thrown.reason !== 'AlreadyExists') throw explained(thrown, connection);
       warn(`discoveryconsumer.linger.dev/${name} exists already and is left unchanged`);
     }

@@ -1,6 +1,12 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
-import { linger } from './linger.ts';
+import { ModelCluster } from '../cluster/model-cluster.ts';
+import { atEndOfFile } from '../webhook/connection.ts';
+import { emptyDirectory, linger } from './linger.ts';
+
+const atEnd = atEndOfFile();
 
 const route = (name: string) =>
   JSON.stringify({
@@ -39,6 +45,21 @@ describe('linger consumers discover', () => {
   it('says that nothing was found', async () => {
     const { code, stdout } = await discover('apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n');
     expect([code, stdout]).toEqual([0, '# nothing that the catalogue knows sends traffic to a Service\n']);
+  });
+
+  it('--apply says where the kind is not installed', async () => {
+    const model = await ModelCluster.start(atEnd);
+    const labels = { 'istio-injection': 'enabled' };
+    model.put('namespaces', { kind: 'Namespace', apiVersion: 'v1', metadata: { name: 'shop', labels } });
+    const file = join(await emptyDirectory(atEnd), 'config');
+    await writeFile(file, model.kubeconfig);
+    const args = ['consumers', 'discover', '--apply', '--kubeconfig', file];
+    const { code, stdout, stderr } = await linger(args, { atEnd });
+    expect([code, stdout, stderr]).toEqual([
+      1,
+      '',
+      expect.stringMatching(/deploy\/crds\/ first \[not-found\]/),
+    ]);
   });
 
   it('names a document that cannot be read, and fails', async () => {
