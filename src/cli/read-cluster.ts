@@ -40,6 +40,7 @@ import {
 import {
   asFailure,
   callApi,
+  type FailureReason,
   type KubeConnection,
   KubeFailure,
   kubeVersion,
@@ -215,7 +216,7 @@ async function asFarAsAllowed<T>(
     warn(`${message}; ${assumed}`);
     if (namespace === undefined || NOT_NAMESPACED.test(resource.path)) return { items: [], scope: 'none' };
     const path = resource.path.replace(/[^/]+$/, `namespaces/${namespace}/$&`);
-    const items = await everyOne({ ...resource, path }, connection, signal).catch(noneIfForbidden);
+    const items = await everyOne({ ...resource, path }, connection, signal).catch(noneIf('Forbidden'));
     return items === undefined ? { items: [], scope: 'none' } : { items, scope: 'namespace' };
   }
 }
@@ -242,8 +243,10 @@ async function namespacesSeen(read: Reading): Promise<readonly NamespaceRecord[]
 
 const NOT_NAMESPACED = /\/(namespaces|nodes|clusterterminationpolicies|discoveryconsumers)$/;
 
-function noneIfForbidden(thrown: unknown): undefined {
-  if (asFailure(thrown).reason !== 'Forbidden') throw thrown;
+function noneIf(reason: FailureReason): (thrown: unknown) => undefined {
+  return (thrown) => {
+    if (asFailure(thrown).reason !== reason) throw thrown;
+  };
 }
 
 function servicesSeen({ items, scope }: Allowed<ServiceRecord>, namespace = ''): ServiceIndex {
@@ -330,8 +333,11 @@ export async function readNamedWorkload(
     throw usageError(`${named}: expected one of ${words}`);
   }
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
-  const read = async (each: Kind, which: string) =>
-    (await asked(connection, everyOne(objectsIn(namespace, each, which), connection, signal)))[0];
+  const read = async (each: Kind, which: string) => {
+    const found = everyOne(objectsIn(namespace, each, which), connection, signal);
+    // A cluster that does not serve the kind has none of its objects.
+    return (await asked(connection, found.catch(noneIf('NotServed'))))?.[0];
+  };
   const object = await read(kind, name);
   const reference = templateReferenceOf(object);
   const of = WORKLOAD_KINDS.find((each) => each.kind === reference?.kind);

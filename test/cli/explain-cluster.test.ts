@@ -78,6 +78,11 @@ async function planOf(
 }
 
 describe.concurrent('linger explain with a cluster', () => {
+  it('has no Rollout where that kind is not served', async () => {
+    const { code, stderr } = await explain(await cluster(), '', 'rollout/web', '-n', 'shop');
+    expect([code, stderr]).toEqual([1, expect.stringContaining('there is no Rollout web in namespace shop')]);
+  });
+
   it.each([
     ['Hold is off', { why: 'Hold is off (--hold-port=0)' }, 'Hold is off (--hold-port=0)'],
     [
