@@ -41,7 +41,9 @@ export async function discoverConsumers(
     connection === undefined ? await ofManifests(settings, surroundings) : await ofCluster(connection, warn);
   const discovered = discover(objects, 'default');
   for (const each of discovered.unrecognised)
-    warn(`${each}: its class is not in the catalogue; what sends its traffic is unknown`);
+    warn(
+      `${each}: its class is not in the catalogue, or its Gateway was not seen; what sends its traffic is unknown`,
+    );
   if (apply && connection !== undefined) await create(connection, discovered, surroundings);
   else if (output === 'yaml') print(asYaml(discovered));
   else print(rendered(output, asJson(discovered), () => asTable(discovered)));

@@ -61,7 +61,7 @@ export interface ConsumerDocument {
 
 export interface Discovered {
   readonly consumers: readonly DiscoveredConsumer[];
-  /** Routes of a class that the catalogue does not know: `Ingress shop/web (class edge)`. */
+  /** Routes of a class that the catalogue does not know, or whose Gateway was not seen: `Ingress shop/web`. */
   readonly unrecognised: readonly string[];
 }
 
@@ -203,6 +203,8 @@ const BY_KIND = new Map(
 class Classes {
   readonly #controllers = new Map<string, string>();
   readonly #default: string | undefined;
+  /** Whether Gateways are among the objects: manifests of an application often have its routes alone. */
+  readonly withGateways: boolean;
 
   constructor(byKind: ReadonlyMap<string, readonly Thing[]>) {
     for (const { name, object } of byKind.get('IngressClass') ?? []) {
@@ -210,6 +212,7 @@ class Classes {
       this.#controllers.set(`Ingress/${name}`, String(controller));
       if (memberAt(object, ['metadata', 'annotations', DEFAULT_CLASS]) === 'true') this.#default = name;
     }
+    this.withGateways = byKind.get('Gateway')?.some(({ group }) => group === GATEWAY_GROUP) === true;
     for (const { name, object } of byKind.get('GatewayClass') ?? [])
       this.#controllers.set(`Gateway/${name}`, String(memberAt(object, ['spec', 'controllerName'])));
   }
@@ -242,8 +245,9 @@ function ownersOf(
       if (ofParent !== GATEWAY_GROUP || parentKind !== 'Gateway' || !isString(name)) return [];
       const within = isString(parent.namespace) ? parent.namespace : namespace;
       const gateway = index.get(partKey({ group: GATEWAY_GROUP, kind: 'Gateway', namespace: within, name }));
-      // A Gateway that is not here attaches nothing.
-      if (gateway === undefined || !admits(gateway, namespace)) return [];
+      // Among others, one that is missing attaches nothing.
+      if (gateway === undefined) return classes.withGateways ? [] : [undefined];
+      if (!admits(gateway, namespace)) return [];
       return [classes.ecosystemOf('Gateway', memberAt(gateway.object, ['spec', 'gatewayClassName']))];
     });
   if (type === 'networking.istio.io/VirtualService') {

@@ -148,6 +148,18 @@ it.each([
   expect(services).toEqual(expected);
 });
 
+it('says which routes are of a Gateway that is not among the manifests', () => {
+  const metadata = { name: 'web', namespace: 'shop' };
+  const spec = {
+    parentRefs: [{ name: 'edge', namespace: 'infra' }],
+    rules: [{ backendRefs: [{ name: 'web' }] }],
+  };
+  const route = { apiVersion: 'gateway.networking.k8s.io/v1', kind: 'HTTPRoute', metadata, spec };
+  expect(discover([route], 'default')).toEqual({ consumers: [], unrecognised: ['HTTPRoute shop/web'] });
+  const other = { ...route, kind: 'Gateway', metadata: { name: 'other', namespace: 'infra' }, spec: {} };
+  expect(discover([route, other], 'default')).toEqual({ consumers: [], unrecognised: [] });
+});
+
 it('takes a NEG for Ingresses for a way in only where there is one', () => {
   const metadata = { name: 'web', namespace: 'shop' };
   const annotations = { 'cloud.google.com/neg': '{"ingress": true}' };
