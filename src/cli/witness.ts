@@ -114,6 +114,9 @@ function pageOf(page: string | undefined, format: PageFormat): Page {
   if (socketPath !== undefined) return { socketPath };
   if (page === undefined || !URL.canParse(page)) throw expected('a URL, or unix:/path/of/a.sock');
   const url = new URL(page);
+  // Without the URL, which has a secret.
+  if (url.username !== '' || url.password !== '')
+    throw usageError('--page: expected a URL without user and password, which are never sent');
   if (url.protocol !== 'http:' && url.protocol !== 'https:') throw expected('http:// or https://');
   return { url };
 }

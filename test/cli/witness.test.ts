@@ -7,6 +7,7 @@ import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { limitConnections } from '../../src/cli/sidecar-server.ts';
 import { readCommand, witnessApp } from '../../src/cli/witness.ts';
 import { PageFindings, readerOf, readPage } from '../../src/measurement/index.ts';
+import { linger } from './linger.ts';
 
 const page = (name: string) => readFileSync(join(import.meta.dirname, '../testdata/pages', name));
 const opened: (() => void)[] = [];
@@ -34,6 +35,12 @@ async function witnessOf(answer: http.RequestListener): Promise<URL> {
 const envoy: http.RequestListener = (_, response) => response.end(page('envoy-clusters.txt'));
 
 describe('a witness', () => {
+  it('refuses a password that it would never send, and does not repeat it', async () => {
+    const { code, stderr } = await linger(['witness', '--page', 'http://stats:hunter2@127.0.0.1:8404/stats']);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('--page: expected a URL without user')]);
+    expect(stderr).not.toContain('hunter2');
+  });
+
   it('says what the page says of each address', async () => {
     const url = await witnessOf(envoy);
     const names = '10.0.0.1:8080,10.0.0.2:8080,10.0.0.1:9,[fd00::A:1]:8080';
