@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
 import { fewOf, LingerError } from '../api/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
@@ -241,7 +242,10 @@ export async function confirmed(
   lines.once('SIGINT', () =>
     stopping.abort(new LingerError('prove-refused', 'interrupted; nothing was done')),
   );
-  const answer = await lines.question('Proceed? [y/N] ', { signal: stopping.signal }).catch(() => 'n');
+  // A question is never answered once its input has ended, as by Ctrl-D.
+  const ended = once(lines, 'close').then(() => 'n');
+  const asked = lines.question('Proceed? [y/N] ', { signal: stopping.signal }).catch(() => 'n');
+  const answer = await Promise.race([asked, ended]);
   lines.close();
   if (!/^y(es)?$/i.test(answer.trim()))
     throw new LingerError('prove-refused', 'not confirmed; nothing was done');

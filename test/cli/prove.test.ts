@@ -1,4 +1,6 @@
+import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
+import { confirmed, type ProveSetting } from '../../src/cli/prove-run.ts';
 import { linger } from './linger.ts';
 
 describe('linger prove refuses before it asks anything', () => {
@@ -26,4 +28,11 @@ describe('linger prove refuses before it asks anything', () => {
     const { code, stderr } = await linger(['prove', 'deployment/web', '--kubeconfig', '/none', ...flags]);
     expect([code, stderr]).toEqual([2, expect.stringContaining(problem)]);
   });
+});
+
+it('takes the end of input for a no', { timeout: 5_000 }, async () => {
+  const surroundings = { stdin: Readable.from([]), interactive: true, warn: () => undefined };
+  const setting = { settings: { yes: false }, surroundings, stopping: new AbortController() };
+  const asked = confirmed('rollout of deployment/web', setting as unknown as ProveSetting);
+  await expect(asked).rejects.toThrow('not confirmed; nothing was done');
 });
