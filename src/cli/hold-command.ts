@@ -3,7 +3,7 @@ import { asFailure, type KubeConnection, KubeFailure, type RawObject } from '../
 import type { HoldReport } from '../dashboard/index.ts';
 import { ApiReader } from '../diagnose/index.ts';
 import { type HeldView, readHelperObject } from '../hold/index.ts';
-import { pause } from '../timing/index.ts';
+import { NEVER, pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, connectToLinger, explained, nameOf } from './connect.ts';
 import { notPublished } from './read-cluster.ts';
@@ -40,8 +40,18 @@ async function list(settings: Settings<'hold'>, surroundings: Surroundings): Pro
   const stopping = new AbortController();
   const stop = () => stopping.abort();
   if (watch) process.once('SIGINT', stop).once('SIGTERM', stop);
+  let isFirst = true;
   do {
-    const held = await askLeader(connection, lingerNamespace, surroundings);
+    const held = await askLeader(connection, lingerNamespace, surroundings, stopping.signal).catch(
+      (thrown: unknown) => {
+        const isPassing = thrown instanceof LingerError && thrown.code === 'cluster-unreachable';
+        if (isFirst || !isPassing) throw thrown;
+        surroundings.warn(`linger: ${thrown.message}`);
+        return undefined;
+      },
+    );
+    isFirst = false;
+    if (held === undefined) continue;
     const shown = held.filter((each) => wanted === undefined || wanted.includes(each.namespace));
     const report: HoldReport = { held: shown };
     surroundings.print(rendered(output, report, () => tableOf(shown, wanted)));
@@ -55,6 +65,7 @@ export async function askLeader(
   connection: KubeConnection,
   namespace: string,
   { warn }: Pick<Surroundings, 'warn'>,
+  signal = NEVER,
 ): Promise<readonly HeldView[]> {
   const pods = `/api/v1/namespaces/${namespace}/pods`;
   const replicas = {
@@ -79,10 +90,11 @@ export async function askLeader(
           'cluster-denied',
           `${nameOf(connection)}: ${failure.message}; this needs the right to get pods/proxy in namespace ${namespace}: Role linger-view-replicas`,
         );
-      if (!isHandover || performance.now() - begun > HANDOVER_MS) throw explained(failure, connection);
+      const isLate = signal.aborted || performance.now() - begun > HANDOVER_MS;
+      if (!isHandover || isLate) throw explained(failure, connection);
       if (!isAnnounced) warn('no leader; held pods stay held; waiting for the handover');
       isAnnounced = true;
-      await pause(1_000, new AbortController().signal);
+      await pause(1_000, signal);
     }
   } finally {
     reader.close();

@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { holdReport } from '../../src/dashboard/index.ts';
 import { emptyDirectory, linger } from '../cli/linger.ts';
@@ -79,4 +80,20 @@ it('says what is missing', async () => {
   const leaderless = await (await clusterOf(['linger-a']))();
   expect(leaderless.code).toBe(1);
   expect(leaderless.stderr).toContain('[cluster-unreachable]');
+});
+
+it('goes on watching when the API server was away for a moment, until Ctrl-C', async () => {
+  const run = await clusterOf(['linger-a'], 'linger-a');
+  const pods = '/api/v1/namespaces/linger/pods';
+  const list = run.model.single.get(pods);
+  const watching = run('--watch');
+  await sleep(1_000);
+  run.model.single.set(pods, 500);
+  await sleep(2_000);
+  run.model.single.set(pods, list);
+  await sleep(2_500);
+  process.emit('SIGINT');
+  const { code, stdout, stderr } = await watching;
+  expect([code, stderr]).toEqual([0, expect.stringContaining('request failed')]);
+  expect(stdout.match(/^NAMESPACE /gm)?.length).toBeGreaterThan(1);
 });
