@@ -42,7 +42,7 @@ async function auditOf(publishedAt: number | undefined, ends: readonly JudgedEnd
   return linger(['audit', '--since', '1h', '--kubeconfig', file, ...args], { atEnd });
 }
 
-const audit = auditOf.bind(undefined, undefined);
+const audit = (ends: readonly JudgedEnd[], ...args: string[]) => auditOf(undefined, ends, ...args);
 
 describe('audit --since', () => {
   it('begins with how many pods may have lost requests and why, and has a row for each workload', async () => {
