@@ -80,13 +80,14 @@ export async function dashboard(
   const { port, noOpen } = settings;
   collectEarly();
   const { print, warn, interactive } = surroundings;
-  const stopped = stopRequested();
   const ending = new AbortController();
   const live = new Live(ending.signal);
   const answers =
     settings.filename === undefined
       ? await answersOfCluster(settings, surroundings, live, ending.signal)
       : answersOfFiles(settings, surroundings, live);
+  // Not before: what is still connecting ends as usual.
+  const stopped = stopRequested();
   const onError = (error: Error) => warn(`linger: ${error.message}`);
   const { server, address } = await openPage({ ...answers, follow: live.follow }, port, '--port', onError);
   print(`Open in a browser; Ctrl-C stops it:\n\n  ${address}\n\n`);

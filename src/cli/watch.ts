@@ -227,8 +227,9 @@ const LOOK_MS = 50;
 export async function watch(given: Settings<'watch'>, surroundings: Surroundings): Promise<number> {
   const settings = given.allNamespaces ? { ...given, namespace: undefined } : given;
   const ending = new AbortController();
-  const stopped = stopRequested();
   const clusters = await clustersOf(settings, surroundings);
+  // Not before: until there is something to sum up, Ctrl-C ends it as usual.
+  const stopped = stopRequested();
   const terminal = new LiveTerminal(surroundings, settings.quiet);
   const several = clusters.length > 1;
   const table = tableFor(settings, several, surroundings);

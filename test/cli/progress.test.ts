@@ -4,6 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, environment, MAIN, ROOT, until } from './linger.ts';
@@ -51,5 +52,18 @@ describe.concurrent('a cluster that is slow to answer', () => {
     });
     const first = await until(async () => /^.+$/m.exec(said)?.[0]);
     expect(first).toMatch(/^… \w.* \(\d+ s\)$/);
+  });
+
+  it.each(['watch', 'dashboard --no-open --port 0'])('linger %s ends at once with Ctrl-C', async (words) => {
+    const args = [MAIN, ...words.split(' '), '--kubeconfig', kubeconfig];
+    const child = spawn(process.execPath, args, { cwd: ROOT, env: environment() });
+    atEnd(() => child.kill('SIGKILL'));
+    const ended = once(child, 'exit');
+    await sleep(2_000);
+    child.kill('SIGINT');
+    expect(await Promise.race([ended, sleep(10_000, 'still running', { ref: false })])).toEqual([
+      null,
+      'SIGINT',
+    ]);
   });
 });
