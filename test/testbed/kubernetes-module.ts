@@ -64,10 +64,10 @@ export async function writeKubernetesModule(
   await must(['go', 'mod', 'tidy'], { cwd: into, env: { ...process.env, GOWORK: 'off' } });
 }
 
-/** NewKubeletCommand takes a context from 1.33 on. */
+/** NewKubeletCommand takes a context from 1.34 on. */
 function sourceFor(version: string, source: string): string {
   const [, minor = ''] = version.split('.');
-  if (Number(minor) >= 33) return source;
+  if (Number(minor) >= 34) return source;
   return source
     .replace('\t"context"\n', '')
     .replace('NewKubeletCommand(context.Background())', 'NewKubeletCommand()');
