@@ -48,6 +48,8 @@ export function workloadNamed(text: string, namespace: string): WorkloadName | u
 }
 
 export const CALL_MS = 10_000;
+/** Webhooks may take 30 s each for a pod's end; after a minute the API server itself gives up. */
+const END_MS = 65_000;
 
 /** `Deployment shop/web` */
 export function fullName({ kind, namespace, name }: WorkloadName): string {
@@ -67,9 +69,9 @@ export type Request = (
   object?: object,
 ) => Promise<unknown>;
 
-export function requestTo(connection: KubeConnection): Request {
+export function requestTo(connection: KubeConnection, withinMs = CALL_MS): Request {
   return (method, path, signal, object) => {
-    const call = { signal, withinMs: CALL_MS, patch: 'merge-patch' } as const;
+    const call = { signal, withinMs, patch: 'merge-patch' } as const;
     const answer = callPath(connection, { method, path, object }, call);
     return method === 'GET' || method === 'DELETE' ? unlessNotFound(answer) : answer;
   };
@@ -91,11 +93,13 @@ export function selecting(services: unknown, labels: Labels): readonly Record<st
 /** Reads and writes the workload and its pods. */
 export class WorkloadAccess {
   readonly #request: Request;
+  readonly #end: Request;
   readonly #name: WorkloadName;
   readonly #path: string;
 
   constructor(connection: KubeConnection, name: WorkloadName) {
     this.#request = requestTo(connection);
+    this.#end = requestTo(connection, END_MS);
     this.#name = name;
     this.#path = objectPath(name.kind, name.namespace, name.name);
   }
@@ -154,7 +158,7 @@ export class WorkloadAccess {
   }
 
   async deletePod(name: string, signal: AbortSignal): Promise<void> {
-    await this.#request('DELETE', objectPath(POD, this.#name.namespace, name), signal);
+    await this.#end('DELETE', objectPath(POD, this.#name.namespace, name), signal);
   }
 
   /** @returns why a PodDisruptionBudget forbids it at present; undefined: it is done, or would be */
@@ -163,7 +167,7 @@ export class WorkloadAccess {
     const eviction = { apiVersion: 'policy/v1', kind: 'Eviction', metadata: { name, namespace } };
     const path = `${objectPath(POD, namespace, name)}/eviction${dryRun ? '?dryRun=All' : ''}`;
     try {
-      await this.#request('POST', path, signal, eviction);
+      await this.#end('POST', path, signal, eviction);
       return undefined;
     } catch (thrown) {
       const { reason, message } = asFailure(thrown);
