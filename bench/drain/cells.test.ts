@@ -168,7 +168,9 @@ describe('bench:drain', () => {
       await standIn(cluster, gateways, 'envoy');
     }
     if (STRATEGY_NAMES.includes('Linger Sleep')) await makeHistory();
-    if (!quick) await kubeProxyLag(cluster);
+    // It takes minutes; who brings a strategy need not wait for it.
+    if (!quick && STRATEGY_NAMES.some((name) => STRATEGIES[name]?.waiting !== 'alone'))
+      await kubeProxyLag(cluster);
     // Only now: Linger must not try its helper on the fake node.
     if (disturbed.some((name) => DISTURBANCES[name]?.flags !== undefined))
       fleet = await Fleet.start(cluster, { prefix: 'backlog', services: BACKLOG, victims: 0 });
