@@ -1,13 +1,13 @@
 import { join } from 'node:path';
-import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME } from '../../src/api/index.ts';
+import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME, holdKey } from '../../src/api/index.ts';
 import { readHelperObject } from '../../src/hold/index.ts';
 import { type Cluster, images, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
-import { run } from '../testbed/command.ts';
+import { must, run } from '../testbed/command.ts';
 
 /*
  * npm run conformance
  * What of Linger works in the cluster that KUBECONFIG names (without it, in our own). It works in one namespace of its own,
- * which it deletes, installs nothing, and touches no other workload.
+ * which it deletes, also when it is interrupted, installs nothing, and touches no other workload.
  */
 type State = 'yes' | 'no' | 'unknown';
 interface Row {
@@ -20,14 +20,27 @@ const yes = (text: string) => ({ state: 'yes', text }) as const;
 const no = (text: string) => ({ state: 'no', text }) as const;
 
 /** Needs sh and sleep. */
-const IMAGE = process.env.LINGER_CONFORMANCE_IMAGE;
+const IMAGE =
+  process.env.LINGER_CONFORMANCE_IMAGE ||
+  // CRI-O may refuse a name without a registry.
+  (process.env.KUBECONFIG ? 'docker.io/library/busybox:1.37' : images.busybox);
 const MAIN = join(import.meta.dirname, '..', '..', 'src', 'main.ts');
 
+/** What is left then is not tried. */
+const LONGEST_MS = 10 * 60_000;
 /** How long an image may take to be pulled, and a pod to start. */
 const STARTS_WITHIN_MS = 120_000;
 /** A hook of this many seconds cannot be mistaken for a slow end. */
 const HOOK_SECONDS = 8;
 const GRACE_SECONDS = 40;
+
+const NAMESPACE_LABELS = {
+  'pod-security.kubernetes.io/enforce': 'restricted',
+  // A Linger that is installed must not change what is tried.
+  'linger.dev/inject': 'false',
+  // By which what a killed run has left can be found.
+  'app.kubernetes.io/name': 'linger-conformance',
+};
 
 /** Conforms to Pod Security's level restricted, and ends at once on SIGTERM. */
 function podOf(namespace: string, name: string, container: object = {}, spec: object = {}) {
@@ -38,11 +51,14 @@ function podOf(namespace: string, name: string, container: object = {}, spec: ob
     spec: {
       automountServiceAccountToken: false,
       terminationGracePeriodSeconds: GRACE_SECONDS,
+      // What a killed run leaves does not go on for ever.
+      activeDeadlineSeconds: (2 * LONGEST_MS) / 1000,
+      nodeSelector: { 'kubernetes.io/os': 'linux' },
       securityContext: { runAsNonRoot: true, runAsUser: 65532, seccompProfile: { type: 'RuntimeDefault' } },
       containers: [
         {
           name: 'app',
-          image: IMAGE ?? (process.env.KUBECONFIG ? 'busybox:1.37' : images.busybox),
+          image: IMAGE,
           imagePullPolicy: 'IfNotPresent',
           command: ['sh', '-c', 'trap "exit 0" TERM; while :; do sleep 1 & wait $!; done'],
           resources: { requests: { cpu: '10m', memory: '16Mi' }, limits: { cpu: '100m', memory: '64Mi' } },
@@ -61,15 +77,47 @@ function podOf(namespace: string, name: string, container: object = {}, spec: ob
 
 type PodObject = KubernetesObject & {
   readonly spec: { readonly containers: readonly Record<string, unknown>[] } & Record<string, unknown>;
-  readonly status?: { readonly conditions?: readonly { type: string; status: string }[] };
+  readonly status?: {
+    readonly phase?: string;
+    readonly conditions?: readonly { type: string; status: string; message?: string }[];
+    readonly containerStatuses?: readonly {
+      state?: { waiting?: { reason?: string; message?: string } };
+    }[];
+  };
 };
 
-/** Starts the pod and deletes it. @returns seconds from the deletion until it was gone */
-async function endOf(cluster: Cluster, pod: ReturnType<typeof podOf>): Promise<number> {
+/** Creates the pod and waits until it is ready. @throws an Error that says why it is not */
+async function start({ cluster, pods }: Trial, pod: ReturnType<typeof podOf>): Promise<void> {
+  if (pods.unstarted !== undefined) throw new Error(`not tried: ${pods.unstarted}`);
   await cluster.create(pod);
   const isReady = ({ status }: PodObject) =>
     status?.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') === true;
-  await cluster.waitFor<PodObject>(pod, isReady, { timeoutMs: STARTS_WITHIN_MS });
+  try {
+    await cluster.waitFor<PodObject>(pod, isReady, { timeoutMs: STARTS_WITHIN_MS });
+    pods.started = true;
+  } catch (error) {
+    const seen = await cluster.get<PodObject>(pod);
+    await cluster.delete(pod, { graceSeconds: 1 });
+    if (seen === undefined) throw error;
+    const why = `no pod with ${IMAGE} was ready after ${STARTS_WITHIN_MS / 1000} s: ${whyNotReady(seen)}`;
+    // The others would not be, either, and each would take as long.
+    if (!pods.started) pods.unstarted = why;
+    throw new Error(why);
+  }
+}
+
+function whyNotReady({ status = {} }: PodObject): string {
+  const { reason, message } = status.containerStatuses?.[0]?.state?.waiting ?? {};
+  const unscheduled = status.conditions?.find(
+    ({ type, status: is }) => type === 'PodScheduled' && is === 'False',
+  );
+  return message ?? reason ?? unscheduled?.message ?? `phase ${status.phase}`;
+}
+
+/** Starts the pod and deletes it. @returns seconds from the deletion until it was gone */
+async function endOf(trial: Trial, pod: ReturnType<typeof podOf>): Promise<number> {
+  const { cluster } = trial;
+  await start(trial, pod);
   const begun = Date.now();
   await cluster.delete(pod, { wait: true });
   return (Date.now() - begun) / 1000;
@@ -87,8 +135,9 @@ async function preflight({ cluster, namespace }: Trial): Promise<readonly Row[]>
   // KUBECONFIG may name several files, which the command takes from there; --kubeconfig takes one.
   const own = cluster.own ? ['--kubeconfig', cluster.kubeconfig] : [];
   const words = ['check', '--pre', '--output', 'json', '--namespace', namespace, ...own];
-  const { stdout, stderr } = await run([process.execPath, MAIN, ...words], { timeoutMs: 120_000 });
-  if (stdout === '') return [{ what: 'check --pre', state: 'unknown', text: stderr.trim() }];
+  const { stdout, stderr, code } = await run([process.execPath, MAIN, ...words], { timeoutMs: 120_000 });
+  if (code === null) throw new Error('it took longer than two minutes');
+  if (stdout === '') throw new Error(stderr);
   const { checks } = JSON.parse(stdout) as {
     checks: { code: string; state: string; text: string; cure?: string }[];
   };
@@ -103,39 +152,45 @@ async function preflight({ cluster, namespace }: Trial): Promise<readonly Row[]>
 interface Trial {
   readonly cluster: Cluster;
   readonly namespace: string;
+  /** Whether any pod has started, and why the first has not. */
+  readonly pods: { started: boolean; unstarted?: string };
 }
 
-async function sleepAction({ cluster, namespace }: Trial) {
+async function sleepAction(trial: Trial) {
   const lifecycle = { preStop: { sleep: { seconds: HOOK_SECONDS } } };
-  return judge(await endOf(cluster, podOf(namespace, 'sleep', { lifecycle })), 'the native sleep');
+  return judge(await endOf(trial, podOf(trial.namespace, 'sleep', { lifecycle })), 'the native sleep');
 }
 
-async function sleepProgram({ cluster, namespace }: Trial) {
+async function sleepProgram(trial: Trial) {
   const lifecycle = { preStop: { exec: { command: ['sleep', String(HOOK_SECONDS)] } } };
-  return judge(await endOf(cluster, podOf(namespace, 'exec', { lifecycle })), 'exec sleep');
+  return judge(await endOf(trial, podOf(trial.namespace, 'exec', { lifecycle })), 'exec sleep');
 }
 
 /** The helper waits for its static wait where nothing answers; 192.0.2.0/24 is nobody's (RFC 5737). */
-async function holdByConfigMap({ cluster, namespace }: Trial) {
+async function holdByConfigMap(trial: Trial) {
+  const { cluster, namespace } = trial;
   const helper = readHelperObject();
-  const manifest = await run([process.execPath, MAIN, 'hold', 'manifest', '--namespace', namespace]);
-  await cluster.mustKubectl(['apply', '--filename', '-'], { stdin: manifest.stdout });
-  const nodes = await cluster.list<{ status: { nodeInfo: { architecture: string } } }>({
-    apiVersion: 'v1',
-    kind: 'Node',
-  });
-  const [architecture = '', ...others] = new Set(nodes.map(({ status }) => status.nodeInfo.architecture));
-  if (others.length > 0) return no(`nodes of several architectures: ${[architecture, ...others].join(', ')}`);
+  const manifest = await must([process.execPath, MAIN, 'hold', 'manifest', '--namespace', namespace]);
+  await cluster.mustKubectl(['apply', '--filename', '-'], { stdin: manifest });
+  type Node = { status: { nodeInfo: { architecture: string; operatingSystem: string } } };
+  const nodes = await cluster.list<Node>({ apiVersion: 'v1', kind: 'Node' });
+  const linux = nodes.map(({ status }) => status.nodeInfo).filter((info) => info.operatingSystem === 'linux');
+  const [architecture = '', ...others] = new Set(linux.map((info) => info.architecture));
+  if (others.length > 0)
+    return no(
+      `nodes of several architectures: ${[architecture, ...others].join(', ')}; only pods that select one of them can have it`,
+    );
+  if (!manifest.includes(holdKey(architecture))) return no(`there is no helper for ${architecture}`);
   const token = 'A'.repeat(22);
   const command = [HOLD_HELPER, '192.0.2.1:8445', token, String(HOOK_SECONDS), '30'];
   const container = {
     lifecycle: { preStop: { exec: { command } } },
     volumeMounts: [{ name: HOLD_VOLUME, mountPath: HOLD_MOUNT, readOnly: true }],
   };
-  const items = [{ key: `hold-${architecture}`, path: 'hold' }];
+  const items = [{ key: holdKey(architecture), path: 'hold' }];
   const configMap = { name: helper.name, defaultMode: 0o555, optional: true, items };
   const pod = podOf(namespace, 'hold', container, { volumes: [{ name: HOLD_VOLUME, configMap }] });
-  return judge(await endOf(cluster, pod), 'the mounted helper');
+  return judge(await endOf(trial, pod), 'the mounted helper');
 }
 
 /** What the API server keeps of a pod, by a dry run. */
@@ -170,13 +225,16 @@ const sleepZero = (trial: Trial) =>
   );
 
 /** From the deletion of a pod that waits until its slices, and its Endpoints, no longer list it as ready. */
-async function withdrawal({ cluster, namespace }: Trial): Promise<readonly Row[]> {
+async function withdrawal(trial: Trial): Promise<readonly Row[]> {
+  const { cluster, namespace } = trial;
   const name = 'lag';
-  const lifecycle = { preStop: { exec: { command: ['sleep', '10'] } } };
+  // As long as the grace allows: an ended pod is withdrawn, too.
+  const hookSeconds = GRACE_SECONDS - 5;
+  const lifecycle = { preStop: { exec: { command: ['sleep', String(hookSeconds)] } } };
   const pod = podOf(namespace, name, { lifecycle });
   const service = { apiVersion: 'v1', kind: 'Service', metadata: { namespace, name } };
   await cluster.create({ ...service, spec: { selector: { app: name }, ports: [{ port: 80 }] } } as never);
-  await cluster.create(pod);
+  await start(trial, pod);
   const lists = {
     EndpointSlices: async () => {
       type Slice = { endpoints: { conditions: { ready?: boolean } }[] | null };
@@ -190,7 +248,7 @@ async function withdrawal({ cluster, namespace }: Trial): Promise<readonly Row[]
       return object?.subsets?.some(({ addresses = [] }) => addresses.length > 0) === true;
     },
   };
-  await waitUntil('the slices to list a pod', lists.EndpointSlices, { timeoutMs: STARTS_WITHIN_MS });
+  await waitUntil('the slices to list a pod', lists.EndpointSlices);
   const maintained = await waitUntil('Endpoints to list it', lists.Endpoints, { timeoutMs: 15_000 }).catch(
     () => false,
   );
@@ -203,10 +261,9 @@ async function withdrawal({ cluster, namespace }: Trial): Promise<readonly Row[]
       continue;
     }
     await waitUntil(`${what} to withdraw it`, async () => !(await listed()), { timeoutMs: 60_000 });
-    rows.push({
-      what,
-      ...yes(`withdrew a terminating pod within ${((Date.now() - begun) / 1000).toFixed(1)} s`),
-    });
+    const seconds = (Date.now() - begun) / 1000;
+    const text = `withdrew a terminating pod within ${seconds.toFixed(1)} s`;
+    rows.push({ what, ...(seconds < hookSeconds ? yes(text) : no(`${text}, when it had ended`)) });
   }
   return rows;
 }
@@ -249,26 +306,35 @@ const STEPS: Readonly<Record<string, Step>> = {
   MutatingAdmissionPolicy: mutatingPolicies,
 };
 
-async function main(): Promise<number> {
-  const cluster = await openCluster();
-  const namespace = await cluster.namespace('linger-conformance', {
-    'pod-security.kubernetes.io/enforce': 'restricted',
+const interruption = new AbortController();
+const end = AbortSignal.any([interruption.signal, AbortSignal.timeout(LONGEST_MS)]);
+const ended = new Promise<never>((_, reject) => {
+  end.addEventListener('abort', () => {
+    const { aborted, reason } = interruption.signal;
+    reject(aborted ? (reason as Error) : new Error('not finished: ten minutes have passed'));
   });
-  console.log(`in namespace ${namespace}, which is deleted afterwards`);
-  for (const signal of ['SIGINT', 'SIGTERM'] as const)
-    process.once(signal, () => {
-      console.error(`interrupted: deleting namespace ${namespace}`);
-      void cluster.close().finally(() => process.exit(130));
-    });
+});
+ended.catch(() => {});
+
+const untilEnd = <T>(work: () => Promise<T>): Promise<T> =>
+  end.aborted ? ended : Promise.race([work(), ended]);
+
+async function main(): Promise<number> {
+  const cluster = await untilEnd(openCluster);
   const rows: Row[] = [];
   try {
+    const context = await cluster.kubectl(['config', 'current-context']);
+    const namespace = await untilEnd(() => cluster.namespace('linger-conformance', NAMESPACE_LABELS));
+    console.log(`in context ${context.stdout.trim()}, namespace ${namespace}, which is deleted afterwards`);
+    const trial: Trial = { cluster, namespace, pods: { started: false } };
     for (const [what, step] of Object.entries(STEPS)) {
-      const seen = await step({ cluster, namespace }).catch(
+      const seen = await untilEnd(() => step(trial)).catch(
         (error: unknown): Omit<Row, 'what'> => ({
           state: 'unknown',
-          text: (error as Error).message.slice(0, 500),
+          text: (error as Error).message.replace(/\s+/g, ' ').trim().slice(0, 500),
         }),
       );
+      interruption.signal.throwIfAborted();
       const added: readonly Row[] = Array.isArray(seen)
         ? (seen as readonly Row[])
         : [{ what, ...(seen as Omit<Row, 'what'>) }];
@@ -276,7 +342,12 @@ async function main(): Promise<number> {
       rows.push(...added);
     }
   } finally {
-    await cluster.close();
+    if (interruption.signal.aborted) console.error('interrupted: deleting the namespace');
+    await cluster.close().catch((error: unknown) => {
+      console.error(
+        `deleting the namespace: ${(error as Error).message}; if it is left: kubectl delete namespace --selector app.kubernetes.io/name=linger-conformance`,
+      );
+    });
   }
   const unusable = rows.filter(
     ({ what, state }) => /^(hook Sleep|check ApiServer)$/.test(what) && state !== 'yes',
@@ -284,10 +355,14 @@ async function main(): Promise<number> {
   return unusable.length === 0 ? 0 : 1;
 }
 
+// Any number of them: npm passes on what a terminal has sent to both.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+  process.on(signal, () => interruption.abort(new Error(`ended by ${signal}`)));
+
 // What an error has left open, such as kubectl's proxy, must not keep the process.
 process.exit(
   await main().catch((error: unknown) => {
     console.error(`conformance: ${(error as Error).message}`);
-    return 2;
+    return interruption.signal.aborted ? 130 : 2;
   }),
 );

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { ApiClient } from './api.ts';
+import { ApiClient, ApiError } from './api.ts';
 import type { ApiServer } from './api-servers.ts';
 import { untilCalm } from './calm.ts';
 import { type CommandOptions, type CommandResult, must, run } from './command.ts';
@@ -60,7 +60,10 @@ export async function openCluster(): Promise<Cluster> {
   const access = await accessCluster();
   const api = new ApiClient(access.connection);
   const { minor } = await api.call<{ readonly minor: string }>('GET', '/version');
-  const addresses = await access.addresses(() => firstNodeAddress(api));
+  // Only who uses them needs the right to list nodes.
+  const addresses = await access
+    .addresses(() => firstNodeAddress(api))
+    .catch((error: unknown) => error as Error);
   // Providers add a sign: 32+.
   const cluster = new Cluster(access, api, addresses, Number.parseInt(minor, 10));
   if (cluster.own) await cluster.calm();
@@ -81,12 +84,10 @@ async function firstNodeAddress(api: ApiClient): Promise<string> {
 /** A running cluster, from inside its network. Close it: that deletes the namespaces it made. */
 export class Cluster {
   readonly api: ApiClient;
-  /** Where the API server and pods reach a server that the suite starts on this machine. */
-  readonly nodeAddress: string;
   /** The API server's minor version: 37 of v1.37.2. */
   readonly minor: number;
-  /** Addresses of this machine from which load clients may connect. */
-  readonly clientAddresses: readonly string[];
+  /** Or why they are not known. */
+  readonly #addresses: Addresses | Error;
   readonly #access: ClusterAccess;
   readonly #paths: ResourcePaths;
   readonly #namespaces = new Set<string>();
@@ -95,13 +96,22 @@ export class Cluster {
   /** The cluster's own is the first. */
   #lastApiServer = 1;
 
-  constructor(access: ClusterAccess, api: ApiClient, addresses: Addresses, minor: number) {
+  constructor(access: ClusterAccess, api: ApiClient, addresses: Addresses | Error, minor: number) {
     this.#access = access;
     this.minor = minor;
     this.api = api;
-    this.nodeAddress = addresses.nodeAddress;
-    this.clientAddresses = addresses.clientAddresses;
+    this.#addresses = addresses;
     this.#paths = new ResourcePaths(api);
+  }
+
+  /** Where the API server and pods reach a server that the suite starts on this machine. */
+  get nodeAddress(): string {
+    return this.#ours().nodeAddress;
+  }
+
+  /** Addresses of this machine from which load clients may connect. */
+  get clientAddresses(): readonly string[] {
+    return this.#ours().clientAddresses;
   }
 
   /** Resolves when the controllers have written everything that is to be written; see {@link untilCalm}. */
@@ -241,8 +251,14 @@ export class Cluster {
   /** Creates a namespace with a unique name, ready for pods; {@link close} deletes it. */
   async namespace(prefix: string, labels: Readonly<Record<string, string>> = {}): Promise<string> {
     const name = `${prefix}-${randomBytes(3).toString('hex')}`;
-    await this.api.call('POST', '/api/v1/namespaces', { body: { metadata: { name, labels } } });
+    // Before it is there: who is interrupted meanwhile deletes it, too.
     this.#namespaces.add(name);
+    try {
+      await this.api.call('POST', '/api/v1/namespaces', { body: { metadata: { name, labels } } });
+    } catch (error) {
+      if (error instanceof ApiError) this.#namespaces.delete(name);
+      throw error;
+    }
     // Without it pods are refused; a throttled controller-manager takes seconds to make it.
     await waitUntil(`the default ServiceAccount of ${name}`, () =>
       unlessMissing(this.api.call('GET', `/api/v1/namespaces/${name}/serviceaccounts/default`)),
@@ -296,6 +312,11 @@ export class Cluster {
     this.#secondNode = undefined;
     this.api.close();
     this.#access.close();
+  }
+
+  #ours(): Addresses {
+    if (this.#addresses instanceof Error) throw this.#addresses;
+    return this.#addresses;
   }
 
   async #createPath(object: NewObject, { dryRun = false }: CreateOptions): Promise<string> {

@@ -52,7 +52,8 @@ async function accessOwn(settings: ClusterSettings): Promise<ClusterAccess> {
   if (!insideNamespace(settings.name)) {
     throw new Error(
       `this process is not in the network of cluster ${settings.name}, so it cannot reach it. ` +
-        'Bring it up (npm run cluster:up) and start this with: node test/testbed/main.ts exec COMMAND',
+        'Bring it up (npm run cluster:up) and start this with: node test/testbed/main.ts exec COMMAND. ' +
+        'Or set KUBECONFIG to use another cluster',
     );
   }
   const paths = statePaths(settings.stateDir);
@@ -76,11 +77,20 @@ async function accessOwn(settings: ClusterSettings): Promise<ClusterAccess> {
 }
 
 /**
+ * kubectl's proxy lets every user of this machine act as we do, so it ends with this process, however that ends: descriptor 3
+ * is closed then.
+ */
+const PROXY = '(cat <&3; kill $$) >/dev/null 2>&1 & exec kubectl proxy --port=0 3<&-';
+
+/**
  * Somebody else's cluster, through `kubectl proxy`: kubectl then does whatever the
  * kubeconfig asks for (tokens, exec plugins, proxies, several files), and we speak plain HTTP.
  */
 async function accessNamed(kubeconfig: string, address: string | undefined): Promise<ClusterAccess> {
-  const proxy = spawn('kubectl', ['proxy', '--port=0'], { stdio: ['ignore', 'pipe', 'pipe'] });
+  // In a session of its own: a terminal sends Ctrl-C to all of ours, and namespaces are deleted through the proxy after that.
+  const proxy = spawn('sh', ['-c', PROXY], { detached: true, stdio: ['ignore', 'pipe', 'pipe', 'pipe'] });
+  const close = () => void proxy.stdio[3]?.destroy();
+  proxy.on('exit', close);
   let said = '';
   const url = await new Promise<URL>((resolve, reject) => {
     const look = (line: string) => {
@@ -88,13 +98,10 @@ async function accessNamed(kubeconfig: string, address: string | undefined): Pro
       const served = /^Starting to serve on (\S+)/.exec(line)?.[1];
       if (served !== undefined) resolve(new URL(`http://${served}`));
     };
-    eachLine(proxy.stdout, look);
-    eachLine(proxy.stderr, look);
+    for (const stream of [proxy.stdout, proxy.stderr]) if (stream !== null) eachLine(stream, look);
     proxy.on('error', (error) => reject(new Error(`cannot start kubectl: ${error.message}`)));
     proxy.on('close', (code) => reject(new Error(`kubectl proxy: exit ${code}\n${said}`)));
   });
-  // A suite that ends without closing its cluster must not leave the proxy behind.
-  process.once('exit', () => proxy.kill());
   return {
     own: false,
     connection: { url },
@@ -110,7 +117,7 @@ async function accessNamed(kubeconfig: string, address: string | undefined): Pro
     startApiServer: undefined,
     startNode: undefined,
     importImages: undefined,
-    close: () => proxy.kill(),
+    close,
   };
 }
 
