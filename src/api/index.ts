@@ -118,6 +118,8 @@ export {
 } from './report-request.ts';
 export {
   EVERYTHING,
+  fitsPattern,
+  isCalledForPods,
   isSelected,
   type LabelRequirement,
   type LabelSelector,

@@ -1,7 +1,7 @@
 // What labels may be. Without the schema library, which the command line does without.
 // Source: k8s.io/apimachinery pkg/util/validation.
 
-import { isRecord } from './json.ts';
+import { isRecord, listOf, recordsAt } from './json.ts';
 
 export const LABEL_NAME = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
 export const LONGEST_PREFIX = 253;
@@ -118,6 +118,27 @@ export function isSelected(webhook: WebhookSelectors, namespace: Labels, object:
   const takes = (selector: unknown, labels: Labels) =>
     !isRecord(selector) || selects(selector as LabelSelector, labels);
   return takes(webhook.namespaceSelector, namespace) && takes(webhook.objectSelector, object);
+}
+
+/** Whether the rules of a webhook include the creation of pods. */
+export function isCalledForPods({ rules }: { readonly rules?: unknown }): boolean {
+  const has = (list: unknown, ...words: string[]) => words.some((word) => listOf(list).includes(word));
+  return recordsAt(rules).some(
+    ({ apiGroups, resources, operations, scope }) =>
+      has(apiGroups, '', '*') &&
+      has(resources, 'pods', '*', '*/*') &&
+      has(operations, 'CREATE', '*') &&
+      scope !== 'Cluster',
+  );
+}
+
+/** Whether one of these patterns takes a name; one with several wildcards (`*`, `?`) is taken to. */
+export function fitsPattern(patterns: unknown, name: string): boolean {
+  return listOf(patterns).some((each) => {
+    const [start = '', end, ...more] = String(each).split(/[*?]/);
+    if (end === undefined) return start === name;
+    return more.length > 0 || (name.startsWith(start) && name.endsWith(end));
+  });
 }
 
 function holds({ key, operator, values = [] }: LabelRequirement, labels: Labels): boolean {

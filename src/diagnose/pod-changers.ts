@@ -1,5 +1,8 @@
+import fastJsonPatch, { type Operation } from 'fast-json-patch';
 import {
   ANNOTATION,
+  fitsPattern,
+  isCalledForPods,
   isRecord,
   isSelected,
   isString,
@@ -10,29 +13,35 @@ import {
   NO_LABELS,
   recordsAt,
 } from '../api/index.ts';
-import type { RawObject } from '../cluster/index.ts';
+import { asFailure, type RawObject } from '../cluster/index.ts';
 import type { ApiReader, Json } from './api-reader.ts';
 
 /** What others take from a pod that Linger has changed. */
 export type Taken = 'hook' | 'grace';
 
-/** The names by which policies and patches mean it. */
+/** The names by which policies and patches mean it. Labels are named lifecycle, too: `lifecycle: spot`, `example.com/lifecycle`. */
 const MEANT: Readonly<Record<Taken, RegExp>> = {
-  hook: /lifecycle|preStop/,
+  hook: /(?<![a-z]\/|~1|[-\w])(lifecycle|preStop)(?![-\w]|\\?["']?\s*:\s*\\?["'])/,
   grace: /terminationGracePeriodSeconds/,
 };
-
-const MUTATING_POLICY = 'MutatingAdmissionPolicy';
 
 const inEachVersion = (group: string, plural: string) =>
   ['v1', 'v1beta1', 'v1alpha1'].map((version) => `/apis/${group}/${version}/${plural}`);
 
-/** How the names of the webhooks begin that act for a kind; undefined: the API server itself does. */
-type ActsBy = string | undefined;
-
-/** Kinds whose objects change pods, and where they may be served; a cluster may serve none of them. */
-const POLICY_KINDS: readonly (readonly [kind: string, by: ActsBy, ...paths: readonly string[]])[] = [
-  [MUTATING_POLICY, undefined, ...inEachVersion('admissionregistration.k8s.io', 'mutatingadmissionpolicies')],
+/**
+ * Kinds whose objects change pods, how the names of the webhooks begin that act for them (undefined: the API server itself does),
+ * and where they may be served; a cluster may serve none of them.
+ */
+const POLICY_KINDS: readonly (readonly [
+  kind: string,
+  by: string | undefined,
+  ...paths: readonly string[],
+])[] = [
+  [
+    'MutatingAdmissionPolicy',
+    undefined,
+    ...inEachVersion('admissionregistration.k8s.io', 'mutatingadmissionpolicies'),
+  ],
   ['ClusterPolicy', 'mutate.kyverno.svc', '/apis/kyverno.io/v1/clusterpolicies'],
   ['Policy', 'mutate.kyverno.svc', '/apis/kyverno.io/v1/policies'],
   ['MutatingPolicy', 'mpol.', ...inEachVersion('policies.kyverno.io', 'mutatingpolicies')],
@@ -62,84 +71,141 @@ interface Trial {
 type Listed = RawObject & Json;
 
 /**
- * What took the hook or cut the grace of a pod, by a dry run: the rules that the pod itself names; else the policies that
- * name the field; else the webhook whose own answer to this pod says so; else all webhooks that are called for it. What may not be
- * listed or asked is left out. Empty: not known. Undefined: only what is asked before Linger and not again; it undoes nothing,
- * since Linger goes by what it leaves.
+ * Whether a pod has lost what was sent: its grace, or the hook of the container that was the first. It need not be the first any
+ * more: Istio may put its own before it.
  */
-export async function changersOf(trial: Trial, reader: ApiReader): Promise<readonly string[] | undefined> {
-  const meant = MEANT[trial.taken];
-  const patches = memberAt(trial.returned, ['metadata', 'annotations', KYVERNO_PATCHES]);
-  const rules = isString(patches) ? patches.split('\n').filter((line) => meant.test(line)) : [];
-  if (rules.length > 0) return rules.map((line) => `Kyverno ${line.split(': ')[0]}`);
-  const list = (path: string) =>
-    reader.list({ path, project: (raw: RawObject) => raw as Listed }, MOST).catch(() => []);
-  const webhooks = webhooksIn(await list(WEBHOOKS));
-  const labels = labelsOf(await reader.json(`/api/v1/namespaces/${trial.namespace}`).catch(() => undefined));
-  const policies = await policiesNaming(trial, labels, webhooks, list);
-  const later = [...policies].filter(([, followsLinger]) => followsLinger).map(([name]) => name);
-  if (later.length > 0) return later;
-  const earlier = policies.size > 0;
-  const called = webhooks.filter(({ webhook }) => isCalledFor(webhook, labels, trial.sent));
-  const following = called.filter(({ followsLinger }) => followsLinger);
-  const takers: OtherWebhook[] = [];
-  for (const each of earlier || following.length === 0 ? following : called)
-    if (await takes(each.webhook, trial, reader)) takers.push(each);
-  const undoing = takers.filter(({ followsLinger }) => followsLinger);
-  const isExplained = earlier || takers.length > 0 || (called.length > 0 && following.length === 0);
-  if (undoing.length === 0 && isExplained) return undefined;
-  return [...new Set((undoing.length > 0 ? undoing : following).map(({ name }) => name))];
+export function hasLost(pod: unknown, { sent, taken }: Pick<Trial, 'sent' | 'taken'>): boolean {
+  const graceOf = (of: unknown) => Number(memberAt(of, ['spec', 'terminationGracePeriodSeconds']));
+  if (taken === 'grace') return !(graceOf(pod) >= graceOf(sent));
+  const [first] = recordsAt(sent, 'spec', 'containers');
+  const same = recordsAt(pod, 'spec', 'containers').find(({ name }) => name === first?.name);
+  const hookOf = (container: unknown) => JSON.stringify(memberAt(container, ['lifecycle', 'preStop']));
+  return hookOf(same) !== hookOf(first);
 }
 
-/** The policies that change the field for this pod, and whether each is, or may be, asked about what Linger has done. */
+/**
+ * What took the hook or cut the grace of a pod, by a dry run: the rules that the pod itself names; else the policies that
+ * name the field and the webhooks whose own answer to this pod says so; else the webhooks that are called for it and did not
+ * answer. What may not be listed is left out. Empty: not known. Undefined: only what is asked before Linger and not again; it
+ * undoes nothing, since Linger goes by what it leaves.
+ */
+export async function changersOf(trial: Trial, reader: ApiReader): Promise<readonly string[] | undefined> {
+  const patches = memberAt(trial.returned, ['metadata', 'annotations', KYVERNO_PATCHES]);
+  const rules = (isString(patches) ? patches.split('\n') : []).map((line) => line.split(': '));
+  const named = rules.filter(([, patch = '']) => MEANT[trial.taken].test(patch));
+  if (named.length > 0) return named.map(([rule]) => `Kyverno ${rule}`);
+  const place = await reader.json(`/api/v1/namespaces/${trial.namespace}`).catch(() => undefined);
+  const list = (path: string) =>
+    reader.list({ path, project: (raw: RawObject) => raw as Listed }, MOST).catch(() => []);
+  const inquest: Inquest = { ...trial, labels: labelsOf(place), list, reader };
+  const called = webhooksIn(await list(WEBHOOKS))?.filter(
+    ({ webhook }) =>
+      isCalledForPods(webhook) && takesPod(webhook, inquest) && !sparesPlans(webhook.matchConditions),
+  );
+  const policies = await policiesNaming(inquest, called);
+  const later = policies.filter(({ followsLinger }) => followsLinger);
+  const others = (called ?? []).filter((each) => !later.some(({ acting }) => acting.includes(each)));
+  const following = others.filter(({ followsLinger }) => followsLinger);
+  const takers: Changer[] = [...policies];
+  const silent: Changer[] = [];
+  for (const each of policies.length > 0 || following.length === 0 ? following : others) {
+    const taken = await takes(each.webhook, inquest);
+    if (taken !== false) (taken ? takers : silent).push(each);
+  }
+  const undoing = takers.filter(({ followsLinger }) => followsLinger);
+  if (undoing.length === 0 && (takers.length > 0 || (others.length > 0 && following.length === 0)))
+    return undefined;
+  const isSure = undoing.some(({ conditional }) => !conditional);
+  const suspects = isSure ? undoing : [...undoing, ...silent.filter(({ followsLinger }) => followsLinger)];
+  return [...new Set(suspects.map(({ name }) => name))];
+}
+
+interface Inquest extends Trial {
+  /** Of the namespace. */
+  readonly labels: Labels;
+  readonly list: (path: string) => Promise<readonly Listed[]>;
+  readonly reader: ApiReader;
+}
+
+interface Changer {
+  readonly name: string;
+  /** Whether it is, or may be, asked about what Linger has done. */
+  readonly followsLinger: boolean;
+  /** Whether it has matchConditions, which only the API server can judge. */
+  readonly conditional: boolean;
+}
+
+/** Its name is that of its configuration. */
+type OtherWebhook = Changer & { readonly webhook: Json };
+/** With the webhooks through which it is asked. */
+type NamingPolicy = Changer & { readonly acting: readonly OtherWebhook[] };
+
+const isConditional = (of: unknown) => listOf(memberAt(of, ['matchConditions'])).length > 0;
+
+/** The policies that change the field for this pod. @param called undefined: not known */
 async function policiesNaming(
-  trial: Trial,
-  labels: Labels,
-  webhooks: readonly OtherWebhook[],
-  list: (path: string) => Promise<readonly Listed[]>,
-): Promise<ReadonlyMap<string, boolean>> {
-  const found = new Map<string, boolean>();
-  const meant = MEANT[trial.taken];
+  inquest: Inquest,
+  called: readonly OtherWebhook[] | undefined,
+): Promise<readonly NamingPolicy[]> {
+  const found: NamingPolicy[] = [];
   for (const [kind, by, ...paths] of POLICY_KINDS) {
-    const acting = by === undefined ? [] : webhooks.filter(({ webhook }) => startsWith(webhook.name, by));
-    const isLater = acting.length === 0 || acting.some((each) => each.followsLinger);
+    const acting = (called ?? []).filter(({ webhook }) => by !== undefined && startsWith(webhook.name, by));
+    // What an engine has left that is gone, or is not asked here, does nothing.
+    if (by !== undefined && called !== undefined && acting.length === 0) continue;
     for (const path of paths) {
-      const naming = (await list(path)).filter(
+      const naming = (await inquest.list(path)).filter(
         ({ metadata, spec }) =>
-          [undefined, trial.namespace].includes(metadata.namespace) &&
-          meant.test(JSON.stringify(mutationsOf(spec, trial, labels))),
+          [undefined, inquest.namespace].includes(metadata.namespace) &&
+          MEANT[inquest.taken].test(JSON.stringify(mutationsOf(spec, inquest))),
       );
-      if (by !== undefined) for (const { metadata } of naming) found.set(`${kind} ${metadata.name}`, isLater);
-      // The API server's own come before all webhooks; without a binding, they do nothing.
-      else
-        for (const { metadata, spec } of await boundOf(naming, path, list))
-          found.set(`${kind} ${metadata.name}`, isAskedAgain(spec));
+      for (const { metadata, spec } of by === undefined ? await boundOf(naming, path, inquest) : naming) {
+        const name = `${kind} ${metadata.name}`;
+        // The API server's own come before all webhooks.
+        const followsLinger =
+          by === undefined
+            ? isAskedAgain(spec)
+            : acting.length === 0 || acting.some((each) => each.followsLinger);
+        found.push({ name, followsLinger, conditional: isConditional(spec), acting });
+      }
     }
   }
   return found;
 }
 
-/** @param path of the policies */
-async function boundOf(
-  policies: readonly Listed[],
-  path: string,
-  list: (path: string) => Promise<readonly Listed[]>,
-): Promise<readonly Listed[]> {
-  const bindings = policies.length === 0 ? [] : await list(path.replace(/ies$/, 'ybindings'));
-  const bound = new Set(bindings.map(({ spec }) => memberAt(spec, ['policyName'])));
-  return policies.filter(({ metadata }) => bound.has(metadata.name));
+/** Without a binding that takes this pod and has its parameters, a policy does nothing. @param path of the policies */
+async function boundOf(policies: readonly Listed[], path: string, inquest: Inquest) {
+  const bindings = policies.length === 0 ? [] : await inquest.list(path.replace(/ies$/, 'ybindings'));
+  const bound: Listed[] = [];
+  for (const policy of policies)
+    for (const { spec } of bindings) {
+      const { policyName, matchResources, paramRef } = isRecord(spec) ? spec : {};
+      if (policyName !== policy.metadata.name || !takesPod(matchResources, inquest)) continue;
+      const kind = memberAt(policy.spec, ['paramKind']);
+      if (await hasParameters(kind, paramRef, inquest)) bound.push(policy);
+    }
+  return bound;
 }
 
-interface OtherWebhook {
-  /** Of its configuration. */
-  readonly name: string;
-  readonly webhook: Json;
-  /** Whether it is, or may be, asked about what Linger has done. */
-  readonly followsLinger: boolean;
+/** Where those that are named are not there, the policy is not asked, or (`Deny`) rejects the pod. */
+async function hasParameters(paramKind: unknown, paramRef: unknown, inquest: Inquest): Promise<boolean> {
+  if (!isRecord(paramKind) || !isRecord(paramRef) || !isString(paramRef.name)) return true;
+  const { apiVersion, kind } = paramKind;
+  const root = `${String(apiVersion).includes('/') ? '/apis' : '/api'}/${String(apiVersion)}`;
+  const { namespace = inquest.namespace, name } = paramRef;
+  try {
+    const { resources } = await inquest.reader.json(root);
+    const served = recordsAt(resources).find((each) => each.kind === kind);
+    const place = served?.namespaced === true ? `/namespaces/${String(namespace)}` : '';
+    await inquest.reader.json(`${root}${place}/${String(served?.name)}/${name}`);
+    return true;
+  } catch (thrown) {
+    return asFailure(thrown).reason !== 'NotServed';
+  }
 }
 
-/** All but Linger's own. */
-function webhooksIn(configurations: readonly Listed[]): readonly OtherWebhook[] {
+/** All but Linger's own. Undefined: there are none, or they may not be listed. */
+function webhooksIn(configurations: readonly Listed[]): readonly OtherWebhook[] | undefined {
+  if (configurations.length === 0) return undefined;
   const has = ({ webhooks }: Listed) => recordsAt(webhooks).some(({ name }) => name === LINGER_WEBHOOK);
   const own = configurations.find(has)?.metadata.name ?? 'linger';
   return configurations.flatMap(({ metadata, webhooks }) =>
@@ -150,6 +216,7 @@ function webhooksIn(configurations: readonly Listed[]): readonly OtherWebhook[] 
         webhook,
         // In the order of their configurations' names; see pod-webhooks.ts.
         followsLinger: metadata.name > own || isAskedAgain(webhook),
+        conditional: isConditional(webhook),
       })),
   );
 }
@@ -157,51 +224,52 @@ function webhooksIn(configurations: readonly Listed[]): readonly OtherWebhook[] 
 const isAskedAgain = (of: unknown) => memberAt(of, ['reinvocationPolicy']) === 'IfNeeded';
 const startsWith = (name: unknown, start: string) => isString(name) && name.startsWith(start);
 
-/** What a policy changes of this pod: the rules of Kyverno's older kinds may also validate or generate. */
-function mutationsOf(spec: unknown, { namespace, sent }: Trial, labels: Labels): unknown {
+/** What a policy changes of this pod: the rules of Kyverno's older kinds may also validate, generate, or change what is there. */
+function mutationsOf(spec: unknown, inquest: Inquest): unknown {
   const rules = memberAt(spec, ['rules']);
   if (rules !== undefined)
     return recordsAt(rules)
-      .filter(
-        (rule) => !sparesPlans(rule.exclude, rule.preconditions) && isForNamespace(rule.match, namespace),
-      )
+      .filter((rule) => !sparesPlans(rule.exclude, rule.preconditions) && isFor(rule.match, inquest))
+      .filter(({ mutate }) => memberAt(mutate, ['targets']) === undefined)
       .map(({ mutate }) => mutate ?? {});
-  const { matchConstraints, matchConditions, match } = isRecord(spec) ? spec : {};
+  const { matchConstraints, matchConditions, match, applyTo, ...does } = isRecord(spec) ? spec : {};
   const isSpared =
     sparesPlans(matchConditions) ||
-    !isForNamespace(match, namespace) ||
-    (isRecord(matchConstraints) && !isSelected(matchConstraints, labels, labelsOf(sent)));
-  return isSpared ? {} : (spec ?? {});
+    !isFor(match, inquest) ||
+    !isFor({ kinds: applyTo }, inquest) ||
+    !takesPod(matchConstraints, inquest);
+  return isSpared ? {} : does;
 }
 
 /** As the documentation tells operators to write it. */
 const sparesPlans = (...conditions: readonly unknown[]) =>
   JSON.stringify(conditions).includes(ANNOTATION.plan);
 
-/** By the `namespaces` of what Kyverno (any of several, or one) and Gatekeeper match: none is all. */
-function isForNamespace(match: unknown, namespace: string): boolean {
-  const filters = [...recordsAt(match, 'any'), ...recordsAt(match, 'all')];
-  const parts = filters.length > 0 ? filters : [match];
-  return parts.some((part) => {
-    const names = listOf(memberAt(part, ['resources', 'namespaces']) ?? memberAt(part, ['namespaces']));
-    return names.length === 0 || names.some((name) => String(name).includes('*') || name === namespace);
-  });
+/** By what Kyverno (any of several, all of several, or one) and Gatekeeper match: no kinds are all, and no namespaces. */
+function isFor(match: unknown, { namespace, labels, sent }: Inquest): boolean {
+  const takesIn = (part: unknown) => {
+    const of = memberAt(part, ['resources']) ?? part;
+    const { kinds, namespaces, excludedNamespaces, labelSelector, selector, ...more } = isRecord(of)
+      ? of
+      : {};
+    const kindNames = listOf(kinds).flatMap((each) => (isRecord(each) ? listOf(each.kinds) : [each]));
+    return (
+      (kindNames.length === 0 || kindNames.some((each) => /(^|\/)(Pod|\*)$/.test(String(each)))) &&
+      (listOf(namespaces).length === 0 || fitsPattern(namespaces, namespace)) &&
+      !fitsPattern(excludedNamespaces, namespace) &&
+      isSelected({ ...more, objectSelector: labelSelector ?? selector }, labels, labelsOf(sent))
+    );
+  };
+  const [any, all] = [recordsAt(match, 'any'), recordsAt(match, 'all')];
+  return any.length > 0 ? any.some(takesIn) : (all.length > 0 ? all : [match]).every(takesIn);
 }
 
-/** Whether a webhook's rules include the creation of pods. */
-export function isCalledForPods({ rules }: Json): boolean {
-  const has = (list: unknown, ...words: string[]) => words.some((word) => listOf(list).includes(word));
-  return recordsAt(rules).some(
-    ({ apiGroups, resources, operations, scope }) =>
-      has(apiGroups, '', '*') &&
-      has(resources, 'pods', '*', '*/*') &&
-      has(operations, 'CREATE', '*') &&
-      scope !== 'Cluster',
-  );
-}
-
-function isCalledFor(webhook: Json, namespace: Labels, pod: unknown): boolean {
-  return isCalledForPods(webhook) && isSelected(webhook, namespace, labelsOf(pod));
+/** By what policies of the API server and their bindings match; no rules are all. */
+function takesPod(match: unknown, { labels, sent }: Inquest): boolean {
+  const { resourceRules: rules, excludeResourceRules, ...selectors } = isRecord(match) ? match : {};
+  const excluded = recordsAt(excludeResourceRules).filter((rule) => listOf(rule.resourceNames).length === 0);
+  const isIncluded = listOf(rules).length === 0 || isCalledForPods({ rules });
+  return isIncluded && !isCalledForPods({ rules: excluded }) && isSelected(selectors, labels, labelsOf(sent));
 }
 
 function labelsOf(object: unknown): Labels {
@@ -212,49 +280,32 @@ function labelsOf(object: unknown): Labels {
 /** Those that answer a dry run without doing anything. */
 const HARMLESS = new Set(['None', 'NoneOnDryRun']);
 
-/** Asks the webhook itself, through the API server's proxy: that takes the right to create services/proxy. */
-async function takes(webhook: Json, { sent, namespace, taken }: Trial, reader: ApiReader): Promise<boolean> {
+/** Asks the webhook itself, through the API server's proxy: that takes the right to create services/proxy. Undefined: no answer. */
+async function takes(webhook: Json, inquest: Inquest): Promise<boolean | undefined> {
+  const { sent, namespace, reader } = inquest;
   const { service } = isRecord(webhook.clientConfig) ? webhook.clientConfig : {};
-  if (!isRecord(service) || !HARMLESS.has(String(webhook.sideEffects))) return false;
+  if (!isRecord(service) || !HARMLESS.has(String(webhook.sideEffects))) return undefined;
   const { namespace: place, name, path = '', port = 443 } = service;
+  const kind = { group: '', version: 'v1', kind: 'Pod' };
+  const resource = { group: '', version: 'v1', resource: 'pods' };
+  const options = { apiVersion: 'meta.k8s.io/v1', kind: 'CreateOptions', dryRun: ['All'] };
   const review = {
-    apiVersion: 'admission.k8s.io/v1',
-    kind: 'AdmissionReview',
+    ...{ apiVersion: 'admission.k8s.io/v1', kind: 'AdmissionReview' },
     request: {
-      uid: 'linger-check',
-      kind: { group: '', version: 'v1', kind: 'Pod' },
-      resource: { group: '', version: 'v1', resource: 'pods' },
-      requestKind: { group: '', version: 'v1', kind: 'Pod' },
-      requestResource: { group: '', version: 'v1', resource: 'pods' },
-      namespace,
-      operation: 'CREATE',
-      userInfo: { username: 'linger-check' },
-      object: sent,
-      oldObject: null,
-      dryRun: true,
-      options: { apiVersion: 'meta.k8s.io/v1', kind: 'CreateOptions', dryRun: ['All'] },
+      ...{ uid: 'linger-check', operation: 'CREATE', userInfo: { username: 'linger-check' } },
+      ...{ kind, resource, requestKind: kind, requestResource: resource, namespace },
+      ...{ object: sent, oldObject: null, dryRun: true, options },
     },
   };
   const proxied = `/api/v1/namespaces/${String(place)}/services/https:${String(name)}:${String(port)}/proxy${String(path)}`;
   const answer = await reader.post(proxied, review).catch(() => undefined);
-  const patch = memberAt(answer?.answer, ['response', 'patch']);
-  const operations = isString(patch) ? jsonIn(Buffer.from(patch, 'base64').toString()) : undefined;
-  return recordsAt(operations).some((operation) => changes(operation, taken));
-}
-
-/** A patch may replace the field or anything that it lies in. */
-function changes({ op, path, value }: Json, taken: Taken): boolean {
-  if (!isString(path) || op === 'test') return false;
-  if (
-    taken === 'grace'
-      ? path === '/spec/terminationGracePeriodSeconds'
-      : /\/(lifecycle|preStop)(\/|$)/.test(path)
-  )
-    return true;
-  return /^(\/spec(\/containers(\/\d+)?)?)?$/.test(path) && op === 'replace' && !keeps(value, taken);
-}
-
-/** Whether a new value still has what Linger set; the trial's own hook is a `sleep`. */
-function keeps(value: unknown, taken: Taken): boolean {
-  return MEANT[taken].test(JSON.stringify(value ?? null));
+  const response = memberAt(answer?.answer, ['response']);
+  if (!isRecord(response)) return undefined;
+  if (!isString(response.patch)) return false;
+  try {
+    const operations = jsonIn(Buffer.from(response.patch, 'base64').toString()) as Operation[];
+    return hasLost(fastJsonPatch.applyPatch(fastJsonPatch.deepClone(sent), operations).newDocument, inquest);
+  } catch {
+    return undefined;
+  }
 }

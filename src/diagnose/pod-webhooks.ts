@@ -1,4 +1,5 @@
 import {
+  isCalledForPods,
   isRecord,
   isSelected,
   isString,
@@ -14,7 +15,6 @@ import type { RawObject } from '../cluster/index.ts';
 import { count } from './amounts.ts';
 import type { Json } from './api-reader.ts';
 import { failure, type Inquiry, type Judgement, ok, problemsOr, type Seen, warning } from './checks.ts';
-import { isCalledForPods } from './pod-changers.ts';
 import { APPLY, replicaPods } from './replicas.ts';
 
 const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1';

@@ -13,11 +13,14 @@ import {
   unknown,
   warning,
 } from './checks.ts';
-import { changersOf, type Taken } from './pod-changers.ts';
+import { changersOf, hasLost, type Taken } from './pod-changers.ts';
 import { namespaceLabels, OWN_LABELS, ownWebhook } from './pod-webhooks.ts';
 
 const TRIAL_GRACE = 90;
 const HOOK_SECONDS = 5;
+
+/** The container of trial pods. */
+const APP = 'app';
 
 /** The start of the names of trial pods, by which deploy/annotation-policy.yaml knows them. */
 export const TRIAL_NAME = 'linger-check-';
@@ -34,7 +37,7 @@ function trialPod(annotations: Labels, labels: Labels) {
       securityContext: { runAsNonRoot: true, runAsUser: 65532, seccompProfile: { type: 'RuntimeDefault' } },
       containers: [
         {
-          name: 'app',
+          name: APP,
           image: 'registry.example/never-pulled',
           ports: [{ containerPort: 8080 }],
           resources: { requests: { cpu: '10m', memory: '16Mi' }, limits: { cpu: '100m', memory: '64Mi' } },
@@ -53,7 +56,7 @@ function trialPod(annotations: Labels, labels: Labels) {
 const PLANNED: Labels = {
   'linger.dev/plan': renderPlan({
     ...{ wait: HOOK_SECONDS, grace: TRIAL_GRACE, baseGrace: TRIAL_GRACE - HOOK_SECONDS, hook: 'Sleep' },
-    ...{ containers: ['app'], policy: 'linger check', why: 'fixed' },
+    ...{ containers: [APP], policy: 'linger check', why: 'fixed' },
   }),
 };
 
@@ -122,20 +125,16 @@ async function admissionIn(where: string, own: Json | undefined, inquiry: Inquir
           'Pods of applications there may be rejected too: linger audit --server-dry-run tries each workload.',
         );
   }
-  const [first] = recordsAt(tried.answer, 'spec', 'containers');
-  const seconds = memberAt(first, ['lifecycle', 'preStop', 'sleep', 'seconds']);
   const grace = memberAt(tried.answer, ['spec', 'terminationGracePeriodSeconds']);
   const enforced =
     where === namespace && memberAt(own, ['metadata', 'labels', 'pod-security.kubernetes.io/enforce']);
   const level = isString(enforced) ? `, which enforces Pod Security ${enforced}` : '';
   const changes: readonly (readonly [Taken, string])[] = [
-    ...(seconds === HOOK_SECONDS ? [] : ([['hook', 'without its hook']] as const)),
-    ...(grace === TRIAL_GRACE
-      ? []
-      : ([['grace', `with a grace of ${String(grace)} s instead of ${TRIAL_GRACE} s`]] as const)),
+    ['hook', 'without its hook'],
+    ['grace', `with a grace of ${String(grace)} s instead of ${TRIAL_GRACE} s`],
   ];
   const problems: Judgement[] = [];
-  for (const [taken, how] of changes) {
+  for (const [taken, how] of changes.filter(([each]) => hasLost(tried.answer, { sent, taken: each }))) {
     const by = await changersOf({ sent, returned: tried.answer, namespace: where, taken }, inquiry);
     problems.push(
       by === undefined
@@ -183,10 +182,10 @@ export async function answer(inquiry: Inquiry): Promise<Seen> {
     );
   const took = `a pod in namespace ${tryIn} came back from Linger after ${span(tookSeconds)} (dry run)`;
   if (!isString(plan)) return ok(`${took}, unchanged: skipped, or the mode is Audit or Off (see Policies)`);
-  const containers = recordsAt(tried.answer, 'spec', 'containers');
-  if (containers.some((each) => memberAt(each, ['lifecycle', 'preStop']) !== undefined))
-    return ok(`${took}, with its hook`);
-  const sent = withHook(pod);
+  // An injected container may have a hook of its own.
+  const app = recordsAt(tried.answer, 'spec', 'containers').find(({ name }) => name === APP);
+  if (memberAt(app, ['lifecycle', 'preStop']) !== undefined) return ok(`${took}, with its hook`);
+  const sent = withHook(trialPod({ ...NO_WAIT, ...PLANNED }, NO_LABELS));
   const trial = { sent, returned: tried.answer, namespace: tryIn, taken: 'hook' } as const;
   const by = (await changersOf(trial, inquiry)) ?? [];
   return failure(

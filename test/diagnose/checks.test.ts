@@ -457,11 +457,24 @@ describe('before an installation', () => {
 
   const MAPS = `${HOOKS}/mutatingadmissionpolicies?limit=250`;
   const BINDINGS = `${HOOKS}/mutatingadmissionpolicybindings?limit=250`;
-  const map = (name: string, expression: string) => ({
+  const map = (name: string, expression: string, more: Json = {}) => ({
     metadata: { name },
-    spec: { reinvocationPolicy: 'IfNeeded', mutations: [{ jsonPatch: { expression } }] },
+    spec: { reinvocationPolicy: 'IfNeeded', mutations: [{ jsonPatch: { expression } }], ...more },
   });
-  const boundTo = (policyName: string) => ({ metadata: { name: policyName }, spec: { policyName } });
+  const boundTo = (policyName: string, more: Json = {}) => ({
+    metadata: { name: policyName },
+    spec: { policyName, ...more },
+  });
+  const covering = (...resources: readonly string[]) => ({
+    resourceRules: [{ apiGroups: ['', 'apps'], apiVersions: ['v1'], operations: ['CREATE'], resources }],
+  });
+  const withParameters = { paramKind: { apiVersion: 'v1', kind: 'ConfigMap' } };
+  const SERVED = well({
+    resources: [
+      { name: 'pods', kind: 'Pod', namespaced: true },
+      { name: 'configmaps', kind: 'ConfigMap', namespaced: true },
+    ],
+  });
   const proxied = (name: string) => `/api/v1/namespaces/other/services/https:${name}:443/proxy`;
   const lenient = { failurePolicy: 'Ignore', sideEffects: 'None' };
   const patching = (...operations: readonly Json[]) =>
@@ -474,11 +487,119 @@ describe('before an installation', () => {
     [
       'a MutatingAdmissionPolicy that is bound',
       {
-        ...{ ...NO_HOOK, ...takers, [proxied('taker')]: REMOVES },
+        ...{ ...NO_HOOK, ...takers },
         [MAPS]: items(map('idle', 'lifecycle'), map('hygiene', 'preStop'), map('labels', 'metadata')),
         [BINDINGS]: items(boundTo('hygiene'), boundTo('labels')),
       },
       'MutatingAdmissionPolicy hygiene changes it',
+    ],
+    [
+      'a MutatingAdmissionPolicy, beside a webhook that does it, too',
+      {
+        ...{ ...NO_HOOK, ...takers, [proxied('taker')]: REMOVES },
+        ...{ [MAPS]: items(map('hygiene', 'preStop')), [BINDINGS]: items(boundTo('hygiene')) },
+      },
+      'one of these changes it: MutatingAdmissionPolicy hygiene, MutatingWebhookConfiguration taker',
+    ],
+    [
+      'a MutatingAdmissionPolicy whose conditions may not hold, beside a webhook that cannot be asked',
+      {
+        ...{ ...NO_HOOK, [MUTATING]: items(foreign('other', lenient)) },
+        [MAPS]: items(map('hygiene', 'preStop', { matchConditions: [{ expression: 'x' }] })),
+        [BINDINGS]: items(boundTo('hygiene')),
+      },
+      'one of these changes it: MutatingAdmissionPolicy hygiene, MutatingWebhookConfiguration other',
+    ],
+    [
+      'no policy that is about other objects or only labels pods',
+      {
+        ...{ ...NO_HOOK, ...takers, [proxied('taker')]: REMOVES },
+        [MAPS]: items(
+          map('templates', 'lifecycle', { matchConstraints: covering('deployments') }),
+          map('spot', '"/metadata/labels/example.com~1lifecycle"'),
+          map('nodes', '{"lifecycle": "spot"}'),
+        ),
+        [BINDINGS]: items(boundTo('templates'), boundTo('spot'), boundTo('nodes')),
+      },
+      'MutatingWebhookConfiguration taker changes it',
+    ],
+    [
+      'no policy whose binding is for other namespaces, other objects or without its parameters',
+      {
+        ...{ ...NO_HOOK, ...takers, [proxied('taker')]: REMOVES, '/api/v1': SERVED },
+        [MAPS]: items(
+          map('elsewhere', 'preStop'),
+          map('templates', 'preStop'),
+          map('excluding', 'preStop'),
+          map('unset', 'preStop', withParameters),
+        ),
+        [BINDINGS]: items(
+          boundTo('elsewhere', { matchResources: { namespaceSelector: { matchLabels: { team: 'x' } } } }),
+          boundTo('templates', { matchResources: covering('deployments') }),
+          boundTo('excluding', {
+            matchResources: { excludeResourceRules: covering('pods').resourceRules },
+          }),
+          boundTo('unset', { paramRef: { name: 'limits', parameterNotFoundAction: 'Allow' } }),
+        ),
+      },
+      'MutatingWebhookConfiguration taker changes it',
+    ],
+    [
+      'a policy whose binding selects this pod and has its parameters',
+      {
+        ...{ ...NO_HOOK, '/api/v1': SERVED },
+        '/api/v1/namespaces/default/configmaps/limits': well({ metadata: { name: 'limits' } }),
+        [MAPS]: items(map('set', 'preStop', { ...withParameters, matchConstraints: covering('pods') })),
+        [BINDINGS]: items(
+          boundTo('set', {
+            paramRef: { name: 'limits', parameterNotFoundAction: 'Allow' },
+            matchResources: {
+              namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'default' } },
+            },
+          }),
+        ),
+      },
+      'MutatingAdmissionPolicy set changes it',
+    ],
+    [
+      'no webhook that answers that it leaves the pod alone, or that spares pods with a plan',
+      {
+        ...{ ...NO_HOOK, [proxied('other')]: patching() },
+        [MUTATING]: items(
+          foreign('other', lenient),
+          foreign('sparing', {
+            ...lenient,
+            matchConditions: [
+              { name: 'a', expression: "!('linger.dev/plan' in object.metadata.annotations)" },
+            ],
+          }),
+          foreign('taker', { ...lenient, sideEffects: 'Some' }),
+        ),
+      },
+      'MutatingWebhookConfiguration taker changes it',
+    ],
+    [
+      'no webhook that gives a sidecar its own hook, or the pod a label of that name',
+      {
+        ...{ ...NO_HOOK, ...takers, [proxied('taker')]: REMOVES },
+        [proxied('other')]: patching(
+          { op: 'add', path: '/spec/containers/0', value: { name: 'proxy', lifecycle: { preStop: {} } } },
+          { op: 'add', path: '/spec/containers/1/lifecycle/postStart', value: {} },
+          { op: 'add', path: '/metadata/labels/lifecycle', value: 'spot' },
+        ),
+      },
+      'MutatingWebhookConfiguration taker changes it',
+    ],
+    [
+      'no policy of an engine that is not there',
+      {
+        ...{ ...NO_HOOK, [MUTATING]: items(foreign('taker', lenient)) },
+        '/apis/kyverno.io/v1/clusterpolicies?limit=250': items({
+          metadata: { name: 'left' },
+          spec: { rules: [{ mutate: { patchStrategicMerge: { lifecycle: null } } }] },
+        }),
+      },
+      'MutatingWebhookConfiguration taker changes it',
     ],
     [
       'a webhook whose own answer takes it',
@@ -493,7 +614,7 @@ describe('before an installation', () => {
         [proxied('other')]: patching({
           op: 'replace',
           path: '/spec/containers/0',
-          value: { lifecycle: { preStop: {} } },
+          value: { name: 'app', lifecycle: { preStop: { sleep: { seconds: 5 } } } },
         }),
       },
       'MutatingWebhookConfiguration taker changes it',
@@ -592,6 +713,12 @@ describe('before an installation', () => {
     );
     const [, line] = said;
     expect(`${line?.state} ${line?.text}`).toMatch(says);
+  });
+
+  it('takes no raised grace and no container that is put in front for a loss', async () => {
+    const { spec } = hooked(5, 120);
+    const injected = { spec: { ...spec, containers: [{ name: 'istio-proxy' }, ...spec.containers] } };
+    expect(worthSaying(await check({ [TRY]: tried(injected) }, { pre: true }))).toEqual([]);
   });
 
   it('says which webhooks are asked after Linger', async () => {
@@ -784,6 +911,20 @@ describe('afterwards', () => {
         [TRY]: tried({ metadata: { annotations: { 'linger.dev/plan': '{}' } }, ...hooked(undefined) }),
       }),
       /^failure Answer: .*has Linger’s plan but no hook: another webhook or a policy changes it/,
+    ],
+    [
+      'a hook that another takes out, beside a container with its own',
+      () => {
+        const { spec } = hooked(undefined);
+        const proxy = { name: 'proxy', lifecycle: { preStop: { exec: { command: ['drain'] } } } };
+        return {
+          [TRY]: tried({
+            metadata: { annotations: { 'linger.dev/plan': '{}' } },
+            spec: { ...spec, containers: [...spec.containers, proxy] },
+          }),
+        };
+      },
+      /^failure Answer: .*has Linger’s plan but no hook/,
     ],
     [
       'an answer that never came',
