@@ -23,11 +23,11 @@ export interface ReleaseOptions {
   readonly out: string;
   /** The program, built. Default: it is built. */
   readonly dist?: string;
+  /** `v1.2.3`: what is released must be of that version. Default: whatever version it is of. */
+  readonly tag?: string | undefined;
 }
 
 export interface FilesOptions extends ReleaseOptions {
-  /** `v1.2.3`: what is released must be of that version. Default: whatever version it is of. */
-  readonly tag?: string | undefined;
   /** The package's name on npm, where `linger` is taken. Default: that of package.json. */
   readonly packageName?: string | undefined;
   /** Where its source is, a URL: npm takes a provenance only of the repository that the package names. */
@@ -44,10 +44,10 @@ interface Manifest {
 
 /** @throws Error where the versions of the checkout disagree, with each other or with the tag */
 export async function releaseFiles(files: FilesOptions): Promise<void> {
-  const { tag, packageName, repository, helm, ...options } = files;
+  const { packageName, repository, helm, ...options } = files;
   const manifest = await readManifest();
   const { version } = manifest;
-  await expectOneVersion(version, tag);
+  await expectOneVersion(version, options.tag);
   const notes = await notesOf(version);
   const out = resolve(options.out);
   const source =
@@ -70,9 +70,10 @@ exec "\${self%/*}/node" "\${self%/*}/dist/main.js" "$@"
 /** Go's names, as all of Kubernetes has them. */
 const ARCHITECTURES: Partial<Record<NodeJS.Architecture, string>> = { x64: 'amd64', arm64: 'arm64' };
 
-/** @param node the Node to pack */
+/** @param node the Node to pack @throws Error as {@link releaseFiles} does: the workflow packs archives before it publishes anything */
 export async function releaseArchive(options: ReleaseOptions, node = process.execPath): Promise<void> {
   const manifest = await readManifest();
+  await expectOneVersion(manifest.version, options.tag);
   const architecture = ARCHITECTURES[process.arch] ?? process.arch;
   const name = `linger-${manifest.version}-${process.platform}-${architecture}`;
   await staged(manifest, options, async (program) => {
@@ -199,10 +200,11 @@ if (import.meta.main) {
     },
   });
   const [what, out] = positionals;
-  if (out !== undefined && what === 'archive') await releaseArchive({ out });
+  if (out !== undefined && what === 'archive') await releaseArchive({ out, tag: values.tag });
   else if (out !== undefined && what === 'files')
     await releaseFiles({ ...values, out, packageName: values.package });
-  else if (out !== undefined && what === 'bill')
+  else if (out !== undefined && what === 'bill') {
+    await mkdir(out, { recursive: true });
     await writeFile(join(out, 'linger.spdx.json'), await billOfMaterials());
-  else throw new Error('expected files, archive or bill, and where to');
+  } else throw new Error('expected files, archive or bill, and where to');
 }

@@ -63,6 +63,8 @@ it('npm pack of a checkout makes a package that installs nothing beside itself',
   for (const path of ['package.json', 'src', 'deploy', 'docs/examples', 'README.md', 'LICENSE'])
     await cp(join(ROOT, path), join(checkout, path), { recursive: true });
   await symlink(join(ROOT, 'node_modules'), join(checkout, 'node_modules'));
+  // One that was interrupted has not restored it.
+  expect(await run(process.execPath, ['deploy/pack.ts'], { cwd: checkout })).toMatchObject({ code: 0 });
   const packed = await run('npm', ['pack', '--silent'], { cwd: checkout });
   expect(packed.code).toBe(0);
   // What is developed on stays as it was.
@@ -127,5 +129,7 @@ it('the notes are the changelog’s section', () => {
 
 it('a tag of another version is refused', async () => {
   const refused = releaseFiles({ out, dist: BUILT, tag: 'v9.9.9', helm: undefined });
-  await expect(refused).rejects.toThrow(`the tag: expected ${version}, as in package.json, got 9.9.9`);
+  const sentence = `the tag: expected ${version}, as in package.json, got 9.9.9`;
+  await expect(refused).rejects.toThrow(sentence);
+  await expect(releaseArchive({ out, dist: BUILT, tag: 'v9.9.9' })).rejects.toThrow(sentence);
 });

@@ -77,7 +77,12 @@ test('nothing is published before everything has been tried', () => {
     Object.values(permissions).includes('write'),
   );
   expect(publishing.map(([name]) => name).toSorted()).toEqual(['files', 'images']);
-  for (const [, { needs = [] }] of publishing) expect([needs].flat()).toContain('test');
+  // The archives are not made where the tag and the versions of the checkout disagree.
+  expect(jobs.archives?.steps.map(({ run }) => run)).toContain(
+    'node deploy/release.ts archive out --tag "$GITHUB_REF_NAME"',
+  );
+  for (const [, { needs = [] }] of publishing)
+    expect([needs].flat()).toEqual(expect.arrayContaining(['test', 'archives']));
 });
 
 test('what is published to npm is a file, and says where its source is, as its provenance does', () => {
