@@ -180,8 +180,7 @@ async function boundOf(policies: readonly Listed[], path: string, inquest: Inque
     for (const { spec } of bindings) {
       const { policyName, matchResources, paramRef } = isRecord(spec) ? spec : {};
       if (policyName !== policy.metadata.name || !takesPod(matchResources, inquest)) continue;
-      const kind = memberAt(policy.spec, ['paramKind']);
-      if (await hasParameters(kind, paramRef, inquest)) bound.push(policy);
+      if (await hasParameters(memberAt(policy.spec, ['paramKind']), paramRef, inquest)) bound.push(policy);
     }
   return bound;
 }
@@ -230,6 +229,7 @@ function mutationsOf(spec: unknown, inquest: Inquest): unknown {
   if (rules !== undefined)
     return recordsAt(rules)
       .filter((rule) => !sparesPlans(rule.exclude, rule.preconditions) && isFor(rule.match, inquest))
+      .filter(({ exclude }) => !recordsAt(exclude, 'any').some((part) => excludes(part, inquest)))
       .filter(({ mutate }) => memberAt(mutate, ['targets']) === undefined)
       .map(({ mutate }) => mutate ?? {});
   const { matchConstraints, matchConditions, match, applyTo, ...does } = isRecord(spec) ? spec : {};
@@ -239,6 +239,13 @@ function mutationsOf(spec: unknown, inquest: Inquest): unknown {
     !isFor({ kinds: applyTo }, inquest) ||
     !takesPod(matchConstraints, inquest);
   return isSpared ? {} : does;
+}
+
+/** Whether it excludes by what {@link isFor} knows alone, and this pod. */
+function excludes({ resources, ...more }: Json, inquest: Inquest): boolean {
+  if (!isRecord(resources) || Object.keys(more).length > 0) return false;
+  const isKnown = (name: string) => /^(kinds|namespaces|namespaceSelector|selector)$/.test(name);
+  return Object.keys(resources).every(isKnown) && isFor(resources, inquest);
 }
 
 /** As the documentation tells operators to write it. */

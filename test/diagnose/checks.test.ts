@@ -591,6 +591,31 @@ describe('before an installation', () => {
       'MutatingWebhookConfiguration taker changes it',
     ],
     [
+      'no rule that excludes the namespace, is for Deployments or changes what is there already',
+      {
+        ...{ ...NO_HOOK, ...{ [proxied('taker')]: REMOVES, [proxied('kyverno')]: patching() } },
+        [MUTATING]: items(
+          foreign('taker', lenient),
+          foreign('kyverno', {
+            ...lenient,
+            name: 'mutate.kyverno.svc-ignore',
+            reinvocationPolicy: 'IfNeeded',
+          }),
+        ),
+        '/apis/kyverno.io/v1/clusterpolicies?limit=250': items(
+          ...[
+            { exclude: { any: [{ resources: { namespaces: ['def*', 'kube-system'] } }] } },
+            { match: { any: [{ resources: { kinds: ['apps/v1/Deployment'] } }] } },
+            { mutate: { targets: [{ kind: 'Pod' }], patchStrategicMerge: { lifecycle: null } } },
+          ].map((rule, index) => ({
+            metadata: { name: `rule-${index}` },
+            spec: { rules: [{ mutate: { patchStrategicMerge: { lifecycle: null } }, ...rule }] },
+          })),
+        ),
+      },
+      'MutatingWebhookConfiguration taker changes it',
+    ],
+    [
       'no policy of an engine that is not there',
       {
         ...{ ...NO_HOOK, [MUTATING]: items(foreign('taker', lenient)) },
