@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME, holdKey } from '../../src/api/index.ts';
+import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME, holdKey, printable } from '../../src/api/index.ts';
 import { readHelperObject } from '../../src/hold/index.ts';
 import { type Cluster, images, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { must, run } from '../testbed/command.ts';
@@ -338,7 +338,9 @@ async function main(): Promise<number> {
       const added: readonly Row[] = Array.isArray(seen)
         ? (seen as readonly Row[])
         : [{ what, ...(seen as Omit<Row, 'what'>) }];
-      for (const row of added) console.log(`${row.state.padEnd(7)}  ${row.what.padEnd(29)}  ${row.text}`);
+      // Webhooks and policies write some of it.
+      for (const row of added)
+        console.log(printable(`${row.state.padEnd(7)}  ${row.what.padEnd(29)}  ${row.text}`));
       rows.push(...added);
     }
   } finally {

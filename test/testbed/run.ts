@@ -156,7 +156,10 @@ async function runInOwnCluster(): Promise<number> {
 
 async function main(): Promise<number> {
   const named = process.env.KUBECONFIG !== undefined && process.env.KUBECONFIG !== '';
-  return named ? execute([...suite, ...args], process.env) : runInOwnCluster();
+  if (!named) return runInOwnCluster();
+  // vitest gets it from the terminal, too, and deletes the namespaces then.
+  process.on('SIGINT', () => {});
+  return execute([...suite, ...args], process.env);
 }
 
 process.exitCode = await main().catch((error: unknown) => {
