@@ -203,7 +203,8 @@ async function judgeBlocking({ webhook, name: who }: PodWebhook, inquiry: Inquir
   const service = memberAt(webhook, ['clientConfig', 'service']);
   if (isRecord(service)) {
     const [place, name] = [String(service.namespace), String(service.name)];
-    if (!(await hasReadyEndpoint(inquiry, place, name)))
+    // Who may not list them is warned all the same.
+    if (!(await hasReadyEndpoint(inquiry, place, name).catch(() => true)))
       return failure(
         `${called}, and its Service ${place}/${name} has no ready endpoint: no replica can start`,
         `${cure} Or repair what is behind ${place}/${name}.`,

@@ -83,6 +83,9 @@ async function tryPod(inquiry: Inquiry, namespace: string, pod: object) {
 
 const ANSWERED: ReadonlySet<FailureReason> = new Set(['Refused', 'ServerError', 'Conflict']);
 
+/** What the plugins ResourceQuota and LimitRanger say. */
+const QUOTAS = /(exceeded|failed) quota| per (Container|Pod) is /;
+
 /** Of deploy/deployment.yaml. */
 const OWN_RESOURCES = { requests: { cpu: '50m', memory: '128Mi' }, limits: { memory: '512Mi' } };
 
@@ -115,6 +118,8 @@ async function admissionIn(where: string, own: Json | undefined, inquiry: Inquir
         'Set hook: Exec in a ClusterTerminationPolicy, and make sure that every image has a `sleep`.',
       );
     const text = `${like} is rejected in ${place}: ${tried.rejected}`;
+    // Those of another namespace say nothing about Linger's, which does not exist yet.
+    if (own === undefined && QUOTAS.test(tried.rejected)) return unknown(text, ANOTHER_NAMESPACE);
     return isOwn
       ? failure(
           text,

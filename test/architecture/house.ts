@@ -30,7 +30,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   cluster: 2_740,
   dashboard: 850,
   decision: 4_560,
-  diagnose: 4_210,
+  diagnose: 4_220,
   discovery: 990,
   hold: 3_000,
   informers: 2_000,

@@ -777,6 +777,22 @@ describe('before an installation', () => {
     });
   });
 
+  it.each([
+    'pods "x" is forbidden: exceeded quota: all, requested: pods=1, used: pods=9, limited: pods=9',
+    'pods "x" is forbidden: [minimum memory usage per Container is 100Mi, but request is 16Mi]',
+  ])('blames no quota or limit there: %s', async (message) => {
+    const gone = { '/api/v1/namespaces/linger': refused(404, 'not found'), [TRY]: refused(403, message) };
+    const [line] = (await check(gone, { pre: true })).filter(({ code }) => code === 'Admission');
+    expect(line).toMatchObject({ state: 'unknown', cure: 'Name another namespace with --namespace.' });
+  });
+
+  it('warns of a webhook whose endpoints may not be listed', async () => {
+    const changes = { [VALIDATING]: items(foreign('strict')), [slicesOf('strict')]: refused(403, 'no') };
+    expect(worthSaying(await check(changes, { pre: true }))).toEqual([
+      expect.stringMatching(/^warning OtherWebhooks: .*while it is down/),
+    ]);
+  });
+
   it('says when an old kubelet changes the hook', async () => {
     const old = await check({ [NODES]: items(node('old', 'v1.29.1')) }, { pre: true });
     const cure = old.find(({ code }) => code === 'Kubelets')?.cure;
