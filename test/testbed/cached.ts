@@ -13,7 +13,8 @@ export async function cached(
   const unfinished = mkdtempSync(join(cacheDir, `unfinished-${process.pid}-`));
   try {
     await fill(unfinished);
-    renameSync(unfinished, directory);
+    // Another process may have been faster.
+    if (!existsSync(directory)) renameSync(unfinished, directory);
   } finally {
     rmSync(unfinished, { recursive: true, force: true });
   }
