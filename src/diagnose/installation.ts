@@ -247,7 +247,10 @@ async function ports(inquiry: Inquiry): Promise<Seen> {
   const services = await inquiry.items(`/api/v1/namespaces/${namespace}/services`);
   const own = services.filter(({ spec }) => {
     const selector = memberAt(spec, ['selector']);
-    return isRecord(selector) && isRecord(labels) && Object.keys(selector).some((key) => key in labels);
+    if (!isRecord(selector) || !isRecord(labels)) return false;
+    // Replicas get more labels while they run; one that differs is of something else in this namespace.
+    const shared = Object.keys(selector).filter((key) => key in labels);
+    return shared.length > 0 && shared.every((key) => selector[key] === labels[key]);
   });
   const wrong = own.flatMap(({ metadata: { name }, spec }) =>
     recordsAt(spec, 'ports').flatMap(({ port, targetPort = port }) => {

@@ -1105,7 +1105,10 @@ describe('afterwards', () => {
       () => ({
         [DEPLOYMENT]: ported([{ name: 'webhook', containerPort: 8443 }], '--port=9443'),
         [NETWORK]: items(),
-        [SERVICES]: items(named('linger', 'webhook')),
+        [SERVICES]: items(named('linger', 'webhook'), {
+          metadata: { name: 'of-another-program-there' },
+          spec: { selector: { 'app.kubernetes.io/name': 'prometheus' }, ports: [{ port: 9090 }] },
+        }),
       }),
       /^failure Ports: port 1234 of Service linger\/linger leads to 8443, where no replica listens \(by its flags: webhook 9443, /,
     ],
