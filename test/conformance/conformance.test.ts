@@ -39,9 +39,8 @@ function start() {
     ...process.env,
     ...{ REQUESTS: log, KUBECONFIG: '/dev/null', PATH: `${folder}${delimiter}${process.env.PATH}` },
   };
-  const child = spawn(process.execPath, [join(import.meta.dirname, 'main.ts')], {
-    ...{ env, detached: true, stdio: 'ignore' },
-  });
+  const main = join(import.meta.dirname, 'main.ts');
+  const child = spawn(process.execPath, [main], { env, detached: true, stdio: 'ignore' });
   const { pid } = child;
   if (pid === undefined) throw new Error('not started');
   const requests = () => readFileSync(log, 'utf8').split('\n');

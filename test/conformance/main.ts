@@ -316,8 +316,9 @@ const ended = new Promise<never>((_, reject) => {
 });
 ended.catch(() => {});
 
-const untilEnd = <T>(work: () => Promise<T>): Promise<T> =>
-  end.aborted ? ended : Promise.race([work(), ended]);
+async function untilEnd<T>(work: () => Promise<T>): Promise<T> {
+  return end.aborted ? await ended : await Promise.race([work(), ended]);
+}
 
 async function main(): Promise<number> {
   const cluster = await untilEnd(openCluster);
