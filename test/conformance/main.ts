@@ -196,7 +196,10 @@ async function holdByConfigMap(trial: Trial) {
 /** What the API server keeps of a pod, by a dry run. */
 async function kept({ cluster }: Trial, pod: object, has: (pod: PodObject) => boolean, what: string) {
   const { status, body } = await cluster.tryCreate<PodObject>(pod as never, { dryRun: true });
-  if (status >= 300) return no(`${what} is rejected: ${JSON.stringify(body).slice(0, 200)}`);
+  // Validation says 422, and Pod Security that it forbids the kind of volume; anything else says nothing of the field.
+  const text = `${what} is rejected: ${JSON.stringify(body).slice(0, 200)}`;
+  if (status >= 300)
+    return status === 422 || /PodSecurity/.test(text) ? no(text) : ({ state: 'unknown', text } as const);
   return has(body) ? yes(`${what} is kept`) : no(`the API server drops ${what}`);
 }
 
