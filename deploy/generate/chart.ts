@@ -291,7 +291,7 @@ function prometheusRule(): string {
     'metadata:',
     '  name: linger',
     '  namespace: {{ quote .Release.Namespace }}',
-    '  labels: {{ toJson (merge (dict "app.kubernetes.io/name" "linger") .Values.prometheusRule.labels (include "linger.labels" . | fromYaml)) }}',
+    '  labels: {{ toJson (merge (dict "app.kubernetes.io/name" "linger") (.Values.prometheusRule.labels | default dict) (include "linger.labels" . | fromYaml)) }}',
     'spec:',
     escaped(groups)
       .replaceAll(/^(?=.)/gm, '  ')
@@ -312,7 +312,7 @@ function dashboard(): string {
     'metadata:',
     '  name: linger-dashboard',
     '  namespace: {{ quote .Release.Namespace }}',
-    '  labels: {{ toJson (merge (dict "app.kubernetes.io/name" "linger") .Values.dashboard.labels (include "linger.labels" . | fromYaml)) }}',
+    '  labels: {{ toJson (merge (dict "app.kubernetes.io/name" "linger") (.Values.dashboard.labels | default dict) (include "linger.labels" . | fromYaml)) }}',
     'data:',
     '  linger.json: |',
     escaped(text)
