@@ -10,6 +10,7 @@ import {
   type Labels,
   listOf,
   memberAt,
+  NAMESPACE_NAME_LABEL,
   NO_LABELS,
   recordsAt,
 } from '../api/index.ts';
@@ -97,7 +98,8 @@ export async function changersOf(trial: Trial, reader: ApiReader): Promise<reado
   const place = await reader.json(`/api/v1/namespaces/${trial.namespace}`).catch(() => undefined);
   const list = (path: string) =>
     reader.list({ path, project: (raw: RawObject) => raw as Listed }, MOST).catch(() => []);
-  const inquest: Inquest = { ...trial, labels: labelsOf(place), list, reader };
+  const labels = { [NAMESPACE_NAME_LABEL]: trial.namespace, ...labelsOf(place) };
+  const inquest: Inquest = { ...trial, labels, list, reader };
   const called = webhooksIn(await list(WEBHOOKS))?.filter(
     ({ webhook }) =>
       isCalledForPods(webhook) && takesPod(webhook, inquest) && !sparesPlans(webhook.matchConditions),

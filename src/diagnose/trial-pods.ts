@@ -19,7 +19,6 @@ import { namespaceLabels, OWN_LABELS, ownWebhook } from './pod-webhooks.ts';
 const TRIAL_GRACE = 90;
 const HOOK_SECONDS = 5;
 
-/** The container of trial pods. */
 const APP = 'app';
 
 /** The start of the names of trial pods, by which deploy/annotation-policy.yaml knows them. */

@@ -616,6 +616,23 @@ describe('before an installation', () => {
       'MutatingWebhookConfiguration taker changes it',
     ],
     [
+      'a policy whose webhook selects the namespace, which may not be read',
+      {
+        ...{ ...NO_HOOK, '/api/v1/namespaces/default': refused(403, 'no') },
+        [MUTATING]: items(
+          foreign('kyverno', {
+            ...{ ...lenient, name: 'mutate.kyverno.svc-ignore', reinvocationPolicy: 'IfNeeded' },
+            namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'default' } },
+          }),
+        ),
+        '/apis/kyverno.io/v1/clusterpolicies?limit=250': items({
+          metadata: { name: 'hygiene' },
+          spec: { rules: [{ mutate: { patchStrategicMerge: { lifecycle: null } } }] },
+        }),
+      },
+      'ClusterPolicy hygiene changes it',
+    ],
+    [
       'no policy of an engine that is not there',
       {
         ...{ ...NO_HOOK, [MUTATING]: items(foreign('taker', lenient)) },
