@@ -143,7 +143,7 @@ function followDeclared(context: ClusterContext) {
     clusterterminationpolicies: clusterPolicies,
     terminationpolicies: policies,
   };
-  const served = () => Object.entries(kinds).filter(([, objects]) => objects.served());
+  const followed = () => Object.entries(kinds).filter(([, objects]) => objects.served() !== false);
   return {
     consumers,
     clusterPolicies,
@@ -158,8 +158,8 @@ function followDeclared(context: ClusterContext) {
       ]),
     /** Resolves once the API server has answered for each kind, be it with a refusal. */
     read: Promise.all(Object.values(kinds).map(({ read }) => read)),
-    /** Only of kinds that are served: the others are not followed. */
-    watches: () => Object.fromEntries(served().map(([name, { stats }]) => [name, stats])),
+    /** Without kinds that are not served. One that may not be read is there, so that alerts fire. */
+    watches: () => Object.fromEntries(followed().map(([name, { stats }]) => [name, stats])),
   };
 }
 
@@ -509,7 +509,7 @@ function builtInPolicy(
 ): Runnable {
   // An object would take the place of a file's policy of its name; an unserved kind has no objects, and takes none.
   const wanted = () =>
-    declared.served() &&
+    declared.served() === true &&
     declared.objects().length === 0 &&
     !snapshot.current().policies.cluster.some(({ name }) => name === BUILT_IN_POLICY_NAME);
   const time = { clock, random: Math.random, pause: tick };

@@ -154,7 +154,8 @@ export interface CustomObjects<T> extends ResourceWatch {
   readonly read: Promise<void>;
   /** Whether all existing objects are known: they have been listed, or the kind has not been served for a while. */
   known(): boolean;
-  served(): boolean;
+  /** undefined: the API server has not said, for example because it denies access. */
+  served(): boolean | undefined;
   /** By namespace and name, in their order. */
   objects(): readonly CustomObject<T>[];
   /** The keys of those for which there is no room; they are taken in within minutes once there is. */
@@ -320,7 +321,7 @@ export function followCustomResources<T>(
   return {
     read: read.promise,
     known: () => known,
-    served: () => served === true,
+    served: () => served,
     objects: sorted,
     leftOut: () => [...leftOut.keys()],
     ...watch,

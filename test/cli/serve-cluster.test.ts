@@ -72,6 +72,16 @@ describe.concurrent('a server that follows a cluster', () => {
     expect(text).not.toMatch(/resource="(discoveryconsumers|.*policies)"/);
   });
 
+  it('shows that it may not read policies, unlike those of a kind that is not installed', async () => {
+    const server = await following(
+      await cluster((what) => (what === 'terminationpolicies' ? 403 : undefined)),
+    );
+    await until(() => ready(server));
+    expect(await server.count('linger_watch_current{resource="terminationpolicies"}')).toBe(0);
+    const refused = 'linger_watch_restarts_total{resource="terminationpolicies",reason="Forbidden"}';
+    await until(async () => (await server.count(refused)) > 1);
+  });
+
   it('takes policies of the cluster: by name before those of files; of a bad one the last good spec', async () => {
     const model = await cluster();
     const directory = await emptyDirectory(atEnd);
