@@ -543,8 +543,8 @@ function canaryOf(
   declared: Promise<unknown>,
 ): Runnable | undefined {
   if (place === undefined || canary === undefined) return undefined;
-  const count = registerCanaryMetrics(metrics.registry);
   const present = () => snapshot.current().measured;
+  const count = registerCanaryMetrics(metrics.registry, present);
   const { namespace } = place;
   const running = startCanary({
     ...canary,

@@ -4,7 +4,7 @@ import type { SnapshotHolder } from '../decision/index.ts';
 import type { CustomObjects } from '../informers/index.ts';
 import { type Consumer, type MeasurementState, WITNESSED_ENOUGH } from '../lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
-import { type Logger, LogOnce } from '../telemetry/index.ts';
+import { type Logger, LogOnce, numberAtScrape } from '../telemetry/index.ts';
 import { tick } from '../timing/index.ts';
 import {
   type CanaryContext,
@@ -25,8 +25,8 @@ import { FLIP_RESULTS, type FlipResult } from './probe.ts';
 
 type FlipReading = Pick<Flipped, 'result' | 'attempts'>;
 
-/** Registers the metrics of the canary. @returns a function to call with each flip */
-export function registerCanaryMetrics(registry: Registry): (flip: FlipReading) => void {
+/** Registers the metrics of the canary. @param present the current consumers @returns a function to call with each flip */
+export function registerCanaryMetrics(registry: Registry, present: () => readonly Consumer[]) {
   const flips = new Counter({
     name: 'linger_canary_flips_total',
     help: 'Flips of the canary that this replica has led, by how they ended.',
@@ -38,8 +38,10 @@ export function registerCanaryMetrics(registry: Registry): (flip: FlipReading) =
     help: 'Connections that they took, through ClusterIPs and probe URLs.',
     registers: [registry],
   });
+  const read = () => present().filter(isTimed).length;
+  numberAtScrape(registry, { name: 'linger_canary_consumers', help: 'Consumers that it is to time.', read });
   for (const result of Object.keys(FLIP_RESULTS) as FlipResult[]) flips.inc({ result }, 0);
-  return ({ result, attempts }) => {
+  return ({ result, attempts }: FlipReading): void => {
     flips.inc({ result });
     connections.inc(attempts);
   };

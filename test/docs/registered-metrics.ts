@@ -39,7 +39,7 @@ registerWatchMetrics(registry, {
 registerLagMetrics(registry, new Measurement(clocks), () => defaultWait(EMPTY_SNAPSHOT));
 registerManagerMetrics(registry);
 registerPublishMetrics(registry, newStatus());
-registerCanaryMetrics(registry);
+registerCanaryMetrics(registry, () => []);
 registerReportMetrics(registry, () => []);
 registerInspectionMetrics(
   registry,

@@ -3,8 +3,15 @@ import { describe, expect, it, test } from 'vitest';
 import { newStats, registerWatchMetrics, type WatchStats } from '../../src/cluster/index.ts';
 import type { DefaultWait } from '../../src/decision/index.ts';
 import { exactly } from '../../src/lag/distribution.ts';
-import { DISCARDS, type DiscardCounts, NOTHING_PLANNED, type StageSample } from '../../src/lag/index.ts';
-import { registerLagMetrics } from '../../src/measurement/index.ts';
+import {
+  consumerOf,
+  DISCARDS,
+  type DiscardCounts,
+  NOTHING_PLANNED,
+  STANDARD_CONSUMERS,
+  type StageSample,
+} from '../../src/lag/index.ts';
+import { registerCanaryMetrics, registerLagMetrics } from '../../src/measurement/index.ts';
 import type { LagReadings } from '../../src/measurement/lag-metrics.ts';
 import { historyOf, START, tableOf } from '../lag/sample-table.ts';
 
@@ -148,6 +155,15 @@ describe('the lag', () => {
       ),
     );
   });
+});
+
+test('the canary has nothing to flip for where what it times is only declared', async () => {
+  const registry = new Registry();
+  let consumers = STANDARD_CONSUMERS;
+  registerCanaryMetrics(registry, () => consumers);
+  expect(await samplesOf(registry, 'linger_canary_consumers')).toEqual(['linger_canary_consumers 2']);
+  consumers = [consumerOf('cluster-ip', { measure: { declared: { lag: 1 } } })];
+  expect(await samplesOf(registry, 'linger_canary_consumers')).toEqual(['linger_canary_consumers 0']);
 });
 
 describe('a watch', () => {
