@@ -288,8 +288,8 @@ export function registerPublishMetrics(registry: Registry, status: PublishStatus
     labelNames: ['object', 'reason'],
     read: () =>
       Object.entries(published).flatMap(([object, { refusal }]) => {
-        // A follower reads the history only once, and would not notice later writes.
-        const known = object !== 'history' || status.leading;
+        // A follower watches only the curves: of the others it knows what it has found as a leader, or once.
+        const known = object === 'planned' || status.leading;
         return known && refusal !== undefined ? [[{ object, reason: refusal }, 1] as const] : [];
       }),
   });

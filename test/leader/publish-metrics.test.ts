@@ -54,13 +54,14 @@ describe('a scrape shows', () => {
   });
 
   it.each([
-    { leading: true, told: ['history', 'planned'] },
+    { leading: true, told: ['history', 'planned', 'shortfalls'] },
     { leading: false, told: ['planned'] },
   ])('what cannot be used, leading: $leading', async ({ leading, told }) => {
     const samples = await samplesOf((status) => {
       status.leading = leading;
       status.published.planned.refusal = 'Newer';
       status.published.history.refusal = 'Corrupt';
+      status.published.shortfalls.refusal = 'Foreign';
     });
     const refused = samples.filter((line) => line.startsWith('linger_published_refused'));
     expect(refused.map((line) => /object="(\w+)"/.exec(line)?.[1])).toEqual(told);
