@@ -210,12 +210,12 @@ export class SecretSource implements CertificateSource {
       if (this.#options.signal.aborted) return 0;
       const { reason, message: problem } = asFailure(thrown);
       this.#problem = problem;
-      const isNew = this.#once.error(
+      this.#once.error(
         'certificates',
         { reason, problem },
         'renewing the shared certificates failed; still serving the last good one',
       );
-      if (isNew) this.#options.metrics.certificateReloads.inc({ result: 'failure' });
+      this.#options.metrics.certificateReloads.inc({ result: 'failure' });
       return this.#backoff.next();
     }
   }

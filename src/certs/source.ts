@@ -101,12 +101,12 @@ export class FileSource implements CertificateSource {
         once.over('certificate', {}, 'certificate files usable again');
       } catch (thrown) {
         const { message: problem, code: reason }: Error & { code?: string } = asError(thrown);
-        const isNew = once.error(
+        once.error(
           'certificate',
           { ...(reason && { reason }), problem },
           'certificate files unusable; still serving the previous certificate',
         );
-        if (isNew) metrics.certificateReloads.inc({ result: 'failure' });
+        metrics.certificateReloads.inc({ result: 'failure' });
       }
     }
   }

@@ -126,7 +126,7 @@ export function createMetrics(version: string) {
     }),
     certificateReloads: reloads(
       'linger_certificate_reloads_total',
-      'Changes of the serving certificate, by result: success, or failure (the last good one keeps serving).',
+      'Changes of the serving certificate, and failed attempts, by result; the last good one keeps serving.',
     ),
     loopBlocked: new Histogram({
       name: 'linger_loop_blocked_seconds',

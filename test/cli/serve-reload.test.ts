@@ -123,8 +123,9 @@ describe.concurrent('the certificate on the disk', () => {
     expect(await readFile(join(directory, 'ca.crt'), 'utf8')).toBe(authority.certificate);
 
     await writeFile(join(directory, 'tls.crt'), 'broken');
+    // It goes on counting while the trouble lasts: that is what the alert goes by.
     await until(
-      async () => (await server.count('linger_certificate_reloads_total{result="failure"}')) >= 1,
+      async () => (await server.count('linger_certificate_reloads_total{result="failure"}')) >= 2,
       30,
     );
     open.write(requestBytes(bodyOf()));
