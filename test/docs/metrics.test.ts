@@ -26,6 +26,16 @@ test('all others have one of the prefixes that the page names', () => {
   expect(others.filter(({ name }) => !prefixes.some((prefix) => name.startsWith(prefix)))).toEqual([]);
 });
 
+test('labels that Prometheus gives to targets, too, are kept by the ServiceMonitor, and named', () => {
+  const ofTargets = ['job', 'instance', 'namespace', 'pod', 'service', 'container', 'endpoint'];
+  const common = own.flatMap(({ name, labelNames }) =>
+    labelNames.filter((label) => ofTargets.includes(label)).map((label) => `\`${label}\` of \`${name}\``),
+  );
+  const page = read(PAGE).replaceAll('\n', ' ');
+  for (const each of common) expect(page).toContain(each);
+  expect(read('deploy/chart/templates/servicemonitor.yaml')).toMatch(/^ +honorLabels: true$/m);
+});
+
 test.each([
   ['Why a watch restarts', PAGE, RESTARTS],
   ['Why a removal gives no sample', PAGE, DISCARDS],
