@@ -29,6 +29,10 @@ describe.each(queries)('$title: $expr', ({ expr, legendFormat }) => {
 
   it('reads counters as rates, and gauges as they are', () => expect(misreadIn(expr)).toEqual([]));
 
+  it('does not count with a label that only some ways of scraping give to replicas', () => {
+    if (!legendFormat.includes('{{pod}}')) expect(groupsIn(expr)).not.toContain('pod');
+  });
+
   it('groups by labels that there are, and its legend shows what is left of them', () => {
     const known = selectors.flatMap(({ name }) => labelsOf(name) ?? []);
     expect(known).toEqual(expect.arrayContaining([...groupsIn(expr)]));
