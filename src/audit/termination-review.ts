@@ -227,7 +227,7 @@ export class TerminationReview {
     this.#listsOver(sample, pod);
     if (shortfall === undefined) return;
     this.#metrics.seconds.observe(shortfall.seconds);
-    this.#tell(shortfall);
+    this.#tell(shortfall, plan !== undefined);
   }
 
   /** To be called with each pod whose Hold hooks have been released. Never throws. */
@@ -328,12 +328,13 @@ export class TerminationReview {
     if (this.#leads) this.#options.log.count(end);
   }
 
-  #tell(finding: TerminationFinding): void {
+  /** @param planned whether the pod had a wait of Linger's: a shortfall of others is no fault in Linger */
+  #tell(finding: TerminationFinding, planned = true): void {
     if (!this.#leads) return;
     const { log, logger, events } = this.#options;
     const { reason, namespace, pod, uid: _, at: __, owner, ...numbers } = finding;
     log.add(finding);
-    this.#metrics.findings.inc({ reason });
+    this.#metrics.findings.inc({ reason, planned: String(planned) });
     // Clients that keep connections open are common.
     const isBad = reason !== 'OpenAtStop';
     const members = { reason, namespace, pod, owner, ...numbers };
@@ -560,10 +561,10 @@ export function registerTerminationMetrics(registry: Registry) {
   });
   const findings = new Counter({
     name: 'linger_termination_findings_total',
-    help: 'Findings about terminations that this replica has reported, by reason.',
-    labelNames: ['reason'] as const,
+    help: 'Findings about terminations that this replica has reported, by reason; planned: whether the pod had a plan.',
+    labelNames: ['reason', 'planned'] as const,
     registers: [registry],
   });
-  for (const reason of Object.keys(TERMINATION_FINDINGS)) findings.inc({ reason }, 0);
+  for (const reason of Object.keys(TERMINATION_FINDINGS)) findings.inc({ reason, planned: 'true' }, 0);
   return { terminations, seconds, findings };
 }

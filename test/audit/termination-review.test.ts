@@ -94,7 +94,7 @@ test.each<[string, string | undefined, Partial<HeldPod> | undefined, number, Tol
   );
   const metric = await registry.metrics();
   for (const [reason] of expected)
-    expect(metric).toContain(`linger_termination_findings_total{reason="${reason}"} 1`);
+    expect(metric).toContain(`linger_termination_findings_total{reason="${reason}",planned="true"} 1`);
 });
 
 const REMOVAL: RemovalSample = {
@@ -215,6 +215,10 @@ test.each<[string, string | undefined, number, string, number]>([
     expect(await outcomesOf(registry)).toEqual([outcome]);
     const rows = [{ owner: 'Deployment/web', ended: 1, waits: [waited, waited], consumer: 'cluster-ip' }];
     expect(log.ended).toMatchObject(leads === 'never' ? [] : rows);
+    // What Linger has not planned for counts apart: its alert is about waits that are too short.
+    const found = `reason="StoppedTooEarly",planned="${plan !== undefined}"} 1`;
+    const isFound = outcome === 'TooEarly' && leads !== 'never';
+    expect((await registry.metrics()).includes(found)).toBe(isFound);
   }
 });
 
