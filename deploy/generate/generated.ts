@@ -9,11 +9,11 @@ import { CLUSTER_TERMINATION_POLICY, crdText, DISCOVERY_CONSUMER, TERMINATION_PO
 import { installedText } from './installed.ts';
 
 const VALUES_SCHEMA = 'deploy/chart/values.schema.json';
-const HOLD_RIGHTS = 'deploy/rbac-hold.yaml';
+const HOLD_RIGHTS = ['deploy/rbac-hold.yaml', 'deploy/rbac-view.yaml'];
 
 /** The file as it stands, with the name of the helper's ConfigMap as it is now. */
-function holdRights(): string {
-  const text = readFileSync(join(import.meta.dirname, '../..', HOLD_RIGHTS), 'utf8');
+function holdRights(path: string): string {
+  const text = readFileSync(join(import.meta.dirname, '../..', path), 'utf8');
   return text.replaceAll(/linger-hold-[\da-f]{16}/g, readHelperObject().name);
 }
 
@@ -34,7 +34,7 @@ export const GENERATED: readonly { readonly path: string; readonly text: () => s
     text: () => crdText(kind),
   })),
   { path: 'deploy/annotation-policy.yaml', text: annotationPolicyText },
-  { path: HOLD_RIGHTS, text: holdRights },
+  ...HOLD_RIGHTS.map((path) => ({ path, text: () => holdRights(path) })),
   { path: VALUES_SCHEMA, text: valuesSchema },
   // Last: they are made from the files above.
   { path: 'src/diagnose/installed.json', text: installedText },

@@ -81,6 +81,8 @@ async function expectOwnAnswers(file: string): Promise<void> {
   const audit = await run(file, 'audit', ...own);
   expect(audit).toMatchObject({ code: 0 });
   expect(audit.stdout).toMatch(new RegExp(`^protected +Deployment ${namespace}/web +7s`, 'm'));
+  expect(audit.stderr).not.toMatch(/listing related objects is forbidden|workloads of this kind/);
+  expect(await run(file, 'watch', '--for', '1s', ...own)).toMatchObject({ code: 0 });
   const explained = await run(file, 'explain', 'deployment/web', ...own);
   expect(explained).toMatchObject({ code: 0 });
   expect(explained.stdout).toMatch(/sleep 7|7s/);
@@ -112,6 +114,12 @@ describe.runIf(OWN)('with the rights of', () => {
     const unknown = Object.entries(statesOf(stdout)).filter(([, state]) => state === 'unknown');
     expect(unknown.map(([name]) => name)).toEqual(['Rights', 'Certificate', 'Answer']);
     expect((await run(file, 'hold', 'list')).stdout).toBe('No pod is held.\n');
+    // Nothing may have been published yet.
+    for (const command of ['history', 'consumers', 'timeline'])
+      expect((await run(file, command)).stderr).not.toMatch(/forbidden/);
+    expect(await run(file, 'watch', '--for', '1s')).toMatchObject({ code: 0 });
+    const { stdout: diagnosis } = await run(file, 'diagnose', '--interval', '0');
+    expect(diagnosis).not.toMatch(/cannot (get|list|watch) resource "(leases|endpoints|pods|services)"/);
   });
 
   it('linger-view alone: the metrics of replicas are not seen', { timeout: 240_000 }, async () => {

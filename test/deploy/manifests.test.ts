@@ -5,7 +5,10 @@ import { join } from 'node:path';
 import jsonPatch from 'fast-json-patch';
 import { describe, expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
+import { type Kind, pluralOf, RELATED_KINDS, WORKLOAD_KINDS } from '../../src/audit/index.ts';
 import { VERBS } from '../../src/cli/commands.ts';
+import { ROUTING_KINDS, SENDER_KINDS } from '../../src/discovery/index.ts';
+import { readHelperObject } from '../../src/hold/index.ts';
 import { emptyDirectory, ROOT } from '../cli/linger.ts';
 
 interface Expression {
@@ -195,6 +198,65 @@ describe('rights', () => {
       const first = /^ *#/m.test(text) ? rules.slice(0, 1) : [];
       expect(unsaid.filter((at) => !first.includes(at)).map((at) => lines[at + 1])).toEqual([]);
     }
+  });
+
+  interface Rule {
+    readonly apiGroups: readonly string[];
+    readonly resources: readonly string[];
+    readonly resourceNames?: readonly string[];
+    readonly verbs: readonly string[];
+  }
+  const rulesOf = async (role: string) => {
+    const documents = parseAllDocuments(await readFile(join(ROOT, 'deploy', 'rbac-view.yaml'), 'utf8'));
+    const roles = documents.map((each) => each.toJS() as Rendered & { rules: readonly Rule[] });
+    return roles.find(({ metadata }) => metadata.name === role)?.rules ?? [];
+  };
+  const allows = (rules: readonly Rule[], verb: string, group: string, resource: string, name?: string) =>
+    rules.some(
+      ({ apiGroups, resources, resourceNames, verbs }) =>
+        apiGroups.includes(group) &&
+        resources.includes(resource) &&
+        verbs.includes(verb) &&
+        (resourceNames === undefined || (name !== undefined && resourceNames.includes(name))),
+    );
+  /** Whose objects a RoleBinding grants no access to. */
+  const OF_CLUSTERS = ['Namespace', 'IngressClass', 'GatewayClass', 'DiscoveryConsumer'];
+  /** Of other namespaces, too: an audit of one does without. */
+  const OF_OTHERS = ['Gateway', 'ReferenceGrant'];
+
+  it.each<[string, readonly string[]]>([
+    ['linger-view', []],
+    ['linger-view-namespace', [...OF_CLUSTERS, ...OF_OTHERS]],
+  ])('%s lets people list all that audits, discovery and watches read', async (role, without) => {
+    const rules = await rulesOf(role);
+    const kinds: readonly Kind[] = [
+      ...[...WORKLOAD_KINDS, ...RELATED_KINDS, ...ROUTING_KINDS, ...SENDER_KINDS],
+      { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice' },
+      { apiVersion: 'v1', kind: 'Endpoints', plural: 'endpoints' },
+    ];
+    const wanted = kinds.filter(({ kind }) => !without.includes(kind));
+    const denied = wanted.filter((each) => {
+      const [group = ''] = each.apiVersion.includes('/') ? each.apiVersion.split('/') : [];
+      return !allows(rules, 'list', group, pluralOf(each));
+    });
+    expect(denied).toEqual([]);
+    const watched = [
+      ['', 'pods'],
+      ['', 'services'],
+      ['', 'endpoints'],
+      ['discovery.k8s.io', 'endpointslices'],
+    ] as const;
+    for (const [group, resource] of watched) expect(allows(rules, 'watch', group, resource)).toBe(true);
+  });
+
+  it('linger-view lets people get all that replicas publish, and see where the helper is', async () => {
+    const rules = await rulesOf('linger-view');
+    const replicas = await readFile(join(ROOT, 'deploy', 'role-publish.yaml'), 'utf8');
+    const published = new Set(replicas.match(/\blinger-(planned|consumers|shortfalls|history(-\d)?)\b/g));
+    expect(published.size).toBe(11);
+    for (const name of published)
+      expect([name, allows(rules, 'get', '', 'configmaps', name)]).toEqual([name, true]);
+    expect(allows(rules, 'list', '', 'configmaps', readHelperObject().name)).toBe(true);
   });
 
   it.each(files)('%s: no wildcard, and Secrets by name', async (file) => {
