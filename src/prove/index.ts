@@ -45,4 +45,11 @@ export {
   type Way,
 } from './traffic-plan.ts';
 export { LOSS_CAUSES } from './verdict.ts';
-export { copyRights, namespaceOf, ORIGINAL_RIGHTS, readOriginal, WorkloadCopy } from './workload-copy.ts';
+export {
+  copyRights,
+  namespaceOf,
+  ORIGINAL_RIGHTS,
+  readOriginal,
+  removeNamespace,
+  WorkloadCopy,
+} from './workload-copy.ts';

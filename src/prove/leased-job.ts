@@ -17,6 +17,8 @@ const LEASE_SECONDS = 50;
 const RENEW_MS = 10_000;
 const TTL_SECONDS = 5;
 const START_SECONDS = 60;
+/** For a pod with an account, which clears up as it ends: half a minute without an API server, and as much again. */
+const CLEARING_SECONDS = 60;
 const REMOVE_MS = 120_000;
 const POLL_MS = 500;
 
@@ -190,7 +192,7 @@ function jobOf(name: string, { namespace, image, pods, notOn, args, account }: L
             restartPolicy: 'Never',
             automountServiceAccountToken: account !== undefined,
             ...(account !== undefined && { serviceAccountName: account }),
-            terminationGracePeriodSeconds: account === undefined ? 1 : 10,
+            terminationGracePeriodSeconds: account === undefined ? 1 : CLEARING_SECONDS,
           },
           ...(notOn !== undefined && { affinity: { nodeAffinity } }),
           topologySpreadConstraints: [

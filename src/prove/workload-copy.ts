@@ -1,7 +1,9 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { ANNOTATION, API_VERSION, LingerError, memberAt, recordsAt } from '../api/index.ts';
 import { type Kind, POD, pathOf, pluralOf } from '../audit/index.ts';
 import { asFailure, type KubeConnection } from '../cluster/index.ts';
 import { type Plan, parsePlan } from '../decision/index.ts';
+import { NEVER } from '../timing/index.ts';
 import {
   MOST_COPIES,
   namespaceCopy,
@@ -188,6 +190,31 @@ export class WorkloadCopy {
     throw refused(
       `the pods of the copy did not become ready within ${READY_SECONDS}s: ${why}; a copy has no ServiceAccount rights and cannot reach the original's namespace by short names`,
     );
+  }
+}
+
+/** Nothing tries again after the keeper: as long as its pod's grace lets it. Milliseconds. */
+const KEEPER_TRIES = { forMs: 55_000, everyMs: 1_000 };
+/** An API server that starts denies everything for some seconds; one that has removed the keeper's Role, for ever. */
+const MOST_DENIALS = 8;
+
+/** What the keeper does in the end: tries until the namespace is removed, or gone. @throws KubeFailure of the last attempt */
+export async function removeNamespace(
+  connection: KubeConnection,
+  name: string,
+  { forMs, everyMs } = KEEPER_TRIES,
+): Promise<void> {
+  const deadline = performance.now() + forMs;
+  for (let denials = 0; ; await sleep(everyMs)) {
+    try {
+      await requestTo(connection)('DELETE', `/api/v1/namespaces/${name}`, NEVER);
+      return;
+    } catch (thrown) {
+      const { reason } = asFailure(thrown);
+      if (reason === 'Conflict') return; // It is being removed.
+      denials += Number(reason === 'Forbidden' || reason === 'Unauthorized');
+      if (denials > MOST_DENIALS || performance.now() > deadline) throw thrown;
+    }
   }
 }
 
