@@ -156,6 +156,14 @@ function followDeclared(context: ClusterContext) {
           .map((object) => `${customKey(object)}: ${object.problem}; ${effectOf(object)}`),
         ...(leftOut().length === 0 ? [] : [`no room for these ${plural}: ${fewOf(leftOut())}`]),
       ]),
+    /** How many of each kind are invalid, or have no room. */
+    refused: () =>
+      Object.fromEntries(
+        Object.entries(kinds).map(([plural, { objects, leftOut }]) => [
+          plural,
+          objects().filter(({ problem }) => problem !== undefined).length + leftOut().length,
+        ]),
+      ),
     /** Resolves once the API server has answered for each kind, be it with a refusal. */
     read: Promise.all(Object.values(kinds).map(({ read }) => read)),
     /** Without kinds that are not served. One that may not be read is there, so that alerts fire. */
@@ -442,7 +450,10 @@ export function startCluster(context: ClusterContext) {
       name: 'cluster',
       watches: () => source.watches,
       metrics: () =>
-        registerWatchMetrics(registry, { watches: manager.watches, unread: source.unread, synced, clock }),
+        registerWatchMetrics(registry, {
+          ...{ watches: manager.watches, unread: source.unread, refused: declared.refused },
+          ...{ synced, clock },
+        }),
     },
     { name: 'declared', watches: declared.watches },
     // Before the measurement, so that gateways are asked about a pod before its removal has ended.

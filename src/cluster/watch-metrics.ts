@@ -42,6 +42,8 @@ interface ClusterReadings {
   watches(): Readonly<Record<string, WatchStats>>;
   /** How many objects of a resource are not known, by namespace. */
   unread(): Readonly<Record<string, ReadonlyMap<string, number>>>;
+  /** How many objects of a resource cannot be used as they are. */
+  refused(): Readonly<Record<string, number>>;
   /** Whether everything that decisions read has been read once. */
   synced(): boolean;
   readonly clock: () => number;
@@ -49,7 +51,7 @@ interface ClusterReadings {
 
 export function registerWatchMetrics(
   registry: Registry,
-  { watches, unread, synced, clock }: ClusterReadings,
+  { watches, unread, refused, synced, clock }: ClusterReadings,
 ): void {
   const each = (value: (watch: WatchStats) => number | undefined) => samplesBy('resource', watches(), value);
   numberAtScrape(registry, {
@@ -77,6 +79,12 @@ export function registerWatchMetrics(
     help: 'Objects that are too large to be kept, or whose namespace has no room left: they are unknown.',
     labelNames: ['resource'],
     read: () => samplesBy('resource', unread(), (byNamespace) => sumOf(byNamespace.values())),
+  });
+  gaugeAtScrape(registry, {
+    name: 'linger_watch_refused_objects',
+    help: 'Objects of Linger’s own kinds whose spec cannot be used, or for which there is no room.',
+    labelNames: ['resource'],
+    read: () => samplesBy('resource', refused(), (count) => count),
   });
   for (const counter of COUNTERS)
     counterAtScrape(registry, { ...counter, labelNames: ['resource'], read: () => each(counter.of) });

@@ -121,9 +121,12 @@ describe.concurrent('a server that follows a cluster', () => {
       },
     ]);
     expect(await waitNow(server, atEnd)).toBe(22);
+    const refused = () => server.count('linger_watch_refused_objects{resource="terminationpolicies"}');
+    expect(await refused()).toBe(1);
 
     model.remove('terminationpolicies', own);
     await until(async () => (await waitNow(server, atEnd)) === 21);
+    expect(await refused()).toBe(0);
     model.remove('clusterterminationpolicies', { metadata: { name: 'base' } });
     await until(async () => (await waitNow(server, atEnd)) === 11);
   });

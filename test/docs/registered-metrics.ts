@@ -33,6 +33,7 @@ const clocks = { clock: () => 0, epochSeconds: () => 0 };
 registerWatchMetrics(registry, {
   watches: () => ({}),
   unread: () => ({}),
+  refused: () => ({}),
   synced: () => false,
   clock: clocks.clock,
 });

@@ -194,6 +194,7 @@ describe('a watch', () => {
     ['linger_watch_last_event_age_seconds', ['{resource="pods"} 5']],
     ['linger_watch_objects', ['{resource="pods"} 4', '{resource="nodes"} 4']],
     ['linger_watch_unread_objects', ['{resource="pods"} 3']],
+    ['linger_watch_refused_objects', ['{resource="terminationpolicies"} 2']],
     ['linger_watch_events_total', ['{resource="pods"} 10', '{resource="nodes"} 10']],
     ['linger_watch_received_bytes_total', ['{resource="pods"} 5000', '{resource="nodes"} 5000']],
     ['linger_watch_stalls_total', ['{resource="pods"} 1', '{resource="nodes"} 1']],
@@ -208,6 +209,7 @@ describe('a watch', () => {
           ['other', 1],
         ]),
       }),
+      refused: () => ({ terminationpolicies: 2 }),
       synced: () => true,
       clock: () => 8_000,
     });
