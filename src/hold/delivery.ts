@@ -91,12 +91,21 @@ export function trialsText(trials: Trials): string {
 
 export function registerDeliveryMetrics(
   registry: Registry,
-  read: { readonly namespaces: () => number; readonly kinds: () => Readonly<Record<string, number>> },
+  read: {
+    readonly namespaces: () => number;
+    readonly lacking: () => number;
+    readonly kinds: () => Readonly<Record<string, number>>;
+  },
 ): void {
   numberAtScrape(registry, {
     name: 'linger_hold_namespaces',
     help: 'Namespaces in which the helper of this version has been seen.',
     read: read.namespaces,
+  });
+  numberAtScrape(registry, {
+    name: 'linger_hold_namespaces_lacking',
+    help: 'Namespaces whose policies or annotations ask for Hold, and which lack the helper or the Service of Hold.',
+    read: read.lacking,
   });
   gaugeAtScrape(registry, {
     name: 'linger_hold_node_kinds',
@@ -127,6 +136,9 @@ const TRIAL_WITHIN_MS = 120_000;
 const TAKEN_WITHIN_MS = 20_000;
 const NOT_TAKEN = 'no kubelet has taken its pod on';
 
+/** The webhook is never called for their pods, and some clouds let nobody write there. */
+const NEVER_ASKED: ReadonlySet<string> = new Set(['kube-system', 'kube-node-lease']);
+
 /** One at a time, so that the rights to create and delete can be limited to this name. */
 const TEST_POD = 'linger-hold-test';
 
@@ -151,6 +163,7 @@ export class Delivery {
     this.stats = this.#watch();
     registerDeliveryMetrics(options.registry, {
       namespaces: () => this.#seen.size,
+      lacking: () => this.#lackingNow(),
       kinds: () => this.#kindsByResult(),
     });
     void this.#follow();
@@ -267,6 +280,13 @@ export class Delivery {
     const needed = this.#needed() && snapshot.current().namespaces.size > 0;
     const wanted = needed ? [place.namespace, ...this.#wanting()] : [];
     return wanted.filter((name) => !this.#seen.has(name));
+  }
+
+  #lackingNow(): number {
+    const supply = this.#supply();
+    if (supply === undefined) return 0;
+    const lacks = (name: string) => !NEVER_ASKED.has(name) && ('why' in supply || !this.#seen.has(name));
+    return this.#wanting().filter(lacks).length;
   }
 
   #wantingOf: readonly unknown[] = [];

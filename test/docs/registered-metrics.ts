@@ -49,7 +49,7 @@ registerInspectionMetrics(
 registerDeregistrationMetrics(registry);
 registerConsumerMetrics(registry, { views: () => [], epochSeconds: clocks.epochSeconds });
 registerTerminationMetrics(registry);
-registerDeliveryMetrics(registry, { namespaces: () => 0, kinds: () => ({}) });
+registerDeliveryMetrics(registry, { namespaces: () => 0, lacking: () => 0, kinds: () => ({}) });
 registerHoldMetrics(registry, () => 0);
 registerNodeShutdownMetrics(registry);
 registerAuditMetrics(

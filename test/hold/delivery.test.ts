@@ -185,8 +185,21 @@ describe.concurrent('the leader', () => {
     expect(api.applied).toEqual([]);
   });
 
+  it.each<[string, Start, number]>([
+    ['the helper, but in namespaces whose pods are not sent to Linger', {}, 1],
+    ['the Service', { clusterIp: '' }, 1],
+    ['nothing', { holding: [] }, 0],
+  ])('counts the namespaces that lack %s', async (_what, given, count) => {
+    const { metric } = await start({ holding: ['pay', 'kube-system'], ...given });
+    expect(await metric('linger_hold_namespaces_lacking')).toEqual([
+      `linger_hold_namespaces_lacking ${count}`,
+    ]);
+  });
+
   it('brings the helper to who asks for it, tries it once, and tells all', async () => {
     const { api, snapshot, lead, metric } = await start({ holding: ['pay', 'web'] });
+    const lacking = async () => (await metric('linger_hold_namespaces_lacking')).join();
+    expect(await lacking()).toBe('linger_hold_namespaces_lacking 2');
     lead();
     await soon(() => supplyIn(snapshot)?.tested.has(nodeKind(AMD)), 'the trial');
     expect([...(supplyIn(snapshot)?.namespaces ?? [])].sort()).toEqual(['linger', 'pay', 'web']);
@@ -201,6 +214,7 @@ describe.concurrent('the leader', () => {
     const { metadata } = api.objects.get(`configmaps/linger/${CONFIG_MAP}`)!;
     expect(metadata.annotations).toEqual({ [TRIED_ANNOTATION]: JSON.stringify({ [nodeKind(AMD)]: '' }) });
     expect(await metric('linger_hold_namespaces')).toEqual(['linger_hold_namespaces 3']);
+    expect(await lacking()).toBe('linger_hold_namespaces_lacking 0');
     expect(await metric('linger_hold_node_kinds')).toEqual([
       'linger_hold_node_kinds{result="passed"} 1',
       'linger_hold_node_kinds{result="failed"} 0',
