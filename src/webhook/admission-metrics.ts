@@ -54,8 +54,9 @@ export class AdmissionMetrics {
     });
     this.#series = admissionSeries([registry], () => this.#flush());
     // Prometheus sees no increase in a series that starts with 1, so the series that alerts use start at 0.
-    const { decisions, notes, invalidAnnotations } = this.#series;
+    const { decisions, notes, invalidAnnotations, responses } = this.#series;
     decisions.inc({ outcome: 'skip', reason: 'InternalError' }, 0);
+    responses.inc({ code: 500 }, 0);
     for (const code of Object.keys(NOTES)) notes.inc({ code }, 0);
     for (const annotation of Object.values(ANNOTATION)) invalidAnnotations.inc({ annotation }, 0);
   }
