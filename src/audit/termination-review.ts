@@ -279,7 +279,8 @@ export class TerminationReview {
       if (held === undefined || since >= stopping.at) return;
       const end = aboutEnd(pod, epochAt(stopping.at));
       this.#record(heldEnd(end, stopping.senders, { outcome: 'Unknown', waited: undefined, cutBy: '' }));
-      this.#tell({ ...end, reason: 'HoldUnreachable', seconds });
+      // If nothing listed it, its containers may not have been running: then there was no hook to call.
+      if (stopping.listed) this.#tell({ ...end, reason: 'HoldUnreachable', seconds });
       return;
     }
     const waited = Math.min(plan.wait, stopping.grace ?? plan.wait);

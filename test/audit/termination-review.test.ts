@@ -85,7 +85,7 @@ test.each<[string, string | undefined, Partial<HeldPod> | undefined, number, Tol
   ['never called', HOLD, {}, 31, [['HoldUnreachable', 31]]],
   ['a pod that the Hold Service does not know', HOLD, undefined, 31, []],
 ])('the end of a pod: %s', async (_, plan, heldPod, goneAt, expected) => {
-  const { held, ends, told, events, registry } = await watching();
+  const { held, ends, told, events, registry } = await watching(-100, NONE_YET, true);
   if (heldPod !== undefined) held.set('u1', heldPod);
   ends(plan, goneAt, plan === SLEEP ? 60 : 90);
   expect(told()).toEqual(expected);
@@ -130,10 +130,11 @@ test('what ends long after its removal is still reported of its workload', async
 });
 
 test.each([
-  ['that does not lead', 'never'],
-  ['that began to lead meanwhile: the one before knows who called', 5],
-] as const)('a replica says nothing of a call that has not come %s', async (_, ledSince) => {
-  const { held, ends, told } = await watching(ledSince);
+  ['by a replica that does not lead', 'never', true],
+  ['by one that began to lead meanwhile: the one before knows who called', 5, true],
+  ['where nothing listed the pod, which may never have run', -100, false],
+] as const)('nothing is said of a call that has not come %s', async (_, ledSince, listed) => {
+  const { held, ends, told } = await watching(ledSince, NONE_YET, listed);
   held.set('u1', {});
   ends(HOLD, 31);
   expect(told()).toEqual([]);
