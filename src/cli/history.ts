@@ -89,7 +89,7 @@ export async function readHistory(
     const lags = new LagHistory();
     for (const text of texts) {
       const part = LagHistory.readPart(JSON.parse(text));
-      if (part !== undefined) lags.merge(part.history);
+      if (part !== undefined) lags.merge(part.history, now);
     }
     // The leader may not have rewritten the history since then.
     for (const each of forgotten) if (isOf(scope, each)) lags.forget(each.from, each.to);

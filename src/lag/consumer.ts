@@ -266,10 +266,10 @@ export class ConsumerEstimator {
     if (direction !== 'removal' && direction !== 'addition') return false;
     const kept = this.#historiesOf(name)?.[direction];
     // What comes in counts, as with namespaces.
-    const counted = kept?.merge(part.history) ?? part.history.samples;
+    const counted = kept?.merge(part.history, now) ?? part.history.samples;
     if (isWitness(name)) this.#witnesses.count(name, now, counted);
     else if (kept === undefined && !this.#complete) this.#consumers.set(name, newHistories());
-    if (kept === undefined) this.#historiesOf(name)?.[direction].merge(part.history);
+    if (kept === undefined) this.#historiesOf(name)?.[direction].merge(part.history, now);
     return true;
   }
 

@@ -189,13 +189,13 @@ export class LagEstimator {
   /** Merges a part that an earlier process or another replica has stored. @returns false for anything else */
   restorePart(json: unknown, now: number): boolean {
     const part = LagHistory.readPart(json);
-    if (part?.key === CLUSTER_KEY) this.cluster.merge(part.history);
+    if (part?.key === CLUSTER_KEY) this.cluster.merge(part.history, now);
     else if (part?.key.startsWith(NAMESPACE_KEY) === true) {
       const name = part.key.slice(NAMESPACE_KEY.length);
       const kept = this.#namespaces.kept.get(name);
       // What comes in counts: a removal may have come before its namespace's history, and a history comes in parts.
-      if (kept !== undefined) this.#namespaces.count(name, now, kept.history.merge(part.history));
-      else this.#namespaces.count(name, now, part.history.samples)?.history.merge(part.history);
+      if (kept !== undefined) this.#namespaces.count(name, now, kept.history.merge(part.history, now));
+      else this.#namespaces.count(name, now, part.history.samples)?.history.merge(part.history, now);
     } else return false;
     return true;
   }

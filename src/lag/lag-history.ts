@@ -12,13 +12,16 @@ const DAY_SECONDS = 86_400;
 /** A week has each weekday's releases and each night exactly once. */
 const WINDOW_DAYS = 7;
 
-/** How far back a quiet cluster looks to find enough samples. */
+/**
+ * A quiet cluster looks this far back to find enough samples. Only days with lags count, here and in what is kept: by
+ * the time that has passed, one lag from a clock that is a month ahead would erase all others.
+ */
 const MOST_DAYS = 28;
 
-/**
- * A week, and the day before it that the hourly curves reach into, have 768 slices. This many are kept regardless of the
- * clock: one that is set ahead, and back again, finds its week where it was.
- */
+/** How old the lags may be that a namespace is judged by instead of the cluster's. */
+export const OWN_SECONDS: number = MOST_DAYS * DAY_SECONDS;
+
+/** A week, and the day before it that the hourly curves reach into, have 768 slices. */
 const SLOTS_KEPT = 800;
 
 /** Older slices are kept, too, while there are fewer samples than any policy is likely to ask for. */
@@ -94,7 +97,7 @@ function coarsened(slots: readonly Slot[], width: number): readonly Slot[] {
 /** The most history so far. It only grows: once sufficient, it stays sufficient. */
 export interface Reached {
   readonly samples: number;
-  /** From the first lag on. */
+  /** From the first lag on, by the clocks of the processes that measured. */
   readonly seconds: number;
 }
 
@@ -169,6 +172,11 @@ export class LagHistory {
   #open: Histogram | undefined;
   #openSlice = 0;
   #since = Number.POSITIVE_INFINITY;
+  /**
+   * When measuring began, by this process's clock: a stored history counts for as long as it was, not from when another
+   * clock says that it began.
+   */
+  #began = Number.POSITIVE_INFINITY;
   #latest = Number.NEGATIVE_INFINITY;
   #reached: Reached = { samples: 0, seconds: 0 };
 
@@ -185,7 +193,7 @@ export class LagHistory {
   record(lagSeconds: number, at: number): void {
     const slice = Math.floor(at / SLICE_SECONDS);
     if (this.#open !== undefined && slice !== this.#openSlice) {
-      this.reached(this.#latest);
+      this.reached(at);
       this.#close(this.#slots());
       this.#trim();
     }
@@ -193,18 +201,19 @@ export class LagHistory {
     this.#openSlice = slice;
     this.#open.record(lagSeconds);
     this.#since = Math.min(this.#since, at);
+    this.#began = Math.min(this.#began, at);
     this.#latest = Math.max(this.#latest, at);
   }
 
   /** The most history that there has been up to this instant. */
   reached(now: number): Reached {
-    this.#reached = furthest(this.#reached, { samples: this.samples, seconds: now - this.#since });
+    this.#reached = furthest(this.#reached, { samples: this.samples, seconds: now - this.#began });
     return this.#reached;
   }
 
   /**
-   * The lags of the last 7 days, or of as many (up to 28) as it takes to hold `minSamples`: now, and as they were at each
-   * full hour of the last 24 hours, the latest first. An hour with hardly any lags is left out.
+   * The lags of the last 7 days, or of as many (up to 28 with lags) as it takes to hold `minSamples`: now, and as they were
+   * at each full hour of the last 24 hours, the latest first. An hour with hardly any lags is left out.
    * @returns none if there is no lag
    */
   *windows(now: number, minSamples: number): Generator<WindowLags, void> {
@@ -308,7 +317,7 @@ export class LagHistory {
    * twice, however often and in whatever order the texts of an earlier process and of other replicas are read.
    * @returns how many lags have come in
    */
-  merge(other: LagHistory): number {
+  merge(other: LagHistory, now: number): number {
     const before = this.samples;
     const own = new Set(this.#slots());
     const merged = overlapping([...own, ...other.#slots()]).flatMap((slots) => {
@@ -317,6 +326,8 @@ export class LagHistory {
     });
     this.#close(merged.sort(byEnd));
     this.#since = Math.min(this.#since, other.#since);
+    const { seconds } = other.reached(now);
+    if (seconds > 0) this.#began = Math.min(this.#began, now - seconds);
     this.#latest = Math.max(this.#latest, other.#latest);
     this.#reached = furthest(this.#reached, other.#reached);
     this.#trim();
@@ -398,10 +409,11 @@ export class LagHistory {
 
   #trim(): void {
     const slots = this.#closed;
-    const newest = slots.at(-1);
-    let samples = 0;
+    let [samples, days, day] = [0, 0, Number.NaN];
     const last = slots.findLastIndex((slot, index) => {
-      const isOld = newest !== undefined && endOf(newest) - endOf(slot) >= MOST_DAYS * DAY_SECONDS;
+      if (dayOf(slot) !== day) days += 1;
+      day = dayOf(slot);
+      const isOld = days > MOST_DAYS;
       const isSpare = slots.length - 1 - index >= SLOTS_KEPT && samples >= SAMPLES_KEPT;
       samples += slot.samples;
       return isOld || isSpare;
@@ -431,8 +443,10 @@ function lastDays(slots: readonly Slot[], at: number, minSamples: number): reado
   for (; first > 0; first -= 1) {
     const slot = slots[first - 1] as Slot;
     const age = at - endOf(slot);
-    while (age >= days * DAY_SECONDS && days < MOST_DAYS && samples < minSamples) days += 1;
-    if (age >= days * DAY_SECONDS) break;
+    if (age >= days * DAY_SECONDS) {
+      if (samples >= minSamples) break;
+      days = Math.floor(age / DAY_SECONDS) + 1;
+    }
     samples += slot.samples;
   }
   return slots.slice(first);

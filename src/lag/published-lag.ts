@@ -6,6 +6,7 @@ import {
   furthest,
   isEnough,
   type LagHistory,
+  OWN_SECONDS,
   type Reached,
   type WindowLags,
 } from './lag-history.ts';
@@ -115,6 +116,8 @@ export function* nextPlanned(
   const minSamples = Math.max(...asked.map((each) => each.minSamples));
   const look = { now, minSamples, asked };
   const ofCluster = yield* curvesOf(cluster, look);
+  // Not further back than it takes: what is older does not count as its own.
+  const lookAtOwn = { ...look, minSamples: Math.min(minSamples, OWN_SAMPLES) };
   const rows = new Map<string, PlannedRow>();
   const next = {
     cluster: yield* nextRow(table.cluster, cluster, look, { curves: ofCluster }),
@@ -123,14 +126,14 @@ export function* nextPlanned(
   };
   for (const [name, history] of namespaces) {
     if (history.samples < OWN_SAMPLES) continue;
-    const own = yield* curvesOf(history, look);
-    if (!own.some(({ samples }) => samples >= OWN_SAMPLES)) continue;
+    const own = yield* curvesOf(history, lookAtOwn);
+    if (!own.some(isOwn)) continue;
     // While the namespace's own lag did not count, its pods had the cluster's waits.
     const curves = own.map((curve) =>
-      curve.samples >= OWN_SAMPLES ? curve : (ofCluster.find(({ at }) => at === curve.at) ?? curve),
+      isOwn(curve) ? curve : (ofCluster.find(({ at }) => at === curve.at) ?? curve),
     );
     const reached = furthest(history.reached(now), cluster.reached(now));
-    const row = yield* nextRow(table.namespaces.get(name), history, look, {
+    const row = yield* nextRow(table.namespaces.get(name), history, lookAtOwn, {
       scope: 'namespace',
       curves,
       reached,
@@ -154,6 +157,10 @@ function isNewlyEnough(
   asked: readonly Enough[],
 ): boolean {
   return asked.some((enough) => isEnough(reached, enough) && !isEnough(before.reached, enough));
+}
+
+function isOwn({ samples, historySeconds }: HourlyCurve): boolean {
+  return samples >= OWN_SAMPLES && historySeconds <= OWN_SECONDS;
 }
 
 /** The share of lags beyond each bucket, at one hour. */

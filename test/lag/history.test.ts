@@ -93,10 +93,18 @@ describe('how much history has been reached', () => {
   });
 });
 
+/** What a process restores, by its clock, of what another has stored. */
+function restoredAt(now: number, history: LagHistory, storedAt: number): LagHistory {
+  const restored = new LagHistory();
+  for (const part of history.parts('cluster', storedAt))
+    restored.merge(LagHistory.readPart(JSON.parse(part.text(1e6)))!.history, now);
+  return restored;
+}
+
 describe('a clock that is set wrong', () => {
   const week = () => historyOf([1], 10_000, START, 7 * DAY);
 
-  it.each([10, -10])('by %d days, and right again an hour later, erases nothing', (days) => {
+  it.each([10, -10, 400, -400])('by %d days, and right again an hour later, erases nothing', (days) => {
     const history = week();
     add(history, 1, 60, START + days * DAY, START + days * DAY + HOUR);
     expect(samplesIn(history, START + days * DAY + HOUR)).toBeGreaterThan(0);
@@ -112,6 +120,24 @@ describe('a clock that is set wrong', () => {
     add(history, 1, 10, later + HOUR, later + HOUR + 60);
     expect(samplesIn(history, later + HOUR + 60)).toBe(209);
     expect(history.reached(later + 2 * HOUR).samples).toBeGreaterThanOrEqual(10_000);
+  });
+
+  it.each([40, 400])('by %d days at a start: the week counts until there is enough by that clock', (days) => {
+    const later = START + days * DAY;
+    const leader = restoredAt(later, week(), START);
+    add(leader, 30, 60, later, later + HOUR);
+    expect(samplesIn(leader, later + HOUR)).toBeGreaterThan(1_300);
+    const next = restoredAt(START + HOUR, leader, later + HOUR);
+    expect(samplesIn(next, START + HOUR)).toBeGreaterThan(9_800);
+  });
+
+  it.each([400, -400])('by %d days at a start adds no time to what was reached', (days) => {
+    const there = START + days * DAY;
+    const leader = restoredAt(there, historyOf([1], 50, START, HOUR), START);
+    add(leader, 1, 50, there, there + HOUR);
+    const next = restoredAt(START + HOUR, leader, there + HOUR);
+    const { samples, seconds } = next.reached(START + 2 * HOUR);
+    expect([samples, Math.round(seconds / HOUR)]).toEqual([100, 3]);
   });
 });
 
@@ -193,7 +219,7 @@ describe('a part as text', () => {
     for (const text of texts) {
       const part = LagHistory.readPart(JSON.parse(text))!;
       expect(part.key).toBe('cluster');
-      read.merge(part.history);
+      read.merge(part.history, START);
     }
     expect(read.samples).toBe(history.samples);
     expect(read.latest).toBe(history.latest);
