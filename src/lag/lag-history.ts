@@ -314,13 +314,16 @@ export class LagHistory {
 
   /**
    * Merges another history's slots: where both cover the same time, the one with more lags wins. So nothing is counted
-   * twice, however often and in whatever order the texts of an earlier process and of other replicas are read.
+   * twice, however often and in whatever order the texts of an earlier process and of other replicas are read. Slots of the
+   * future are left out: they would never expire.
    * @returns how many lags have come in
    */
   merge(other: LagHistory, now: number): number {
     const before = this.samples;
     const own = new Set(this.#slots());
-    const merged = overlapping([...own, ...other.#slots()]).flatMap((slots) => {
+    const all = other.#slots();
+    const past = all.filter(({ first }) => first * SLICE_SECONDS <= now + HOUR_SECONDS);
+    const merged = overlapping([...own, ...past]).flatMap((slots) => {
       const [ours, theirs] = [slots.filter((slot) => own.has(slot)), slots.filter((slot) => !own.has(slot))];
       return samplesOf(theirs) > samplesOf(ours) ? theirs : ours;
     });
@@ -328,8 +331,10 @@ export class LagHistory {
     this.#since = Math.min(this.#since, other.#since);
     const { seconds } = other.reached(now);
     if (seconds > 0) this.#began = Math.min(this.#began, now - seconds);
-    this.#latest = Math.max(this.#latest, other.#latest);
-    this.#reached = furthest(this.#reached, other.#reached);
+    this.#latest = Math.max(this.#latest, Math.min(other.#latest, now));
+    // Without its lags, having had them is not enough to replace what is published.
+    const samples = past.length === all.length ? other.#reached.samples : 0;
+    this.#reached = furthest(this.#reached, { samples, seconds });
     this.#trim();
     return Math.max(0, this.samples - before);
   }

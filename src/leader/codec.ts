@@ -54,7 +54,8 @@ export const REFUSALS = {
   Newer: 'A newer version of Linger wrote it. It is left alone.',
   Foreign: 'Something other than Linger wrote it. It is left alone.',
   Corrupt: 'It is not what this version of Linger writes. The leader overwrites it.',
-  Future: 'It was written by a clock that is ahead of this one by more than an hour. It is left alone.',
+  Future:
+    'It was written by a clock that is ahead of this one by more than an hour. What is not of the future is used, and it is left alone.',
 } as const satisfies Record<string, string>;
 export type Refusal = keyof typeof REFUSALS;
 
@@ -201,19 +202,22 @@ function readText<T>(object: unknown, key: string, parse: (json: unknown) => T |
   return { outcome: 'read', value, stamp: stampOf(object), bytes: bytesOf({ data }) };
 }
 
-/** A clock that is further ahead is wrong: samples from the future would never expire. */
+/** A clock that is further ahead is wrong: this one, or the writer's. */
 const AHEAD_SECONDS = 3_600;
 
-/** The packed parts of a history, see {@link unpackPart}. @param now seconds since the epoch */
-export function readHistoryParts(object: unknown, now: number): Shared<readonly string[]> {
+/** @param now seconds since the epoch */
+export function isFromFuture({ writtenAt }: Stamp, now: number): boolean {
+  return writtenAt > now + AHEAD_SECONDS;
+}
+
+/** The packed parts of a history, see {@link unpackPart}. */
+export function readHistoryParts(object: unknown): Shared<readonly string[]> {
   const left = notOurs(object);
   if (left !== undefined) return refused(left);
   const { binaryData } = partsOf(object);
   const value = Object.values(binaryData);
   if (value.length === 0) return { outcome: 'empty' };
-  const stamp = stampOf(object);
-  if (stamp.writtenAt > now + AHEAD_SECONDS) return refused('Future');
-  return { outcome: 'read', value, stamp, bytes: bytesOf({ binaryData }) };
+  return { outcome: 'read', value, stamp: stampOf(object), bytes: bytesOf({ binaryData }) };
 }
 
 /** The most characters that a part may inflate to: several times what is ever written. 1 MiB of gzip could hold a gigabyte. */

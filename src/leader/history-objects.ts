@@ -6,6 +6,7 @@ import {
   type Forgotten,
   forgottenText,
   HISTORY_NAMES,
+  isFromFuture,
   isKnown,
   LEFT_ALONE,
   packPart,
@@ -98,13 +99,14 @@ export async function restoreHistory(
   let forgotten: readonly Forgotten[] | undefined;
   for (const [index, name] of HISTORY_NAMES.entries()) {
     const object = await read(name);
-    const present = readHistoryParts(object, epochSeconds);
+    const present = readHistoryParts(object);
     if (present.outcome === 'empty') continue;
     objects = index + 1;
     if (present.outcome === 'refused') {
       if (worst === undefined || LEFT_ALONE.has(present.refusal)) worst = present;
       continue;
     }
+    if (isFromFuture(present.stamp, epochSeconds)) worst = refused('Future');
     bytes += present.bytes;
     const known = readForgotten(object);
     forgotten = forgotten?.filter((each) => isKnown(each, known)) ?? known;

@@ -59,10 +59,11 @@ describe('what is measured of consumers', () => {
     const stored = texts(leader);
     for (let each = 100; each < 300; each += 1) leader.record('a', 'removal', 4, NOW + each * 30);
     const samples = () => leader.measured('a', 'removal', NOW + 9_000)?.samples;
-    for (const part of [...stored, ...stored]) expect(leader.restorePart(part, NOW)).toBe(true);
+    const end = NOW + 9_000;
+    for (const part of [...stored, ...stored]) expect(leader.restorePart(part, end)).toBe(true);
     expect(samples()).toBe(300);
     const next = estimatorOf('a');
-    for (const part of [...stored, ...texts(leader), ...stored]) next.restorePart(part, NOW);
+    for (const part of [...stored, ...texts(leader), ...stored]) next.restorePart(part, end);
     expect(next.measured('a', 'removal', NOW + 9_000)?.samples).toBe(300);
   });
 

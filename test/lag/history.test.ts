@@ -136,8 +136,12 @@ describe('a clock that is set wrong', () => {
     const leader = restoredAt(there, historyOf([1], 50, START, HOUR), START);
     add(leader, 1, 50, there, there + HOUR);
     const next = restoredAt(START + HOUR, leader, there + HOUR);
-    const { samples, seconds } = next.reached(START + 2 * HOUR);
-    expect([samples, Math.round(seconds / HOUR)]).toEqual([100, 3]);
+    expect(Math.round(next.reached(START + 2 * HOUR).seconds / HOUR)).toBe(3);
+  });
+
+  it('far behind at a start: neither the week nor having had it counts', () => {
+    const leader = restoredAt(START - 400 * DAY, week(), START);
+    expect([leader.samples, leader.reached(START - 400 * DAY).samples]).toEqual([0, 0]);
   });
 });
 

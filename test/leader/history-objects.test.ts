@@ -70,8 +70,8 @@ function restoreAs(histories: Histories, key: string, lags: number): void {
 
 const keysOf = (histories: Histories) => [...histories.parts(NOW)].map(({ key }) => key);
 
-const stored = (contents: readonly Content[]) => {
-  const annotations = stampAnnotations({ writer: 'a', term: 1, writtenAt: NOW });
+const stored = (contents: readonly Content[], writtenAt = NOW) => {
+  const annotations = stampAnnotations({ writer: 'a', term: 1, writtenAt });
   const objects = contents.map(
     (content, index): ConfigMap => ({
       metadata: { name: HISTORY_NAMES[index] ?? '', annotations },
@@ -190,6 +190,18 @@ describe('what is stored', () => {
     expect(refused?.problem).toContain('linger-history: 2 of 4 parts');
     expect([stamp?.writer, objects]).toEqual(['a', 1]);
     expect(restored.removals.cluster.samples).toBe(1);
+  });
+
+  it('by a clock that is a year ahead is restored without what is of the future, and refused', async () => {
+    const [ahead, later] = [new Histories(), NOW + 365 * 86_400];
+    ahead.consumers.keep(new Set(['edge']));
+    for (const at of [NOW - 3 * 86_400, NOW - 900, later]) ahead.consumers.record('edge', 'removal', 4, at);
+    const contents = await contentsOf(historyContents(ahead, later));
+    const restored = new Histories();
+    const { refused } = await restoreHistory(stored(contents, later), restored, NOW);
+    expect(refused).toMatchObject({ refusal: 'Future' });
+    const edge = restored.consumers.measured('edge', 'removal', NOW);
+    expect([edge?.samples, edge?.latest]).toEqual([2, NOW]);
   });
 
   it('of 21 KB that unfolds to 16 MB twice ends nothing', async () => {
