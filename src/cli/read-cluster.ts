@@ -92,6 +92,9 @@ const OBJECT_WITHIN_MS = 30_000;
 
 const ANSWER_MS = 10_000;
 
+const KEPT =
+  'the history behind the waits was lost or is unreadable: they stay as they were, and rise with longer lags, until as much is known again';
+
 export interface KnownCluster extends ClusterView, KnownFiles, Pick<RelatedObjects, 'additions'> {
   readonly lags: LagSource;
 }
@@ -143,6 +146,7 @@ export async function readCluster(
   const place = [lingerNamespace, SHARED_NAMES.planned] as const;
   const planned = await readPublished(connection, place, signal, readPlanned).catch(refused(...place));
   if ('none' in planned) warn(`no published lags (${planned.none}); assuming wait.initial`);
+  else if (planned.value.cluster?.kept) warn(KEPT);
   const call = { signal, withinMs: ANSWER_MS };
   const shared = await readConfigMap(connection, lingerNamespace, SHARED_NAMES.consumers, call).catch(
     (thrown) => {

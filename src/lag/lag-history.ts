@@ -119,7 +119,7 @@ export function isEnough({ samples, seconds }: Reached, { minSamples, minHistory
 export interface WindowLags {
   readonly at: number;
   readonly samples: number;
-  /** From the window's first lag until that instant. */
+  /** How long lags had been measured in the window at that instant. */
   readonly historySeconds: number;
   /** Lags by bucket. */
   readonly counts: Density;
@@ -171,7 +171,6 @@ export class LagHistory {
   #closedSamples = 0;
   #open: Histogram | undefined;
   #openSlice = 0;
-  #since = Number.POSITIVE_INFINITY;
   /**
    * When measuring began, by this process's clock: a stored history counts for as long as it was, not from when another
    * clock says that it began.
@@ -200,7 +199,6 @@ export class LagHistory {
     this.#open ??= new Histogram();
     this.#openSlice = slice;
     this.#open.record(lagSeconds);
-    this.#since = Math.min(this.#since, at);
     this.#began = Math.min(this.#began, at);
     this.#latest = Math.max(this.#latest, at);
   }
@@ -240,14 +238,9 @@ export class LagHistory {
     const inWindow = lastDays(slots, at, minSamples);
     const [first] = inWindow;
     if (first === undefined) return undefined;
-    const since = Math.max(this.#since, first.first * SLICE_SECONDS);
+    const since = Math.max(this.#began, first.first * SLICE_SECONDS);
     const [samples, counts] = [samplesOf(inWindow), countsOf(inWindow)];
     return { at, samples, historySeconds: Math.max(0, at - since), counts };
-  }
-
-  /** Of all ages. */
-  get counts(): Density {
-    return countsOf(this.#slots());
   }
 
   /**
@@ -307,7 +300,7 @@ export class LagHistory {
   without(from: number, to: number): LagHistory {
     const copy = new LagHistory();
     copy.#close(this.#slots());
-    copy.#since = this.#since;
+    copy.#began = this.#began;
     copy.forget(from, to);
     return copy;
   }
@@ -328,7 +321,6 @@ export class LagHistory {
       return samplesOf(theirs) > samplesOf(ours) ? theirs : ours;
     });
     this.#close(merged.sort(byEnd));
-    this.#since = Math.min(this.#since, other.#since);
     const { seconds } = other.reached(now);
     if (seconds > 0) this.#began = Math.min(this.#began, now - seconds);
     this.#latest = Math.max(this.#latest, Math.min(other.#latest, now));
@@ -363,13 +355,13 @@ export class LagHistory {
 
   #toText(key: string, characters: number, now: number, all: readonly Slot[]): string {
     const reached = this.reached(now);
-    const [since, latest] = [this.#since, this.#latest].map((at) => (Number.isFinite(at) ? at : null));
+    const latest = Number.isFinite(this.#latest) ? this.#latest : null;
     let slots = all;
     let text = '';
     for (const width of WIDTHS) {
       if (width > 1) slots = coarsened(slots, width);
       const rows = slots.map((slot) => [slot.first, slot.width, bucketsToText(bucketsIn(slot))]);
-      text = JSON.stringify({ v: VERSION, key, since, latest, reached, slots: rows });
+      text = JSON.stringify({ v: VERSION, key, latest, reached, slots: rows });
       if (text.length <= characters) break;
     }
     return text;
@@ -384,11 +376,8 @@ export class LagHistory {
     if (slots.length === 0 && json.slots.length > 0) return undefined;
     const history = new LagHistory();
     history.#close(slots);
-    const [oldest, newest] = [slots[0], slots.at(-1)];
-    if (oldest !== undefined && newest !== undefined) {
-      history.#since = isInstant(json.since) ? json.since : endOf(oldest);
-      history.#latest = isInstant(json.latest) ? json.latest : endOf(newest);
-    }
+    const newest = slots.at(-1);
+    if (newest !== undefined) history.#latest = isInstant(json.latest) ? json.latest : endOf(newest);
     const { samples, seconds } = json.reached;
     if (isCount(samples) && isInstant(seconds)) history.#reached = { samples, seconds };
     return { key: json.key, history };

@@ -41,7 +41,8 @@ function rowFromJson(json: unknown): PlannedRow | undefined {
   const slow = json.slow === undefined ? current : curveFromText(json.slow);
   if (current === undefined || slow === undefined) return undefined;
   const reached = { samples: reachedSamples, seconds };
-  const row = { scope, samples, historySeconds: history, reached, current, slow } as const;
+  const kept = json.kept === true && { kept: true as const };
+  const row = { scope, samples, historySeconds: history, reached, current, slow, ...kept } as const;
   const episode = episodeFromJson(json.episode);
   return episode === undefined ? row : { ...row, episode };
 }

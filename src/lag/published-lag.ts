@@ -37,6 +37,8 @@ export interface PlannedRow {
   readonly current: Density;
   /** The curve that waits are taken from: the pointwise maximum of the hourly curves of the last 24 hours. */
   readonly slow: Density;
+  /** Measured before the history was lost, or lengthened since: no more than that is known again. */
+  readonly kept?: true;
   /** A short span without which waits would be shorter. */
   readonly episode?: PlannedEpisode;
 }
@@ -124,6 +126,8 @@ export function* nextPlanned(
     namespaces: new Map<string, PlannedRow>(),
     consumers: consumers === undefined ? table.consumers : rows,
   };
+  // A namespace whose history was lost with the cluster's would otherwise have the cluster's waits.
+  if (next.cluster?.kept) for (const [name, row] of table.namespaces) next.namespaces.set(name, row);
   for (const [name, history] of namespaces) {
     if (history.samples < OWN_SAMPLES) continue;
     const own = yield* curvesOf(history, lookAtOwn);
@@ -201,9 +205,20 @@ function* curvesOf(
   return curves;
 }
 
+/** The published row until as much is known as it rests on, but longer where what is known by now is. */
+function keptRow(before: PlannedRow, curves: readonly HourlyCurve[]): PlannedRow {
+  const slow = largestOf([...curves, beyondEach(before.slow)]);
+  if (before.kept && !haveMoved(slow, before.slow)) return before;
+  return {
+    ...before,
+    current: largestOf([...curves.slice(0, 1), beyondEach(before.current)]),
+    slow,
+    kept: true,
+  };
+}
+
 /**
- * The row to publish: the previous one where a new one would make no difference, nothing is measured any more, or there is
- * no longer enough history.
+ * The row to publish: the previous one where a new one would make no difference, or nothing is measured any more.
  * @param of what differs from the history's own
  */
 function* nextRow(
@@ -218,8 +233,10 @@ function* nextRow(
 ): Generator<undefined, PlannedRow | undefined> {
   const { scope = 'cluster', reached = history.reached(look.now) } = of;
   // Without the stored history, which may be lost or unreadable for now, a new leader knows less than is published.
-  if (before !== undefined && isNewlyEnough(before.reached, { reached }, look.asked)) return before;
-  const curves = of.curves ?? (yield* curvesOf(history, look));
+  const isLost = before !== undefined && isNewlyEnough(before.reached, { reached }, look.asked);
+  const counts = !isLost || history.samples >= ENOUGH_OF_BUILT_IN.minSamples;
+  const curves = counts ? (of.curves ?? (yield* curvesOf(history, look))) : [];
+  if (isLost) return keptRow(before, curves);
   const [current] = curves;
   if (current === undefined) return before;
   // Whole seconds, as written: the leader decides by exactly the numbers that the other replicas read.
@@ -236,6 +253,7 @@ function* nextRow(
   const episode = first && first.p99WithoutSeconds <= relevant ? first : undefined;
   const differs =
     before === undefined ||
+    before.kept ||
     isNewlyEnough(row.reached, before, look.asked) ||
     row.scope !== before.scope ||
     (episode === undefined) !== (before.episode === undefined) ||
@@ -250,7 +268,7 @@ function* nextRow(
 }
 
 /** The pointwise maximum: beyond each bucket, the largest share of any curve. */
-function largestOf(curves: readonly HourlyCurve[]): Density {
+function largestOf(curves: readonly Pick<HourlyCurve, 'longer'>[]): Density {
   const longest = new Uint32Array(BUCKETS);
   for (const { longer } of curves) {
     for (let bucket = 0; bucket < BUCKETS; bucket += 1) {
@@ -259,6 +277,11 @@ function largestOf(curves: readonly HourlyCurve[]): Density {
     }
   }
   return densityOf(longest);
+}
+
+function beyondEach(density: Density): Pick<HourlyCurve, 'longer'> {
+  let beyond = UNITS;
+  return { longer: Uint32Array.from(density, (units) => (beyond -= units)) };
 }
 
 function densityOf(longer: Uint32Array): Density {

@@ -73,8 +73,8 @@ function instantOf(epochSeconds: number): string {
   return new Date(epochSeconds * 1000).toISOString();
 }
 
-function shownRow({ samples, historySeconds, reached, slow }: PlannedRow): unknown {
-  return { samples, historySeconds, reached, ...percentilesOf(slow) };
+function shownRow({ samples, historySeconds, reached, kept, slow }: PlannedRow): unknown {
+  return { samples, historySeconds, reached, ...(kept && { kept }), ...percentilesOf(slow) };
 }
 
 function shownLag(lag: MeasuredLag | undefined): unknown {

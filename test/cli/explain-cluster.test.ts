@@ -27,7 +27,7 @@ async function cluster(): Promise<ModelCluster> {
 }
 
 /** As the leader publishes it, with lags of 4.2 s. */
-function publish(model: ModelCluster, namespace = 'linger'): void {
+function publish(model: ModelCluster, namespace = 'linger', kept: { readonly kept?: true } = {}): void {
   const now = 20_000 * DAY;
   const measured = {
     cluster: historyOf([4.2], 812, now, 5 * DAY),
@@ -35,6 +35,7 @@ function publish(model: ModelCluster, namespace = 'linger'): void {
       ['cluster-ip', 'cluster-dns'].map((name) => [name, historyOf([0.01], 812, now, 5 * DAY)]),
     ),
   };
+  const table = tableOf(measured, now);
   const metadata = {
     name: 'linger-planned',
     namespace,
@@ -46,7 +47,10 @@ function publish(model: ModelCluster, namespace = 'linger'): void {
     apiVersion: 'v1',
     kind: 'ConfigMap',
     metadata,
-    ...textContent('planned', plannedToText(tableOf(measured, now))),
+    ...textContent(
+      'planned',
+      plannedToText({ ...table, cluster: table.cluster && { ...table.cluster, ...kept } }),
+    ),
   });
   putPolicies(model, namespace, {});
 }
@@ -78,6 +82,13 @@ async function planOf(
 }
 
 describe.concurrent('linger explain with a cluster', () => {
+  it('says that the history behind the waits was lost', async () => {
+    const model = await cluster();
+    publish(model, 'linger', { kept: true });
+    const { code, stderr } = await explain(model, DEPLOYMENT);
+    expect([code, stderr]).toEqual([0, expect.stringContaining('the history behind the waits was lost')]);
+  });
+
   it('has no Rollout where that kind is not served', async () => {
     const { code, stderr } = await explain(await cluster(), '', 'rollout/web', '-n', 'shop');
     expect([code, stderr]).toEqual([1, expect.stringContaining('there is no Rollout web in namespace shop')]);

@@ -239,7 +239,6 @@ describe('a part as text', () => {
     const [first, ...slots] = json.slots;
     const spoilt = {
       ...json,
-      since: null,
       latest: null,
       reached: { samples: null },
       slots: [[null, 1, '5'], ...slots],

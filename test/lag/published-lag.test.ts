@@ -58,13 +58,38 @@ describe('a table is published', () => {
     expect(taken(nextPlanned(enough, only(cluster), START + DAY + 2, asked))).not.toBe(enough);
   });
 
-  it('not of a history that was lost, until there is enough again', () => {
-    const table = next(NOTHING_PLANNED, only(historyOf([1], 5_000)), START);
-    const cluster = new LagHistory();
-    cluster.record(30, START + HOUR);
-    expect(next(table, only(cluster), START + HOUR)).toBe(table);
-    add(cluster, 9, 300, START + HOUR, START + 26 * HOUR);
-    expect(p99(next(table, only(cluster), START + 26 * HOUR))).toBe(9);
+  describe('of a history that was lost: as it was', () => {
+    const table = next(NOTHING_PLANNED, only(historyOf([5], 5_000)), START);
+    const after = (seconds: number, samples: number, hours: number) => {
+      const cluster = new LagHistory();
+      add(cluster, seconds, samples, START + HOUR, START + hours * HOUR);
+      return next(table, only(cluster), START + hours * HOUR);
+    };
+
+    test.each([
+      ['until there is enough again', 1, 300, 24, 5, true],
+      ['whatever a few samples say', 30, 99, 2, 5, true],
+      ['but longer from 100 samples on', 30, 100, 2, 30, true],
+      ['and no more once there is enough', 1, 300, 26, 1, undefined],
+    ])('%s', (_, seconds, samples, hours, expected, kept) => {
+      const row = after(seconds, samples, hours);
+      expect([p99(row), row.cluster?.kept]).toEqual([expected, kept]);
+      expect(plannedFromJson(JSON.parse(plannedToText(row)))).toEqual(row);
+    });
+
+    it('and is not published again without a reason', () => {
+      const cluster = new LagHistory();
+      add(cluster, 30, 100, START, START + HOUR);
+      const kept = next(table, only(cluster), START + HOUR);
+      expect(next(kept, only(cluster), START + 2 * HOUR)).toBe(kept);
+    });
+
+    it('that of a namespace, too', () => {
+      const lost = { cluster: new LagHistory(), namespaces: new Map(), consumers: undefined };
+      const namespaces = new Map([['shop', historyOf([9], 2_000)]]);
+      const before = tableOf({ cluster: historyOf([1]), namespaces });
+      expect(p99(next(before, lost, START + HOUR), 'shop')).toBe(9);
+    });
   });
 
   it('by a clock that was set back, too', () => {
