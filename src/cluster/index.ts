@@ -22,7 +22,7 @@ export {
   type WatchOptions,
   watchResource,
 } from './reflector.ts';
-export { ask, http, newAgent, readText } from './request.ts';
+export { ask, http, newAgent, readText, withoutRoute } from './request.ts';
 export {
   newStats,
   type ObjectIdentity,

@@ -1,5 +1,7 @@
+import { createSocket } from 'node:dgram';
 import type { Agent, IncomingMessage } from 'node:http';
 import https from 'node:https';
+import { isIP } from 'node:net';
 import { pipeline, type Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import type { Credentials, KubeConnection } from './connection.ts';
@@ -7,6 +9,39 @@ import { failureOfStatus, KubeFailure } from './failure.ts';
 
 /** node:http, without the 9 MB that an `import` of it costs; see webhook/server.ts, which is not loaded with this. */
 export const http = process.getBuiltinModule('node:http');
+
+/** No route, no address of that family to send from, or a kernel without it. */
+const NO_ROUTE: ReadonlySet<unknown> = new Set(['ENETUNREACH', 'EADDRNOTAVAIL', 'EAFNOSUPPORT']);
+
+/** Connecting a datagram socket sends nothing and asks only the kernel: nothing outside this host can make a route vanish. */
+function hasRoute(address: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = createSocket(isIP(address) === 6 ? 'udp6' : 'udp4');
+    const end = (error?: Error & { readonly code?: unknown }) => {
+      resolve(!NO_ROUTE.has(error?.code));
+      socket.close();
+    };
+    socket.once('error', end).connect(443, address, end);
+  });
+}
+
+/**
+ * The addresses of IPv4 or of IPv6 among these, if this host has a route to none of that family: it is not connected to
+ * such a network. Where all are of one family, none, however unreachable they are.
+ */
+export async function withoutRoute(
+  addresses: readonly string[],
+  isRouted = hasRoute,
+): Promise<readonly string[]> {
+  const families = [...Map.groupBy(addresses, isIP).values()];
+  if (families.length < 2) return [];
+  for (const family of families) {
+    let reached = false;
+    for (const address of family) reached ||= await isRouted(address);
+    if (!reached) return family;
+  }
+  return [];
+}
 
 export interface KubeRequest {
   readonly method?: string;

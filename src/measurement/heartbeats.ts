@@ -52,17 +52,8 @@ const SILENT_MS = 2_500;
  * @returns resolves once the signal has aborted; never rejects
  */
 export async function sendHeartbeats(options: HeartbeatsOptions): Promise<void> {
-  const {
-    streams = HEARTBEAT_STREAMS,
-    leads,
-    wanted,
-    onWritten,
-    signal,
-    logger,
-    clock,
-    random,
-    pause,
-  } = options;
+  const { streams = HEARTBEAT_STREAMS, leads, wanted, onWritten } = options;
+  const { signal, logger, clock, random, pause } = options;
   const once = new LogOnce(logger);
   const life = randomBytes(6).toString('base64url');
   const numbers = { pods: 0, EndpointSlice: 0, Endpoints: 0 };

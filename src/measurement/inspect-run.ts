@@ -29,6 +29,7 @@ import {
   firstOf,
   type Inspected,
   type InstanceList,
+  instancesAt,
   NONE,
   type PageInstance,
   type PageToRead,
@@ -362,11 +363,7 @@ async function instancesOf(
   if (url !== undefined) {
     const page = new URL(url);
     const found = await resolve(page, { signal, allowLinkLocal });
-    if (!('addresses' in found)) return found;
-    return firstOf(
-      found.addresses.map((address) => ({ name: address, address, url: page })),
-      MOST_INSTANCES,
-    );
+    return 'addresses' in found ? instancesAt(page, found, MOST_INSTANCES) : found;
   }
   if (instances === undefined) return NONE;
   const { namespaceSelector, podSelector = EVERYTHING, port, path = USUAL_PATHS[format] } = instances;

@@ -380,6 +380,7 @@ export class Inspection {
       asked.unlistableSince = undefined;
       asked.trouble = undefined;
       asked.isWhole = found.isWhole;
+      asked.unrouted = found.unrouted ?? [];
       this.#setInstances(asked, found.pages);
     }
     if (knewAll !== asked.knowsAll) for (const { uid } of asked.questions.values()) this.#tell(uid);

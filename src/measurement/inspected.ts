@@ -2,7 +2,7 @@ import { fewOf, type InspectSpec, objectKey, type ServiceRecord, Shares, setNewe
 import type { Departed, MeasurementState, PodAddress, PodKey, ServiceName } from '../lag/index.ts';
 import { MOST_CLUSTERS, type PageEndpoint, type PageFindings } from './page-formats.ts';
 import { endpointsOf } from './page-request.ts';
-import type { Problem } from './probe.ts';
+import type { Problem, Resolved } from './probe.ts';
 import { StaleUpstreams } from './stale-upstreams.ts';
 
 /** Of one consumer, with open questions or without. */
@@ -47,12 +47,20 @@ export interface InstanceList {
   readonly pages: readonly PageInstance[];
   /** Whether these are all that there are. */
   readonly isWhole: boolean;
+  /** Addresses that cannot lead from here to any. */
+  readonly unrouted?: readonly string[];
 }
 
 export const NONE: InstanceList = { pages: [], isWhole: true };
 
 export function firstOf(pages: readonly PageInstance[], most: number): InstanceList {
   return { pages: pages.slice(0, most), isWhole: pages.length <= most };
+}
+
+/** Those of a discovery service: one at each address of its host. */
+export function instancesAt(url: URL, { addresses, unrouted }: Resolved, most: number): InstanceList {
+  const pages = addresses.map((address) => ({ name: address, address, url }));
+  return { ...firstOf(pages, most), unrouted };
 }
 
 export interface PageToRead {
@@ -182,6 +190,7 @@ export class Asked {
   /** When its instances were listed; infinity while they are being listed. */
   listedAt = Number.NEGATIVE_INFINITY;
   isWhole = true;
+  unrouted: readonly string[] = [];
   /** Since when they cannot be listed. */
   unlistableSince: number | undefined;
   /** Why they cannot be listed, once that lasts. */
@@ -236,7 +245,7 @@ const PAGES_UNLISTED = 10;
 
 /** The state of inspection, in the condition's words. */
 export function inspectionStateOf(
-  { consumer, instances, isWhole, trouble: listing, unlisted = [0, 0], stale }: Asked,
+  { consumer, instances, isWhole, unrouted, trouble: listing, unlisted = [0, 0], stale }: Asked,
   departed: ReadonlyMap<string, Departed>,
 ): MeasurementState {
   const skipped = [...instances.values()].filter(isSkipped).map(({ page }) => page.name);
@@ -244,9 +253,13 @@ export function inspectionStateOf(
     skipped.length === 0
       ? []
       : [`Hold does not wait for ${fewOf(skipped)}: it did not drop three held pods in a row.`];
+  const family =
+    unrouted.length === 0
+      ? []
+      : [`Not asked, nor waited for: ${fewOf(unrouted)}. Nothing leads from here to such addresses.`];
   const state = {
     instances: instances.size,
-    limits: [...skips, ...(consumer.followed?.limits ?? LIMITS)],
+    limits: [...skips, ...family, ...(consumer.followed?.limits ?? LIMITS)],
   };
   const [kept] = stale.kept(departed);
   if (kept !== undefined) {

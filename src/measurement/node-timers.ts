@@ -51,10 +51,8 @@ export function nodeTimerApp(ask: () => Promise<Answer>, clock: () => number): R
   };
   return ({ method, url = '' }, response) => {
     const [, from] = /^\/attempts\/(\d{0,12})$/.exec(url) ?? [];
-    if (method !== 'GET' || (from === undefined && url !== '/healthz')) {
-      response.writeHead(404, { connection: 'close' }).end();
-      return;
-    }
+    if (method !== 'GET' || (from === undefined && url !== '/healthz'))
+      return void response.writeHead(404, { connection: 'close' }).end();
     let text = '{}';
     if (from !== undefined) {
       until = clock() + LEASE_MS;
@@ -118,11 +116,8 @@ function readAttempts(
   settle: (outcome: { text: string } | Problem) => void,
 ): void {
   const { statusCode = 0 } = response;
-  if (statusCode !== 200) {
-    settle(refusal(statusCode));
-    return;
-  }
-  readShortBody(response, LONGEST, (text) => settle(text === undefined ? TOO_LONG : { text }));
+  if (statusCode !== 200) settle(refusal(statusCode));
+  else readShortBody(response, LONGEST, (text) => settle(text === undefined ? TOO_LONG : { text }));
 }
 
 /** @param span of the request: the node timer's "now" lies within it */

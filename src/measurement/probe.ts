@@ -3,7 +3,7 @@ import type { IncomingMessage, OutgoingHttpHeaders } from 'node:http';
 import https from 'node:https';
 import { BlockList, isIP } from 'node:net';
 import { CANARY_IDENTITY_HEADER } from '../api/index.ts';
-import { http } from '../cluster/index.ts';
+import { http, withoutRoute } from '../cluster/index.ts';
 import type { ConditionReason } from '../lag/index.ts';
 import { pause } from '../timing/index.ts';
 import { authorityOf } from './page-formats.ts';
@@ -259,6 +259,12 @@ export function isForbidden(address: string): boolean {
   return FORBIDDEN.check(plain, isIP(plain) === 6 ? 'ipv6' : 'ipv4');
 }
 
+export interface Resolved {
+  readonly addresses: readonly string[];
+  /** Further ones, of a family that this host has no route to. */
+  readonly unrouted: readonly string[];
+}
+
 /**
  * The addresses of a URL's host that may be called. Resolved once per flip, and each attempt connects to a checked address:
  * a second resolution could lead elsewhere, and would wait for the few threads that resolve names.
@@ -272,13 +278,14 @@ export async function resolve(
     allowLinkLocal,
     refuseLocal = false,
   }: { readonly signal: AbortSignal; readonly allowLinkLocal: boolean; readonly refuseLocal?: boolean },
-): Promise<{ readonly addresses: readonly string[] } | Problem> {
+): Promise<Resolved | Problem> {
   const host = hostOf(url);
   const addresses = isIP(host) === 0 ? await lookUp(host, signal) : [host];
   if (typeof addresses === 'string') return problem('Unreachable', `cannot resolve its host (${addresses})`);
   const refused = (address: string) => isForbidden(address) || (refuseLocal && isLocal(address));
   const allowed = allowLinkLocal ? addresses : addresses.filter((address) => !refused(address));
-  if (allowed.length > 0) return { addresses: allowed };
+  const unrouted = await withoutRoute(allowed);
+  if (allowed.length > 0) return { addresses: allowed.filter((each) => !unrouted.includes(each)), unrouted };
   return problem(
     'Unreachable',
     `is not sent to ${refuseLocal ? 'loopback, ' : ''}link-local addresses and those of cloud metadata; --probe-allow-link-local allows it`,

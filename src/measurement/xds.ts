@@ -5,7 +5,7 @@ import { canonicalAddress } from '../certs/index.ts';
 import { ListedAddresses } from '../informers/index.ts';
 import { Backoff, inPieces, pause } from '../timing/index.ts';
 import { readHeaderValue, trustOf } from './gateway-client.ts';
-import { firstOf, type InstanceList, type PageInstance, type PageToRead, type Source } from './inspected.ts';
+import { instancesAt, type PageInstance, type PageToRead, type Source } from './inspected.ts';
 import { authorityOf, PageFindings } from './page-formats.ts';
 import { type Problem, problem, resolve } from './probe.ts';
 
@@ -67,13 +67,10 @@ export class Istiods implements Source {
     for (const { istiod } of this.#istiods.values()) istiod.follow(this.#services);
   }
 
-  async instances(signal: AbortSignal): Promise<InstanceList | Problem> {
+  async instances(signal: AbortSignal): ReturnType<Source['instances']> {
     const found = await resolve(this.#url, { signal, allowLinkLocal: this.#context.allowLinkLocal });
     if (!('addresses' in found)) return found;
-    const list = firstOf(
-      found.addresses.map((address) => ({ name: address, address, url: this.#url })),
-      MOST_ISTIODS,
-    );
+    const list = instancesAt(this.#url, found, MOST_ISTIODS);
     if (!this.#context.signal.aborted) this.#keep(list.pages.map(({ address }) => address));
     return list;
   }

@@ -11,6 +11,7 @@ import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ensureCertificates } from '../../src/certs/index.ts';
+import { withoutRoute } from '../../src/cluster/index.ts';
 import { attempt, resolve } from '../../src/measurement/probe.ts';
 import { canaryServer } from '../../src/webhook/index.ts';
 
@@ -226,12 +227,31 @@ describe('the host of a URL', () => {
     ['http://127.0.0.1/', ['127.0.0.1']],
     ['http://[::1]:80/', ['::1']],
   ])('%s is its address', async (url, addresses) => {
-    expect(await resolve(new URL(url), options)).toEqual({ addresses });
+    expect(await resolve(new URL(url), options)).toEqual({ addresses, unrouted: [] });
   });
 
   it('may be a name', async () => {
     const { addresses } = (await resolve(new URL('http://localhost/'), options)) as { addresses: string[] };
     expect(['127.0.0.1', '::1']).toEqual(expect.arrayContaining(addresses));
+  });
+
+  it.each([
+    ['of a family without a route are left out', ['10.0.0.1', '2001:db8::1', '2001:db8::2'], [':'], 1],
+    ['so are those of IPv4', ['10.0.0.1', '10.0.0.2', '2001:db8::1'], ['.'], 0],
+    ['of a family with some route stay', ['10.0.0.1', '2001:db8::1', '2001:db8::2'], ['::1'], undefined],
+    ['of the only family stay, for they may be down', ['2001:db8::1', '2001:db8::2'], [':'], undefined],
+  ] as const)('addresses %s', async (_, addresses, dead, left) => {
+    const isRouted = async (address: string) => !dead.some((each) => address.includes(each));
+    const families = [
+      addresses.filter((each) => each.includes('.')),
+      addresses.filter((each) => each.includes(':')),
+    ];
+    expect(await withoutRoute(addresses, isRouted)).toEqual(left === undefined ? [] : families[left]);
+  });
+
+  it('has a route to this machine, whether or not something listens there', async () => {
+    // Nothing listens on a datagram's port 443 here, and nothing is sent.
+    expect(await withoutRoute(['127.0.0.1', '::1'])).not.toContain('127.0.0.1');
   });
 
   it('that does not resolve: Unreachable', async () => {

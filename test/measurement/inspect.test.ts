@@ -30,6 +30,7 @@ class Gateways {
   bytes = 100;
   /** Whether all instances are asked. */
   isWhole = true;
+  unrouted: readonly string[] = [];
   /** Why the instances cannot be listed. */
   unlistable: Problem | undefined;
   render = (addresses: readonly string[]): string => addresses.join('\n');
@@ -55,6 +56,7 @@ class Gateways {
               url: new URL('http://gateway/clusters'),
             })),
             isWhole: this.isWhole,
+            unrouted: this.unrouted,
           },
         ),
       ask: async ({ inspect }, { name: gateway }, { url, wanted }) => {
@@ -469,6 +471,15 @@ describe('an inspected consumer', () => {
     expect(gateways.inspection.states().get('edge')?.trouble?.reason).toBe('NoInstances');
     gateways.inspection.want({ namespace: 'shop', uid: 'a' });
     expect(gateways.inspection.usersOf('edge', 'a', 0)).toBe('unknown');
+  });
+
+  it('says which addresses of its host lead nowhere from here', async () => {
+    gateways.unrouted = ['2001:db8::1'];
+    await vi.waitFor(() =>
+      expect(gateways.inspection.states().get('edge')?.limits[0]).toBe(
+        'Not asked, nor waited for: 2001:db8::1. Nothing leads from here to such addresses.',
+      ),
+    );
   });
 
   it('does not know what instances beyond those that are asked do', async () => {
