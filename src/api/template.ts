@@ -5,8 +5,8 @@ export const PLACEHOLDER = '\\{(address|port|pod|namespace|label:[A-Za-z0-9][-A-
 
 /** The pod that fills a template. */
 export interface TemplateValues {
-  readonly address: string;
   /** undefined: not known. */
+  readonly address: string | undefined;
   readonly port: number | undefined;
   readonly pod: string;
   readonly namespace: string;

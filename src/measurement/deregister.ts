@@ -172,9 +172,9 @@ export class Deregistrations {
     const known = this.#leaving.get(objectKey(event.identity));
     const isSame = known?.pod.uid === event.identity.uid;
     if (event.type === 'deleted') {
-      if (known === undefined || !isSame) return;
-      known.gone = true;
-      this.#forget(known);
+      if (known !== undefined && isSame) this.#forget(Object.assign(known, { gone: true }));
+      // Deleted without a grace, it has not been seen to terminate.
+      else if (!event.relist) this.#know(event.object, event.object.labels ?? NO_LABELS, 0, true);
       return;
     }
     // A StatefulSet's pod has come back under its name: a late request would take the new one out.
@@ -185,7 +185,7 @@ export class Deregistrations {
     else if (deletionTimestamp !== undefined) this.#know(event.object, labels, deletionGracePeriodSeconds);
   }
 
-  #know(pod: Leaving['pod'], labels: Labels, graceSeconds: number): Leaving | undefined {
+  #know(pod: Leaving['pod'], labels: Labels, graceSeconds: number, gone = false): Leaving | undefined {
     const { uid, namespace, name } = pod;
     const known = this.#leaving.get(objectKey(pod));
     if (known?.pod.uid === uid) return known;
@@ -193,11 +193,12 @@ export class Deregistrations {
     const spanMs = Math.min(LIMITS.longest, graceSeconds * 1000 + LIMITS.afterGrace);
     const leaving: Leaving = {
       ...{ pod: { uid, namespace, name }, labels, until: this.#context.clock() + spanMs },
-      ...{ outcomes: new Map(), values: undefined, gone: false },
+      ...{ outcomes: new Map(), values: undefined, gone },
     };
     this.#leaving.set(objectKey(pod), leaving);
     this.#shares.add(namespace, 1);
-    this.#start(leaving);
+    this.#start(leaving, gone);
+    this.#forget(leaving);
     return leaving;
   }
 
@@ -227,7 +228,9 @@ export class Deregistrations {
   #start(leaving: Leaving, mayBeOut = false): void {
     if (this.#term === undefined) return;
     for (const [consumer, sends] of this.#consumersOf(leaving)) {
-      if (sends === false || leaving.outcomes.has(consumer)) continue;
+      // The end of a Job's pod, which has no Service, concerns no registry.
+      const isConcerned = leaving.gone ? sends === true : sends !== false;
+      if (!isConcerned || leaving.outcomes.has(consumer)) continue;
       leaving.outcomes.set(consumer, undefined);
       const backoff = new Backoff(LIMITS.pause, this.#context.random);
       this.#queue({ leaving, consumer, backoff, mayBeOut: mayBeOut || sends === 'assumed', attempts: 0 });
@@ -347,8 +350,11 @@ export class Deregistrations {
       leaving.values ??= this.#lookUp(leaving, signal);
       const values = await leaving.values;
       if (values === undefined) return 'NoAddress';
+      const request = deregisterRequest(deregister);
       const port = deregister.port ?? values.declaredPort;
-      return await this.#send(deregisterRequest(deregister), { ...values, port }, job.attempts, signal);
+      const unknown = port === undefined ? /\{(address|port)\}/ : /\{address\}/;
+      if (values.address === undefined && unknown.test(JSON.stringify(request))) return 'NoAddress';
+      return await this.#send(request, { ...values, port }, job.attempts, signal);
     } catch (thrown) {
       return problem('Unreachable', asError(thrown).message);
     }
@@ -356,6 +362,13 @@ export class Deregistrations {
 
   async #lookUp(leaving: Leaving, signal: AbortSignal): Promise<PodValues | undefined> {
     const { name, namespace, uid } = leaving.pod;
+    const gone = {
+      address: undefined,
+      declaredPort: undefined,
+      namespace,
+      pod: name,
+      labels: leaving.labels,
+    };
     const call = { signal, withinMs: LIMITS.lookUp, agent: this.#agent };
     try {
       const pod = await unlessNotFound(
@@ -363,7 +376,8 @@ export class Deregistrations {
           core.readNamespacedPod({ name, namespace }),
         ),
       );
-      return pod?.metadata?.uid === uid ? valuesOf(pod, namespace, name) : undefined;
+      if (pod === undefined) return gone;
+      return pod.metadata?.uid === uid ? valuesOf(pod, namespace, name) : undefined;
     } catch (thrown) {
       leaving.values = undefined;
       throw new Error(

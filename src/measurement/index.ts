@@ -8,24 +8,9 @@ export { sendHeartbeats } from './heartbeats.ts';
 export type { Inspection } from './inspect.ts';
 export { registerInspectionMetrics, startInspecting } from './inspect-run.ts';
 export { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
-export {
-  ConsumerMeasurement,
-  Measurement,
-  type WaitingByStage,
-  waitingByStage,
-} from './measurement.ts';
+export { ConsumerMeasurement, Measurement, type WaitingByStage, waitingByStage } from './measurement.ts';
 export { attemptsIn, nodeTimerApp } from './node-timers.ts';
-export {
-  endpointIn,
-  type PageEndpoint,
-  PageFindings,
-  type PageReader,
-  readerOf,
-} from './page-formats.ts';
+export { endpointIn, type PageEndpoint, PageFindings, type PageReader, readerOf } from './page-formats.ts';
 export { MOST_WITNESSED, USUAL_PATHS } from './page-request.ts';
 export { attempt, canaryUrl, problem } from './probe.ts';
-export {
-  ConsumerReports,
-  type ReportAnswer,
-  versionsOf,
-} from './reports.ts';
+export { ConsumerReports, type ReportAnswer, versionsOf } from './reports.ts';

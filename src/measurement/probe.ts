@@ -273,12 +273,9 @@ export interface Resolved {
  */
 export async function resolve(
   url: URL,
-  {
-    signal,
-    allowLinkLocal,
-    refuseLocal = false,
-  }: { readonly signal: AbortSignal; readonly allowLinkLocal: boolean; readonly refuseLocal?: boolean },
+  options: { readonly signal: AbortSignal; readonly allowLinkLocal: boolean; readonly refuseLocal?: boolean },
 ): Promise<Resolved | Problem> {
+  const { signal, allowLinkLocal, refuseLocal = false } = options;
   const host = hostOf(url);
   const addresses = isIP(host) === 0 ? await lookUp(host, signal) : [host];
   if (typeof addresses === 'string') return problem('Unreachable', `cannot resolve its host (${addresses})`);

@@ -197,6 +197,41 @@ it('takes a pod out when it begins to terminate, once, filling in what is the po
   expect(await results()).toEqual({ Done: 1 });
 });
 
+it.each([
+  ['whose name is enough', '/{namespace}/{pod}:{port}', 80, 404, ['PUT /shop/web-1:80'], 'Done'],
+  ['but not without its address', '/{pod}/{address}', 80, 404, [], 'NoAddress'],
+  ['nor without its port', '/{pod}:{port}', undefined, 404, [], 'NoAddress'],
+  ['unless a new pod has its name', '/{pod}', 80, {}, [], 'NoAddress'],
+])(
+  'takes out a pod that is deleted without a grace, %s',
+  async (_, path, containerPort, podStatus, requests, how) => {
+    const { asked, port } = await registryThat(ok);
+    const deregister: DeregisterSpec = {
+      http: { method: 'PUT', url: `http://127.0.0.1:${port}${path}` },
+      ...(containerPort && { port: containerPort }),
+    };
+    const { lead, event, object, settled, results } = await replica({ deregister, podStatus });
+    lead();
+    event('deleted', { ...object('web-1', 'shop', { app: 'orders' }, undefined), uid: 'of-the-old-one' });
+    event('deleted', object('other', 'shop', { app: 'else' }, undefined));
+    await until('it to be settled', () => settled.length > 0);
+    await sleep(100);
+    expect(asked.map(({ method, url }) => `${method} ${url}`)).toEqual(requests);
+    expect([settled, await results()]).toEqual([['of-the-old-one'], { [how]: 1 }]);
+  },
+);
+
+it('a pod without a Service that is deleted without a grace concerns no registry', async () => {
+  const { asked, port } = await registryThat(ok);
+  const appliesTo = { serviceSelector: { matchLabels: { registry: 'eureka' } } };
+  const http = { method: 'PUT', url: `http://127.0.0.1:${port}/{namespace}/{pod}` } as const;
+  const { lead, event, object, settled } = await replica({ deregister: { http }, appliesTo, podStatus: 404 });
+  lead();
+  event('deleted', object('job-1', 'shop', {}, undefined));
+  await sleep(200);
+  expect([asked, settled]).toEqual([[], []]);
+});
+
 it('sets OUT_OF_SERVICE in Eureka', async () => {
   const { asked, port } = await registryThat(ok);
   const eureka = { url: `http://127.0.0.1:${port}/eureka/`, app: 'ORDERS', instance: '{pod}:orders:{port}' };
