@@ -1,5 +1,5 @@
 import type { Registry } from '@prometheus-io/client';
-import { ANNOTATION, Shares, setNewest } from '../api/index.ts';
+import { ANNOTATION, fewOf, setNewest } from '../api/index.ts';
 import { tellConfigured } from '../certs/index.ts';
 import { asFailure, type KubeConnection, type ObjectEvents } from '../cluster/index.ts';
 import { type ClusterSnapshot, workloadKey } from '../decision/index.ts';
@@ -159,6 +159,14 @@ export class ClusterAudit {
         'audit incomplete; objects beyond the limit of their kind are left out',
       );
     else this.#once.over('truncated', {}, 'audit complete again');
+    const leftOut = tally.leftOut.map(([namespace, count]) => `${namespace} (${count})`);
+    if (leftOut.length > 0)
+      this.#once.warn(
+        'left out',
+        { namespaces: fewOf(leftOut) },
+        'more findings than are reported; the others are only counted',
+      );
+    else this.#once.over('left out', {}, 'all findings are reported again');
     return { tally, truncated: [...truncated.keys()].toSorted(), configured };
   }
 
@@ -219,6 +227,12 @@ export function registerAuditMetrics(
     read: () => latest()?.tally.series ?? [],
   });
   gaugeAtScrape(registry, {
+    name: 'linger_findings_left_out',
+    help: 'Findings of a namespace that the last audit of the leader has only counted: there are too many to report all.',
+    labelNames: ['namespace'],
+    read: () => (latest()?.tally.leftOut ?? []).map(([namespace, count]) => [{ namespace }, count] as const),
+  });
+  gaugeAtScrape(registry, {
     name: 'linger_audited_workloads',
     help: 'Workloads that the last audit of the leader has judged, by verdict.',
     labelNames: ['verdict'],
@@ -242,9 +256,7 @@ class AuditTally {
   readonly verdicts: Record<AuditVerdict, number> = { protected: 0, unprotected: 0, skipped: 0, unknown: 0 };
   readonly #counts = new Map<string, { namespace: string; reason: string; count: number }>();
   readonly #namespaces = new Map<string, NamespaceCounts>();
-  readonly #kept = { warning: [] as AuditFinding[], note: [] as AuditFinding[] };
-  /** So that a namespace with thousands does not take the place of the others'. */
-  readonly #shares = { warning: new Shares(), note: new Shares() };
+  #kept: AuditFinding[] = [];
 
   add({ findings }: Audited): void {
     const [own] = findings;
@@ -258,16 +270,9 @@ class AuditTally {
       const level = levelOf(finding);
       if (level === undefined) continue;
       counts[level === 'warning' ? 'fail' : 'warn'] += 1;
-      this.#keep(finding, level);
       this.#count(finding);
+      if (this.#kept.push(finding) >= 2 * MOST_FINDINGS) this.#kept = fairest(this.#kept);
     }
-  }
-
-  #keep(finding: AuditFinding, level: 'warning' | 'note'): void {
-    const shares = this.#shares[level];
-    if (!shares.hasRoomFor(finding.namespace, 1, MOST_FINDINGS)) return;
-    shares.add(finding.namespace, 1);
-    this.#kept[level].push(finding);
   }
 
   /** Namespaces beyond the bound are counted together, without a name. */
@@ -287,7 +292,31 @@ class AuditTally {
   }
 
   get findings(): ClusterFindings {
-    const { warning, note } = this.#kept;
-    return { kept: [...warning, ...note].slice(0, MOST_FINDINGS), namespaces: this.#namespaces };
+    return { kept: fairest(this.#kept), namespaces: this.#namespaces };
   }
+
+  /** How many findings of each namespace are not among {@link findings}; the most first, and no more than series. */
+  get leftOut(): readonly (readonly [namespace: string, count: number])[] {
+    const kept = Map.groupBy(this.findings.kept, ({ namespace }) => namespace);
+    const left = [...this.#namespaces].map(
+      ([namespace, { fail, warn }]) => [namespace, fail + warn - (kept.get(namespace)?.length ?? 0)] as const,
+    );
+    const some = left.filter(([, count]) => count > 0).toSorted(([, a], [, b]) => b - a);
+    return some.slice(0, MOST_SERIES);
+  }
+}
+
+/**
+ * As many as are reported: the first of each namespace, then their second ones, and so on, so that no number of namespaces
+ * with thousands of findings takes the others' places. Of a namespace, those that lose requests come first.
+ */
+function fairest(findings: readonly AuditFinding[]): AuditFinding[] {
+  const rankOf = (finding: AuditFinding) => Number(levelOf(finding) !== 'warning');
+  const byLevel = (a: AuditFinding, b: AuditFinding) => rankOf(a) - rankOf(b);
+  const turns = [...Map.groupBy(findings, ({ namespace }) => namespace).values()].flatMap((of) =>
+    of.toSorted(byLevel).map((finding, turn) => ({ finding, turn })),
+  );
+  const inTurn = turns.toSorted((a, b) => a.turn - b.turn || byLevel(a.finding, b.finding));
+  const fair = inTurn.slice(0, MOST_FINDINGS).map(({ finding }) => finding);
+  return fair.toSorted(byLevel);
 }

@@ -311,6 +311,29 @@ describe('the leader', () => {
     expect(api.reports.get(reportOf('small'))?.results).toHaveLength(200);
   });
 
+  test('of namespaces with hundreds of findings leaves the others theirs, and says how many are left out', async () => {
+    const api = new Lists();
+    const many = Array.from({ length: 14 }, (_, tenant) =>
+      Array.from({ length: 200 }, (__, index) =>
+        deployment(`web-${index}`, `greedy-${tenant}`, {}, { terminationGracePeriodSeconds: 0 }),
+      ),
+    );
+    const last = deployment('web', 'quiet', {}, { terminationGracePeriodSeconds: 0 });
+    api.lists.set('/apis/apps/v1/deployments', [...many.flat(), last]);
+    const { samples, lines } = await leading(api, {
+      settings: { every: 1, policyReports: 'wgpolicyk8s.io' },
+    });
+    await expect.poll(() => api.reports.size, WITHIN).toBe(15);
+    expect(api.reports.get(reportOf('quiet'))?.results).not.toHaveLength(0);
+    const left = await samples('linger_findings_left_out');
+    expect(left).toHaveLength(14);
+    const counts = left.map((line) => Number(line.split(' ').at(-1)));
+    expect([Math.min(...counts), Math.max(...counts)]).toEqual([128, 129]);
+    expect(lines[0]).toMatchObject({
+      namespaces: expect.stringMatching(/^greedy-\d+ \(129\), .* and 11 more$/) as string,
+    });
+  });
+
   test.each([403, 404])(
     'a namespace whose report is answered %i keeps no other from its own',
     async (code) => {
