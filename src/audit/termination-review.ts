@@ -218,7 +218,7 @@ export class TerminationReview {
     const wait =
       plan === undefined
         ? await this.#ownHookOf(sample.namespace, controller, sample.pod)
-        : { least: plan.wait, most: plan.wait };
+        : { least: plan.least ?? plan.wait, most: plan.wait };
     if (signal.aborted) return;
     const { end, shortfall } = judgeEnd(sample, { owner, wait, grace, senders }, endedAt);
     this.#count(end.outcome);
@@ -434,7 +434,7 @@ function observedEnd(uid: string, stopping: Stopping, deletedAt: number): Observ
   const { namespace, name: pod, owner = '', at, goneAt, listed, withdrawals, released, grace } = stopping;
   const { known, senders } = stopping;
   const plan = planOf(stopping);
-  const planned = plan && Math.min(plan.wait, grace ?? plan.wait);
+  const planned = plan?.least === undefined ? plan && Math.min(plan.wait, grace ?? plan.wait) : undefined;
   return {
     ...{ namespace, pod, uid, owner, deletedAt, listed, withdrawals, released },
     hook: plan?.hook ?? '',

@@ -192,6 +192,18 @@ export function waitsLess({ held, sidecar, ends }: ContainerWait, wait: number):
 }
 
 /**
+ * The shortest certain wait of the containers that get traffic and none of Linger's.
+ * @param named the only ones with traffic, as the policy says; empty: all
+ */
+export function leastOf(table: readonly ContainerWait[], wait: number, named: readonly string[]) {
+  const isNamed = ({ name }: Container) => named.length === 0 || named.includes(name);
+  const others = table.filter((row) => row.wait === undefined && !row.sidecar && !row.ends);
+  const serving = others.filter(({ container }) => isNamed(container));
+  const least = Math.floor(Math.min(...serving.map(({ held }) => leastSecondsOf(held))));
+  return least < wait ? least : undefined;
+}
+
+/**
  * Notes on the pod as it is in the end.
  * @param wait of the plan; undefined: the pod gets none
  * @param longest that SIGTERM is held back by Linger

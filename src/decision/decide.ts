@@ -19,6 +19,7 @@ import {
   changedBy,
   containerTable,
   isAllKept,
+  leastOf,
   NO_CARRIERS,
   ownDrainOf,
   type Target,
@@ -316,7 +317,7 @@ function planFor(
 
   const changed = changedBy(targets, wait);
   const estimate = estimateOfWait(policy, lag, wait);
-  const plan: Plan = {
+  const planned: Plan = {
     wait,
     grace: fit.grace,
     baseGrace,
@@ -329,9 +330,11 @@ function planFor(
     ...(setup && { hold: holdPlanOf(policy, pod, Math.max(wait, fit.wait)) }),
     digest: digestOf(policy),
   };
+  const table = containerTable(pod, fit.grace, secondsByContainer(planned), carriers);
+  const plan = { ...planned, least: leastOf(table, wait, policy.containers.value) };
   const stale = 'the pod’s linger.dev/plan says that there is no room for a wait, and there is';
   if (earlier?.wait === 0) said.push(note('StalePlan', stale));
-  said.push(...planNotes(pod, plan, carriers));
+  said.push(...planNotes(plan, table));
   const longest = longestWait(plan);
   if (longest < wanted) {
     const { value, origin } = policy['grace.max'];
@@ -493,7 +496,7 @@ function decideAgain(pod: Pod, { plan, carriers, notes, setup }: Again, policy: 
     return { ...skip('AlreadyInjected', notes, policy), standing: recorded };
 
   const { extended: _, ...unextended } = wait === recorded.wait ? recorded : withoutMeasurement(recorded);
-  const next: Plan = {
+  const planned: Plan = {
     ...unextended,
     wait,
     grace,
@@ -503,7 +506,9 @@ function decideAgain(pod: Pod, { plan, carriers, notes, setup }: Again, policy: 
       hold: { ...recorded.hold, min: Math.min(recorded.hold.min, longest), max: longest },
     }),
   };
-  const said = [...notes, ...planNotes(pod, next, carriers)];
+  const table = containerTable(pod, grace, secondsByContainer(planned), carriers);
+  const next = { ...planned, least: leastOf(table, wait, policy.containers.value) };
+  const said = [...notes, ...planNotes(next, table)];
   const decision = { outcome: 'inject', plan: next, policy, notes: said, ...(setup && { setup }) } as const;
   if (isAsRecorded) return decision;
   const released = new Map([...carriers].filter(([name]) => !kept.has(name)));
@@ -565,7 +570,7 @@ function withoutHooks(
 type Again = EarlierPass & { readonly plan: Plan; readonly setup?: HoldSetup };
 
 /** The recorded coverage does not hold for a shorter wait. */
-function withoutMeasurement({ coverage: _c, samples: _s, extended: _e, ...plan }: Plan): Plan {
+function withoutMeasurement({ coverage: _c, samples: _s, extended: _e, least: _l, ...plan }: Plan): Plan {
   return plan;
 }
 
@@ -577,14 +582,12 @@ function waitShrunk(wait: number, wanted: number, why: string): Note {
   return note('WaitShrunk', `the wait is ${wait}s instead of ${wanted}s: ${why}`);
 }
 
-function planNotes(pod: Pod, plan: Plan, carriers: Carriers): readonly Note[] {
+function planNotes(plan: Plan, table: readonly ContainerWait[]): readonly Note[] {
   const { wait, grace, baseGrace, hold } = plan;
   const own = Math.min(baseGrace, grace);
   const longest = longestWait(plan);
   const left = grace - longest;
-  const notes = [
-    ...tableNotes(containerTable(pod, grace, secondsByContainer(plan), carriers), wait, longest),
-  ];
+  const notes = [...tableNotes(table, wait, longest)];
   if (left < own) {
     const text = `the application has ${left}s of its ${own}s left after the wait: the grace is ${grace}s`;
     notes.push(note('ShutdownShortened', text));

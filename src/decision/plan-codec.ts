@@ -14,7 +14,7 @@ function versionFor(hook: HookName): number {
  */
 export function renderPlan(plan: Plan): string {
   const { wait, grace, baseGrace, hook, containers, policy, why } = plan;
-  const { coverage, samples, extended, hold, digest } = plan;
+  const { coverage, samples, extended, least, hold, digest } = plan;
   return JSON.stringify({
     v: versionFor(hook),
     ...{ wait, grace, baseGrace, hook, containers, policy, why },
@@ -22,6 +22,7 @@ export function renderPlan(plan: Plan): string {
     coverage: coverage && Math.min(Math.round(coverage * 10_000), coverage < 1 ? 9_999 : 10_000) / 10_000,
     samples,
     extended,
+    least,
     hold,
     digest,
   });
@@ -47,7 +48,7 @@ export function parsePlan(text: string): Plan | undefined {
   const value = jsonIn(text);
   if (!isRecord(value)) return undefined;
   const { v, wait, grace, baseGrace, hook, containers, policy, why } = value;
-  const { coverage, samples, extended, hold, digest } = value;
+  const { coverage, samples, extended, least, hold, digest } = value;
   if (
     !isHookName(hook) ||
     v !== versionFor(hook) ||
@@ -61,6 +62,7 @@ export function parsePlan(text: string): Plan | undefined {
   if ((hold !== undefined || (hook === 'Hold' && wait > 0)) && held === undefined) return undefined;
   if (!isNameList(containers) || (wait === 0) !== (containers.length === 0)) return undefined;
   if (extended !== undefined && !isExtension(extended, containers, wait, grace)) return undefined;
+  if (least !== undefined && !(isSeconds(least) && least < wait)) return undefined;
   const reason = WAIT_REASONS.find((each) => each === why);
   if (typeof policy !== 'string' || reason === undefined) return undefined;
   return {
@@ -68,6 +70,7 @@ export function parsePlan(text: string): Plan | undefined {
     ...(typeof coverage === 'number' && { coverage }),
     ...(typeof samples === 'number' && { samples }),
     ...(extended !== undefined && { extended }),
+    ...(least !== undefined && { least }),
     ...(held && { hold: held }),
     ...(isString(digest) && DIGEST.test(digest) && { digest }),
   };

@@ -22,6 +22,8 @@ export interface Plan {
   readonly samples?: number;
   /** By container: the seconds of its author's own sleep, where that was lengthened. All rise by the same: {@link riseOf}. */
   readonly extended?: Readonly<Record<string, number>>;
+  /** The shortest certain wait of a container with traffic that keeps its author's hook; absent: none is below `wait`. */
+  readonly least?: number | undefined;
   /** With hook Hold and a wait above 0: what the Hold Service needs to know of the pod's policy. */
   readonly hold?: HoldPlan;
   /** The digest of the effective policy that was in force: {@link digestOf}. Absent in plans of older versions. */

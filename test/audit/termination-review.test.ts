@@ -119,6 +119,22 @@ test.each([
   ]);
 });
 
+test.each([
+  ['in all containers', {}, 12, 'InTime', 30],
+  ['of which one may stop after 5 s, before', { least: 5 }, 12, 'Unknown', null],
+  ['of which one may stop after 5 s, and all followed sooner', { least: 5 }, 2, 'InTime', null],
+  ['which all have stopped too early for', { least: 5 }, 40, 'TooEarly', null],
+])('a pod with a wait of 30 s %s', async (_, members, lag, outcome, after) => {
+  const lags = plannedLags(measuredTable(0.1, { 'cluster-ip': 0.01, 'cluster-dns': 0.01 }));
+  const { log, review, begins, ends, registry } = await watching(-100, lags);
+  begins(samplePlan(members), 60);
+  await review.removed({ ...REMOVAL, lag });
+  expect(await registry.metrics()).toContain(`linger_terminations_total{outcome="${outcome}"} 1`);
+  ends(samplePlan(members), 50, 60);
+  const [ended] = terminationsIn(JSON.parse(log.text))?.terminations ?? [];
+  expect(ended?.sigterm?.after ?? null).toBe(after);
+});
+
 test('what ends long after its removal is still reported of its workload', async () => {
   const { review, begins, ends, events } = await watching();
   begins(SLEEP);

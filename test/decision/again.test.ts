@@ -164,7 +164,7 @@ describe('a plan is judged container by container', () => {
     const { decision, operations } = pass(altered(both, replace));
     expect(decision).toMatchObject({ plan: { wait: 30, grace: 60, baseGrace: 30, containers: ['app'] } });
     expect(operations).toEqual([
-      { op: 'add', path: '/metadata/annotations/linger.dev~1plan', value: samplePlan() },
+      { op: 'add', path: '/metadata/annotations/linger.dev~1plan', value: samplePlan({ least: 0 }) },
     ]);
   });
 

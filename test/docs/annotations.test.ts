@@ -79,6 +79,7 @@ describe('the plan annotation', () => {
     coverage: 0.99,
     samples: 812,
     extended: { app: 5 },
+    least: 5,
     hold: { min: 5, max: 60, percentile: 99, initial: 30, probes: 0.2 },
     digest: '7f3a09c1',
   };
