@@ -66,7 +66,7 @@ describe('a table is published', () => {
       return next(table, only(cluster), START + hours * HOUR);
     };
 
-    test.each([
+    test.each<[string, number, number, number, number, true | undefined]>([
       ['until there is enough again', 1, 300, 24, 5, true],
       ['whatever a few samples say', 30, 99, 2, 5, true],
       ['but longer from 100 samples on', 30, 100, 2, 30, true],

@@ -235,12 +235,12 @@ describe('the host of a URL', () => {
     expect(['127.0.0.1', '::1']).toEqual(expect.arrayContaining(addresses));
   });
 
-  it.each([
+  it.each<[string, string[], string[], number | undefined]>([
     ['of a family without a route are left out', ['10.0.0.1', '2001:db8::1', '2001:db8::2'], [':'], 1],
     ['so are those of IPv4', ['10.0.0.1', '10.0.0.2', '2001:db8::1'], ['.'], 0],
     ['of a family with some route stay', ['10.0.0.1', '2001:db8::1', '2001:db8::2'], ['::1'], undefined],
     ['of the only family stay, for they may be down', ['2001:db8::1', '2001:db8::2'], [':'], undefined],
-  ] as const)('addresses %s', async (_, addresses, dead, left) => {
+  ])('addresses %s', async (_, addresses, dead, left) => {
     const isRouted = async (address: string) => !dead.some((each) => address.includes(each));
     const families = [
       addresses.filter((each) => each.includes('.')),

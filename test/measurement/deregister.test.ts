@@ -197,7 +197,7 @@ it('takes a pod out when it begins to terminate, once, filling in what is the po
   expect(await results()).toEqual({ Done: 1 });
 });
 
-it.each([
+it.each<[string, string, number | undefined, number | object, string[], string]>([
   ['whose name is enough', '/{namespace}/{pod}:{port}', 80, 404, ['PUT /shop/web-1:80'], 'Done'],
   ['but not without its address', '/{pod}/{address}', 80, 404, [], 'NoAddress'],
   ['nor without its port', '/{pod}:{port}', undefined, 404, [], 'NoAddress'],
