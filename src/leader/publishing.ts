@@ -363,7 +363,11 @@ class Publisher {
 
   async #step(now: number): Promise<void> {
     const { measurement, epochSeconds, limits } = this.#context;
-    this.#working = await measurement.next(this.#working, epochSeconds());
+    const working = this.#working;
+    const next = await measurement.next(working, epochSeconds());
+    // Something has been forgotten meanwhile, and these curves may still have it: the next tick computes them again.
+    if (this.#working !== working) return;
+    this.#working = next;
     this.#nextStep = now + limits.stepMs;
   }
 

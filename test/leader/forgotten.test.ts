@@ -7,6 +7,7 @@ import {
   HISTORY,
   leads,
   Measured,
+  openApi,
   p99,
   soon,
   startReplica,
@@ -64,6 +65,35 @@ it('a span that is forgotten is gone from every replica, and from those that sta
   await next.restored;
   await leads(next);
   await soon('the lags without it', () => samplesOf(next) === 300);
+});
+
+it('a span that is forgotten while curves are computed is not in them for ten minutes', async () => {
+  const gate = Promise.withResolvers<void>();
+  let isHeld = false;
+  class Slow extends Measured {
+    override async next(...of: Parameters<Measured['next']>) {
+      const next = await super.next(...of);
+      if (p99({ table: next } as Measured) === p99(this) || isHeld) return next;
+      isHeld = this.estimator.cluster.samples > 300;
+      if (isHeld) await gate.promise;
+      return next;
+    }
+  }
+  const api = await openApi();
+  const leader = startReplica(api, 'a', {}, new Slow());
+  leader.measured.record(4);
+  await soon('the lags in force', () => p99(leader.measured) !== undefined);
+  wall.now += 1_800;
+  const storm = { from: wall.now - 60, to: wall.now + 60 };
+  leader.measured.record(40, 3_000);
+  wall.now += 1_800;
+  await soon('curves with the storm', () => isHeld);
+  await forget(api, storm);
+  await soon('the storm to be forgotten', () => samplesOf(leader) === 300);
+  gate.resolve();
+  const { steps } = leader.measured;
+  await soon('further steps', () => leader.measured.steps > steps + 5);
+  expect(p99(leader.measured)).toBeLessThan(6);
 });
 
 it('a history that was written without the span is restored as it is', async () => {
