@@ -1,4 +1,3 @@
-import { createSocket } from 'node:dgram';
 import type { Agent, IncomingMessage } from 'node:http';
 import https from 'node:https';
 import { isIP } from 'node:net';
@@ -15,6 +14,7 @@ const NO_ROUTE: ReadonlySet<unknown> = new Set(['ENETUNREACH', 'EADDRNOTAVAIL', 
 
 /** Connecting a datagram socket sends nothing and asks only the kernel: nothing outside this host can make a route vanish. */
 function hasRoute(address: string): Promise<boolean> {
+  const { createSocket } = process.getBuiltinModule('node:dgram');
   return new Promise((resolve) => {
     const socket = createSocket(isIP(address) === 6 ? 'udp6' : 'udp4');
     const end = (error?: Error & { readonly code?: unknown }) => {
