@@ -407,10 +407,12 @@ class Publisher {
     const table = shrunkTable(working, this.#context.limits.plannedCharacters);
     const text = plannedToText(table);
     const contentOf = async () => textContent('planned', text);
-    if (!(await publish(this.#context, 'planned', this.#planned, signal, contentOf))) return;
+    // Before the answer: what the watch shows until it comes may be another's, written right after this.
     this.#published = working;
     this.#publishedText = text;
-    this.#context.measurement.adopt(table);
+    const stored = await publish(this.#context, 'planned', this.#planned, signal, contentOf);
+    if (stored) this.#context.measurement.adopt(table);
+    else this.#published = undefined;
   }
 
   async #publishHistory(signal: AbortSignal): Promise<void> {

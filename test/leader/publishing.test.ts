@@ -92,6 +92,22 @@ describe('the leader', () => {
     await soon('no refusal', () => leader.status.published.planned.refusal === undefined);
   });
 
+  it('written by another before the leader has its answer are written over, too', async () => {
+    const { api, leader } = await withLeader();
+    const before = api.objects.get(PLANNED) as ApiObject;
+    const { onChange } = api;
+    let others = 0;
+    api.onChange = (path) => {
+      onChange(path);
+      if (path === PLANNED && others++ === 0) api.put(PLANNED, before);
+    };
+    leader.measured.record(9, 3_000);
+    wall.now += 1_800;
+    await soon('the other to write', () => others > 1);
+    await soon('the leader’s curves', () => textOf(api) === leader.measured.inForce);
+    expect(p99(leader.measured)).toBeGreaterThan(8);
+  });
+
   it('reads again when another writer was faster', async () => {
     const { api, leader } = await withLeader({ historyEveryMs: 1e9 });
     let disturbed = 0;
