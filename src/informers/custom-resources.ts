@@ -307,7 +307,11 @@ export function followCustomResources<T>(
       onCurrent: handlers.onCurrent,
       onFailure: (failure, pauseMs) => {
         if (failure.reason === 'NotServed') notServed();
-        else handlers.onFailure(failure, pauseMs);
+        else {
+          // A server that fails in between may have been started twice.
+          absentSince = undefined;
+          handlers.onFailure(failure, pauseMs);
+        }
         if (NONE_FOR_US.has(failure.reason)) read.resolve();
       },
       onHandlerError: handlers.onHandlerError,

@@ -294,6 +294,27 @@ describe('without the CRD', () => {
     await waitUntil('them to go', () => snapshots.length === 2, soon);
     expect(snapshots[1]).toEqual([]);
   });
+
+  it('while its server starts twice: its objects stay', async () => {
+    const followed = await follow(gateways);
+    const { model, source, snapshots, said, ahead } = followed;
+    await current(followed);
+    const answers = async (code: number, reason: string) => {
+      const { restarts } = source.stats;
+      const before = restarts[reason as keyof typeof restarts] ?? 0;
+      model.refuse = () => code;
+      model.cut();
+      await waitUntil(reason, () => (restarts[reason as keyof typeof restarts] ?? 0) > before, soon);
+    };
+    await answers(404, 'NotServed');
+    await answers(503, 'ServerError');
+    ahead.ms += 60_000;
+    await answers(404, 'NotServed');
+    gateways(model);
+    model.refuse = () => undefined;
+    await waitUntil('it to be served again', () => said.at(-1) === 'served', soon);
+    expect(snapshots.every((each) => each.length > 0)).toBe(true);
+  });
 });
 
 it('without the right to list them, there is an answer, a failure is reported, and nothing is certain', async () => {
