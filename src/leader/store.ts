@@ -101,7 +101,7 @@ export function readConfigMap(
   );
 }
 
-/** Longer than any history. */
+/** Longer than anything but a quiet cluster's history, which has been rewritten by then. */
 const FORGOTTEN_KEPT_SECONDS = 30 * 86_400;
 const MOST_ATTEMPTS = 5;
 

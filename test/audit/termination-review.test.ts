@@ -119,7 +119,7 @@ test.each([
   ]);
 });
 
-test.each<[string, { least?: number }, number, string, number | null]>([
+test.each<[string, Parameters<typeof samplePlan>[0], number, string, number | null]>([
   ['in all containers', {}, 12, 'InTime', 30],
   ['of which one may stop after 5 s, before', { least: 5 }, 12, 'Unknown', null],
   ['of which one may stop after 5 s, and all followed sooner', { least: 5 }, 2, 'InTime', null],
