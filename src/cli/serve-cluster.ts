@@ -159,7 +159,7 @@ function followDeclared(context: ClusterContext) {
     /** How many of each kind are invalid, or have no room. */
     refused: () =>
       Object.fromEntries(
-        Object.entries(kinds).map(([plural, { objects, leftOut }]) => [
+        followed().map(([plural, { objects, leftOut }]) => [
           plural,
           objects().filter(({ problem }) => problem !== undefined).length + leftOut().length,
         ]),

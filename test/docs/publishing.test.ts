@@ -20,7 +20,7 @@ test('the times that the pages name are those of the source', () => {
   expect(operations).toContain(`stops leading by itself ${election.leadMs / 1000} s after its last renewal`);
   expect(operations).toContain(`${election.durationMs / 1000} s after it another leads`);
   expect(operations).toContain(`every ${election.renewEveryMs / 1000} s`);
-  expect(operations).toContain(`every ${historyEveryMs / 60_000} minutes while there are new removals`);
+  expect(operations).toContain(`every ${historyEveryMs / 60_000} minutes, and when the leader stops`);
   expect(read(PAGE)).toContain(
     `to ${election.longestPauseMs / 1000} s for the Lease, to ${longestPauseMs / 60_000} minutes for ConfigMaps`,
   );
