@@ -105,9 +105,10 @@ export class ClusterAudit {
       const begun = clock();
       if (!schedule.due(begun) || !synced() || pods() === undefined || !lead.holds()) continue;
       try {
-        const { tally, truncated, configured } = await this.#audit(lead.signal);
+        const found = await this.#audit(lead.signal);
+        const { tally, configured } = found;
         schedule.done(begun);
-        this.#last = { lead, tally, truncated, configured, at: this.#options.epochSeconds() };
+        this.#last = { ...found, lead, at: this.#options.epochSeconds() };
         const { settings } = this.#options;
         // A source of certificates that follows it has said so at once.
         if (settings.configured() === undefined && configured !== undefined)
@@ -159,15 +160,15 @@ export class ClusterAudit {
         'audit incomplete; objects beyond the limit of their kind are left out',
       );
     else this.#once.over('truncated', {}, 'audit complete again');
-    const leftOut = tally.leftOut.map(([namespace, count]) => `${namespace} (${count})`);
+    const { leftOut } = tally;
     if (leftOut.length > 0)
       this.#once.warn(
         'left out',
-        { namespaces: fewOf(leftOut) },
+        { namespaces: fewOf(leftOut.map(([namespace, count]) => `${namespace} (${count})`)) },
         'more findings than are reported; the others are only counted',
       );
     else this.#once.over('left out', {}, 'all findings are reported again');
-    return { tally, truncated: [...truncated.keys()].toSorted(), configured };
+    return { tally, leftOut, truncated: [...truncated.keys()].toSorted(), configured };
   }
 
   async #tell(findings: ClusterFindings, lead: Leadership): Promise<void> {
@@ -191,6 +192,8 @@ export class ClusterAudit {
 /** The result of an audit, and its time. */
 interface Latest {
   readonly tally: AuditTally;
+  /** {@link AuditTally.leftOut}, which takes some work. */
+  readonly leftOut: AuditTally['leftOut'];
   /** The kinds with more objects than are read. */
   readonly truncated: readonly string[];
   /** Whether there is the webhook configuration; undefined: it may not be read. */
@@ -230,7 +233,7 @@ export function registerAuditMetrics(
     name: 'linger_findings_left_out',
     help: 'Findings of a namespace that the last audit of the leader has only counted: there are too many to report all.',
     labelNames: ['namespace'],
-    read: () => (latest()?.tally.leftOut ?? []).map(([namespace, count]) => [{ namespace }, count] as const),
+    read: () => (latest()?.leftOut ?? []).map(([namespace, count]) => [{ namespace }, count] as const),
   });
   gaugeAtScrape(registry, {
     name: 'linger_audited_workloads',

@@ -434,7 +434,7 @@ function observedEnd(uid: string, stopping: Stopping, deletedAt: number): Observ
   const { namespace, name: pod, owner = '', at, goneAt, listed, withdrawals, released, grace } = stopping;
   const { known, senders } = stopping;
   const plan = planOf(stopping);
-  const planned = plan?.least === undefined ? plan && Math.min(plan.wait, grace ?? plan.wait) : undefined;
+  const planned = plan && plan.least === undefined ? Math.min(plan.wait, grace ?? plan.wait) : undefined;
   return {
     ...{ namespace, pod, uid, owner, deletedAt, listed, withdrawals, released },
     hook: plan?.hook ?? '',
