@@ -14,17 +14,16 @@ export class LogOnce {
     this.#logger = logger;
   }
 
-  /** @returns whether it was logged */
-  info(subject: string, members: Members, message: string): boolean {
-    return this.#log('info', subject, members, message);
+  info(subject: string, members: Members, message: string): void {
+    this.#log('info', subject, members, message);
   }
 
-  warn(subject: string, members: Members, message: string): boolean {
-    return this.#log('warn', subject, members, message);
+  warn(subject: string, members: Members, message: string): void {
+    this.#log('warn', subject, members, message);
   }
 
-  error(subject: string, members: Members, message: string): boolean {
-    return this.#log('error', subject, members, message);
+  error(subject: string, members: Members, message: string): void {
+    this.#log('error', subject, members, message);
   }
 
   /** The subject's trouble is over, if it had any. */
@@ -32,11 +31,10 @@ export class LogOnce {
     if (this.#troubles.delete(subject)) this.#logger.info(members, message);
   }
 
-  #log(level: 'info' | 'warn' | 'error', subject: string, members: Members, message: string): boolean {
+  #log(level: 'info' | 'warn' | 'error', subject: string, members: Members, message: string): void {
     const trouble = `${members.reason ?? ''} ${message}`;
-    if (this.#troubles.get(subject) === trouble) return false;
+    if (this.#troubles.get(subject) === trouble) return;
     this.#troubles.set(subject, trouble);
     this.#logger[level](members, message);
-    return true;
   }
 }
