@@ -106,6 +106,7 @@ export {
   GROUP,
   MIRROR_POD_ANNOTATION,
   NAMESPACE_NAME_LABEL,
+  NEVER_ASKED,
   objectKey,
 } from './names.ts';
 export {

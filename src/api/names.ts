@@ -29,6 +29,8 @@ export const MIRROR_POD_ANNOTATION = 'kubernetes.io/config.mirror';
 
 /** Every Namespace carries its own name as this label. Source: KEP-2161. */
 export const NAMESPACE_NAME_LABEL = 'kubernetes.io/metadata.name';
+/** The webhook is never called for their pods: see deploy/webhook.yaml. */
+export const NEVER_ASKED: readonly string[] = ['kube-system', 'kube-node-lease'];
 
 /** How a replica identifies itself to the canary. Gateways may drop headers, so the body says the same. */
 export const CANARY_IDENTITY_HEADER = 'linger-canary';

@@ -6,6 +6,7 @@ import {
   listOf,
   memberAt,
   NAMESPACE_NAME_LABEL,
+  NEVER_ASKED,
   NO_LABELS,
   recordsAt,
   taken,
@@ -67,7 +68,7 @@ export interface DisruptionBudget {
 const INSTALLED: WebhookSelectors = {
   namespaceSelector: {
     matchExpressions: [
-      { key: NAMESPACE_NAME_LABEL, operator: 'NotIn', values: ['kube-system', 'kube-node-lease'] },
+      { key: NAMESPACE_NAME_LABEL, operator: 'NotIn', values: NEVER_ASKED },
       { key: 'app.kubernetes.io/name', operator: 'NotIn', values: ['linger'] },
     ],
   },

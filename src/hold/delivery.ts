@@ -11,6 +11,7 @@ import {
   isRecord,
   isString,
   jsonIn,
+  NEVER_ASKED,
 } from '../api/index.ts';
 import {
   asFailure,
@@ -135,9 +136,6 @@ const TRIAL_WITHIN_MS = 120_000;
 /** A node whose kubelet has not even accepted the pod by then is not working, which says nothing about its kind. */
 const TAKEN_WITHIN_MS = 20_000;
 const NOT_TAKEN = 'no kubelet has taken its pod on';
-
-/** The webhook is never called for their pods, and some clouds let nobody write there. */
-const NEVER_ASKED: ReadonlySet<string> = new Set(['kube-system', 'kube-node-lease']);
 
 /** One at a time, so that the rights to create and delete can be limited to this name. */
 const TEST_POD = 'linger-hold-test';
@@ -282,10 +280,11 @@ export class Delivery {
     return wanted.filter((name) => !this.#seen.has(name));
   }
 
+  /** Some clouds let nobody write where the webhook is never called. */
   #lackingNow(): number {
     const supply = this.#supply();
     if (supply === undefined) return 0;
-    const lacks = (name: string) => !NEVER_ASKED.has(name) && ('why' in supply || !this.#seen.has(name));
+    const lacks = (name: string) => !NEVER_ASKED.includes(name) && ('why' in supply || !this.#seen.has(name));
     return this.#wanting().filter(lacks).length;
   }
 
