@@ -172,8 +172,12 @@ export class Caller implements Waiter {
     }
   }
 
-  /** Repeats the word to a helper that is held. */
+  /**
+   * Repeats the word to a helper that is held. One that waits hears a word that it does not know: after 15 s of silence it
+   * would call again, and perhaps meet a replica that is gone.
+   */
   sayAgain(now: number): void {
+    if (this.#state === 'Waiting') this.#say('waiting');
     if (this.#state !== 'Held') return;
     if (now - this.#heardAt > this.#service.limits.idle) this.end();
     else this.#say('holding');
@@ -187,10 +191,10 @@ export class Caller implements Waiter {
       // Relaying a relayed call could loop, so the relaying replica has to look again.
       if (this.#isRelayed && waited > limits.pending) this.end();
       else if (canDial && !this.#isRelayed) this.#dial(route);
-      else if (waited > limits.leaderless) this.answer('unsure');
+      else if (waited > limits.leaderless) this.end();
     } else if (options.holds.blindSince !== undefined) {
-      // `unsure`: the helper may have been held by an earlier leader, and then keeps that leader's terms.
-      if (waited > limits.leaderless) this.answer('unsure');
+      // Not `unsure`, which ends what an earlier leader has said: the helper may still have to wait 30 s from its loss.
+      if (waited > limits.leaderless) this.end();
     } else {
       const pod = options.pods.withToken(this.#hash, this.source);
       const isLate = waited > limits.pending;

@@ -54,9 +54,9 @@ export class HoldService implements CallerHost {
     return this.#callers.size;
   }
 
-  /** Ends every connection, so that helpers reconnect and reach the current leader. */
-  hangUp(): void {
-    for (const caller of this.#callers) caller.end();
+  /** Ends connections, so that helpers reconnect and reach the current leader. */
+  hangUp(which = (_: Caller) => true): void {
+    for (const caller of this.#callers) if (which(caller)) caller.end();
   }
 
   close(): void {

@@ -114,8 +114,8 @@ export function startHold(context: HoldContext) {
       service.hangUp();
     };
     leadership.signal.addEventListener('abort', over, { once: true });
-    // Connections that were relayed so far are held here from now on.
-    service.hangUp();
+    // What was relayed so far is held here from now on. What waits for a leader has found one.
+    service.hangUp(({ state }) => state === 'Relayed');
   };
   return {
     /** Not listening yet. */

@@ -304,7 +304,7 @@ describe('callers', () => {
     await helper.hears('holding');
   });
 
-  it('wait without a word while the watches are not current', async () => {
+  it('wait without an answer while the watches are not current', async () => {
     const arena = await new Arena({ limits: { pending: 100 } }).start();
     const token = arena.admit('web-1');
     expect(arena.holds.blindSince).toBeUndefined();
@@ -318,7 +318,7 @@ describe('callers', () => {
     await helper.hears('holding');
   });
 
-  it('wait without a word until all has been read', async () => {
+  it('wait without an answer until all has been read', async () => {
     const arena = await new Arena({ limits: { pending: 100 }, current: false }).start();
     const helpers = [arena.call(arena.admit('web-1')), arena.call('AAAAAAAAAAAAAAAAAAAAAA')];
     await sleep(300);
@@ -464,7 +464,7 @@ describe('a replica that does not lead', () => {
     }
   });
 
-  it('looks for a leader for a while, and then is not sure', async () => {
+  it('looks for a leader for a while, and then hangs up: the helper keeps what an earlier leader said', async () => {
     let route: 'here' | undefined;
     const arena = await new Arena({ route: () => route, limits: { leaderless: 600 } }).start();
     const token = arena.admit('web-1');
@@ -474,7 +474,22 @@ describe('a replica that does not lead', () => {
     route = 'here';
     await early.hears('holding');
     route = undefined;
-    await arena.call(token).hears('unsure');
+    const last = arena.call(token);
+    await last.closes();
+    expect(last.words).toEqual([]);
+  });
+
+  it('keeps its connection while it looks, and is held on it by the replica that comes to lead', async () => {
+    let route: 'here' | undefined;
+    const arena = await new Arena({ route: () => route, limits: { again: 100 } }).start();
+    const helper = arena.call(arena.admit('web-1'));
+    await until('three words', () => helper.words.length >= 3);
+    // A helper that hears nothing for 15 s calls again.
+    expect(new Set(helper.words)).toEqual(new Set(['waiting']));
+    arena.service.hangUp(({ state }) => state === 'Relayed');
+    route = 'here';
+    await helper.hears('holding');
+    expect(helper.closedAt).toBeUndefined();
   });
 
   it('never relays what was relayed to it', async () => {
