@@ -34,7 +34,8 @@ describe('beside another mutating webhook', () => {
     }
   }
 
-  const added = addContainer(silentContainer('mesh'));
+  // The containers of a pod share its ports.
+  const added = addContainer(silentContainer('mesh', { env: [{ name: 'PORT', value: '8090' }] }));
 
   it('that comes later and adds a container: it gets its hook too, and there is one plan', async () => {
     await beside({ name: 'z-mesh-injector', mutate: added }, async (outcome, namespace) => {

@@ -26,6 +26,16 @@ afterAll(() => cluster?.close());
 const atEnd = onTestFinished as AtEnd;
 const REPLICAS = 4;
 
+/** An EndpointSlice or an Endpoints object. */
+interface Listing {
+  readonly endpoints?: readonly Listed[];
+  readonly subsets?: readonly Listed[];
+}
+interface Listed {
+  readonly conditions?: { readonly ready?: boolean };
+  readonly addresses?: readonly unknown[];
+}
+
 /** A Deployment `web`, ready, behind the Service `web` and the headless `web-headless`. */
 async function shop(): Promise<string> {
   const namespace = await cluster.namespace('watch');
@@ -45,6 +55,22 @@ async function shop(): Promise<string> {
   for (const object of [service, headless, deployment]) await cluster.create(object);
   const settled = (object: DeploymentObject) => isRolledOut(object, REPLICAS);
   await cluster.waitFor<DeploymentObject>(deployment, settled);
+  // A Deployment is rolled out before everything that lists its pods has followed.
+  const isListed = async () => {
+    const kinds = [
+      { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice' },
+      { apiVersion: 'v1', kind: 'Endpoints' },
+    ];
+    const found = await Promise.all(kinds.map((each) => cluster.list<Listing>({ ...each, namespace })));
+    const pods = found.map((objects) =>
+      objects.flatMap((object) => object.endpoints ?? object.subsets ?? []),
+    );
+    const [slices = [], subsets = []] = pods;
+    const ready = slices.filter(({ conditions }) => conditions?.ready === true);
+    const addresses = subsets.flatMap((subset) => subset.addresses ?? []);
+    return ready.length === 2 * REPLICAS && addresses.length === 2 * REPLICAS;
+  };
+  await waitUntil('the pods to be listed everywhere', isListed);
   return namespace;
 }
 
