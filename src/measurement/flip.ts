@@ -43,6 +43,11 @@ interface Waiter {
   readonly settle: (outcome: number | 'Interrupted') => void;
 }
 
+interface Company {
+  readonly uid: string;
+  readonly changed: () => void;
+}
+
 /**
  * The replicas that the slices of the canary's Services list as ready, from the recorder's index: so its instants are the
  * same that the control plane's lag is measured with.
@@ -51,13 +56,18 @@ export class CanaryEndpoints {
   readonly #index: Pick<Measurement, 'isReady' | 'listing'>;
   readonly #namespace: string;
   readonly #waiters = new Set<Waiter>();
+  readonly #companies = new Set<Company>();
 
   constructor(index: Pick<Measurement, 'isReady' | 'listing' | 'onChange'>, namespace: string) {
     this.#index = index;
     this.#namespace = namespace;
-    index.onChange(({ uid }, at) => {
+    index.onChange(({ uid, group, before, after }, at) => {
       for (const waiter of this.#waiters)
         if (waiter.uid === uid && this.isReady(uid, waiter.service) === waiter.ready) waiter.settle(at);
+      const { stage, namespace: of, service } = group;
+      if (stage !== 'EndpointSlice' || of !== namespace || service !== CANARY_SERVICE) return;
+      if ((before === 'ready') === (after === 'ready')) return;
+      for (const company of this.#companies) if (company.uid !== uid) company.changed();
     });
   }
 
@@ -76,6 +86,12 @@ export class CanaryEndpoints {
     return this.#index
       .listing({ namespace: this.#namespace, uid })
       .some(({ service }) => !service.startsWith(CANARY_SERVICE));
+  }
+
+  /** Calls `changed` when another pod comes into the Service or leaves it, until the signal aborts. */
+  accompany(company: Company, signal: AbortSignal): void {
+    this.#companies.add(company);
+    signal.addEventListener('abort', () => this.#companies.delete(company), { once: true });
   }
 
   /**
@@ -377,6 +393,8 @@ class Flip {
   #result: FlipResult | undefined;
   #problem: string | undefined;
   #lookedAt = Number.POSITIVE_INFINITY;
+  /** Whether another replica has come or gone: one that has just started answers late, one that ends not at all. */
+  #disturbed = false;
 
   constructor(context: FlipContext) {
     this.#context = context;
@@ -384,6 +402,10 @@ class Flip {
     this.#consumers = context.consumers.map((each) => new FollowedConsumer(each, context, this.#limits));
     this.#services = [...new Set([CANARY_SERVICE, ...this.#consumers.map(({ service }) => service)])];
     this.#serving = context.endpoints.isServing(context.uid);
+    const changed = () => {
+      this.#disturbed = true;
+    };
+    context.endpoints.accompany({ uid: context.uid, changed }, this.#ending.signal);
   }
 
   async run(): Promise<FlipOutcome> {
@@ -529,9 +551,11 @@ class Flip {
   #outcome(result: FlipResult): FlipOutcome {
     // What was found without the replica says nothing about a consumer.
     const valid = result === 'ReplicaLost' ? [] : this.#consumers;
+    // Nor is a consumer to blame for another replica.
+    const blameless = (outcome: ConsumerOutcome) => (this.#disturbed && outcome.trouble ? {} : outcome);
     return {
-      result,
-      consumers: new Map(valid.map(({ name, outcome }) => [name, outcome])),
+      result: this.#disturbed && result === 'NotSeen' ? 'Interrupted' : result,
+      consumers: new Map(valid.map(({ name, outcome }) => [name, blameless(outcome)])),
       attempts: this.#consumers.reduce((sum, { attempts }) => sum + attempts, 0),
       problem: this.#problem,
     };

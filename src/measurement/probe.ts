@@ -17,7 +17,8 @@ export const FLIP_RESULTS = {
   NoService: 'There is no Service linger-canary with a ClusterIP.',
   Refused: 'The API server did not take the change of the label, or did not answer.',
   Late: 'The EndpointSlice did not follow the label within 30 s: the control plane is slow.',
-  Interrupted: 'The watch was interrupted, or this process stood still: instants could not be relied on.',
+  Interrupted:
+    'The watch was interrupted, this process stood still, or another replica came or went: nothing could be relied on.',
   ReplicaLost: 'The replica ended, was started again or became unready: nothing of this flip counts.',
   Ended: 'The replica stopped leading, or the process ended; the label was put back.',
 } as const satisfies Record<string, string>;

@@ -241,6 +241,26 @@ it('a replica that comes while the leader is alone tells no less than one that w
   expect(Math.abs(of('edge').removal! - 3)).toBeLessThan(0.15);
 });
 
+describe('while attempts hang for two seconds as the replica leaves', () => {
+  const hung = () => {
+    const between = ({ time: { now } }: FlipModel) => now > 1_200 && now < 3_200;
+    return consumer({ lagMs: 1_000, fault: (model) => (between(model) ? 'hang' : undefined) });
+  };
+
+  it('the consumer cannot be timed', async () => {
+    const { outcome, of } = await run({ fellows: 0, consumers: [hung()] });
+    expect(outcome.result).toBe('NotSeen');
+    expect(of('edge').trouble?.message).toContain('reaches the removed replica too rarely');
+  });
+
+  it('and a replica that has just started comes into the Service, nothing is said of the consumer', async () => {
+    const faults = (model: FlipModel) => model.at(1_200, () => model.accompany());
+    const { outcome, of } = await run({ fellows: 0, consumers: [hung()], faults });
+    expect(outcome.result).toBe('Interrupted');
+    expect(of('edge')).toEqual({});
+  });
+});
+
 describe('whatever happens, the label is put back', () => {
   it.each([
     {
