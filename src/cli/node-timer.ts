@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { attempt, canaryUrl, FLIP_LIMITS, nodeTimerApp } from '../measurement/index.ts';
+import { attemptClusterIp, canaryUrl, FLIP_LIMITS, nodeTimerApp } from '../measurement/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
 import { serveLeader } from './sidecar-server.ts';
@@ -17,7 +17,8 @@ export async function nodeTimer(settings: Settings<'node-timer'>, { warn }: Term
   if (isIP(address) === 0) throw usageError(`--cluster-ip: expected an address, got "${address}"`);
   const url = canaryUrl(address, CANARY_SERVICE_PORT);
   const timeoutMs = FLIP_LIMITS.attemptMs;
-  const answer = nodeTimerApp(() => attempt({ url, address, timeoutMs }), performance.now.bind(performance));
+  const ask = () => attemptClusterIp({ url, address, timeoutMs });
+  const answer = nodeTimerApp(ask, performance.now.bind(performance));
   const about = `times the ClusterIP ${address} of linger-canary while the leader asks`;
   await serveLeader({ address: '', port, flag: '--port' }, answer, { warn }, about);
   return 0;

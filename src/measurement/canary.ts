@@ -23,7 +23,15 @@ import {
   type TimedConsumer,
 } from './flip.ts';
 import { NodeTimers } from './node-timers.ts';
-import { type Answer, attempt, canaryUrl, type FlipResult, type Problem, resolve } from './probe.ts';
+import {
+  type Answer,
+  attempt,
+  attemptClusterIp,
+  canaryUrl,
+  type FlipResult,
+  type Problem,
+  resolve,
+} from './probe.ts';
 
 /** How many of the latest flips count for how long consumers take. */
 const REMEMBERED = 8;
@@ -537,7 +545,7 @@ class Canary {
     if (measure.kind === 'clusterIp') {
       const { address, port } = service;
       const subject = 'A connection to the ClusterIP of linger-canary';
-      const ask = () => attempt({ url: canaryUrl(address, port), address, timeoutMs });
+      const ask = () => attemptClusterIp({ url: canaryUrl(address, port), address, timeoutMs });
       return { ...consumer, leastMisses: CLUSTER_IP_MISSES, subject, ask };
     }
     const asked = `${CANARY_DNS_SERVICE}.${namespace}.${dns.domain}`;

@@ -12,5 +12,5 @@ export { ConsumerMeasurement, Measurement, type WaitingByStage, waitingByStage }
 export { attemptsIn, nodeTimerApp } from './node-timers.ts';
 export { endpointIn, type PageEndpoint, PageFindings, type PageReader, readerOf } from './page-formats.ts';
 export { MOST_WITNESSED, USUAL_PATHS } from './page-request.ts';
-export { attempt, canaryUrl, problem } from './probe.ts';
+export { attemptClusterIp, canaryUrl, problem } from './probe.ts';
 export { ConsumerReports, type ReportAnswer, versionsOf } from './reports.ts';

@@ -130,6 +130,20 @@ export function attempt(
   return askOnce({ ...asked, to: { host: asked.address }, headers }, 'answer', read);
 }
 
+/**
+ * Which replica answers behind a ClusterIP. Where its Service has no endpoint, kube-proxy rejects connections, but the kernel
+ * sends a client one such message a second (`net.ipv4.icmp_ratelimit`) and drops its other connections in silence. So one
+ * that never stands has been turned away as well.
+ */
+export async function attemptClusterIp(asked: Parameters<typeof attempt>[0]): Promise<Answer> {
+  let stands = false;
+  const onConnect = () => {
+    stands = true;
+  };
+  const answer = await attempt({ ...asked, onConnect });
+  return answer.identity === undefined && !stands ? { ...answer, turnedAway: true } : answer;
+}
+
 function read(response: IncomingMessage, settle: (answer: Answer) => void): void {
   const { statusCode = 0, headers } = response;
   const named = headers[CANARY_IDENTITY_HEADER];

@@ -7,12 +7,14 @@ import https from 'node:https';
 import net, { type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
+import { Worker } from 'node:worker_threads';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ensureCertificates } from '../../src/certs/index.ts';
 import { withoutRoute } from '../../src/cluster/index.ts';
-import { attempt, resolve } from '../../src/measurement/probe.ts';
+import { attempt, attemptClusterIp, resolve } from '../../src/measurement/probe.ts';
 import { canaryServer } from '../../src/webhook/index.ts';
 
 const run = promisify(execFile);
@@ -219,6 +221,43 @@ describe('a consumer that does something else', () => {
       reason: 'Unreachable',
       message: expect.stringMatching(/TLS/),
     });
+  });
+});
+
+describe('a connection to a ClusterIP', () => {
+  const through = (port: number) => {
+    const url = new URL(`http://127.0.0.1:${port}/canary`);
+    return attemptClusterIp({ url, address: '127.0.0.1', timeoutMs: 500 });
+  };
+
+  it('that never stands has been turned away: the kernel rejects few of those without an endpoint', async () => {
+    // It never accepts, so that the kernel drops what its queue has no place for.
+    const deaf = `const { parentPort } = require('node:worker_threads');
+      const server = require('node:net').createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => {
+        parentPort.postMessage(server.address().port);
+        setTimeout(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0), 50);
+      });`;
+    const worker = new Worker(deaf, { eval: true });
+    onTestFinished(async () => void (await worker.terminate()));
+    const [port] = (await once(worker, 'message')) as [number];
+    await delay(200);
+    const queued = Array.from({ length: 4 }, () =>
+      net.connect(port, '127.0.0.1').on('error', () => undefined),
+    );
+    onTestFinished(() => {
+      for (const socket of queued) socket.destroy();
+    });
+    await delay(200);
+    expect(await through(port)).toMatchObject({ reason: 'Unreachable', turnedAway: true });
+  });
+
+  it('that stands and gets no answer says nothing', async () => {
+    const port = await listening(net.createServer(() => undefined));
+    expect(await through(port)).toMatchObject({ reason: 'Unreachable', turnedAway: false });
+  });
+
+  it('may meet a replica', async () => {
+    expect(await through(await listening(canaryServer(IDENTITY)))).toEqual({ identity: IDENTITY });
   });
 });
 
