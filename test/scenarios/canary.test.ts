@@ -11,6 +11,7 @@ import {
   readAudit,
   waitUntil,
 } from '../testbed/cluster.ts';
+import { type DeploymentObject, isRolledOut } from '../testbed/workloads.ts';
 import { byForm, LONG } from './form.ts';
 
 const POLICY = JSON.stringify({
@@ -191,6 +192,32 @@ describe.runIf(await isOwn())('the canary', () => {
     expect(events.filter(({ verb, objectRef }) => objectRef.resource === 'pods' && verb !== 'patch')).toEqual(
       [],
     );
+  });
+
+  it('times it with one replica, where the kernel rejects one of forty connections a second', {
+    timeout: 240_000,
+  }, async () => {
+    const deployment = {
+      apiVersion: 'apps/v1',
+      kind: 'Deployment',
+      metadata: { ...IN_LINGER, name: 'linger' },
+    };
+    const scale = async (replicas: number) => {
+      await cluster.patch(deployment, { spec: { replicas } });
+      const settled = (object: DeploymentObject) => isRolledOut(object, replicas);
+      await cluster.waitFor<DeploymentObject>(deployment, settled);
+    };
+    await scale(1);
+    await leading();
+    const since = performance.now();
+    const found = await measured(3, since, 60_000);
+    await scale(2);
+    const troubles = found.flatMap(({ consumers }) => consumers['cluster-ip']?.trouble ?? []);
+    expect(troubles).toEqual([]);
+    for (const pair of await pairs(found, 'removal'))
+      expect(Math.abs(pair.measured - pair.truth)).toBeLessThan(0.5);
+    const took = (found.at(-1)?.readAt ?? Number.NaN) - since;
+    console.log(`${found.length} flips with one replica within ${seconds(took / 1000)}`);
   });
 
   const outside = () => cluster.list({ ...POD, ...IN_LINGER }, 'linger.dev/canary=out');
