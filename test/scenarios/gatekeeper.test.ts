@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { shipped as linger } from '../cli/linger.ts';
-import { type Json, pod } from '../cluster-suite/support/manifests.ts';
+import { type Json, manifestText, pod } from '../cluster-suite/support/manifests.ts';
 import { createPod, planOf, summaryOf } from '../cluster-suite/support/outcome.ts';
 import { clusterPolicy, fixedWait, policyFile } from '../cluster-suite/support/policies.ts';
 import { openStage, type Stage } from '../cluster-suite/support/stage.ts';
@@ -40,8 +40,7 @@ async function gatekeeper(): Promise<string> {
     document.setIn([...container, 'imagePullPolicy'], 'Never');
     return document.toJS() as Json;
   });
-  // JSON: it quotes every `yes`.
-  return objects.map((object) => JSON.stringify(object)).join('\n---\n');
+  return manifestText(objects);
 }
 
 const checkedIn = (namespace: string) =>

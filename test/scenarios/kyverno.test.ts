@@ -6,7 +6,14 @@ import { parse, parseAllDocuments } from 'yaml';
 import type { AuditReport } from '../../src/audit/index.ts';
 import { emptyDirectory, shipped as linger } from '../cli/linger.ts';
 import { Linger } from '../cluster-suite/support/linger.ts';
-import { appContainer, type Json, type PodObject, pod, preStop } from '../cluster-suite/support/manifests.ts';
+import {
+  appContainer,
+  type Json,
+  manifestText,
+  type PodObject,
+  pod,
+  preStop,
+} from '../cluster-suite/support/manifests.ts';
 import { createPod, hookOf, planOf, summaryOf } from '../cluster-suite/support/outcome.ts';
 import { clusterPolicy, fixedWait, policyFile } from '../cluster-suite/support/policies.ts';
 import type { WebhookConfiguration } from '../cluster-suite/support/registration.ts';
@@ -70,8 +77,7 @@ async function kyverno(): Promise<string> {
     document.setIn([...container, 'command'], [`/${program}`]);
     return document.toJS() as Json;
   });
-  // JSON: it quotes every `yes`.
-  return objects.map((object) => JSON.stringify(object)).join('\n---\n');
+  return manifestText(objects);
 }
 
 const kubectl = (...args: string[]) => stage.cluster.mustKubectl(args, { timeoutMs: 200_000 });

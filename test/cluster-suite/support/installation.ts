@@ -3,7 +3,7 @@ import { parseAllDocuments } from 'yaml';
 import { type Cluster, type KubernetesObject, waitUntil } from '../../testbed/cluster.ts';
 import { InstalledReplicas } from './installed-replicas.ts';
 import { lingerImageArchive } from './linger-image.ts';
-import { type PodObject, pod } from './manifests.ts';
+import { manifestText, type PodObject, pod } from './manifests.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..', '..');
 const NAMESPACE = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'linger' } };
@@ -70,7 +70,7 @@ export class Installation {
     const rendered = await must(cluster, ['kustomize', join(ROOT, 'deploy')]);
     const manifests = parseAllDocuments(rendered).map((document) => document.toJS() as Manifest);
     const changed = [...manifests.map((manifest) => adapted(manifest, options)), ...secretOf(options)];
-    const text = changed.map((each) => JSON.stringify(each)).join('\n---\n');
+    const text = manifestText(changed);
     const installation = new Installation(cluster, text);
     try {
       await must(cluster, ['apply', '--filename', '-'], text);

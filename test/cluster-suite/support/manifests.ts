@@ -62,6 +62,14 @@ export function shortLivedContainer(name: string): ContainerObject & Json {
   return { name, image: images.busybox, imagePullPolicy: 'Never', command: ['true'] };
 }
 
+/**
+ * Objects for `kubectl apply`. JSON quotes what YAML 1.1 takes for a boolean; without the first separator kubectl 1.32 takes
+ * all of it for one JSON text.
+ */
+export function manifestText(objects: readonly unknown[]): string {
+  return objects.map((object) => `---\n${JSON.stringify(object)}\n`).join('');
+}
+
 /** An init container that the kubelet keeps running beside the others (KEP-753). */
 export function sidecar(name: string, port: number, more: Json = {}): ContainerObject & Json {
   return appContainer(name, { restartPolicy: 'Always', ...more }, port);

@@ -1,4 +1,5 @@
 import { helmOf, objectsIn } from '../../cluster-suite/support/helm.ts';
+import { manifestText } from '../../cluster-suite/support/manifests.ts';
 import { istioCrds } from '../../testbed/binaries.ts';
 import { type Cluster, type KubernetesObject, type NewObject, waitUntil } from '../../testbed/cluster.ts';
 import { type Gateway, onNodeFiles } from '../../testbed/gateways.ts';
@@ -85,12 +86,10 @@ async function manifests(cluster: Cluster): Promise<string> {
     ...['template', 'istiod', await istioChart(), '--namespace', SYSTEM, '--set-json', JSON.stringify(all)],
   );
   const objects = objectsIn<KubernetesObject & { readonly spec?: object }>(text);
-  return objects
-    .map((object) =>
-      object.kind === 'Service' ? { ...object, spec: { ...object.spec, clusterIP: ISTIOD } } : object,
-    )
-    .map((object) => JSON.stringify(object))
-    .join('\n---\n');
+  const fixed = objects.map((object) =>
+    object.kind === 'Service' ? { ...object, spec: { ...object.spec, clusterIP: ISTIOD } } : object,
+  );
+  return manifestText(fixed);
 }
 
 const REQUESTS = 9_000;
