@@ -5,6 +5,7 @@ import { parseAllDocuments } from 'yaml';
 import { ensureCertificates } from '../../src/certs/index.ts';
 import { readKubeconfig } from '../../src/cluster/index.ts';
 import { MAIN } from '../cli/linger.ts';
+import { manifestText } from '../cluster-suite/support/manifests.ts';
 import { clusterPolicy, policyFile } from '../cluster-suite/support/policies.ts';
 import { consumer } from '../scenarios/hold/setting.ts';
 import { type Cluster, images, waitUntil } from '../testbed/cluster.ts';
@@ -54,11 +55,10 @@ export class SoakSetting {
   /** @param page the URL of the page of a gateway */
   static async open(cluster: Cluster, page: string): Promise<SoakSetting> {
     const rendered = await cluster.mustKubectl(['kustomize', DEPLOY]);
-    const text = parseAllDocuments(rendered)
+    const kept = parseAllDocuments(rendered)
       .map((document) => document.toJS() as Manifest)
-      .filter(({ kind }) => !LEFT_OUT.includes(kind))
-      .map((manifest) => JSON.stringify(adapted(manifest)))
-      .join('\n---\n');
+      .filter(({ kind }) => !LEFT_OUT.includes(kind));
+    const text = manifestText(kept.map((manifest) => adapted(manifest)));
     await waitUntil(
       'an earlier namespace linger to be gone',
       async () => (await namespaceOf(cluster)) === undefined,
