@@ -687,10 +687,16 @@ function isSelected(
   return found || (selecting === 'unknown' ? selecting : selecting.length > 0);
 }
 
+/** Their own ports and probes say nothing of the application, and its manifest does not have them. */
+const MESH_PROXIES: ReadonlySet<string> = new Set(['istio-proxy', 'linkerd-proxy']);
+
 /** Ports and readiness probes show that a pod serves, even if its Service is applied a moment later. */
 function declaresTraffic(pod: Pod): boolean {
-  return servingContainers(pod).some(
-    ({ ports, readinessProbe }) => (ports?.length ?? 0) > 0 || readinessProbe,
+  const all = servingContainers(pod);
+  const isGateway = all.every(({ name }) => MESH_PROXIES.has(name));
+  return all.some(
+    ({ name, ports, readinessProbe }) =>
+      (isGateway || !MESH_PROXIES.has(name)) && ((ports?.length ?? 0) > 0 || readinessProbe),
   );
 }
 

@@ -29,7 +29,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   cli: 8_480,
   cluster: 2_740,
   dashboard: 850,
-  decision: 4_560,
+  decision: 4_570,
   diagnose: 4_220,
   discovery: 990,
   hold: 3_000,

@@ -6,6 +6,9 @@ import { clusterPolicy, consumer, namespace, service, snapshotOf } from './sampl
 const SILENT = podOf(container('app'));
 const PORT = podOf(container('app', { ports: [{ containerPort: 80 }] }));
 const PROBE = podOf(container('app', { readinessProbe: { tcpSocket: { port: 80 } } }));
+/** As injectors leave them. */
+const meshed = (name: string, ...others: Parameters<typeof podOf>) =>
+  podOf(...others, container(name, { ports: [{ containerPort: 4191 }], readinessProbe: { httpGet: {} } }));
 const WEB = service({ selector: { app: 'web' } });
 const OTHER = service({ selector: { app: 'api' } }, 'api');
 
@@ -47,6 +50,31 @@ const KNOWN: readonly [string, PodObject, JsonObject[], string, string, string][
     'NotServing',
     'inject',
   ],
+  [
+    'the proxy of Istio, which has both',
+    meshed('istio-proxy', container('app')),
+    [],
+    'NotServing',
+    'NotServing',
+    'inject',
+  ],
+  [
+    'the proxy of Linkerd, which has both',
+    meshed('linkerd-proxy', container('app')),
+    [],
+    'NotServing',
+    'NotServing',
+    'inject',
+  ],
+  [
+    'a proxy beside a port of the application',
+    meshed('istio-proxy', container('app', { ports: [{ containerPort: 80 }] })),
+    [],
+    'inject',
+    'NotServing',
+    'inject',
+  ],
+  ['a gateway of a mesh: a proxy alone', meshed('istio-proxy'), [], 'inject', 'NotServing', 'inject'],
   [
     'a Service in another namespace',
     SILENT,
