@@ -246,7 +246,7 @@ function mutationsOf(spec: unknown, inquest: Inquest): unknown {
 /** Whether it excludes by what {@link isFor} knows alone, and this pod. */
 function excludes({ resources, ...more }: Json, inquest: Inquest): boolean {
   if (!isRecord(resources) || Object.keys(more).length > 0) return false;
-  const isKnown = (name: string) => /^(kinds|namespaces|namespaceSelector|selector)$/.test(name);
+  const isKnown = (name: string) => /^(kinds|namespaces|namespaceSelector|selector|operations)$/.test(name);
   return Object.keys(resources).every(isKnown) && isFor(resources, inquest);
 }
 
@@ -261,9 +261,11 @@ function isFor(match: unknown, { namespace, labels, sent }: Inquest): boolean {
     const { kinds, namespaces, excludedNamespaces, labelSelector, selector, ...more } = isRecord(of)
       ? of
       : {};
+    const operations = listOf(memberAt(of, ['operations']));
     const kindNames = listOf(kinds).flatMap((each) => (isRecord(each) ? listOf(each.kinds) : [each]));
     return (
       (kindNames.length === 0 || kindNames.some((each) => /(^|\/)(Pod|\*)$/.test(String(each)))) &&
+      (operations.length === 0 || operations.includes('CREATE')) &&
       (listOf(namespaces).length === 0 || fitsPattern(namespaces, namespace)) &&
       !fitsPattern(excludedNamespaces, namespace) &&
       isSelected({ ...more, objectSelector: labelSelector ?? selector }, labels, labelsOf(sent))

@@ -30,7 +30,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   cluster: 2_740,
   dashboard: 850,
   decision: 4_570,
-  diagnose: 4_220,
+  diagnose: 4_230,
   discovery: 990,
   hold: 3_000,
   informers: 2_000,

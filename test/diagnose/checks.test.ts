@@ -591,7 +591,7 @@ describe('before an installation', () => {
       'MutatingWebhookConfiguration taker changes it',
     ],
     [
-      'no rule that excludes the namespace, is for Deployments or changes what is there already',
+      'no rule that excludes the namespace, is for Deployments or updates, or changes what is there already',
       {
         ...{ ...NO_HOOK, ...{ [proxied('taker')]: REMOVES, [proxied('kyverno')]: patching() } },
         [MUTATING]: items(
@@ -606,6 +606,7 @@ describe('before an installation', () => {
           ...[
             { exclude: { any: [{ resources: { namespaces: ['def*', 'kube-system'] } }] } },
             { match: { any: [{ resources: { kinds: ['apps/v1/Deployment'] } }] } },
+            { match: { any: [{ resources: { kinds: ['Pod'], operations: ['UPDATE'] } }] } },
             { mutate: { targets: [{ kind: 'Pod' }], patchStrategicMerge: { lifecycle: null } } },
           ].map((rule, index) => ({
             metadata: { name: `rule-${index}` },
