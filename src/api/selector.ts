@@ -126,7 +126,7 @@ export function isCalledForPods({ rules }: { readonly rules?: unknown }): boolea
   return recordsAt(rules).some(
     ({ apiGroups, resources, operations, scope }) =>
       has(apiGroups, '', '*') &&
-      has(resources, 'pods', '*', '*/*') &&
+      has(resources, 'pods', 'pods/*', '*', '*/*') &&
       has(operations, 'CREATE', '*') &&
       scope !== 'Cluster',
   );

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type LabelSelector, selects } from '../../src/api/selector.ts';
+import { isCalledForPods, type LabelSelector, selects } from '../../src/api/selector.ts';
 
 const labels = { app: 'web', tier: 'front', empty: '' };
 
@@ -40,4 +40,18 @@ describe('a LabelSelector selects as metav1 says', () => {
   ])('%s', (_, selector, expected) => {
     expect(selects(selector, labels)).toBe(expected);
   });
+});
+
+// Source: k8s.io/apiserver pkg/admission/plugin/webhook/predicates/rules: `*` behind the slash is also no subresource.
+test.each([
+  ['pods', true],
+  ['pods/*', true],
+  ['*', true],
+  ['*/*', true],
+  ['pods/status', false],
+  ['*/status', false],
+  ['podtemplates', false],
+])('a webhook for %s is called for the creation of pods: %s', (resource, expected) => {
+  const rule = { apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: [resource] };
+  expect(isCalledForPods({ rules: [rule] })).toBe(expected);
 });
