@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { type Kind, pluralOf, RELATED_KINDS, WORKLOAD_KINDS } from '../../src/audit/index.ts';
 import { VERBS } from '../../src/cli/commands.ts';
+import { type ApiReader, changersOf } from '../../src/diagnose/index.ts';
 import { ROUTING_KINDS, SENDER_KINDS } from '../../src/discovery/index.ts';
 import { readHelperObject } from '../../src/hold/index.ts';
 import { emptyDirectory, ROOT } from '../cli/linger.ts';
@@ -257,6 +258,28 @@ describe('rights', () => {
     for (const name of published)
       expect([name, allows(rules, 'get', '', 'configmaps', name)]).toEqual([name, true]);
     expect(allows(rules, 'list', '', 'configmaps', readHelperObject().name)).toBe(true);
+  });
+
+  it('linger-view lets people list the policies that may take hooks or cut graces', async () => {
+    const rules = await rulesOf('linger-view');
+    const listed: string[] = [];
+    const list = ({ path }: { path: string }) => {
+      listed.push(path);
+      // Without webhooks, none is known not to be there.
+      const isPolicy = !path.endsWith('/mutatingwebhookconfigurations');
+      return Promise.resolve(
+        isPolicy ? [{ metadata: { name: 'any' }, spec: { mutations: 'lifecycle' } }] : [],
+      );
+    };
+    const reader = { list, json: () => Promise.reject(new Error('no')) } as unknown as ApiReader;
+    await changersOf({ sent: {}, returned: {}, namespace: 'shop', taken: 'hook' }, reader);
+    for (const plural of ['mutatingadmissionpolicybindings', 'clusterpolicies', 'modifyset'])
+      expect(listed.some((path) => path.endsWith(`/${plural}`))).toBe(true);
+    const denied = listed.filter((path) => {
+      const [, , group = '', , plural = ''] = path.split('/');
+      return !allows(rules, 'list', group, plural);
+    });
+    expect(denied).toEqual([]);
   });
 
   it.each(files)('%s: no wildcard, and Secrets by name', async (file) => {
