@@ -3,7 +3,7 @@ import { atLeast, fleetOf, parseVersion, supportsNativeSleep } from '../decision
 import { nodesResource } from '../informers/index.ts';
 import { count } from './amounts.ts';
 import { oneLine } from './api-reader.ts';
-import { type Check, checked, failure, type Inquiry, ok, type Seen, warning } from './checks.ts';
+import { type Check, checked, failure, type Inquiry, ok, type Seen, unknown, warning } from './checks.ts';
 import { otherInstallation, otherWebhooks } from './pod-webhooks.ts';
 import { rightsToInstall } from './rights.ts';
 import { admission } from './trial-pods.ts';
@@ -36,7 +36,9 @@ export async function apiServer(inquiry: Inquiry): Promise<Seen> {
     );
   }
   const version = parseVersion(text);
-  if (version === undefined || atLeast(version, OLDEST)) return ok(`${href} runs ${text}`);
+  if (version === undefined)
+    return unknown(`${href} answers, and does not say which Kubernetes it is: its version is ${text}`);
+  if (atLeast(version, OLDEST)) return ok(`${href} runs ${text}`);
   return failure(
     `${href} runs ${text}: Linger needs Kubernetes ${OLDEST.major}.${OLDEST.minor} or newer, and has not been tried on older ones`,
     'Upgrade the cluster first.',

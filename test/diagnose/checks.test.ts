@@ -361,6 +361,16 @@ describe('before an installation', () => {
       /^failure ApiServer: .*v1\.27\.3: Linger needs Kubernetes 1\.32 or newer/,
     ],
     [
+      'one of a distribution that is a minor version too old',
+      () => ({ '/version': well({ gitVersion: 'v1.31.13-gke.1200', minor: '31+' }) }),
+      /^failure ApiServer: .*v1\.31\.13-gke\.1200: Linger needs Kubernetes 1\.32 or newer/,
+    ],
+    [
+      'one that does not say its version',
+      () => ({ '/version': well({ major: '1', minor: '33+' }) }),
+      /^unknown ApiServer: .* answers, and does not say which Kubernetes it is: its version is undefined$/,
+    ],
+    [
       'an old kubelet',
       () => ({ [NODES]: items(node('one'), node('old', 'v1.29.1')) }),
       /^warning Kubelets: .*1 node older than 1\.30 \(old\)/,
@@ -842,6 +852,14 @@ describe('before an installation', () => {
       ].toSorted(),
     ).toEqual([...new Set(kinds)].toSorted());
   });
+
+  it.each(['v1.32.0', 'v1.33.5-gke.1200', 'v1.34.1+k3s1', 'v1.35.0-eks-abcdef', 'v1.37.0-rc.1'])(
+    'takes %s for new enough',
+    async (gitVersion) => {
+      const checks = await check({ '/version': well({ gitVersion }) }, { pre: true });
+      expect(checks[0]).toMatchObject({ code: 'ApiServer', state: 'ok' });
+    },
+  );
 
   it('says no more where the API server cannot be asked', async () => {
     const said = await check({ '/version': refused(503, 'not\nnow') }, { pre: true });
