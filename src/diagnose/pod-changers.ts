@@ -227,6 +227,11 @@ const startsWith = (name: unknown, start: string) => isString(name) && name.star
 
 /** What a policy changes of this pod: the rules of Kyverno's older kinds may also validate, generate, or change what is there. */
 function mutationsOf(spec: unknown, inquest: Inquest): unknown {
+  // What Kyverno applies to existing objects only.
+  const isAsked = [['admission'], ['evaluation', 'admission', 'enabled']].every(
+    (switched) => memberAt(spec, switched) !== false,
+  );
+  if (!isAsked) return {};
   const rules = memberAt(spec, ['rules']);
   if (rules !== undefined)
     return recordsAt(rules)

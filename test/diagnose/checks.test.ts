@@ -627,6 +627,30 @@ describe('before an installation', () => {
       'MutatingWebhookConfiguration taker changes it',
     ],
     [
+      'no policy of Kyverno that is for existing objects only',
+      {
+        ...{ ...NO_HOOK, [proxied('taker')]: REMOVES, [proxied('kyverno')]: patching() },
+        [MUTATING]: items(
+          foreign('taker', lenient),
+          ...['mutate.kyverno.svc-ignore', 'mpol.validate.kyverno.svc-ignore'].map((name) =>
+            foreign('kyverno', { ...lenient, name, reinvocationPolicy: 'IfNeeded' }),
+          ),
+        ),
+        '/apis/kyverno.io/v1/clusterpolicies?limit=250': items({
+          metadata: { name: 'background' },
+          spec: { admission: false, rules: [{ mutate: { patchStrategicMerge: { lifecycle: null } } }] },
+        }),
+        '/apis/policies.kyverno.io/v1/mutatingpolicies?limit=250': items({
+          metadata: { name: 'existing' },
+          spec: {
+            evaluation: { admission: { enabled: false }, mutateExisting: { enabled: true } },
+            mutations: [{ patchType: 'JSONPatch', jsonPatch: { expression: 'lifecycle' } }],
+          },
+        }),
+      },
+      'MutatingWebhookConfiguration taker changes it',
+    ],
+    [
       'a policy whose webhook selects the namespace, which may not be read',
       {
         ...{ ...NO_HOOK, '/api/v1/namespaces/default': refused(403, 'no') },
