@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Script } from 'node:vm';
 import jsonPatch from 'fast-json-patch';
 import { describe, expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
@@ -106,6 +107,35 @@ it('failing closed adds conditions, and the chart the same ones', async () => {
   const template = await at('chart/templates/webhook.yaml');
   for (const { name, expression } of webhook?.matchConditions ?? [])
     expect(template).toContain(`      - name: ${name}\n        expression: "${expression}"\n`);
+});
+
+it('the webhook asks about every pod with a container that runs as long as it does', async () => {
+  const { webhooks } = parse(await readFile(join(ROOT, 'deploy', 'webhook.yaml'), 'utf8')) as {
+    webhooks: { matchConditions: { name: string; expression: string }[] }[];
+  };
+  const [condition] = webhooks[0]?.matchConditions ?? [];
+  expect(condition?.name).toBe('restart-policy-always');
+  // What CEL and JavaScript write differently.
+  const expression = (condition?.expression ?? '')
+    .replaceAll(/has\(([\w.]+)\)/g, "(typeof $1 !== 'undefined')")
+    .replace(/\.exists\((\w+), /, '.some(($1) => ');
+  const asked = new Script(expression);
+  const asks = (restartPolicy: string | undefined, ...own: readonly (string | undefined)[]) => {
+    const containers = own.map((each) => ({ restartPolicy: each }));
+    return asked.runInNewContext({ object: { spec: { restartPolicy, containers } } }) as boolean;
+  };
+  for (const [of, ...own] of [
+    ['Always', undefined],
+    ['Always', 'Never'],
+    [undefined, undefined],
+    ['Never', undefined, 'Always'],
+  ])
+    expect([of, own, asks(of, ...own)]).toEqual([of, own, true]);
+  for (const [of, ...own] of [
+    ['Never', undefined],
+    ['OnFailure', 'Never', 'OnFailure'],
+  ])
+    expect([of, own, asks(of, ...own)]).toEqual([of, own, false]);
 });
 
 describe('the NetworkPolicy', () => {
