@@ -186,9 +186,11 @@ export class ConnectionMonitor {
     if (now - (this.heardAt ?? 0) > SILENT_MS) return { verdict: 'Unknown', lastAt };
     // The hook starts with the deletion, so there are no lines from before it, or from while the helper could not count.
     const since = this.#hasCounted ? this.countsSince : (this.#begunAt ?? 0);
-    if (last === undefined && (end ?? now) - since < LONGEST_QUIET_MS) return { verdict: 'Sending', lastAt };
-    if (end === undefined) return { verdict: 'Unknown', lastAt };
-    return { verdict: quietVerdict(busy, end - quietFrom, probes), lastAt };
+    const verdict = end === undefined ? 'Unknown' : quietVerdict(busy, end - quietFrom, probes);
+    // A single connection is as little as none: its successor may be about to come.
+    const isSeldom = last === undefined || verdict === 'Rare';
+    if (isSeldom && (end ?? now) - since < LONGEST_QUIET_MS) return { verdict: 'Sending', lastAt };
+    return { verdict, lastAt };
   }
 
   #steps(): readonly Step[] {

@@ -111,6 +111,7 @@ describe('the rule', () => {
     ['knows nothing without lines', quietVerdict([], { ...rule, now: 5_000 }), 'Unknown'],
     ['waits for what it cannot tell yet', quietVerdict(linesOf([], 0), { ...rule, now: 0 }), 'Sending'],
     ['nor of silence of a second', judged([], 1_000), 'Sending'],
+    ['nor of a single connection, within five', judged([200], 4_500), 'Sending'],
     ['nor where probes hide who comes', judged(every(1_000, 300, 2_000), 2_000, 1), 'Sending'],
     ['but not for ever', quietVerdict(linesOf([], 0), { ...rule, now: 10_100 }), 'Unknown'],
     [
