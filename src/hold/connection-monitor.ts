@@ -69,6 +69,8 @@ const GAPS = 2;
 const SILENT_MS = 10_000;
 /** Two lines further apart than this say nothing about the time in between. */
 const GAP_MS = 2_500;
+/** Helpers leave half a second between two lines: of two that arrive closer together, the first has been held up. */
+const LATE_MS = 250;
 /** More connections than this between two lines mean that the counter was reset. */
 const MOST_OPENS = 1_000_000n;
 
@@ -139,11 +141,14 @@ export class ConnectionMonitor {
     this.#begunAt ??= at;
     const before = this.#times.at(-1);
     this.open = line.established;
+    // What piled up while the network or Linger stood still is read at once. It began a new count with its first line, and
+    // the connections of all that time would seem to have come in the next half second.
+    const isPiled = before !== undefined && this.#opened.length === 0 && at - before < LATE_MS;
     // Lines of one millisecond have no rate: the next line counts what this one would have.
-    if (before !== undefined && at <= before) return 0;
+    if (before !== undefined && at <= before && !isPiled) return 0;
     const opened = this.#withoutOwn(before === undefined ? undefined : openedBetween(this.#opens, line), at);
     this.#opens = line.opens;
-    if (before === undefined || opened === undefined || at - before > GAP_MS) {
+    if (before === undefined || opened === undefined || isPiled || at - before > GAP_MS) {
       this.#times.splice(0, this.#times.length, at);
       this.#opened.length = 0;
       this.countsSince = at;

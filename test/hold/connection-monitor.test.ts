@@ -165,6 +165,23 @@ describe('the rule', () => {
     expect(quietVerdict([...before, ...later(7_000)], { ...rule, now: 7_000 })).toBe('Sending');
     expect(quietVerdict([...before, ...later(11_500)], { ...rule, now: 11_500 })).toBe('Rare');
   });
+
+  it.each([
+    ['at once', 0],
+    ['a few milliseconds apart', 3],
+  ])('counts from the last of the lines that have piled up and arrive %s', (_, apart) => {
+    const until = (end: number, from = 0) =>
+      linesOf(every(500, 100, 9_400), end).filter(({ at }) => at > from || from === 0);
+    const piled = until(9_000, 5_000).map((each, index) => ({ ...each, at: 9_000 + index * apart }));
+    const lines = [...until(5_000), ...piled, ...until(12_000, 9_000)];
+    const judged = (now: number) =>
+      quietVerdict(
+        lines.filter(({ at }) => at <= now),
+        { ...rule, now },
+      );
+    // 2 a second until 9.1 s: that 10 came since 5 s says nothing of how often they come.
+    for (const now of [10_000, 10_500, 11_000]) expect(judged(now)).toBe('Sending');
+  });
 });
 
 /** xorshift, so that a failure can be reproduced. */
