@@ -27,8 +27,11 @@ export const HOLD_LIMITS = {
   containers: 128,
   /** Bytes of a line, without its end. */
   line: FOREIGN_LIMITS.helper.bytes,
-  /** A helper sends two lines a second. */
-  lines: { perSecond: 10, atOnce: 10 },
+  /**
+   * A helper sends two lines a second. While a replica stands still they pile up, for the 15 s after which the helper hangs
+   * up.
+   */
+  lines: { perSecond: 10, atOnce: 40 },
   /** Until the token must have arrived, and the answer must have been read. */
   greeting: 5_000,
   /** Without a byte from a held helper, which sends lines twice a second, or at least once in 2 s. */

@@ -363,6 +363,16 @@ describe('callers', () => {
     await quiet.hears('release');
   });
 
+  it('whose lines of 15 s are read at once, as after a standstill, are not', async () => {
+    const arena = await new Arena().start();
+    const helper = arena.call(arena.admit('web-1'));
+    await helper.hears('holding');
+    helper.socket.write('w 1 1 1 - 0\n'.repeat(30));
+    await until('the lines', () => arena.holds.list()[0]?.open === 1);
+    await sleep(100);
+    expect(helper.closedAt).toBeUndefined();
+  });
+
   it('of one address are so many at most, and others have room', async () => {
     const arena = await new Arena({ limits: { perSource: 3 } }).start();
     const token = arena.admit('web-1');
