@@ -119,6 +119,8 @@ const LIMITS = {
   budget: 25,
   /** After so much silence the instant of the last connection is final. */
   lastAfter: 5_000,
+  /** After so much silence of one helper another's lines count. They come at least every 2 s, and are in force for 10 s. */
+  silentAfter: 5_000,
   /** How long a hold without connections is remembered: its hooks may be reconnecting. */
   forgetAfter: 60_000,
 };
@@ -270,6 +272,9 @@ export class Holds {
       this.#sources.onStranger(pod, waiter);
       return;
     }
+    // It may have called again, and this be what is left of its old connection: a lost node closes none.
+    const { heardAt = line.at } = hold.helper?.monitor ?? {};
+    if (hold.helper?.waiter !== waiter && line.at - heardAt > LIMITS.silentAfter) hold.helper = undefined;
     hold.helper ??= { waiter, monitor: new ConnectionMonitor() };
     if (hold.helper.waiter !== waiter) return;
     const opened = hold.helper.monitor.hear(line);

@@ -119,6 +119,23 @@ describe('an inspected gateway that is itself held', () => {
   });
 });
 
+it('a helper that calls again counts, though its old connection was never closed', async () => {
+  const story = new Story();
+  story.delete();
+  const lost = story.call(POD_IP);
+  let again: Waiter | undefined;
+  await story.run((now) => {
+    if (now === 2_000) story.arena.withdraw('web-1');
+    // With the node that relayed it; the helper hears nothing for some seconds, and calls again.
+    if (now === 12_000) again = story.call(POD_IP);
+    const sends = now <= 30_000 ? perHalf(8) : 0;
+    if (now <= 4_000) story.testify(lost, sends);
+    else if (again !== undefined) story.testify(again, sends);
+  });
+  expect(story.releasedAt).toBeGreaterThanOrEqual(30_000);
+  expect(story.releasedAt).toBeLessThan(36_000);
+});
+
 describe('an undeclared sender goes on until 9.5 s after the withdrawal', () => {
   const WITHDRAWN = 3_000;
   const LAST = WITHDRAWN + 9_500;
