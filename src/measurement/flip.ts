@@ -57,6 +57,7 @@ export class CanaryEndpoints {
   readonly #namespace: string;
   readonly #waiters = new Set<Waiter>();
   readonly #companies = new Set<Company>();
+  #current = true;
 
   constructor(index: Pick<Measurement, 'isReady' | 'listing' | 'onChange'>, namespace: string) {
     this.#index = index;
@@ -73,8 +74,14 @@ export class CanaryEndpoints {
 
   /** Processes every event of the watches: even a watch that is resumed at once may have missed an instant. */
   observe(event: ClusterEvent): void {
-    if (!('stream' in event) || event.stream !== 'EndpointSlice' || event.type === 'StreamCurrent') return;
-    for (const { settle } of this.#waiters) settle('Interrupted');
+    if (!('stream' in event) || event.stream !== 'EndpointSlice') return;
+    this.#current = event.type === 'StreamCurrent';
+    if (!this.#current) for (const { settle } of this.#waiters) settle('Interrupted');
+  }
+
+  /** Whether changes show as they happen; of a watch that is being resumed their instants are too late. */
+  get current(): boolean {
+    return this.#current;
   }
 
   isReady(uid: string, service: string): boolean {
@@ -104,6 +111,7 @@ export class CanaryEndpoints {
     const waiter = { ...waitedFor, settle };
     this.#waiters.add(waiter);
     signal.addEventListener('abort', () => this.#waiters.delete(waiter), { once: true });
+    if (!this.#current) settle('Interrupted');
     return promise;
   }
 }
@@ -486,6 +494,7 @@ class Flip {
 
   #withdraw() {
     if (!this.#context.holds()) this.#end('Ended');
+    if (!this.#context.endpoints.current) this.#end('Interrupted');
     this.#ending.signal.throwIfAborted();
     this.#touched = true;
     return this.#change(false, () => this.#context.label.remove());

@@ -261,6 +261,34 @@ describe('while attempts hang for two seconds as the replica leaves', () => {
   });
 });
 
+describe('a watch that is being resumed', () => {
+  const stream = (type: 'StreamBroken' | 'StreamCurrent') => (model: FlipModel) =>
+    model.endpoints.observe({ type, at: model.time.now, stream: 'EndpointSlice' });
+
+  it.each([
+    { when: 'since before the replica is taken out', brokenAt: 100, patches: [] },
+    { when: 'since before it is put back', brokenAt: 2_000, patches: ['off', 'on'] },
+  ])('$when would show it too late: no sample', async ({ brokenAt, patches }) => {
+    const faults = (model: FlipModel) => model.at(brokenAt, () => stream('StreamBroken')(model));
+    const { outcome, of, model } = await run({ consumers: [consumer()], faults });
+    expect([outcome.result, of('edge'), model.patches]).toEqual(['Interrupted', {}, patches]);
+  });
+
+  it('and is current again in time disturbs nothing', async () => {
+    const faults = (model: FlipModel) => {
+      for (const [at, type] of [
+        [100, 'StreamBroken'],
+        [200, 'StreamCurrent'],
+        [2_000, 'StreamBroken'],
+        [2_500, 'StreamCurrent'],
+      ] as const)
+        model.at(at, () => stream(type)(model));
+    };
+    const { outcome } = await run({ consumers: [consumer()], faults });
+    expect(outcome.result).toBe('Measured');
+  });
+});
+
 describe('whatever happens, the label is put back', () => {
   it.each([
     {
