@@ -1,5 +1,5 @@
 import type { EventEmitter } from 'node:events';
-import { asError } from '../api/index.ts';
+import { asError, fewOf } from '../api/index.ts';
 import {
   callApi,
   type KubeConnection,
@@ -111,6 +111,8 @@ export interface KnownReplica {
   readonly identity: string;
 }
 
+type SilentReplica = Omit<KnownReplica, 'identity'>;
+
 /**
  * The replica to remove: each of the others in turn, or this one where it is alone. Others are preferred, because what a
  * pod sends to itself through a Service takes another path through the node than all other traffic (hairpin).
@@ -198,7 +200,10 @@ export function limitsOf({ measure }: Timed, alone: boolean, nodes?: string): re
   const limits =
     measure.kind === 'clusterIp' && nodes !== undefined ? [nodes, A_LABEL] : LIMITS[measure.kind];
   if (!alone) return limits;
-  return [...limits, 'Linger has one replica, which calls itself: that takes another path through the node.'];
+  return [
+    ...limits,
+    'One replica of Linger answers, and calls itself: that is another path through the node.',
+  ];
 }
 
 /**
@@ -437,12 +442,16 @@ class Canary {
     try {
       const service = await this.#service();
       if (service === undefined) return untried('NoService', asked(), NO_SERVICE);
-      const replicas = await this.#replicas();
+      const { replicas, silent } = await this.#replicas();
       const canary = chooseCanary(replicas, this.#context.identity, this.#turn++);
-      if (canary === undefined) return untried('NoReplica', asked(), NO_REPLICA);
+      const unheard = silent.map(({ pod }) => pod.name).toSorted();
+      const also = unheard.length === 0 ? '' : ` ${SILENT}: ${fewOf(unheard)}.`;
+      if (canary === undefined) return untried('NoReplica', asked(), NO_REPLICA + also);
       const fellows = replicas.filter((each) => each !== canary);
-      const outcome = await this.#flip({ service, canary, fellows }, consumers);
-      return { ...outcome, pod: canary.pod.name, asked: asked(fellows.length === 0) };
+      const outcome = await this.#flip({ service, canary, fellows, silent }, consumers);
+      const found = [...outcome.consumers].map(([name, each]) => [name, withMore(each, also)] as const);
+      const of = { pod: canary.pod.name, asked: asked(fellows.length === 0) };
+      return { ...outcome, ...of, consumers: new Map(found) };
     } catch (error) {
       if (signal.aborted) return { ...NOTHING, result: 'Ended', asked: asked() };
       return { ...NOTHING, result: 'Refused', asked: asked(), problem: asError(error).message };
@@ -465,20 +474,23 @@ class Canary {
   }
 
   /**
-   * The replicas that are in the Service and answer. Replicas that are out are put back, and counted the next time.
+   * The replicas in the Service, those that do not answer apart. Ones that are out are put back, and counted the next time.
    * @throws KubeFailure
    */
-  async #replicas(): Promise<readonly KnownReplica[]> {
+  async #replicas() {
     const { endpoints, port } = this.#context;
     const pods = await this.#putAllBack(CANARY_LABEL);
+    const silent: SilentReplica[] = [];
     const known = pods.map(async (pod): Promise<KnownReplica | undefined> => {
       const { address, ready, uid } = pod;
       if (!ready || address === undefined || !endpoints.isReady(uid, CANARY_SERVICE)) return undefined;
       const url = canaryUrl(address, port);
       const { identity } = await attempt({ url, address, timeoutMs: this.#limits.attemptMs });
-      return identity === undefined ? undefined : { pod, address, identity };
+      if (identity !== undefined) return { pod, address, identity };
+      silent.push({ pod, address });
+      return undefined;
     });
-    return (await Promise.all(known)).filter((each) => each !== undefined);
+    return { replicas: (await Promise.all(known)).filter((each) => each !== undefined), silent };
   }
 
   /** Puts back all replicas that are out. @returns all that are selected @throws KubeFailure */
@@ -533,7 +545,7 @@ class Canary {
   }
 
   /** How attempts through a consumer are made. */
-  async #timed({ name, measure }: Timed, { service, canary, fellows }: Met): Promise<TimedConsumer> {
+  async #timed({ name, measure }: Timed, { service, canary, ...met }: Met): Promise<TimedConsumer> {
     const { namespace, dns, allowLinkLocal, onProbe } = this.#context;
     const { attemptMs: timeoutMs } = this.#limits;
     const consumer = { name, service: CANARY_SERVICE, leastMisses: SHARED_MISSES };
@@ -549,6 +561,8 @@ class Canary {
       return { ...consumer, leastMisses: CLUSTER_IP_MISSES, subject, ask };
     }
     const asked = `${CANARY_DNS_SERVICE}.${namespace}.${dns.domain}`;
+    // DNS brings an address whether it answers or not.
+    const fellows = [...met.fellows, ...met.silent.map((each) => ({ ...each, identity: each.pod.uid }))];
     const ask = () => askDns(dns, { name: asked, canary, fellows, timeoutMs });
     return { ...consumer, service: CANARY_DNS_SERVICE, subject: `The DNS name ${asked}`, ask };
   }
@@ -559,6 +573,7 @@ interface Met {
   readonly service: { readonly address: string; readonly port: number };
   readonly canary: KnownReplica;
   readonly fellows: readonly KnownReplica[];
+  readonly silent: readonly SilentReplica[];
 }
 
 const NOTHING = { pod: undefined, consumers: new Map(), attempts: 0 } as const;
@@ -566,6 +581,11 @@ const NOTHING = { pod: undefined, consumers: new Map(), attempts: 0 } as const;
 const NO_SERVICE = `There is no Service ${CANARY_SERVICE} with a ClusterIP in Linger's namespace: apply deploy/service-canary.yaml.`;
 const NO_DNS_SERVICE = `No headless Service ${CANARY_DNS_SERVICE} in Linger's namespace lists the replica: apply deploy/service-canary.yaml.`;
 const NO_REPLICA = `No replica of Linger is ready, has the label ${CANARY_LABEL}, is listed by the Service ${CANARY_SERVICE} and answers on its canary port.`;
+const SILENT = `The Service ${CANARY_SERVICE} also lists replicas that do not answer on the canary port`;
+
+function withMore({ trouble, ...outcome }: ConsumerOutcome, more: string): ConsumerOutcome {
+  return trouble ? { trouble: { ...trouble, message: trouble.message + more } } : outcome;
+}
 
 function troubleOf(names: Iterable<string>, message: string): Map<string, ConsumerOutcome> {
   return new Map([...names].map((name) => [name, { trouble: { reason: 'Unreachable', message } }]));

@@ -38,7 +38,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   leader: 2_710,
   manager: 250,
   manifest: 1_320,
-  measurement: 6_330,
+  measurement: 6_350,
   page: 1_930,
   prove: 2_640,
   telemetry: 330,

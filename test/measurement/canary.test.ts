@@ -399,23 +399,49 @@ it('alone, it takes itself out, and says that this is another way', { timeout: 6
   expect(flipped!.asked.get('cluster-ip')).toContainEqual(expect.stringContaining('calls itself'));
 });
 
-describe('the clients of headless Services', { timeout: 60_000 }, () => {
-  /** Answers for a second what it answered before, as CoreDNS does for longer. */
-  async function openDns(opened: Opened) {
-    const { own } = opened;
-    let cached: { until: number; addresses: string[] } | undefined;
-    const { server, close, asked } = await dnsServer((name, type) => {
-      if (name !== 'linger-canary-dns.linger.svc.cluster.local' || type !== 'A') return undefined;
-      if (cached === undefined || clock() >= cached.until) {
-        const there = [...own.pods.values()].filter(({ metadata }) => metadata.labels[CANARY_LABEL] === 'in');
-        cached = { until: clock() + 1_000, addresses: there.map(({ status }) => status.podIP ?? '') };
-      }
-      return { addresses: cached.addresses, ttl: 2 };
-    });
-    onTestFinished(() => void close());
-    return { dns: { domain: 'svc.cluster.local', servers: [server] }, asked };
-  }
+/** Answers for a second what it answered before, as CoreDNS does for longer. */
+async function openDns(opened: Opened) {
+  const { own } = opened;
+  let cached: { until: number; addresses: string[] } | undefined;
+  const { server, close, asked } = await dnsServer((name, type) => {
+    if (name !== 'linger-canary-dns.linger.svc.cluster.local' || type !== 'A') return undefined;
+    if (cached === undefined || clock() >= cached.until) {
+      const there = [...own.pods.values()].filter(({ metadata }) => metadata.labels[CANARY_LABEL] === 'in');
+      cached = { until: clock() + 1_000, addresses: there.map(({ status }) => status.podIP ?? '') };
+    }
+    return { addresses: cached.addresses, ttl: 2 };
+  });
+  onTestFinished(() => void close());
+  return { dns: { domain: 'svc.cluster.local', servers: [server] }, asked };
+}
 
+it('a replica that never answers on its canary port is named, and DNS is timed all the same', {
+  timeout: 60_000,
+}, async () => {
+  const opened = await open(['web-1', 'web-2']);
+  opened.services.push('linger-canary-dns');
+  opened.own.add('web-3', { [CANARY_LABEL]: 'in' }, '127.0.0.9');
+  opened.servers.get('web-2')!.close();
+  opened.tell();
+  // Whom kube-proxy leads to web-1, only web-1 answers.
+  const { dns } = await openDns(opened);
+  const isIn = () => opened.own.labels('web-1')?.[CANARY_LABEL] === 'in';
+  const { createServer } = await import('node:http');
+  const proxy = createServer((_, response) => {
+    if (isIn()) response.writeHead(200, { 'linger-canary': '1'.repeat(32) }).end();
+  });
+  opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await started(proxy, '127.0.0.1') }] };
+  const limits = { silentMs: 3_000, attemptMs: 1_000 };
+  const [flipped] = await flips(opened, [CLUSTER_IP, CLUSTER_DNS], 1, dns, limits);
+  expect(flipped).toMatchObject({ pod: 'web-1' });
+  const { message } = flipped!.consumers.get('cluster-ip')!.trouble!;
+  expect(message).toMatch(
+    /gets no answer within 1 s\. The Service linger-canary also lists .*: web-2, web-3\.$/,
+  );
+  expect(flipped!.consumers.get('cluster-dns')!.removal).toBeGreaterThan(0);
+});
+
+describe('the clients of headless Services', { timeout: 60_000 }, () => {
   it('are timed by what DNS answers, and by how long they may keep that', async () => {
     const opened = await open(['web-1', 'web-2']);
     opened.services.push('linger-canary-dns');
