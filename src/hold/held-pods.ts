@@ -103,7 +103,10 @@ export class HeldPods {
 
   /** From this instant on withdrawals are seen; before, endpoints and pods were still being read. */
   get followedSince(): number {
-    return Math.max(...HEARTBEAT_STREAMS.map((stream) => this.#read.get(stream) ?? Number.POSITIVE_INFINITY));
+    // Endpoints need not be followed (--endpoints=Ignore); where they are, nothing is released before they have been read.
+    const unread = (stream: Stream) =>
+      stream === 'Endpoints' ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
+    return Math.max(...HEARTBEAT_STREAMS.map((stream) => this.#read.get(stream) ?? unread(stream)));
   }
 
   /** An event of the watches: slices carry the addresses of pods. */

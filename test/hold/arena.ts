@@ -93,6 +93,8 @@ export interface ArenaOptions {
   readonly ahead?: number;
   /** When each of the watches had finished its list; default: long ago. */
   readonly readAt?: number;
+  /** They are not followed. */
+  readonly endpoints?: 'Ignore';
 }
 
 export const SERVICE = {
@@ -144,7 +146,9 @@ export class Arena {
       onChange: ({ uid }) => this.holds.touch(uid),
     });
     const { readAt: at = Number.NEGATIVE_INFINITY } = options;
-    for (const stream of HEARTBEAT_STREAMS) this.pods.observe({ type: 'ListEnds', at, stream });
+    for (const stream of HEARTBEAT_STREAMS)
+      if (stream !== 'Endpoints' || options.endpoints !== 'Ignore')
+        this.pods.observe({ type: 'ListEnds', at, stream });
     this.holds = new Holds({
       clock,
       leads: () => this.leads,

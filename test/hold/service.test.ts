@@ -28,6 +28,14 @@ describe('a pod that terminates', () => {
     expect(arena.holds.size).toBe(0);
   });
 
+  it('is held no longer where Endpoints are not followed', async () => {
+    const arena = await new Arena({ endpoints: 'Ignore' }).start();
+    const helper = arena.call(arena.admit('web-1'));
+    arena.delete('web-1');
+    const withdrawn = arena.withdraw('web-1');
+    expect((await helper.hears('release')) - withdrawn).toBeLessThan(SOON_MS);
+  });
+
   it('is held for `initial` after that where a consumer is not known', async () => {
     const arena = await new Arena().start();
     const helper = arena.call(arena.admit('web-1', { initial: 1 }));
