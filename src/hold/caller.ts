@@ -114,6 +114,8 @@ export class Caller implements Waiter {
   /** When it entered its state. */
   #since: number;
   #upstream: Socket | undefined;
+  /** The leader that it is relayed to. */
+  #leader = '';
   #dialAt = 0;
   readonly #lines: RateLimit;
   #heardAt: number;
@@ -181,6 +183,9 @@ export class Caller implements Waiter {
    */
   sayAgain(now: number): void {
     if (this.#state === 'Waiting') this.#say('waiting');
+    // A leader that stands still, or whose node is lost, closes no connection. The helper calls the next one.
+    const route = this.#state === 'Relayed' ? this.#service.options.route() : undefined;
+    if (typeof route === 'object' && `${route.host} ${route.port}` !== this.#leader) this.end();
     if (this.#state !== 'Held') return;
     if (now - this.#heardAt > this.#service.limits.idle) this.end();
     else this.#say('holding');
@@ -266,6 +271,7 @@ export class Caller implements Waiter {
 
   #dial({ host, port }: { readonly host: string; readonly port: number }): void {
     const { options, limits } = this.#service;
+    this.#leader = `${host} ${port}`;
     this.#dialAt = options.clock() + limits.relayConnect + limits.relayPause;
     const upstream = connect({ host, port, noDelay: true });
     this.#upstream = upstream;

@@ -32,7 +32,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   decision: 4_570,
   diagnose: 4_230,
   discovery: 990,
-  hold: 3_000,
+  hold: 3_020,
   informers: 2_000,
   lag: 4_850,
   leader: 2_710,

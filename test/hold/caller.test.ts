@@ -149,6 +149,25 @@ describe('a follower', () => {
     await follower.call(UNKNOWN).closes();
   });
 
+  it('hangs up when another leads, though the leader that it relays to closes nothing', async () => {
+    const standing = createServer().listen(0, '127.0.0.1');
+    onTestFinished(() => void standing.close());
+    await once(standing, 'listening');
+    const leader = await new Arena().start();
+    let { port } = standing.address() as AddressInfo;
+    const follower = await new Arena({
+      route: () => ({ host: '127.0.0.1', port }),
+      limits: { again: 100 },
+    }).start();
+    const token = leader.admit('web-1');
+    const helper = follower.call(token);
+    await sleep(500);
+    expect([helper.words, helper.closedAt]).toEqual([[], undefined]);
+    ({ port } = leader);
+    await helper.closes();
+    await follower.call(token).hears('holding');
+  });
+
   it('counts a relayed caller from the start that its helper tells', async () => {
     const leader = await new Arena().start();
     const follower = await new Arena({ route: () => ({ host: '127.0.0.1', port: leader.port }) }).start();
