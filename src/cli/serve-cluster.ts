@@ -196,7 +196,7 @@ function followKind<T>(
 }
 
 /** Also for a replica that is alone, which then leads. */
-type Shared = Pick<PublishingOptions, 'consumers' | 'statuses' | 'shortfalls' | 'address'> & {
+type Shared = Pick<PublishingOptions, 'consumers' | 'statuses' | 'shortfalls' | 'address' | 'ready'> & {
   readonly measurement: Measurement;
 };
 
@@ -378,6 +378,7 @@ export function startCluster(context: ClusterContext) {
       epochSeconds,
     }),
     address: context.hold?.relay.address,
+    ready: () => sync.state !== 'reading',
   });
 
   const { pods, endpointslices, endpoints } = source.watches;

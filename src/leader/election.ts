@@ -78,6 +78,8 @@ export const ELECTION_LIMITS = {
   renewEveryMs: 2_000,
   /** Between two reads by a follower, so a released lease is taken within 2 s; client-go reads every 2 to 4.4 s. */
   lookEveryMs: [1_000, 2_000] as readonly [least: number, most: number],
+  /** How long a replica that does not know the cluster yet leaves a lease that it may take to others: a few of their looks. */
+  yieldMs: 5_000,
   /** Two requests fit into the time that is left to a leader. */
   requestMs: 4_000,
   firstPauseMs: 500,
@@ -215,6 +217,8 @@ interface ElectionOptions {
   readonly limits: ElectionLimits;
   readonly time: ElectionClock;
   readonly events: ElectionEvents;
+  /** Whether this replica knows the cluster, so that it could lead at once. Default: it does. */
+  readonly ready?: (() => boolean) | undefined;
   /** Aborts when the process is to end: the lease is handed over and released. */
   readonly signal: AbortSignal;
 }
@@ -239,6 +243,8 @@ class Campaign {
   #leadership: LeaseLeadership | undefined;
   #acquiredAt: number | undefined;
   #following: string | undefined;
+  /** Since when it has left a lease that it may take to others. */
+  #yieldsSince: number | undefined;
   readonly #backoff: Backoff;
 
   constructor(options: ElectionOptions) {
@@ -291,11 +297,17 @@ class Campaign {
   }
 
   #nextStep(): LeaseStep {
-    const { identity, limits, time } = this.#options;
+    const { identity, limits, time, ready } = this.#options;
     const now = time.clock();
     const observed = this.#observed ?? { record: undefined, since: now };
     const candidate = { identity, leading: this.#leads, acquiredAt: this.#acquiredAt };
-    return nextLeaseStep(observed, now, candidate, limits.durationMs);
+    const step = nextLeaseStep(observed, now, candidate, limits.durationMs);
+    if (step.do !== 'take' || candidate.leading || ready?.() !== false) this.#yieldsSince = undefined;
+    else {
+      this.#yieldsSince ??= now;
+      if (now - this.#yieldsSince < limits.yieldMs) return { do: 'follow', holder: '' };
+    }
+    return step;
   }
 
   async #write(step: WritingStep): Promise<void> {

@@ -58,6 +58,8 @@ export interface PublishingOptions {
   /** The statuses of other kinds to write. */
   readonly statuses?: readonly StatusSource[] | undefined;
   readonly shortfalls?: SharedShortfalls | undefined;
+  /** Whether this replica knows the cluster: until it does, it lets another lead. Default: it does. */
+  readonly ready?: (() => boolean) | undefined;
   /** Called whenever this replica begins to lead. What the previous leader has stored is still being read then. */
   readonly onLeading: (lead: Leadership) => void;
   /** Default: {@link PUBLISH_LIMITS}. */
@@ -117,7 +119,7 @@ class Replica {
   }
 
   start(): Publishing {
-    const { connection, namespace, address, time, limits, reporting, signal } = this.options;
+    const { connection, namespace, address, time, limits, reporting, ready, signal } = this.options;
     const closing = new AbortController();
     const call = { signal: closing.signal, withinMs: limits.election.requestMs };
     // Samples that are measured meanwhile are kept: the stored history is merged into them.
@@ -129,6 +131,7 @@ class Replica {
       limits: limits.election,
       time,
       events: this.#events(),
+      ready,
       signal,
     });
     const ended = Promise.all([resigned, restored]).then(() => closing.abort());

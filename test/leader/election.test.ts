@@ -133,6 +133,25 @@ describe('a leader', () => {
     expect(election.lease.record).toMatchObject({ holder: follower.identity, transitions: 2 });
   });
 
+  it('that stops is followed by one that knows the cluster, if there is any', async () => {
+    const { election, leader, follower } = await withLeader();
+    let known = false;
+    const others = [0, 1, 2, 3, 4].map(() => election.join(undefined, () => known));
+    await election.run(3_600);
+    leader.stop();
+    await election.runUntil(() => election.leaders().length > 0 && election.terms.length > 1, 60_000);
+    expect(election.leaders()).toEqual([follower]);
+    await election.run(5_000);
+    follower.stop();
+    const tookMs = await election.runUntil(() => election.terms.length > 2, 60_000);
+    expect(others).toContain(election.leaders()[0]);
+    expect(tookMs).toBeGreaterThan(ELECTION_LIMITS.yieldMs);
+    expect(tookMs).toBeLessThan(ELECTION_LIMITS.yieldMs + 2 * lookEveryMs[1] + 200);
+    known = true;
+    await election.run(60_000);
+    expect(election.terms).toHaveLength(3);
+  });
+
   it('that stops while it does not lead leaves the lease alone', async () => {
     const { election, leader, follower } = await withLeader();
     follower.stop();

@@ -45,7 +45,7 @@ export class SimulatedElection {
     this.#limits = { ...ELECTION_LIMITS, ...limits };
   }
 
-  join(host: SimulatedHost = { rate: 1, skew: 0 }): Contender {
+  join(host: SimulatedHost = { rate: 1, skew: 0 }, ready = () => true): Contender {
     const identity = `replica-${this.contenders.length}`;
     const process = new SimulatedProcess(this.time, host, this.random);
     const stopping = new AbortController();
@@ -82,6 +82,7 @@ export class SimulatedElection {
       time: process,
       signal: stopping.signal,
       events,
+      ready,
     });
     this.contenders.push(contender);
     return contender;
