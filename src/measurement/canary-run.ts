@@ -90,6 +90,8 @@ export function flipReporter(
   { signal }: Pick<Leadership, 'signal'>,
 ): (flipped: Flipped) => void {
   const once = new LogOnce(logger);
+  /** By consumer, how many flips in a row have said nothing of it. */
+  const vain = new Map<string, number>();
   /** Before its first flip a consumer is only known to be measured. */
   const introduce = () => {
     for (const each of present().filter(isTimed)) {
@@ -114,7 +116,10 @@ export function flipReporter(
       const { removal, addition, trouble } = flipped.consumers.get(consumer) ?? {};
       if (removal !== undefined) consumers.record({ consumer, direction: 'removal', lag: removal });
       if (addition !== undefined) consumers.record({ consumer, direction: 'addition', lag: addition });
-      const now = removal === undefined ? (trouble ?? stateAfter(flipped, consumers, consumer)) : undefined;
+      const times = (vain.get(consumer) ?? 0) + 1;
+      vain.set(consumer, removal === undefined && trouble === undefined ? times : 0);
+      const before = consumers.state(consumer)?.trouble;
+      const now = removal === undefined ? (trouble ?? stateAfter(flipped, before, times)) : undefined;
       consumers.report(consumer, { trouble: now, every: intervalOf(each), limits });
       if (now === undefined) once.over(consumer, { consumer }, 'canary measures this consumer again');
       else {
@@ -125,13 +130,15 @@ export function flipReporter(
   };
 }
 
-/** A flip that the API refused is a trouble of all its consumers; one that failed by chance changes no state. */
-function stateAfter(
-  { result, problem }: Flipped,
-  consumers: ConsumerMeasurement,
-  consumer: string,
-): MeasurementState['trouble'] {
-  if (result !== 'Refused') return consumers.state(consumer)?.trouble;
+type Trouble = MeasurementState['trouble'];
+
+/** A flip that fails by chance changes no state. So often in a row none does. */
+const BY_CHANCE = 10;
+
+/** A flip that the API refused is a trouble of all its consumers. */
+function stateAfter({ result, problem }: Flipped, before: Trouble, times: number): Trouble {
+  const why = `No flip of the canary succeeds. The last: ${FLIP_RESULTS[result]}`;
+  if (result !== 'Refused') return times < BY_CHANCE ? before : { reason: 'NotMeasuring', message: why };
   const message = `The API server does not let Linger take its canary out of the Service: ${problem ?? 'no answer'}.`;
   return { reason: 'NotMeasuring', message };
 }

@@ -200,10 +200,7 @@ export function limitsOf({ measure }: Timed, alone: boolean, nodes?: string): re
   const limits =
     measure.kind === 'clusterIp' && nodes !== undefined ? [nodes, A_LABEL] : LIMITS[measure.kind];
   if (!alone) return limits;
-  return [
-    ...limits,
-    'One replica of Linger answers, and calls itself: that is another path through the node.',
-  ];
+  return [...limits, 'One replica of Linger answers, and calls itself: another path through the node.'];
 }
 
 /**

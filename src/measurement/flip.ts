@@ -57,7 +57,8 @@ export class CanaryEndpoints {
   readonly #namespace: string;
   readonly #waiters = new Set<Waiter>();
   readonly #companies = new Set<Company>();
-  #current = true;
+  /** Whether changes show as they happen; of a watch that is being resumed their instants are too late. */
+  current = true;
 
   constructor(index: Pick<Measurement, 'isReady' | 'listing' | 'onChange'>, namespace: string) {
     this.#index = index;
@@ -75,13 +76,8 @@ export class CanaryEndpoints {
   /** Processes every event of the watches: even a watch that is resumed at once may have missed an instant. */
   observe(event: ClusterEvent): void {
     if (!('stream' in event) || event.stream !== 'EndpointSlice') return;
-    this.#current = event.type === 'StreamCurrent';
-    if (!this.#current) for (const { settle } of this.#waiters) settle('Interrupted');
-  }
-
-  /** Whether changes show as they happen; of a watch that is being resumed their instants are too late. */
-  get current(): boolean {
-    return this.#current;
+    this.current = event.type === 'StreamCurrent';
+    if (!this.current) for (const { settle } of this.#waiters) settle('Interrupted');
   }
 
   isReady(uid: string, service: string): boolean {
@@ -111,7 +107,7 @@ export class CanaryEndpoints {
     const waiter = { ...waitedFor, settle };
     this.#waiters.add(waiter);
     signal.addEventListener('abort', () => this.#waiters.delete(waiter), { once: true });
-    if (!this.#current) settle('Interrupted');
+    if (!this.current) settle('Interrupted');
     return promise;
   }
 }

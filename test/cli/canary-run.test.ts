@@ -95,6 +95,22 @@ it.each(['Interrupted', 'ReplicaLost'] as const)('a flip that was %s leaves stat
   expect(samples()).toEqual(before);
 });
 
+it('ten in a row that say nothing of a consumer are no chance: its condition says how they end', () => {
+  const { measurement, tell } = open();
+  const vain = () => tell(flipped({ result: 'Interrupted', consumers: new Map() }));
+  for (let times = 1; times < 10; times += 1) vain();
+  expect(measurement.state('cluster-ip')).toMatchObject({ trouble: undefined });
+  vain();
+  expect(measurement.state('cluster-ip')?.trouble).toEqual({
+    reason: 'NotMeasuring',
+    message: expect.stringContaining('this process stood still'),
+  });
+  tell(flipped());
+  expect(measurement.state('cluster-ip')).toMatchObject({ trouble: undefined });
+  vain();
+  expect(measurement.state('cluster-ip')).toMatchObject({ trouble: undefined });
+});
+
 it('one that the API server refused is a trouble of all, in its words', () => {
   const { measurement, tell } = open();
   tell(flipped({ result: 'Refused', consumers: new Map(), problem: '403: forbidden' }));
