@@ -117,6 +117,10 @@ const LIMITS = {
   blindAfter: 3_000,
   /** How long one check of due holds may take; the remaining ones come first in the next. */
   budget: 25,
+  /** A helper of this age has called before, as to an earlier leader. */
+  older: 1_000,
+  /** The first line of a helper that goes on counting comes within so long. */
+  recount: 5_000,
   /** After so much silence the instant of the last connection is final. */
   lastAfter: 5_000,
   /** After so much silence of one helper another's lines count. They come at least every 2 s, and are in force for 10 s. */
@@ -161,6 +165,8 @@ interface Hold {
   lastAt: number | undefined;
   /** A hook has called from one of the pod's own addresses, or the pod's addresses cannot be distinguished from others. */
   own: boolean;
+  /** When counting had to begin again: until a helper has said who connects, nothing is known. */
+  recountAt: number;
   senders: Senders | undefined;
 }
 
@@ -236,6 +242,7 @@ export class Holds {
           lastAt: undefined,
           senders: undefined,
           own: false,
+          recountAt: Number.NEGATIVE_INFINITY,
         },
       };
       this.#holds.set(pod.uid, hold);
@@ -249,6 +256,7 @@ export class Holds {
       pod.calledAt ??= waiter.startedAt;
       hold.calledAt = pod.calledAt;
     }
+    if (now - waiter.startedAt > LIMITS.older && !isStranger(pod, waiter.source)) hold.recountAt = now;
     hold.waiters.add(waiter);
     hold.leftAt = undefined;
     hold.lookAt = Math.min(hold.lookAt, now);
@@ -259,8 +267,9 @@ export class Holds {
   leave(pod: HeldPod, waiter: Waiter): void {
     const hold = this.#holds.get(pod.uid);
     if (hold?.waiters.delete(waiter) !== true) return;
-    if (hold.helper?.waiter === waiter) hold.helper = undefined;
-    if (hold.waiters.size === 0) hold.leftAt = this.#sources.clock();
+    const now = this.#sources.clock();
+    if (hold.helper?.waiter === waiter) Object.assign(hold, { helper: undefined, recountAt: now });
+    if (hold.waiters.size === 0) hold.leftAt = now;
   }
 
   /** Takes a helper line: what the helper sees in the pod's network namespace. */
@@ -367,7 +376,7 @@ export class Holds {
     // Probes that come meanwhile show which of the last connections was one.
     const isFinal = lastAt !== undefined && now - lastAt >= LIMITS.lastAfter;
     if (seen?.lastAt !== undefined) hold.lastAt = isFinal ? Math.max(lastAt, seen.lastAt) : seen.lastAt;
-    const facts = this.#factsOf(hold, now, blindSince, seen?.verdict ?? 'Unknown');
+    const facts = this.#factsOf(hold, now, blindSince, seen?.verdict ?? unseen(hold, now));
     const users = usersOf(facts);
     if (users?.waitingFor.length !== 0) hold.letGo = undefined;
     else hold.letGo ??= { at: now, opened: 0, before: new Set(hold.remotes) };
@@ -536,6 +545,12 @@ export class Holds {
     hold.senders = { snapshot, labels, consumers, lag };
     return hold.senders;
   }
+}
+
+/** Of connections, before the first line. */
+function unseen({ pod: { terms }, recountAt }: Hold, now: number): QuietVerdict {
+  const isDue = terms.min > 0 && !terms.hostNetwork && now - recountAt < LIMITS.recount;
+  return isDue ? 'Sending' : 'Unknown';
 }
 
 function isInspected({ measure: { kind } }: Pick<Consumer, 'measure'>): boolean {

@@ -38,10 +38,10 @@ class Story {
   }
 
   /** A stranger with the pod's token waits. */
-  call(source: string): Waiter {
+  call(source: string, startedAt = performance.now()): Waiter {
     const waiter: Waiter = {
       source,
-      startedAt: performance.now(),
+      startedAt,
       answer: () => {
         if (source === POD_IP) this.releasedAt ??= performance.now() - this.begun;
       },
@@ -116,6 +116,64 @@ describe('an inspected gateway that is itself held', () => {
     expect(story.told.undeclared === undefined).toBe(last === undefined);
     // Of 8 connections a second from the withdrawal on, and not of the 8 pages beside them.
     if (last !== undefined) expect(story.told.undeclared?.connections).toBeLessThanOrEqual(4 * 2 * 7);
+  });
+});
+
+describe('a helper that calls again, as after a change of leader', () => {
+  it.each([
+    ['right after', 100],
+    ['two seconds after, as on a busy node', 2_000],
+  ])('is let go no sooner, where its first line comes %s', async (_, late) => {
+    const story = new Story();
+    story.delete();
+    let helper = story.call(POD_IP);
+    await story.run((now) => {
+      if (now === 2_000) story.arena.withdraw('web-1');
+      if (now === 15_000) {
+        story.arena.holds.end();
+        helper = story.call(POD_IP, story.begun);
+      }
+      if (now < 15_000 || now >= 15_000 + late) story.testify(helper, now <= 30_000 ? perHalf(8) : 0);
+    });
+    expect(story.releasedAt).toBeGreaterThanOrEqual(30_000);
+    expect(story.releasedAt).toBeLessThan(36_000);
+  });
+
+  it('is let go no sooner where it is the other of two containers that was counted, and has ended', async () => {
+    const story = new Story();
+    story.delete();
+    const counted = story.call(POD_IP);
+    const other = story.call(POD_IP);
+    await story.run((now) => {
+      if (now === 2_000) story.arena.withdraw('web-1');
+      if (now < 15_000) story.testify(counted, perHalf(8));
+      if (now === 15_000) story.arena.holds.leave(story.pod, counted);
+      else story.testify(other, now <= 30_000 ? perHalf(8) : 0);
+    });
+    expect(story.releasedAt).toBeGreaterThanOrEqual(30_000);
+    expect(story.releasedAt).toBeLessThan(36_000);
+  });
+
+  it('and says nothing is not waited for', async () => {
+    const story = new Story();
+    story.delete();
+    story.call(POD_IP);
+    await story.run((now) => {
+      if (now === 500) story.arena.withdraw('web-1');
+      if (now === 1_500) story.call(POD_IP, story.begun);
+    });
+    expect(story.releasedAt).toBeLessThan(7_000);
+  });
+
+  it('is none of another address', async () => {
+    const story = new Story();
+    story.delete();
+    story.call(POD_IP);
+    await story.run((now) => {
+      if (now === 500) story.arena.withdraw('web-1');
+      story.call('10.0.66.6', story.begun - 60_000);
+    });
+    expect(story.releasedAt).toBeLessThan(3_100);
   });
 });
 
