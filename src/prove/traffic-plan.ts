@@ -55,7 +55,7 @@ export interface RequestOutcome {
   readonly tookMs: number;
   /** Undefined: it was answered. */
   readonly lost?: LossKind | undefined;
-  /** The address of a pod, where the sender resolved the name itself. */
+  /** What the name led to, where the sender resolved it: a pod of a headless Service, or a gateway. */
   readonly address?: string | undefined;
 }
 

@@ -174,9 +174,12 @@ function judgeWay(
 ) {
   const suspects = suspectsOf(pods, outcomes);
   const firstDeath = Math.min(...suspects.map(({ life }) => life.deletedAt));
-  const explained = ({ at, tookMs, lost, address }: RequestOutcome): FailedRequest => {
+  const ofPods = new Set(pods.map(({ address }) => address));
+  const explained = ({ at, tookMs, lost, address: to }: RequestOutcome): FailedRequest => {
     const kind = lost ?? 'slow';
     const end = at + tookMs + TOLERANCE_MS;
+    // What a gateway's name leads to says nothing about the pod.
+    const address = ofPods.has(to) ? to : undefined;
     const dead = suspects.filter(
       ({ life, deadAt }) => deadAt <= end && (address === undefined || life.address === address),
     );

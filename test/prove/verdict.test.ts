@@ -97,6 +97,26 @@ describe('the verdict', () => {
           '30 of 4,000 requests lost, all through edge; 4.9 to 7.8 s after the withdrawal: edge follows up to 8 s late, the wait was 5 s. 25 s would have covered it (98 %: 8 s).',
       },
     ],
+    'blames the pod behind a gateway that is called by its name': [
+      {
+        pods: [pod('old', 10, 5), ...OTHERS],
+        outcomes: [
+          ...sent({ from: 0, to: 30 }),
+          { way: 0, at: 17_000, tookMs: 3, lost: '5xx', address: '203.0.113.7' },
+        ],
+      },
+      { lost: 1, ways: [expect.objectContaining({ causes: { late: 1 } })] },
+    ],
+    'blames no other pod than the one that a name led to': [
+      {
+        pods: [pod('old', 10, 5), pod('older', 9, 5), ...OTHERS],
+        outcomes: [
+          ...sent({ from: 0, to: 30 }),
+          { way: 0, at: 17_000, tookMs: 3, lost: 'refused', address: '10.0.0.5' },
+        ],
+      },
+      { failures: [expect.objectContaining({ cause: 'late', pods: ['older'] })] },
+    ],
     'blames a pod whose hook failed, though SIGTERM was to come later': [
       {
         pods: [{ ...pod('old', 10, 15), endedAt: 10_000, goneAt: 11_500 }, ...OTHERS],
