@@ -23,7 +23,7 @@ import { wallClock } from './traffic.ts';
 import type { PodLife } from './verdict.ts';
 
 interface PodState {
-  readonly address: string | undefined;
+  readonly addresses: readonly string[];
   readonly node: string | undefined;
   readonly ready: boolean;
   /** With which it is being deleted, in seconds. Undefined: it is not. */
@@ -37,8 +37,7 @@ interface PodState {
 /** The pods of a workload and what became of each, from watches of pods, EndpointSlices and Endpoints. */
 export class PodLives {
   readonly #lives = new Map<string, PodLife & { ready: boolean }>();
-  readonly #byAddress = new Map<string, PodLife>();
-  /** Addresses that each slice, or the Endpoints object, lists as ready. */
+  /** The uids of the pods that each slice, or the Endpoints object, lists as ready. */
   readonly #listed = {
     slice: new Map<string, ReadonlySet<string>>(),
     endpoints: new Map<string, ReadonlySet<string>>(),
@@ -73,15 +72,15 @@ export class PodLives {
       const slices = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
       follow({ ...endpointSlicesResource(slices), query: { labelSelector } }, (event) => {
         const endpoints = event.type === 'deleted' ? [] : event.object.endpoints;
-        const ready = endpoints.flatMap(({ addresses = [], ready: is }) => (is ? addresses : []));
-        this.#list('slice', event.identity.name, new Set(ready), event.at);
+        const ready = endpoints.filter((each) => each.ready);
+        this.#list('slice', event.identity.name, ready, event.at);
       });
     }
     if (service !== undefined && withEndpoints) {
       const query = { fieldSelector: `metadata.name=${service}` };
       follow({ ...endpointsResource(`${path}/endpoints`), query }, (event) => {
         const ready = event.type === 'deleted' ? [] : event.object.ready;
-        this.#list('endpoints', event.identity.name, new Set(ready.flatMap(({ ip }) => ip ?? [])), event.at);
+        this.#list('endpoints', event.identity.name, ready, event.at);
       });
     }
     if (Array.isArray(await Promise.race([Promise.all(watches), pause(LIST_MS, signal)]))) return;
@@ -109,16 +108,17 @@ export class PodLives {
   }
 
   #pod(uid: string, name: string, state: PodState, at: number): void {
-    const { address, node, ready, grace, createdAt, endedAt, wait } = state;
+    const { addresses, node, ready, grace, createdAt, endedAt, wait } = state;
     const life = this.#lives.get(uid) ?? { name, createdAt, ready, wait };
-    Object.assign(life, { address, node, ready, wait, ...(endedAt !== undefined && { endedAt }) });
+    Object.assign(life, { node, ready, wait, ...(endedAt !== undefined && { endedAt }) });
+    // One that has ended may no longer have them.
+    if (addresses.length > 0) life.addresses = addresses;
     if (grace !== undefined) {
       life.deletedAt ??= at;
       // The kubelet waits for no hook beyond the grace, and a second deletion may cut that.
       if (wait !== 'Hold') life.sigtermAt = Math.min(life.sigtermAt ?? at + wait * 1_000, at + grace * 1_000);
     }
     this.#lives.set(uid, life);
-    if (address !== undefined) this.#byAddress.set(address, life);
   }
 
   #gone(uid: string, at: number, last: PodState | undefined): void {
@@ -129,19 +129,26 @@ export class PodLives {
     if (last?.endedAt !== undefined) life.endedAt = last.endedAt;
   }
 
-  #list(source: 'slice' | 'endpoints', name: string, now: ReadonlySet<string>, at: number): void {
+  /** By uid: on the network of a node, or after a while, two pods have the same address; with two families, one has two. */
+  #list(
+    source: 'slice' | 'endpoints',
+    name: string,
+    ready: readonly { readonly targetUid?: string | undefined }[],
+    at: number,
+  ): void {
     const before = this.#listed[source].get(name) ?? [];
+    const now = new Set(ready.flatMap(({ targetUid }) => targetUid ?? []));
     this.#listed[source].set(name, now);
     const lists = [...this.#listed[source].values()];
-    for (const address of before) {
-      const life = this.#byAddress.get(address);
+    for (const uid of before) {
+      const life = this.#lives.get(uid);
       // Another slice may list it still.
-      if (life === undefined || lists.some((each) => each.has(address))) continue;
+      if (life === undefined || lists.some((each) => each.has(uid))) continue;
       if (source === 'slice') life.withdrawnAt ??= at;
       else life.endpointsAt ??= at;
     }
-    for (const address of now) {
-      const life = this.#byAddress.get(address);
+    for (const uid of now) {
+      const life = this.#lives.get(uid);
       if (life === undefined || life.deletedAt !== undefined) continue;
       // It was not ready for a while: that was no withdrawal.
       if (source === 'endpoints') delete life.endpointsAt;
@@ -172,7 +179,7 @@ function podState({ metadata, spec, status }: RawObject): PodState {
   const conditions = recordsAt(status, 'conditions');
   const text = (value: unknown) => (isString(value) ? value : undefined);
   return {
-    address: text(memberAt(status, ['podIP'])),
+    addresses: recordsAt(status, 'podIPs').flatMap(({ ip }) => text(ip) ?? []),
     node: text(memberAt(spec, ['nodeName'])),
     ready: conditions.some(({ type, status: is }) => type === 'Ready' && is === 'True'),
     grace: metadata.deletionTimestamp === undefined ? undefined : (metadata.deletionGracePeriodSeconds ?? 0),

@@ -5,7 +5,8 @@ import type { LossKind, RequestOutcome } from './traffic-plan.ts';
 export interface PodLife {
   readonly name: string;
   node?: string | undefined;
-  address?: string | undefined;
+  /** Of each family. */
+  addresses?: readonly string[];
   createdAt: number;
   deletedAt?: number;
   /** When no EndpointSlice, or no Endpoints object, listed it as ready any more. */
@@ -174,14 +175,14 @@ function judgeWay(
 ) {
   const suspects = suspectsOf(pods, outcomes);
   const firstDeath = Math.min(...suspects.map(({ life }) => life.deletedAt));
-  const ofPods = new Set(pods.map(({ address }) => address));
+  const ofPods = new Set(pods.flatMap(({ addresses = [] }) => addresses));
   const explained = ({ at, tookMs, lost, address: to }: RequestOutcome): FailedRequest => {
     const kind = lost ?? 'slow';
     const end = at + tookMs + TOLERANCE_MS;
     // What a gateway's name leads to says nothing about the pod.
-    const address = ofPods.has(to) ? to : undefined;
+    const address = to !== undefined && ofPods.has(to) ? to : undefined;
     const dead = suspects.filter(
-      ({ life, deadAt }) => deadAt <= end && (address === undefined || life.address === address),
+      ({ life, deadAt }) => deadAt <= end && (address === undefined || life.addresses?.includes(address)),
     );
     const used = dead.filter(({ usedUntil = 0 }) => at <= usedUntil);
     // One of many gateways may be late, so that few requests are lost among many that are answered.

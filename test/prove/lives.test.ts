@@ -51,17 +51,22 @@ const pod = (name: string, deletionGracePeriodSeconds?: number) => ({
     }),
   },
   spec: { containers: [{ lifecycle: { preStop: { exec: { command: ['sleep', '60'] } } } }] },
-  status: { podIP: '10.0.0.1', conditions: [{ type: 'Ready', status: 'True' }] },
+  status: { podIPs: [{ ip: '10.0.0.1' }], conditions: [{ type: 'Ready', status: 'True' }] },
 });
 
-const slice = (name: string, ...addresses: readonly string[]) => ({
+/** Of pods on the network of their node: they have the same address. */
+const slice = (name: string, ...pods: readonly string[]) => ({
   metadata: { ...metadataOf(name), labels: { 'kubernetes.io/service-name': 'web' } },
-  addressType: 'IPv4',
-  endpoints: addresses.map((each) => ({ addresses: [each], conditions: { ready: true } })),
+  addressType: 'IPv6',
+  endpoints: pods.map((each) => ({
+    addresses: ['fd00::1'],
+    conditions: { ready: true },
+    targetRef: { kind: 'Pod', namespace: 'shop', name: each, uid: `uid-of-${each}` },
+  })),
 });
 
 it('assumes SIGTERM no later than the grace ends, also where that is cut', async () => {
-  const { lives, change } = await livesOf({ pods: [pod('a')], endpointslices: [slice('web-1', '10.0.0.1')] });
+  const { lives, change } = await livesOf({ pods: [pod('a')], endpointslices: [slice('web-1', 'a')] });
   const after = () => {
     const { deletedAt = Number.NaN, sigtermAt = Number.NaN } = lives.all[0] ?? {};
     return Math.floor((sigtermAt - deletedAt) / 1_000);
@@ -72,13 +77,22 @@ it('assumes SIGTERM no later than the grace ends, also where that is cut', async
   await expect.poll(after).toBe(2);
 });
 
+it('knows a withdrawn pod although another one has its address', async () => {
+  const pods = [pod('a'), pod('b')];
+  const { lives, change } = await livesOf({ pods, endpointslices: [slice('web-1', 'a')] });
+  await change('endpointslices', slice('web-1', 'b'));
+  await expect
+    .poll(() => lives.all.map(({ withdrawnAt }) => withdrawnAt !== undefined))
+    .toEqual([true, false]);
+});
+
 it('takes a pod for withdrawn once no slice lists it', async () => {
-  const first = [slice('web-1', '10.0.0.1'), slice('web-2', '10.0.0.1')];
+  const first = [slice('web-1', 'a'), slice('web-2', 'a')];
   const { lives, change } = await livesOf({ pods: [pod('a')], endpointslices: first });
   const withdrawn = () => lives.all.map(({ withdrawnAt }) => withdrawnAt !== undefined);
   await change('endpointslices', slice('web-1'));
   // Events of one watch are in order, so that this one shows the one before to have been read.
-  await change('endpointslices', slice('web-3', '10.0.0.9'));
+  await change('endpointslices', slice('web-3', 'b'));
   await change('pods', pod('a', 30));
   await expect.poll(() => lives.terminating).toBe(1);
   await new Promise((resolve) => setTimeout(resolve, 200));

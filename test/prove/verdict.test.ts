@@ -5,7 +5,8 @@ import { type Evidence, judge, type LossCause, type PodLife } from '../../src/pr
 
 /** A pod that is deleted at an instant (s), and withdrawn 0.1 s later. */
 function pod(name: string, deleted: number | undefined, wait: number | 'Hold' = 0): PodLife {
-  const life: PodLife = { name, createdAt: 0, wait, address: `10.0.0.${name.length}` };
+  const addresses = [`10.0.0.${name.length}`, `fd00::${name.length}`];
+  const life: PodLife = { name, createdAt: 0, wait, addresses };
   if (deleted === undefined) return life;
   const deletedAt = deleted * 1_000;
   const ended = deletedAt + (wait === 'Hold' ? 20 : wait) * 1_000;
@@ -112,7 +113,7 @@ describe('the verdict', () => {
         pods: [pod('old', 10, 5), pod('older', 9, 5), ...OTHERS],
         outcomes: [
           ...sent({ from: 0, to: 30 }),
-          { way: 0, at: 17_000, tookMs: 3, lost: 'refused', address: '10.0.0.5' },
+          { way: 0, at: 17_000, tookMs: 3, lost: 'refused', address: 'fd00::5' },
         ],
       },
       { failures: [expect.objectContaining({ cause: 'late', pods: ['older'] })] },
