@@ -9,8 +9,10 @@ import {
   recordsAt,
 } from '../api/index.ts';
 import {
+  followObject,
   type KubeConnection,
   type KubeFailure,
+  type ObjectIdentity,
   type RawObject,
   type Resource,
   type WatchHandlers,
@@ -23,6 +25,7 @@ import { wallClock } from './traffic.ts';
 import type { PodLife } from './verdict.ts';
 
 interface PodState {
+  readonly uid: string;
   readonly addresses: readonly string[];
   readonly node: string | undefined;
   readonly ready: boolean;
@@ -52,20 +55,41 @@ export class PodLives {
     { namespace, selector, service, withEndpoints, signal }: LivesOptions,
   ): Promise<void> {
     const watches: Promise<unknown>[] = [];
+    const options = { clock: wallClock, random: Math.random, signal };
+    const failing = (of: string) => (failure: KubeFailure) => this.problems.add(`${of}: ${failure.message}`);
     const follow = <T>(resource: Resource<T>, onEvent: WatchHandlers<T>['onEvent']) => {
       const listed = Promise.withResolvers<void>();
       watches.push(listed.promise);
-      const onFailure = ({ message }: KubeFailure) => this.problems.add(`${resource.path}: ${message}`);
-      const handlers = { onEvent, onListed: listed.resolve, onFailure };
-      const options = { clock: wallClock, random: Math.random, signal };
+      const handlers = { onEvent, onListed: listed.resolve, onFailure: failing(resource.path) };
       this.#ended.push(watchResource(resource, connection, handlers, options).ended);
     };
     const path = `/api/v1/namespaces/${namespace}`;
     const pods = { path: `${path}/pods`, query: { labelSelector: selector }, project: podState };
+    /** It may live on without its labels: tools take them away first and delete it later. That is when its end begins. */
+    const followOutside = (life: PodLife, { uid, name }: ObjectIdentity, at: number) => {
+      life.deletedAt = at;
+      const over = new AbortController();
+      signal.addEventListener('abort', () => over.abort(), { once: true });
+      const onObject = (state: PodState | undefined) => {
+        if (state?.uid === uid) this.#pod(uid, name, state, wallClock());
+        else {
+          this.#gone(uid, wallClock(), undefined);
+          over.abort();
+        }
+        if (life.sigtermAt !== undefined) life.wait = Math.round((life.sigtermAt - at) / 1_000);
+      };
+      const handlers = { onObject, onFailure: failing(pods.path) };
+      const its = { ...options, signal: over.signal };
+      this.#ended.push(followObject(connection, { ...pods, name }, handlers, its).ended);
+    };
     follow(pods, (event) => {
       const { identity, at } = event;
-      if (event.type === 'deleted') this.#gone(identity.uid, at, event.relist ? undefined : event.object);
-      else this.#pod(identity.uid, identity.name, event.object, at);
+      const { uid, name } = identity;
+      if (event.type !== 'deleted') return this.#pod(uid, name, event.object, at);
+      const last = event.relist ? undefined : event.object;
+      const life = this.#lives.get(uid);
+      if (life?.deletedAt !== undefined || last?.grace !== undefined) this.#gone(uid, at, last);
+      else if (life !== undefined) followOutside(life, identity, at);
     });
     if (service !== undefined) {
       const labelSelector = `kubernetes.io/service-name=${service}`;
@@ -124,7 +148,7 @@ export class PodLives {
   #gone(uid: string, at: number, last: PodState | undefined): void {
     const life = this.#lives.get(uid);
     if (life === undefined) return;
-    life.goneAt = at;
+    life.goneAt ??= at;
     life.deletedAt ??= at;
     if (last?.endedAt !== undefined) life.endedAt = last.endedAt;
   }
@@ -179,6 +203,7 @@ function podState({ metadata, spec, status }: RawObject): PodState {
   const conditions = recordsAt(status, 'conditions');
   const text = (value: unknown) => (isString(value) ? value : undefined);
   return {
+    uid: metadata.uid,
     addresses: recordsAt(status, 'podIPs').flatMap(({ ip }) => text(ip) ?? []),
     node: text(memberAt(spec, ['nodeName'])),
     ready: conditions.some(({ type, status: is }) => type === 'Ready' && is === 'True'),

@@ -40,7 +40,7 @@ export const ROOM_BUDGETS: Readonly<Record<string, number>> = {
   manifest: 1_320,
   measurement: 6_350,
   page: 1_930,
-  prove: 2_640,
+  prove: 2_670,
   telemetry: 330,
   timeline: 870,
   timing: 410,

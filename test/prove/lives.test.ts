@@ -7,16 +7,17 @@ import { listening } from '../webhook/listening.ts';
 
 type Objects = Readonly<Record<'pods' | 'endpointslices', readonly object[]>>;
 
-/** Of a namespace as it is at first; its watches are written to by the caller. */
+/** Of a namespace as it is at first; its watches, by kind or by the name of an object, are written to by the caller. */
 async function livesOf(first: Objects) {
   const watches = new Map<string, http.ServerResponse>();
   const server = http.createServer((request, response) => {
     const { pathname, searchParams } = new URL(request.url ?? '', 'http://model');
     const kind = pathname.split('/').at(-1) as keyof Objects;
+    const name = searchParams.get('fieldSelector')?.replace('metadata.name=', '');
     response.writeHead(200, { 'content-type': 'application/json' });
     if (searchParams.get('watch') === 'true') {
       response.flushHeaders();
-      watches.set(kind, response);
+      watches.set(name ?? kind, response);
     } else response.end(JSON.stringify({ metadata: { resourceVersion: '1' }, items: first[kind] }));
   });
   const ending = new AbortController();
@@ -25,9 +26,9 @@ async function livesOf(first: Objects) {
   const lives = new PodLives();
   const about = { namespace: 'shop', selector: 'app=web', service: 'web', withEndpoints: false };
   await lives.start({ server: url, credentials: async () => ({}) }, { ...about, signal: ending.signal });
-  const change = async (kind: keyof Objects, object: object) => {
-    await expect.poll(() => watches.has(kind)).toBe(true);
-    watches.get(kind)?.write(`${JSON.stringify({ type: 'MODIFIED', object })}\n`);
+  const change = async (of: string, object: object, type = 'MODIFIED') => {
+    await expect.poll(() => watches.has(of)).toBe(true);
+    watches.get(of)?.write(`${JSON.stringify({ type, object })}\n`);
   };
   return { lives, change };
 }
@@ -75,6 +76,26 @@ it('assumes SIGTERM no later than the grace ends, also where that is cut', async
   await expect.poll(after).toBe(30);
   await change('pods', pod('a', 2));
   await expect.poll(after).toBe(2);
+});
+
+it('follows a pod whose labels are taken away until it is gone', async () => {
+  const { lives, change } = await livesOf({ pods: [pod('a')], endpointslices: [] });
+  await change('pods', pod('a'), 'DELETED');
+  await expect.poll(() => lives.terminating).toBe(1);
+  const [life] = lives.all;
+  expect([lives.ready, life?.deletedAt, life?.goneAt]).toEqual([[], expect.any(Number), undefined]);
+  await change('a', pod('a', 30));
+  await expect.poll(() => life?.wait).toBe(30);
+  await change('a', pod('a', 30), 'DELETED');
+  await expect.poll(() => lives.terminating).toBe(0);
+});
+
+it('takes a pod whose deletion nothing has shown for gone where there is none of its name', async () => {
+  const pods = [pod('a')];
+  const { lives, change } = await livesOf({ pods, endpointslices: [] });
+  pods.pop();
+  await change('pods', pod('a'), 'DELETED');
+  await expect.poll(() => lives.all.map(({ goneAt }) => goneAt)).toEqual([expect.any(Number)]);
 });
 
 it('knows a withdrawn pod although another one has its address', async () => {
