@@ -72,14 +72,7 @@ export async function proveOne(
     );
     const image = needs.job ? await imageOf(setting, access) : '';
     const withEndpoints = (await access.missing(ENDPOINTS_RIGHTS, signal)).length === 0;
-    const { selector } = workload;
-    const watched = {
-      namespace,
-      selector,
-      service: service?.service,
-      withEndpoints,
-      signal: watching.signal,
-    };
+    const watched = { workload, service: service?.service, withEndpoints, signal: watching.signal };
     await lives.start(connection, watched);
     await refuseUnsafe({ access, workload, disturbance, lives, signal });
     const through = [...ways.fromCluster, ...ways.fromHere].map(({ name }) => name).join(', ');

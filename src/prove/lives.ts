@@ -19,13 +19,16 @@ import {
   watchResource,
 } from '../cluster/index.ts';
 import { parsePlan } from '../decision/index.ts';
-import { endpointSlicesResource, endpointsResource } from '../informers/index.ts';
+import { endpointSlicesResource, endpointsResource, ownersOf } from '../informers/index.ts';
 import { pause } from '../timing/index.ts';
+import type { ProvableWorkload } from './provable-workload.ts';
 import { wallClock } from './traffic.ts';
 import type { PodLife } from './verdict.ts';
 
 interface PodState {
   readonly uid: string;
+  /** `Deployment/web` */
+  readonly owner: string | undefined;
   readonly addresses: readonly string[];
   readonly node: string | undefined;
   readonly ready: boolean;
@@ -52,7 +55,7 @@ export class PodLives {
   /** Resolves once everything that exists has been listed. @throws LingerError `cluster-unreachable` */
   async start(
     connection: KubeConnection,
-    { namespace, selector, service, withEndpoints, signal }: LivesOptions,
+    { workload: { kind, name, namespace, selector }, service, withEndpoints, signal }: LivesOptions,
   ): Promise<void> {
     const watches: Promise<unknown>[] = [];
     const options = { clock: wallClock, random: Math.random, signal };
@@ -79,15 +82,21 @@ export class PodLives {
         if (life.sigtermAt !== undefined) life.wait = Math.round((life.sigtermAt - at) / 1_000);
       };
       const handlers = { onObject, onFailure: failing(pods.path) };
-      const its = { ...options, signal: over.signal };
-      this.#ended.push(followObject(connection, { ...pods, name }, handlers, its).ended);
+      const within = { ...options, signal: over.signal };
+      this.#ended.push(followObject(connection, { ...pods, name }, handlers, within).ended);
     };
+    // Another workload's, such as a canary's, may match the selector; an adopted ReplicaSet may have any name.
+    const isOwn = ({ owner = '' }: PodState) =>
+      owner === `${kind.kind}/${name}` || (kind.kind === 'Deployment' && owner.startsWith('ReplicaSet/'));
     follow(pods, (event) => {
       const { identity, at } = event;
-      const { uid, name } = identity;
-      if (event.type !== 'deleted') return this.#pod(uid, name, event.object, at);
-      const last = event.relist ? undefined : event.object;
+      const { uid } = identity;
       const life = this.#lives.get(uid);
+      if (event.type !== 'deleted') {
+        if (life !== undefined || isOwn(event.object)) this.#pod(uid, identity.name, event.object, at);
+        return;
+      }
+      const last = event.relist ? undefined : event.object;
       if (life?.deletedAt !== undefined || last?.grace !== undefined) this.#gone(uid, at, last);
       else if (life !== undefined) followOutside(life, identity, at);
     });
@@ -185,9 +194,7 @@ export class PodLives {
 }
 
 interface LivesOptions {
-  readonly namespace: string;
-  /** Of the pods, as a query. */
-  readonly selector: string;
+  readonly workload: Pick<ProvableWorkload, 'kind' | 'name' | 'namespace' | 'selector'>;
   /** Undefined: traffic goes through gateways only. */
   readonly service: string | undefined;
   readonly withEndpoints: boolean;
@@ -204,6 +211,7 @@ function podState({ metadata, spec, status }: RawObject): PodState {
   const text = (value: unknown) => (isString(value) ? value : undefined);
   return {
     uid: metadata.uid,
+    owner: ownersOf(metadata).owner,
     addresses: recordsAt(status, 'podIPs').flatMap(({ ip }) => text(ip) ?? []),
     node: text(memberAt(spec, ['nodeName'])),
     ready: conditions.some(({ type, status: is }) => type === 'Ready' && is === 'True'),

@@ -24,7 +24,9 @@ async function livesOf(first: Objects) {
   onTestFinished(() => ending.abort());
   const url = new URL(`http://127.0.0.1:${await listening(server)}`);
   const lives = new PodLives();
-  const about = { namespace: 'shop', selector: 'app=web', service: 'web', withEndpoints: false };
+  const kind = { apiVersion: 'apps/v1', kind: 'Deployment' };
+  const workload = { kind, name: 'web', namespace: 'shop', selector: 'app=web' };
+  const about = { workload, service: 'web', withEndpoints: false };
   await lives.start({ server: url, credentials: async () => ({}) }, { ...about, signal: ending.signal });
   const change = async (of: string, object: object, type = 'MODIFIED') => {
     await expect.poll(() => watches.has(of)).toBe(true);
@@ -44,9 +46,11 @@ const metadataOf = (name: string) => ({
 });
 
 /** Its author's hook waits for a minute. */
-const pod = (name: string, deletionGracePeriodSeconds?: number) => ({
+const pod = (name: string, deletionGracePeriodSeconds?: number, owner: object = { name: 'web-5d' }) => ({
   metadata: {
     ...metadataOf(name),
+    labels: { app: 'web', 'pod-template-hash': '5d' },
+    ownerReferences: [{ kind: 'ReplicaSet', controller: true, ...owner }],
     ...(deletionGracePeriodSeconds !== undefined && {
       ...{ deletionTimestamp: '2026-11-22T11:00:00Z', deletionGracePeriodSeconds },
     }),
@@ -76,6 +80,18 @@ it('assumes SIGTERM no later than the grace ends, also where that is cut', async
   await expect.poll(after).toBe(30);
   await change('pods', pod('a', 2));
   await expect.poll(after).toBe(2);
+});
+
+it('leaves pods alone that match the selector and belong to another workload, or to none', async () => {
+  const pods = [
+    pod('own'),
+    pod('adopted', undefined, { name: 'older' }),
+    pod('canary', undefined, { name: 'web-canary-5d' }),
+    pod('set', undefined, { kind: 'StatefulSet', name: 'web' }),
+    pod('bare', undefined, { controller: false }),
+  ];
+  const { lives } = await livesOf({ pods, endpointslices: [] });
+  expect(lives.ready.map(({ name }) => name)).toEqual(['own', 'adopted']);
 });
 
 it('follows a pod whose labels are taken away until it is gone', async () => {
