@@ -105,15 +105,16 @@ export class PodLives {
       const slices = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
       follow({ ...endpointSlicesResource(slices), query: { labelSelector } }, (event) => {
         const endpoints = event.type === 'deleted' ? [] : event.object.endpoints;
-        const ready = endpoints.filter((each) => each.ready);
-        this.#list('slice', event.identity.name, ready, event.at);
+        const ready = endpoints.flatMap((each) => (each.ready ? (each.targetUid ?? []) : []));
+        this.#list('slice', event.identity.name, new Set(ready), event.at);
       });
     }
     if (service !== undefined && withEndpoints) {
       const query = { fieldSelector: `metadata.name=${service}` };
       follow({ ...endpointsResource(`${path}/endpoints`), query }, (event) => {
-        const ready = event.type === 'deleted' ? [] : event.object.ready;
-        this.#list('endpoints', event.identity.name, ready, event.at);
+        const endpoints = event.type === 'deleted' ? [] : event.object.ready;
+        const ready = endpoints.flatMap(({ targetUid }) => targetUid ?? []);
+        this.#list('endpoints', event.identity.name, new Set(ready), event.at);
       });
     }
     if (Array.isArray(await Promise.race([Promise.all(watches), pause(LIST_MS, signal)]))) return;
@@ -130,9 +131,10 @@ export class PodLives {
     return [...this.#lives.values()].filter((each) => each.ready && each.deletedAt === undefined);
   }
 
-  /** Pods that were deleted and still exist. */
-  get terminating(): number {
-    return this.all.filter((each) => each.deletedAt !== undefined && each.goneAt === undefined).length;
+  /** Pods that were deleted since then and still exist. */
+  terminating(since: number): number {
+    const deleted = ({ deletedAt = Number.NaN }: PodLife) => deletedAt >= since;
+    return this.all.filter((each) => deleted(each) && each.goneAt === undefined).length;
   }
 
   /** Resolves when the watches have ended. */
@@ -163,14 +165,8 @@ export class PodLives {
   }
 
   /** By uid: on the network of a node, or after a while, two pods have the same address; with two families, one has two. */
-  #list(
-    source: 'slice' | 'endpoints',
-    name: string,
-    ready: readonly { readonly targetUid?: string | undefined }[],
-    at: number,
-  ): void {
+  #list(source: 'slice' | 'endpoints', name: string, now: ReadonlySet<string>, at: number): void {
     const before = this.#listed[source].get(name) ?? [];
-    const now = new Set(ready.flatMap(({ targetUid }) => targetUid ?? []));
     this.#listed[source].set(name, now);
     const lists = [...this.#listed[source].values()];
     for (const uid of before) {

@@ -79,6 +79,7 @@ const NOTE_MS = 5_000;
  */
 export async function prove(options: ProveOptions): Promise<ProveResult> {
   const { access, workload, disturbance, lives, note, signal } = options;
+  const begunAt = wallClock();
   const inner = new AbortController();
   signal.addEventListener('abort', () => inner.abort(signal.reason), { once: true });
   signal.throwIfAborted();
@@ -93,7 +94,7 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
       undo.push(() => access.scale(workload.replicas, AbortSignal.timeout(UNDO_MS)));
       note(`scaling ${fullName(workload)} to ${disturbance.from}`);
       await access.scale(disturbance.from, signal);
-      await untilSettled(options, disturbance.from);
+      await untilSettled(options, disturbance.from, begunAt);
     }
     const traffic = new Traffic(options, inner);
     undo.push(() => traffic.stop());
@@ -117,12 +118,14 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
     const whole = await untilQuiet(options, traffic, disturbedAt, inner.signal);
     const endedAt = wallClock();
     await traffic.reachesBy(endedAt);
-    const pods = lives.all.filter(({ goneAt = endedAt }) => goneAt >= startedAt);
+    const pods = lives.all.filter(({ deletedAt = endedAt, goneAt = deletedAt }) => goneAt >= startedAt);
+    const stuck = lives.terminating(0) - lives.terminating(startedAt);
     const outcomes = traffic.outcomes.filter(({ at }) => at >= startedAt && at <= endedAt);
     const { ways, nodes } = traffic;
     const verdict = judge({ ways, outcomes, pods, slowMs: options.slowMs, haunted });
     const notes = [
       ...hauntingOf(replaced, ghosts),
+      ...(stuck > 0 ? [`pods that were terminating before and still are: ${stuck}; they are left out`] : []),
       ...(whole ? [] : [`not quiet within ${options.longest}s: later losses are not counted`]),
       ...[...lives.problems].map((problem) => `a watch was interrupted, so instants may be late: ${problem}`),
       ...traffic.notes,
@@ -231,12 +234,14 @@ const secondsLeft = (longest: number, disturbedAt: number) => longest - (wallClo
 async function untilSettled(
   { access, signal, longest, workload, lives }: ProveOptions,
   replicas: number,
+  begunAt: number,
 ): Promise<void> {
   let other: number | undefined;
   const settled = await until(longest, signal, async () => {
     const now = await access.read(signal);
     other = now.replicas === replicas ? undefined : now.replicas;
-    return now.settled && other === undefined && lives.terminating === 0 && lives.ready.length >= replicas;
+    const whole = lives.terminating(begunAt) === 0 && lives.ready.length >= replicas;
+    return now.settled && other === undefined && whole;
   });
   if (settled) return;
   const why = other === undefined ? '' : `: something else has scaled it to ${other}, such as an autoscaler`;
@@ -264,14 +269,14 @@ function untilQuiet(
   };
   return until(secondsLeft(longest, disturbedAt), signal, async () => {
     const begun = lives.all.some(({ deletedAt = 0 }) => deletedAt >= disturbedAt);
-    const done = begun && lives.terminating === 0 && (await settled());
+    // One that hangs since before, such as on a dead node, may do so for ever.
+    const terminating = lives.terminating(disturbedAt);
+    const done = begun && terminating === 0 && (await settled());
     const now = wallClock();
     settledAt = done ? (settledAt ?? now) : undefined;
     if (now - noted > NOTE_MS) {
       noted = now;
-      note(
-        `${traffic.outcomes.length} requests, ${traffic.lost} lost, ${lives.terminating} pods terminating`,
-      );
+      note(`${traffic.outcomes.length} requests, ${traffic.lost} lost, ${terminating} pods terminating`);
     }
     return settledAt !== undefined && now - Math.max(settledAt, traffic.lastLossAt) >= quiet * 1_000;
   });

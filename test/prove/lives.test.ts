@@ -97,13 +97,13 @@ it('leaves pods alone that match the selector and belong to another workload, or
 it('follows a pod whose labels are taken away until it is gone', async () => {
   const { lives, change } = await livesOf({ pods: [pod('a')], endpointslices: [] });
   await change('pods', pod('a'), 'DELETED');
-  await expect.poll(() => lives.terminating).toBe(1);
+  await expect.poll(() => lives.terminating(0)).toBe(1);
   const [life] = lives.all;
   expect([lives.ready, life?.deletedAt, life?.goneAt]).toEqual([[], expect.any(Number), undefined]);
   await change('a', pod('a', 30));
   await expect.poll(() => life?.wait).toBe(30);
   await change('a', pod('a', 30), 'DELETED');
-  await expect.poll(() => lives.terminating).toBe(0);
+  await expect.poll(() => lives.terminating(0)).toBe(0);
 });
 
 it('takes a pod whose deletion nothing has shown for gone where there is none of its name', async () => {
@@ -131,7 +131,7 @@ it('takes a pod for withdrawn once no slice lists it', async () => {
   // Events of one watch are in order, so that this one shows the one before to have been read.
   await change('endpointslices', slice('web-3', 'b'));
   await change('pods', pod('a', 30));
-  await expect.poll(() => lives.terminating).toBe(1);
+  await expect.poll(() => lives.terminating(0)).toBe(1);
   await new Promise((resolve) => setTimeout(resolve, 200));
   expect(withdrawn()).toEqual([false]);
   await change('endpointslices', slice('web-2'));

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { type PodLives, prove, type TrafficJob, type WorkloadAccess } from '../../src/prove/index.ts';
+import { PodLives, prove, type TrafficJob, type WorkloadAccess } from '../../src/prove/index.ts';
 import type { ProveOptions } from '../../src/prove/proving.ts';
 import { wallClock } from '../../src/prove/traffic.ts';
 import { runSeconds, type TrafficReport } from '../../src/prove/traffic-plan.ts';
@@ -29,9 +29,13 @@ const DEPLOYMENT = {
 } as ProveOptions['workload'];
 
 /** Of two ready pods, the older of which is gone as soon as it has been deleted. */
-function optionsFor(change: Partial<ProveOptions> = {}, access: Partial<WorkloadAccess> = {}): ProveOptions {
+function optionsFor(
+  change: Partial<ProveOptions> = {},
+  access: Partial<WorkloadAccess> = {},
+  hanging: readonly object[] = [],
+): ProveOptions {
   const ready = ['a', 'b'].map((name, index) => ({ name, createdAt: index, wait: 0, node: name }));
-  const all: object[] = [...ready];
+  const all: object[] = [...ready, ...hanging];
   const gone = (name: string) => {
     const at = wallClock();
     all.push({ ...ready[0], name, deletedAt: at, withdrawnAt: at, sigtermAt: at, endedAt: at, goneAt: at });
@@ -46,7 +50,12 @@ function optionsFor(change: Partial<ProveOptions> = {}, access: Partial<Workload
     access: api as unknown as WorkloadAccess,
     workload: DEPLOYMENT,
     disturbance: { type: 'deleteOne' },
-    lives: { all, ready, terminating: 0, problems: new Set() } as unknown as PodLives,
+    lives: {
+      all,
+      ready,
+      terminating: PodLives.prototype.terminating,
+      problems: new Set(),
+    } as unknown as PodLives,
     ...{ job: silentJob(0), fromHere: [], fresh: false, slowMs: 1_000, calm: 0.2, quiet: 0.2, longest: 5 },
     traffic: { rate: 10, timeoutMs: 1_000, method: 'GET', headers: {} },
     ...{ signal: new AbortController().signal, note: () => undefined },
@@ -66,6 +75,14 @@ it('names the clock of a sender that is so far behind that the calm shows nothin
   const lost =
     'no request through Service web has ended before anything was disturbed: the clock of pod 0 is 3';
   await expect(prove(optionsFor({ job: silentJob(-3_000) }))).rejects.toThrow(lost);
+});
+
+it('does not wait for a pod that hangs since before, and leaves it out', async () => {
+  const hanging = { name: 'hangs', createdAt: 0, wait: 0, deletedAt: 1 };
+  const { notes, pods, verdict } = await prove(optionsFor({ calm: 1.2 }, {}, [hanging]));
+  expect(notes).toEqual(['pods that were terminating before and still are: 1; they are left out']);
+  expect(pods.map(({ name }) => name)).toEqual(['a', 'b', 'a']);
+  expect(verdict.sentence).not.toContain('still terminating');
 });
 
 it('disturbs nothing that has come to stand on one pod since it was asked', async () => {
