@@ -59,7 +59,7 @@ export async function prove(settings: Settings<'prove'>, surroundings: Surroundi
     warn('linger prove: interrupted; removing what was created (interrupt again to leave it)');
     stopping.abort(new LingerError('prove-refused', 'interrupted; what was created is removed'));
   };
-  process.on('SIGINT', stop).on('SIGTERM', stop);
+  for (const each of ENDING) process.on(each, stop);
   const setting = { connection, settings, surroundings, disturbance, urls, stopping };
   try {
     const proof = await (settings.compare ? ofCopies(setting, target) : ofOriginal(setting, target));
@@ -70,9 +70,12 @@ export async function prove(settings: Settings<'prove'>, surroundings: Surroundi
   } catch (thrown) {
     throw thrown instanceof KubeFailure ? explained(thrown, connection) : thrown;
   } finally {
-    process.off('SIGINT', stop).off('SIGTERM', stop);
+    for (const each of ENDING) process.off(each, stop);
   }
 }
+
+/** With that of a terminal that is closed. */
+const ENDING = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /** What a run that is not allowed to clear up leaves behind. */
 function leftBy(disturbance: Disturbance, namespace: string, compare: boolean): string {

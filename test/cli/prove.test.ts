@@ -1,7 +1,12 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { Readable } from 'node:stream';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { confirmed, type ProveSetting } from '../../src/cli/prove-run.ts';
+import type { AtEnd } from '../webhook/connection.ts';
+import { listening } from '../webhook/listening.ts';
 import { linger } from './linger.ts';
+import { writeKubeconfig } from './watching.ts';
 
 describe('linger prove refuses before it asks anything', () => {
   it.each([
@@ -35,4 +40,16 @@ it('takes the end of input for a no', { timeout: 5_000 }, async () => {
   const setting = { settings: { yes: false }, surroundings, stopping: new AbortController() };
   const asked = confirmed('rollout of deployment/web', setting as unknown as ProveSetting);
   await expect(asked).rejects.toThrow('not confirmed; nothing was done');
+});
+
+it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)('clears up on %s', async (signal) => {
+  const silent = createServer();
+  const url = new URL(`http://127.0.0.1:${await listening(silent)}`);
+  const kubeconfig = await writeKubeconfig(url, {}, onTestFinished as AtEnd);
+  const asked = once(silent, 'request');
+  const ended = linger(['prove', 'deployment/web', '--yes', '--kubeconfig', kubeconfig]);
+  await asked;
+  expect(process.emit(signal)).toBe(true);
+  const { code, stderr } = await ended;
+  expect([code, stderr]).toEqual([1, expect.stringContaining('interrupted; what was created is removed')]);
 });
