@@ -35,7 +35,7 @@ export interface ProvableWorkload extends WorkloadName {
   readonly replicas: number;
   /** Whether all of its pods are of its newest template and ready. */
   readonly settled: boolean;
-  /** Whether its pods are replaced when its template changes. */
+  /** Whether all of its pods are replaced when its template changes. */
   readonly rollsOut: boolean;
   /** Pods that a rollout may take away before others are ready. */
   readonly maxUnavailable: number;
@@ -267,7 +267,7 @@ export function obstacleTo(
   if (ready.length < 2)
     return `${name} has ${ready.length} ready pod${ready.length === 1 ? '' : 's'}: without a second one nothing would serve meanwhile; scale it to 2 or more`;
   if (disturbance.type === 'rollout' && !workload.rollsOut)
-    return `${name} is paused, or its strategy is OnDelete: a restart would replace no pod`;
+    return `${name} is paused, or its strategy is OnDelete or has a partition: a restart would not replace its pods`;
   if (disturbance.type === 'rollout' && workload.maxUnavailable >= ready.length)
     return `a rollout of ${name} may take all of its ${ready.length} ready pods away at once: lower maxUnavailable of its strategy, or replace Recreate`;
   if (disturbance.type === 'drain') {
@@ -309,6 +309,7 @@ function readWorkload(named: WorkloadName, object: unknown): ProvableWorkload {
     replicas,
     rollsOut:
       memberAt(object, ['spec', 'paused']) !== true &&
+      number('spec', 'updateStrategy', 'rollingUpdate', 'partition') === 0 &&
       memberAt(object, ['spec', 'updateStrategy', 'type']) !== 'OnDelete',
     settled: observed && counts.every((count) => count === replicas),
     maxUnavailable: maxUnavailableOf(object, replicas),

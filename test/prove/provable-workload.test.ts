@@ -110,3 +110,16 @@ it('a node is uncordoned although the request that cordoned it was interrupted',
   for (const each of undo) await each();
   expect(patches).toEqual(['{"spec":{"unschedulable":true}}', '{"spec":{"unschedulable":null}}']);
 });
+
+it.each([
+  ['a Deployment', 'deployment/web', { strategy: { type: 'RollingUpdate' } }, true],
+  ['one that is paused', 'deployment/web', { paused: true }, false],
+  ['a DaemonSet with OnDelete', 'ds/web', { updateStrategy: { type: 'OnDelete' } }, false],
+  ['a StatefulSet', 'sts/web', { updateStrategy: { rollingUpdate: { partition: 0 } } }, true],
+  ['one with a partition', 'sts/web', { updateStrategy: { rollingUpdate: { partition: 1 } } }, false],
+])('knows whether a restart replaces all pods of %s', async (_, name, spec, expected) => {
+  const server = http.createServer((_request, response) => response.end(JSON.stringify({ spec })));
+  const url = new URL(`http://127.0.0.1:${await listening(server)}`);
+  const access = new WorkloadAccess({ server: url, credentials: async () => ({}) }, named(name));
+  expect((await access.read(AbortSignal.timeout(10_000))).rollsOut).toBe(expected);
+});
