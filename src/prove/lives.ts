@@ -69,36 +69,33 @@ export class PodLives {
     const path = `/api/v1/namespaces/${namespace}`;
     const pods = { path: `${path}/pods`, query: { labelSelector: selector }, project: podState };
     /** It may live on without its labels: tools take them away first and delete it later. That is when its end begins. */
-    const followOutside = (life: PodLife, { uid, name }: ObjectIdentity, at: number) => {
+    const followOutside = (life: PodLife, identity: ObjectIdentity, at: number) => {
       life.deletedAt = at;
       const over = new AbortController();
       signal.addEventListener('abort', () => over.abort(), { once: true });
       const onObject = (state: PodState | undefined) => {
-        if (state?.uid === uid) this.#pod(uid, name, state, wallClock());
+        if (state?.uid === identity.uid) this.#pod(identity, state, wallClock());
         else {
-          this.#gone(uid, wallClock(), undefined);
+          this.#gone(identity, wallClock(), undefined);
           over.abort();
         }
         if (life.sigtermAt !== undefined) life.wait = Math.round((life.sigtermAt - at) / 1_000);
       };
       const handlers = { onObject, onFailure: failing(pods.path) };
       const within = { ...options, signal: over.signal };
-      this.#ended.push(followObject(connection, { ...pods, name }, handlers, within).ended);
+      this.#ended.push(followObject(connection, { ...pods, name: identity.name }, handlers, within).ended);
     };
     // Another workload's, such as a canary's, may match the selector; an adopted ReplicaSet may have any name.
     const isOwn = ({ owner = '' }: PodState) =>
       owner === `${kind.kind}/${name}` || (kind.kind === 'Deployment' && owner.startsWith('ReplicaSet/'));
     follow(pods, (event) => {
       const { identity, at } = event;
-      const { uid } = identity;
-      const life = this.#lives.get(uid);
-      if (event.type !== 'deleted') {
-        if (life !== undefined || isOwn(event.object)) this.#pod(uid, identity.name, event.object, at);
-        return;
-      }
-      const last = event.relist ? undefined : event.object;
-      if (life?.deletedAt !== undefined || last?.grace !== undefined) this.#gone(uid, at, last);
-      else if (life !== undefined) followOutside(life, identity, at);
+      const life = this.#lives.get(identity.uid);
+      if (event.type === 'deleted') {
+        const last = event.relist ? undefined : event.object;
+        if (life?.deletedAt !== undefined || last?.grace !== undefined) this.#gone(identity, at, last);
+        else if (life !== undefined) followOutside(life, identity, at);
+      } else if (life !== undefined || isOwn(event.object)) this.#pod(identity, event.object, at);
     });
     if (service !== undefined) {
       const labelSelector = `kubernetes.io/service-name=${service}`;
@@ -133,8 +130,7 @@ export class PodLives {
 
   /** Pods that were deleted since then and still exist. */
   terminating(since: number): number {
-    const deleted = ({ deletedAt = Number.NaN }: PodLife) => deletedAt >= since;
-    return this.all.filter((each) => deleted(each) && each.goneAt === undefined).length;
+    return this.all.filter(({ deletedAt = -1, goneAt }) => deletedAt >= since && goneAt === undefined).length;
   }
 
   /** Resolves when the watches have ended. */
@@ -142,7 +138,7 @@ export class PodLives {
     await Promise.all(this.#ended);
   }
 
-  #pod(uid: string, name: string, state: PodState, at: number): void {
+  #pod({ uid, name }: ObjectIdentity, state: PodState, at: number): void {
     const { addresses, node, ready, grace, createdAt, endedAt, wait } = state;
     const life = this.#lives.get(uid) ?? { name, createdAt, ready, wait };
     Object.assign(life, { node, ready, wait, ...(endedAt !== undefined && { endedAt }) });
@@ -156,7 +152,7 @@ export class PodLives {
     this.#lives.set(uid, life);
   }
 
-  #gone(uid: string, at: number, last: PodState | undefined): void {
+  #gone({ uid }: ObjectIdentity, at: number, last: PodState | undefined): void {
     const life = this.#lives.get(uid);
     if (life === undefined) return;
     life.goneAt ??= at;
