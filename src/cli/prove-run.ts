@@ -186,12 +186,12 @@ function waysOf(
 }
 
 function serviceWay(
-  { service, port, clusterIp, https }: ServicePort,
+  { service, target, clusterIp, https }: ServicePort,
   namespace: string,
   path: string,
 ): Omit<Way, 'keepAlive'> {
   const host = `${service}.${namespace}.svc`;
-  const url = `${https ? 'https' : 'http'}://${host}:${port}${path}`;
+  const url = `${https ? 'https' : 'http'}://${host}:${target}${path}`;
   // The certificate is the application's own; it is not what is proved.
   return {
     name: `Service ${service}`,

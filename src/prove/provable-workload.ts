@@ -119,7 +119,8 @@ export class WorkloadAccess {
       const ip = memberAt(spec, ['clusterIP']);
       const clusterIp = isString(ip) && ip !== '' && ip !== 'None' ? ip : undefined;
       const ports = recordsAt(spec, 'ports').filter(({ protocol = 'TCP' }) => protocol === 'TCP');
-      return ports.map(({ port, name = '', appProtocol = '' }) => ({
+      return ports.map(({ port, targetPort, name = '', appProtocol = '' }) => ({
+        target: Number(clusterIp === undefined && Number.isInteger(targetPort) ? targetPort : port),
         ...{ service: String(memberAt(metadata, ['name'])), port: Number(port), portName: String(name) },
         ...{ clusterIp, https: /https/i.test(`${name} ${appProtocol}`) || port === 443 },
       }));
@@ -202,6 +203,8 @@ const ACCESS_REVIEW: Kind = { apiVersion: 'authorization.k8s.io/v1', kind: 'Self
 export interface ServicePort {
   readonly service: string;
   readonly port: number;
+  /** Where to connect: the name of a headless one leads to the pods, and nothing between translates ports. */
+  readonly target: number;
   readonly portName: string;
   /** Undefined: headless; its name leads to the pods. */
   readonly clusterIp: string | undefined;

@@ -123,3 +123,24 @@ it.each([
   const access = new WorkloadAccess({ server: url, credentials: async () => ({}) }, named(name));
   expect((await access.read(AbortSignal.timeout(10_000))).rollsOut).toBe(expected);
 });
+
+it('connects to the pods of a headless Service where they listen', async () => {
+  const service = (name: string, more: object, targetPort?: number | string) => {
+    const spec = { selector: { app: 'web' }, ports: [{ port: 80, targetPort }], ...more };
+    return { metadata: { name }, spec };
+  };
+  const items = [
+    service('web', { clusterIP: '10.0.0.1' }, 8080),
+    service('headless', { clusterIP: 'None' }, 8080),
+    service('named', { clusterIP: 'None' }, 'http'),
+  ];
+  const server = http.createServer((_request, response) => response.end(JSON.stringify({ items })));
+  const url = new URL(`http://127.0.0.1:${await listening(server)}`);
+  const access = new WorkloadAccess({ server: url, credentials: async () => ({}) }, named('sts/web'));
+  const found = await access.services({ app: 'web' }, AbortSignal.timeout(10_000));
+  expect(found.map(({ service, port, target }) => [service, port, target])).toEqual([
+    ['web', 80, 80],
+    ['headless', 80, 8080],
+    ['named', 80, 80],
+  ]);
+});
