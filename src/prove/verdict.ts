@@ -365,14 +365,15 @@ function partsOf(
   waits: readonly PodLife['wait'][],
 ): readonly string[] {
   const late = failures.filter(({ way, cause }) => way === name && cause === 'late');
-  const ages = late.flatMap(({ sinceWithdrawal, sinceDeletion }) => sinceWithdrawal ?? sinceDeletion ?? []);
+  const isKnown = late.every(({ sinceWithdrawal }) => sinceWithdrawal !== null);
+  const ages = late.flatMap((each) => (isKnown ? each.sinceWithdrawal : each.sinceDeletion) ?? []);
   const first = ages.reduce((one, other) => Math.min(one, other), Number.POSITIVE_INFINITY);
   const [from, to] = [seconds(first), seconds(greatest(ages))];
   const { least = 0, most = 0 } = lag ?? {};
   const upTo = least < most - 1 ? `${seconds(least)} to ${Math.ceil(most)} s` : `up to ${Math.ceil(most)} s`;
   const wait = [...new Set(waits)].map((each) => (each === 'Hold' ? 'Hold' : `${seconds(each)} s`));
   const span = first < 0 ? `${seconds(-first)} s before to ${to}` : from === to ? from : `${from} to ${to}`;
-  const follows = `${span} s after the withdrawal: ${name} follows ${upTo} late, the wait was ${fewOf(wait)}`;
+  const follows = `${span} s after the ${isKnown ? 'withdrawal' : 'deletion'}: ${name} follows ${upTo} late, the wait was ${fewOf(wait)}`;
   const others = Object.entries(UNCOVERED).flatMap(([cause, text]) => {
     const count = causes[cause as LossCause] ?? 0;
     return count === 0 ? [] : [`${grouped(count)} through ${name} ${text}`];

@@ -118,6 +118,13 @@ describe('the verdict', () => {
       },
       { failures: [expect.objectContaining({ cause: 'late', pods: ['older'] })] },
     ],
+    'counts from the deletion where no withdrawal was seen, as with gateways only': [
+      {
+        pods: [pod('old', 10, 5), pod('other', 10, 5), ...OTHERS].map(({ withdrawnAt: _, ...each }) => each),
+        outcomes: sent({ from: 0, to: 15 }, { from: 15, to: 18, every: 5 }, { from: 18, to: 40 }),
+      },
+      { sentence: expect.stringMatching(/; 5 to 7.9 s after the deletion: edge follows up to 8 s late/) },
+    ],
     'blames a pod whose hook failed, though SIGTERM was to come later': [
       {
         pods: [{ ...pod('old', 10, 15), endedAt: 10_000, goneAt: 11_500 }, ...OTHERS],
