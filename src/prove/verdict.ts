@@ -32,7 +32,7 @@ export const LOSS_CAUSES = {
     'No pod was ending, but one that stayed was not ready: the application or its node was overloaded.',
   ghost:
     'No pod was ending, but an earlier rollout was less than two minutes ago: conntrack may still have led to a dead pod.',
-  unexplained: 'No pod of the workload was ending.',
+  unexplained: 'No pod of the workload that was ending explains it.',
 } as const;
 export type LossCause = keyof typeof LOSS_CAUSES;
 
@@ -355,7 +355,7 @@ const UNCOVERED: Readonly<Record<Exclude<LossCause, 'late'>, string>> = {
   unready: 'while a pod that stayed was not ready: the application or its node was overloaded',
   ghost:
     'before any pod ended: conntrack may still lead to the pods of an earlier rollout; wait two minutes and repeat',
-  unexplained: 'while no pod was terminating: look for another cause, such as overload',
+  unexplained: 'that no ending pod explains: look for another cause, such as overload',
 };
 
 /** What is to be said of one way that lost requests. */

@@ -192,6 +192,13 @@ describe('the verdict', () => {
       },
       { lost: 1, advice: null, sentence: expect.stringContaining('look for another cause') },
     ],
+    'does not claim that no pod was terminating while one waited': [
+      {
+        pods: [pod('old', 10, 15), ...OTHERS],
+        outcomes: [...sent({ from: 0, to: 40 }), { way: 0, at: 15_000, tookMs: 3, lost: '5xx' }],
+      },
+      { lost: 1, sentence: expect.stringMatching(/; 1 through edge that no ending pod explains: /) },
+    ],
     'gives a range where a loss may have gone to one of several pods': [
       {
         pods: [pod('first', 10), pod('second', 16), ...OTHERS],
