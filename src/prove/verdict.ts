@@ -329,7 +329,7 @@ function sentenceOf(
   if (lost === 0) {
     if (atRisk === 0) return `${head}, but none was sent while a pod was terminating: this proves nothing.`;
     if (upperBound === null)
-      return `${head}, but pods were still terminating at the end: this proves nothing; raise --for.`;
+      return `${head}, but pods were still terminating at the end: this proves nothing; raise --for, which a high --rate limits.`;
     return `${head}; ${grouped(atRisk)} were sent while a pod was terminating: with 95 % confidence at most ${percentUp(upperBound)} of such requests are lost.`;
   }
   const losing = ways.filter((way) => way.lost > 0);
