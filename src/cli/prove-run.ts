@@ -53,7 +53,7 @@ export async function proveOne(
 ): Promise<ProveResult> {
   const { connection, settings, surroundings, disturbance, urls, stopping } = setting;
   const { namespace } = target;
-  const { rate } = settings;
+  const { rate, timeout, method, slow, calm, quiet } = settings;
   const { signal } = stopping;
   const watching = new AbortController();
   const lives = new PodLives();
@@ -66,10 +66,8 @@ export async function proveOne(
       ? serviceIn(await access.services(workload.podLabels, signal), settings)
       : undefined;
     const ways = waysOf(settings, namespace, service, urls);
-    const longest = Math.min(
-      settings.for,
-      longestAt(rate, Math.max(ways.fromCluster.length, ways.fromHere.length), settings.calm),
-    );
+    const most = Math.max(ways.fromCluster.length, ways.fromHere.length);
+    const longest = Math.min(settings.for, longestAt(rate, most, calm));
     const image = needs.job ? await imageOf(setting, access) : '';
     const withEndpoints = (await access.missing(ENDPOINTS_RIGHTS, signal)).length === 0;
     const watched = { workload, service: service?.service, withEndpoints, signal: watching.signal };
@@ -79,7 +77,6 @@ export async function proveOne(
     const question = `${wordsOf(disturbance)} of ${fullName(target)} in ${nameOf(connection)}, with ${rate} requests a second through each of ${through}`;
     if (!fresh) await confirmed(question, setting);
     surroundings.progress(`proving ${fullName(target)}`);
-    const { timeout, method, slow, calm, quiet } = settings;
     const traffic = { rate, timeoutMs: timeout * 1_000, method, headers: headersIn(settings.header) };
     const notOn = disturbance.type === 'drain' ? disturbance.node : undefined;
     const nodes = new Set(lives.ready.map(({ node }) => node).filter((node) => node !== notOn));

@@ -20,6 +20,7 @@ import {
   wordsOf,
   workloadNamed,
 } from '../prove/index.ts';
+import { FAILURE_EXIT_CODE } from './command-line.ts';
 import type { Settings } from './commands.ts';
 import { connectAsKubectl, explained } from './connect.ts';
 import { usageError } from './flags.ts';
@@ -66,12 +67,18 @@ export async function prove(settings: Settings<'prove'>, surroundings: Surroundi
     const isProse = output === 'junit' || output === 'markdown';
     print(isProse ? proof[output]() : rendered(output, proof.value, proof.table));
     if (settings.svg !== undefined) await draw(settings.svg, proof.drawing());
-    return proof.lost > maxLost ? FINDINGS_EXIT_CODE : 0;
+    return exitCodeOf(proof.judged, maxLost);
   } catch (thrown) {
     throw thrown instanceof KubeFailure ? explained(thrown, connection) : thrown;
   } finally {
     for (const each of ENDING) process.off(each, stop);
   }
+}
+
+/** A gate is not to pass because no pod has ended. */
+export function exitCodeOf({ lost, upperBound }: Proof['judged'], maxLost: number): number {
+  if (lost > maxLost) return FINDINGS_EXIT_CODE;
+  return lost === 0 && upperBound === null ? FAILURE_EXIT_CODE : 0;
 }
 
 /** With that of a terminal that is closed. */
@@ -134,7 +141,7 @@ const [LEAST_TIMEOUT, MOST_TIMEOUT] = [0.01, 60];
 interface Proof {
   readonly value: object;
   /** What --max-lost is about. */
-  readonly lost: number;
+  readonly judged: Pick<ProveReport, 'lost' | 'upperBound'>;
   readonly junit: () => string;
   readonly markdown: () => string;
   readonly table: () => string;
@@ -147,7 +154,7 @@ async function ofOriginal(setting: ProveSetting, target: WorkloadName): Promise<
   const report = reportOf(result, of);
   return {
     value: report,
-    lost: report.lost,
+    judged: report,
     junit: () => junitOf(report),
     markdown: () => markdownOf(report),
     table: () => textOf(report),
@@ -159,7 +166,7 @@ async function ofCopies(setting: ProveSetting, target: WorkloadName): Promise<Pr
   const { compareCopies } = await import('./prove-compare.ts');
   const { found, drawing } = await compareCopies(setting, target);
   return {
-    ...{ value: found, lost: found.with.lost, drawing },
+    ...{ value: found, judged: found.with, drawing },
     junit: () => junitOf(found.with, found.verdict),
     markdown: () => markdownOfBoth(found),
     table: () => textOfBoth(found),

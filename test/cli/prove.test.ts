@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { Readable } from 'node:stream';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { exitCodeOf } from '../../src/cli/prove.ts';
 import { confirmed, type ProveSetting } from '../../src/cli/prove-run.ts';
 import type { AtEnd } from '../webhook/connection.ts';
 import { listening } from '../webhook/listening.ts';
@@ -52,4 +53,13 @@ it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)('clears up on %s', async (sign
   expect(process.emit(signal)).toBe(true);
   const { code, stderr } = await ended;
   expect([code, stderr]).toEqual([1, expect.stringContaining('interrupted; what was created is removed')]);
+});
+
+it.each([
+  ['nothing was lost', { lost: 0, upperBound: 0.01 }, 0],
+  ['more was lost than may be', { lost: 3, upperBound: null }, 3],
+  ['no more was lost than may be', { lost: 2, upperBound: null }, 0],
+  ['nothing was proved', { lost: 0, upperBound: null }, 1],
+])('ends with the exit code of what was found: %s', (_, found, code) => {
+  expect(exitCodeOf(found, 2)).toBe(code);
 });
