@@ -151,9 +151,7 @@ export async function until(
   return true;
 }
 
-function nameOf(pod: unknown): string {
-  return String(memberAt(pod, ['metadata', 'name']));
-}
+const nameOf = (pod: unknown): string => String(memberAt(pod, ['metadata', 'name']));
 
 /** `pod web-1: ErrImageNeverPull: …` */
 export function waitingOf(pod: unknown): string | undefined {

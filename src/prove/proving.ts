@@ -68,8 +68,9 @@ const FOLLOW_MS = 30_000;
 const MOST_CALM_LOSS = 0.02;
 /** Beyond this the sender and not what it measures may be why a request came late. */
 const LATE_MS = 250;
-/** A difference of clocks that would change what a loss is blamed on. */
+/** A difference of clocks that would change what a loss is blamed on; below it, reports may just be late. */
 const SKEW_MS = 500;
+const shiftOf = (skewMs: number) => (Math.abs(skewMs) > SKEW_MS && skewMs < 1e12 ? Math.round(skewMs) : 0);
 const UNDO_MS = 30_000;
 const NOTE_MS = 5_000;
 
@@ -119,6 +120,8 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
     const endedAt = wallClock();
     await traffic.reachesBy(endedAt);
     const pods = lives.all.filter(({ deletedAt = endedAt, goneAt = deletedAt }) => goneAt >= startedAt);
+    // By the clock of its node until now.
+    for (const life of pods) if (life.endedAt !== undefined) life.endedAt += traffic.behindMs;
     const stuck = lives.terminating(0) - lives.terminating(startedAt);
     const outcomes = traffic.outcomes.filter(({ at }) => at >= startedAt && at <= endedAt);
     const { ways, nodes } = traffic;
@@ -359,11 +362,18 @@ class Traffic {
         ? [`a sender was busy: requests started up to ${this.#lateMs} ms late`]
         : []),
       ...[...this.#until].flatMap(([sender, { skewMs }]) => {
-        if (Math.abs(skewMs) <= SKEW_MS || !Number.isFinite(skewMs)) return [];
-        const side = skewMs < 0 ? 'ahead of this one' : 'behind this one, or its reports are late';
-        return `the clock of ${sender} is ${Math.abs(Math.round(skewMs))} ms ${side}: instants are that uncertain`;
+        const shift = shiftOf(skewMs);
+        if (shift === 0) return [];
+        const side = shift < 0 ? 'ahead of this one' : 'behind this one, or its reports are late';
+        return `the clock of ${sender} is ${Math.abs(shift)} ms ${side}: its instants are shifted by that`;
       }),
     ];
+  }
+
+  /** By how much the clocks of the nodes are behind ours, as the first sender shows. */
+  get behindMs(): number {
+    const [first] = this.#until.values();
+    return shiftOf(first?.skewMs ?? 0);
   }
 
   async stop(): Promise<void> {
@@ -374,16 +384,18 @@ class Traffic {
   }
 
   #take(sender: string, { until, lateMs, outcomes }: TrafficReport, firstWay: number): void {
-    const { skewMs = Number.POSITIVE_INFINITY } = this.#until.get(sender) ?? {};
-    this.#until.set(sender, { at: until, skewMs: Math.min(skewMs, wallClock() - until) });
+    const skewMs = Math.min(this.#until.get(sender)?.skewMs ?? Number.POSITIVE_INFINITY, wallClock() - until);
+    const shift = shiftOf(skewMs);
+    this.#until.set(sender, { at: until + shift, skewMs });
     // What happens before the first disturbance may be the start of a process.
     if (this.#options.lives.all.some(({ deletedAt }) => deletedAt !== undefined))
       this.#lateMs = Math.max(this.#lateMs, lateMs);
     for (const each of outcomes) {
-      this.outcomes.push({ ...each, way: each.way + firstWay });
+      const at = each.at + shift;
+      this.outcomes.push({ ...each, at, way: each.way + firstWay });
       if (each.lost === undefined) continue;
       this.lost += 1;
-      this.lastLossAt = Math.max(this.lastLossAt, each.at + each.tookMs);
+      this.lastLossAt = Math.max(this.lastLossAt, at + each.tookMs);
     }
   }
 }

@@ -198,9 +198,8 @@ export function junitOf(report: ProveReport, verdict = report.verdict): string {
   return junitSuite('linger prove', { tests: cases.length, failures }, cases);
 }
 
-export function titleOf({ workload, disturbance }: Pick<ProveReport, 'workload' | 'disturbance'>): string {
-  return `${workload}: ${disturbance}`;
-}
+export const titleOf = ({ workload, disturbance }: Pick<ProveReport, 'workload' | 'disturbance'>): string =>
+  `${workload}: ${disturbance}`;
 
 function markdownTable(rows: readonly (readonly string[])[]): string {
   const [head = [], ...rest] = rows;

@@ -74,13 +74,8 @@ export function lineOf({ sequence, until, lateMs, outcomes }: TrafficReport): st
   const base = outcomes[0]?.at ?? until;
   const rows = outcomes.map(({ way, at, tookMs, lost, address }) => {
     const kind = lost === undefined ? [] : [LOSS_KINDS.indexOf(lost)];
-    return [
-      way,
-      at - base,
-      tookMs,
-      ...kind,
-      ...(address === undefined || lost === undefined ? [] : [address]),
-    ];
+    const to = address === undefined || lost === undefined ? [] : [address];
+    return [way, at - base, tookMs, ...kind, ...to];
   });
   return JSON.stringify({ sequence, until, late: lateMs, base, rows });
 }

@@ -133,9 +133,8 @@ export function judge(evidence: Evidence): ProveVerdict {
 }
 
 /** The share that may be lost, at 95 %, where none of so many was; null: that was not tried, or not until all had ended. */
-function ruleOfThree(tried: number, pods: readonly PodLife[]): number | null {
-  return tried === 0 || pods.some(isLeaving) ? null : Math.min(1, 3 / tried);
-}
+const ruleOfThree = (tried: number, pods: readonly PodLife[]): number | null =>
+  tried === 0 || pods.some(isLeaving) ? null : Math.min(1, 3 / tried);
 
 const isLeaving = ({ deletedAt, goneAt }: PodLife) => deletedAt !== undefined && goneAt === undefined;
 
@@ -306,9 +305,7 @@ function counted<K extends string>(keys: readonly K[]): Partial<Record<K, number
   return counts;
 }
 
-function seconds(value: number): string {
-  return `${Math.round(value * 10) / 10}`;
-}
+const seconds = (value: number): string => `${Math.round(value * 10) / 10}`;
 
 /** `0.13 %`; a bound is rounded up. */
 export function percentUp(share: number): string {
