@@ -52,9 +52,8 @@ export const CALL_MS = 10_000;
 const END_MS = 65_000;
 
 /** `Deployment shop/web` */
-export function fullName({ kind, namespace, name }: WorkloadName): string {
-  return `${kind.kind} ${namespace}/${name}`;
-}
+export const fullName = ({ kind, namespace, name }: WorkloadName): string =>
+  `${kind.kind} ${namespace}/${name}`;
 
 type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 /**
@@ -222,9 +221,7 @@ const EVICTION: Right = 'create pods/eviction';
 const SERVICE_RIGHTS: readonly Right[] = [
   ...['list services', 'list endpointslices.discovery.k8s.io', 'watch endpointslices.discovery.k8s.io'],
 ];
-const JOB_RIGHTS: readonly Right[] = [
-  ...['create jobs.batch', 'patch jobs.batch', 'delete jobs.batch', 'get pods/log'],
-];
+const JOB_RIGHTS = ['create jobs.batch', 'patch jobs.batch', 'delete jobs.batch', 'get pods/log'] as const;
 
 /** What a run needs, and nothing else. */
 export function rightsFor(

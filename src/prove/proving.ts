@@ -66,6 +66,7 @@ const POLL_MS = 250;
 const FOLLOW_MS = 30_000;
 /** A share of failures before anything is disturbed that makes the rest meaningless. */
 const MOST_CALM_LOSS = 0.02;
+const NOISE = 'if that goes on, it looks like a late gateway, and the advised wait is too long';
 /** Beyond this the sender and not what it measures may be why a request came late. */
 const LATE_MS = 250;
 /** A difference of clocks that would change what a loss is blamed on; below it, reports may just be late. */
@@ -124,10 +125,12 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
     for (const life of pods) if (life.endedAt !== undefined) life.endedAt += traffic.behindMs;
     const stuck = lives.terminating(0) - lives.terminating(startedAt);
     const outcomes = traffic.outcomes.filter(({ at }) => at >= startedAt && at <= endedAt);
+    const early = outcomes.filter(({ at, lost }) => lost !== undefined && at < disturbedAt).length;
     const { ways, nodes } = traffic;
     const verdict = judge({ ways, outcomes, pods, slowMs: options.slowMs, haunted });
     const notes = [
       ...hauntingOf(replaced, ghosts),
+      ...(early > 0 ? [`lost before anything was disturbed: ${early}; ${NOISE}`] : []),
       ...(stuck > 0 ? [`pods that were terminating before and still are: ${stuck}; they are left out`] : []),
       ...(whole ? [] : [`not quiet within ${options.longest}s: later losses are not counted`]),
       ...[...lives.problems].map((problem) => `a watch was interrupted, so instants may be late: ${problem}`),

@@ -2,16 +2,17 @@ import { expect, it } from 'vitest';
 import { PodLives, prove, type TrafficJob, type WorkloadAccess } from '../../src/prove/index.ts';
 import type { ProveOptions } from '../../src/prove/proving.ts';
 import { wallClock } from '../../src/prove/traffic.ts';
-import { runSeconds, type TrafficReport } from '../../src/prove/traffic-plan.ts';
+import { type LossKind, runSeconds, type TrafficReport } from '../../src/prove/traffic-plan.ts';
 
-/** Sends nothing, and says so twenty times a second, by a clock that is ahead of ours. */
-function silentJob(aheadMs: number) {
+/** Sends nothing, and says twenty times a second what it has not lost, by a clock that is ahead of ours. */
+function silentJob(aheadMs: number, lost: readonly (LossKind | undefined)[] = [undefined]) {
   let sending: NodeJS.Timeout | undefined;
   const start = async (report: (sender: number, each: TrafficReport) => void) => {
     const way = { way: 0, tookMs: 1 };
     sending = setInterval(() => {
       const until = wallClock() + aheadMs;
-      report(0, { sequence: 0, until, lateMs: 0, outcomes: [{ ...way, at: until - 1 }] });
+      const outcomes = lost.map((each) => ({ ...way, at: until - 1, lost: each }));
+      report(0, { sequence: 0, until, lateMs: 0, outcomes });
     }, 50);
     return ['one'];
   };
@@ -80,6 +81,14 @@ it('proves something although the clock of a sender is minutes behind', async ()
   expect(verdict.sent).toBeGreaterThan(10);
   const [{ endedAt = 0, goneAt = 0 } = {}] = pods.filter(({ deletedAt }) => deletedAt !== undefined);
   expect(Math.round((endedAt - goneAt) / 1_000)).toBe(200);
+});
+
+it('says that a request was lost before anything was disturbed', async () => {
+  const aHundredth = ['5xx', ...Array<undefined>(99)] as const;
+  const { notes } = await prove(optionsFor({ job: silentJob(0, aHundredth), longest: 1 }));
+  expect(notes).toContainEqual(
+    expect.stringMatching(/^lost before anything was disturbed: \d+; .* too long$/),
+  );
 });
 
 it('does not wait for a pod that hangs since before, and leaves it out', async () => {
