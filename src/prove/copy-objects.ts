@@ -98,18 +98,16 @@ export function namespaceCopy({ namespace }: Original, name: string, run: string
 /** Reachable in the cluster only, whatever the original's type is: nothing outside may come to send to a copy. */
 export function serviceCopy(service: unknown): object {
   const spec = memberAt(service, ['spec']);
-  const { selector, clusterIP, publishNotReadyAddresses, sessionAffinity, internalTrafficPolicy } = isRecord(
-    spec,
-  )
-    ? spec
-    : {};
+  const of: Readonly<Record<string, unknown>> = isRecord(spec) ? spec : {};
+  const { selector, clusterIP, publishNotReadyAddresses, sessionAffinity, internalTrafficPolicy } = of;
   const ports = recordsAt(spec, 'ports').map(({ nodePort: _, ...port }) => port);
   const headless = clusterIP === 'None' ? { clusterIP } : {};
   const metadata = {
     name: memberAt(service, ['metadata', 'name']),
     labels: kept(service, 'labels', unmanaged),
   };
-  const rest = { publishNotReadyAddresses, sessionAffinity, internalTrafficPolicy };
+  const families = { ipFamilies: of.ipFamilies, ipFamilyPolicy: of.ipFamilyPolicy };
+  const rest = { publishNotReadyAddresses, sessionAffinity, internalTrafficPolicy, ...families };
   return { apiVersion: 'v1', kind: 'Service', metadata, spec: { selector, ports, ...headless, ...rest } };
 }
 

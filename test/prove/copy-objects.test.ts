@@ -144,6 +144,9 @@ it('lets nothing outside the cluster find a copy of a Service', () => {
   const copy = { apiVersion: 'v1', kind: 'Service', metadata: { name: 'web', labels: { tier: 'edge' } } };
   const spec = { selector: { app: 'web' }, ports: [{ port: 80, targetPort: 8080 }] };
   expect(serviceCopy(service)).toEqual({ ...copy, spec });
+  const families = { ipFamilies: ['IPv6'], ipFamilyPolicy: 'SingleStack' };
+  const ofIpv6 = { ...service, spec: { ...service.spec, ...families } };
+  expect(serviceCopy(ofIpv6)).toEqual({ ...copy, spec: { ...spec, ...families } });
   const headless = { ...service, spec: { ...service.spec, clusterIP: 'None' } };
   expect(serviceCopy(headless)).toMatchObject({ spec: { clusterIP: 'None' } });
 });
