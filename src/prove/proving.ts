@@ -93,7 +93,9 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
   const haunted = replaced || (ghosts ?? 0) > 0;
   try {
     if (disturbance.type === 'scale') {
-      undo.push(() => access.scale(workload.replicas, AbortSignal.timeout(UNDO_MS)));
+      // Since it was read, an autoscaler may have changed it: the question may have stood for long.
+      const { replicas } = await access.read(signal);
+      undo.push(() => access.scale(replicas, AbortSignal.timeout(UNDO_MS)));
       note(`scaling ${fullName(workload)} to ${disturbance.from}`);
       await access.scale(disturbance.from, signal);
       await untilSettled(options, disturbance.from, begunAt);

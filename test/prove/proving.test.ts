@@ -91,6 +91,20 @@ it('says that a request was lost before anything was disturbed', async () => {
   );
 });
 
+it('restores the replicas that there were when it began, not when it was asked for', async () => {
+  let replicas = 7;
+  const asked: number[] = [];
+  const access: Partial<WorkloadAccess> = {
+    read: async () => ({ ...DEPLOYMENT, replicas }),
+    scale: async (to) => {
+      replicas = to;
+      asked.push(to);
+    },
+  };
+  await prove(optionsFor({ disturbance: { type: 'scale', from: 2, to: 1 }, longest: 1 }, access));
+  expect(asked).toEqual([2, 1, 7]);
+});
+
 it('does not wait for a pod that hangs since before, and leaves it out', async () => {
   const hanging = { name: 'hangs', createdAt: 0, wait: 0, deletedAt: 1 };
   const { notes, pods, verdict } = await prove(optionsFor({ calm: 1.2 }, {}, [hanging]));
