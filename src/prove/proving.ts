@@ -88,9 +88,6 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
   const undo: (() => Promise<unknown>)[] = [];
   const replacedAt = Math.max(...lives.all.map(({ createdAt }) => createdAt));
   const ghosts = await hanging((options.job?.ways ?? []).flatMap(({ address }) => address ?? []));
-  const young = wallClock() - replacedAt < CONNTRACK_MS;
-  const replaced = young && !options.fresh;
-  const haunted = replaced || (ghosts ?? 0) > 0;
   try {
     if (disturbance.type === 'scale') {
       // Since it was read, an autoscaler may have changed it: the question may have stood for long.
@@ -103,6 +100,9 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
     const traffic = new Traffic(options, inner);
     undo.push(() => traffic.stop());
     await traffic.start();
+    const young = wallClock() - replacedAt - traffic.behindMs < CONNTRACK_MS;
+    const replaced = young && !options.fresh;
+    const haunted = replaced || (ghosts ?? 0) > 0;
     // New pods may not have reached kube-proxy and the gateways yet.
     const calmBy = young ? wallClock() + FOLLOW_MS : 0;
     let startedAt = 0;

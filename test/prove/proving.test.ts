@@ -105,6 +105,17 @@ it('restores the replicas that there were when it began, not when it was asked f
   expect(asked).toEqual([2, 1, 7]);
 });
 
+it.each([
+  ['a pod of ten minutes, by a clock that is nine ahead', 600, -540, false],
+  ['a pod of a minute, by a clock that is nine behind', 60, 540, true],
+])('takes for replaced what is young by the clock of the cluster: %s', async (_, age, behind, expected) => {
+  const options = optionsFor({ job: silentJob(-1_000 * behind) }, {}, [
+    { name: 'c', wait: 0, createdAt: wallClock() - 1_000 * (age + behind) },
+  ]);
+  const { notes } = await prove(options);
+  expect(notes.some((note) => note.startsWith('pods were replaced'))).toBe(expected);
+});
+
 it('does not wait for a pod that hangs since before, and leaves it out', async () => {
   const hanging = { name: 'hangs', createdAt: 0, wait: 0, deletedAt: 1 };
   const { notes, pods, verdict } = await prove(optionsFor({ calm: 1.2 }, {}, [hanging]));
