@@ -31,7 +31,7 @@ import { columns, FINDINGS_EXIT_CODE, paragraphs, type Surroundings } from './te
 /** `linger prove`: sends traffic to a workload, disturbs it once, and says what was lost and why. */
 export async function prove(settings: Settings<'prove'>, surroundings: Surroundings): Promise<number> {
   const { operands, rate, output, maxLost } = settings;
-  const { print, warn } = surroundings;
+  const { print, warn, interactive } = surroundings;
   const [named = ''] = operands;
   if (operands.length !== 1) throw usageError('expected one KIND/NAME, such as deployment/web');
   if (rate < 1 || rate > MOST_RATE) throw usageError(`--rate: expected 1 to ${MOST_RATE}, got ${rate}`);
@@ -52,7 +52,8 @@ export async function prove(settings: Settings<'prove'>, surroundings: Surroundi
   if (target === undefined)
     throw usageError(`${named}: expected deployment/NAME, statefulset/NAME or daemonset/NAME`);
   const stopping = new AbortController();
-  const stop = () => {
+  const stop = (signal: NodeJS.Signals) => {
+    if (signal === 'SIGHUP' && stopping.signal.aborted) return;
     if (stopping.signal.aborted) {
       warn(`linger prove: interrupted again; ${leftBy(disturbance, namespace, settings.compare)}`);
       process.exit(1);
@@ -60,7 +61,9 @@ export async function prove(settings: Settings<'prove'>, surroundings: Surroundi
     warn('linger prove: interrupted; removing what was created (interrupt again to leave it)');
     stopping.abort(new LingerError('prove-refused', 'interrupted; what was created is removed'));
   };
-  for (const each of ENDING) process.on(each, stop);
+  // A terminal that is closed sends its signal twice, also by its shell; nohup leaves none.
+  const ending = ['SIGINT', 'SIGTERM', ...(interactive ? ['SIGHUP'] : [])] as NodeJS.Signals[];
+  for (const each of ending) process.on(each, stop);
   const setting = { connection, settings, surroundings, disturbance, urls, stopping };
   try {
     const proof = await (settings.compare ? ofCopies(setting, target) : ofOriginal(setting, target));
@@ -71,7 +74,7 @@ export async function prove(settings: Settings<'prove'>, surroundings: Surroundi
   } catch (thrown) {
     throw thrown instanceof KubeFailure ? explained(thrown, connection) : thrown;
   } finally {
-    for (const each of ENDING) process.off(each, stop);
+    for (const each of ending) process.off(each, stop);
   }
 }
 
@@ -80,9 +83,6 @@ export function exitCodeOf({ lost, upperBound }: Proof['judged'], maxLost: numbe
   if (lost > maxLost) return FINDINGS_EXIT_CODE;
   return lost === 0 && upperBound === null ? FAILURE_EXIT_CODE : 0;
 }
-
-/** With that of a terminal that is closed. */
-const ENDING = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /** What a run that is not allowed to clear up leaves behind. */
 function leftBy(disturbance: Disturbance, namespace: string, compare: boolean): string {

@@ -1,12 +1,13 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { Readable } from 'node:stream';
+import { PassThrough, Readable } from 'node:stream';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { run } from '../../src/cli/index.ts';
 import { exitCodeOf } from '../../src/cli/prove.ts';
 import { confirmed, type ProveSetting } from '../../src/cli/prove-run.ts';
 import type { AtEnd } from '../webhook/connection.ts';
 import { listening } from '../webhook/listening.ts';
-import { linger } from './linger.ts';
+import { environment, linger } from './linger.ts';
 import { writeKubeconfig } from './watching.ts';
 
 describe('linger prove refuses before it asks anything', () => {
@@ -43,16 +44,38 @@ it('takes the end of input for a no', { timeout: 5_000 }, async () => {
   await expect(asked).rejects.toThrow('not confirmed; nothing was done');
 });
 
-it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)('clears up on %s', async (signal) => {
+/** A run that waits for its API server. */
+async function waitingRun(isTTY: boolean) {
   const silent = createServer();
   const url = new URL(`http://127.0.0.1:${await listening(silent)}`);
   const kubeconfig = await writeKubeconfig(url, {}, onTestFinished as AtEnd);
   const asked = once(silent, 'request');
-  const ended = linger(['prove', 'deployment/web', '--yes', '--kubeconfig', kubeconfig]);
+  const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()];
+  const streams = {
+    stdin: Object.assign(stdin, { isTTY }),
+    stdout,
+    stderr: Object.assign(stderr, { isTTY }),
+  };
+  const args = ['prove', 'deployment/web', '--yes', '--kubeconfig', kubeconfig];
+  const ended = run(args, environment(), { name: 'linger', version: '1' }, streams);
   await asked;
-  expect(process.emit(signal)).toBe(true);
-  const { code, stderr } = await ended;
-  expect([code, stderr]).toEqual([1, expect.stringContaining('interrupted; what was created is removed')]);
+  return async () => [await ended, String(stderr.read())];
+}
+
+const CLEARED_UP = [1, expect.stringContaining('interrupted; what was created is removed')];
+
+it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)('clears up on %s', async (signal) => {
+  const ended = await waitingRun(true);
+  expect(process.emit(signal, signal)).toBe(true);
+  if (signal === 'SIGHUP') process.emit(signal, signal);
+  expect(await ended()).toEqual(CLEARED_UP);
+});
+
+it('does not listen for the end of a terminal that it does not have, as under nohup', async () => {
+  const ended = await waitingRun(false);
+  expect(process.emit('SIGHUP', 'SIGHUP')).toBe(false);
+  process.emit('SIGINT', 'SIGINT');
+  expect(await ended()).toEqual(CLEARED_UP);
 });
 
 it.each([
