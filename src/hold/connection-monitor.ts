@@ -70,7 +70,7 @@ const SILENT_MS = 10_000;
 /** Two lines further apart than this say nothing about the time in between. */
 const GAP_MS = 2_500;
 /** Helpers leave half a second between two lines: of two that arrive closer together, the first has been held up. */
-const LATE_MS = 250;
+const LATE_MS = 50;
 /** More connections than this between two lines mean that the counter was reset. */
 const MOST_OPENS = 1_000_000n;
 
