@@ -233,18 +233,17 @@ describe('the replica that leads', () => {
     await helper.hears('release');
   });
 
-  it('ends its connections when its term begins and when it ends, so that helpers call whoever leads', async () => {
+  it('holds who waits when its term begins, and hangs up when it ends, so that helpers call whoever leads', async () => {
     const replica = await new Replica().listen();
     replica.put();
     const early = replica.call();
     await sleep(50);
     const end = replica.lead();
-    await early.closes();
     const helper = replica.call();
-    await helper.hears('holding');
+    for (const each of [early, helper]) await each.hears('holding');
     end();
-    await helper.closes();
-    expect(helper.words).toEqual(['holding']);
+    for (const each of [early, helper]) await each.closes();
+    expect([early.words, helper.words]).toEqual([['holding'], ['holding']]);
     expect(await replica.metric('linger_hold_pods')).toBe(0);
   });
 
