@@ -27,10 +27,7 @@ export const HOLD_LIMITS = {
   containers: 128,
   /** Bytes of a line, without its end. */
   line: FOREIGN_LIMITS.helper.bytes,
-  /**
-   * A helper sends two lines a second. While a replica stands still they pile up, for the 15 s after which the helper hangs
-   * up.
-   */
+  /** A helper sends two a second. While a replica stands still they pile up, until the helper hangs up after 15 s. */
   lines: { perSecond: 10, atOnce: 40 },
   /** Until the token must have arrived, and the answer must have been read. */
   greeting: 5_000,

@@ -104,9 +104,8 @@ export class HeldPods {
   /** From this instant on withdrawals are seen; before, endpoints and pods were still being read. */
   get followedSince(): number {
     // Endpoints need not be followed (--endpoints=Ignore); where they are, nothing is released before they have been read.
-    const unread = (stream: Stream) =>
-      stream === 'Endpoints' ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
-    return Math.max(...HEARTBEAT_STREAMS.map((stream) => this.#read.get(stream) ?? unread(stream)));
+    const followed = HEARTBEAT_STREAMS.filter((each) => each !== 'Endpoints' || this.#read.has(each));
+    return Math.max(...followed.map((stream) => this.#read.get(stream) ?? Number.POSITIVE_INFINITY));
   }
 
   /** An event of the watches: slices carry the addresses of pods. */

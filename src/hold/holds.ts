@@ -549,8 +549,7 @@ export class Holds {
 
 /** Of connections, before the first line. */
 function unseen({ pod: { terms }, recountAt }: Hold, now: number): QuietVerdict {
-  const isDue = terms.min > 0 && !terms.hostNetwork && now - recountAt < LIMITS.recount;
-  return isDue ? 'Sending' : 'Unknown';
+  return terms.min > 0 && !terms.hostNetwork && now - recountAt < LIMITS.recount ? 'Sending' : 'Unknown';
 }
 
 function isInspected({ measure: { kind } }: Pick<Consumer, 'measure'>): boolean {
