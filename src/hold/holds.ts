@@ -190,6 +190,7 @@ export class Holds {
   /** Pods whose hook ran for a stop that never became clear: their next one may run for another, days later. */
   readonly #unclear = new WeakSet<HeldPod>();
   #timer: NodeJS.Timeout | undefined;
+  #firstCallAt: number | undefined;
   #staleSince: number | undefined;
   /** Since when the watches have not been current; from the very beginning until they are for the first time. */
   #blindSince: number | undefined;
@@ -208,6 +209,7 @@ export class Holds {
     for (const hold of this.#holds.values()) this.#forget(hold);
     clearTimeout(this.#timer);
     this.#timer = undefined;
+    this.#firstCallAt = undefined;
   }
 
   /** Since when the watches have not been current, if for longer than it takes to resume one. */
@@ -226,6 +228,7 @@ export class Holds {
   /** A hook of the pod starts to wait. */
   call(pod: HeldPodWithTerms, waiter: Waiter): void {
     const now = this.#sources.clock();
+    this.#firstCallAt ??= now;
     let hold = this.#holds.get(pod.uid);
     if (hold === undefined) {
       hold = {
@@ -513,20 +516,21 @@ export class Holds {
     lag: PlannedLag,
     withdrawn: readonly Withdrawal[],
   ): LettingGo {
+    const unknown = { by: 'unknown', since: this.#firstCallAt } as const;
     if (measure.kind === 'reports') {
       const versions = versionsOf(withdrawn);
       const reports = this.#sources.reports();
       const still = versions && reports?.taken.waitingFor(name, versions);
-      if (versions === undefined || reports === undefined || still === undefined) return { by: 'unknown' };
+      if (versions === undefined || reports === undefined || still === undefined) return unknown;
       // Reports to an earlier leader are not known here: an instance that has yet to report may still send.
       const all = reports.since + terms.initial * 1000;
       const completeAt = reports.taken.hasSilent(name, versions) ? Number.POSITIVE_INFINITY : all;
-      return { by: 'word', still, completeAt };
+      return { ...unknown, by: 'word', still, completeAt };
     }
     if (isInspected({ measure })) {
       const since = Math.max(...withdrawn.map(({ at }) => at));
       const users = this.#sources.inspecting.usersOf(name, uid, since) ?? 'unknown';
-      return users === 'unknown' ? { by: 'unknown' } : { by: 'word', still: users, completeAt: 0 };
+      return users === 'unknown' ? unknown : { by: 'word', still: users, completeAt: 0 };
     }
     const part = lag.parts.find((each) => each.name === name);
     if (part?.lags === undefined || !part.enough) return { by: 'unknown' };

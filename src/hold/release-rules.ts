@@ -26,12 +26,13 @@ export interface HoldTerms extends HoldPlan, Pick<Plan, 'wait' | 'grace' | 'base
  * How it is known that a consumer no longer uses a withdrawn pod.
  * - `time`: this many milliseconds after the withdrawal.
  * - `word`: its instances acknowledge. `still`: those that have not. Until `completeAt`, or for good, there may be others.
- * - `unknown`: it is not; `initial` counts.
+ * - `unknown`: it is not; `initial` counts, from `since` at the earliest: what an earlier leader was told is lost.
  */
-export type LettingGo =
+export type LettingGo = { readonly since?: number | undefined } & (
   | { readonly by: 'time'; readonly ms: number }
   | { readonly by: 'word'; readonly still: readonly string[]; readonly completeAt: number }
-  | { readonly by: 'unknown' };
+  | { readonly by: 'unknown' }
+);
 
 /** A consumer that sends traffic to the pod. */
 export interface Sender {
@@ -214,7 +215,7 @@ function outstandingOf(facts: HoldFacts, deletedAt: number): Outstanding | undef
       continue;
     }
     const outAt = Math.max(withdrawnAt, registry?.outAt ?? 0);
-    const letGoAt = letGoInstant(lettingGo, outAt, outAt + seconds(terms.initial));
+    const letGoAt = letGoInstant(lettingGo, outAt, seconds(terms.initial));
     if (now < letGoAt) {
       waitingFor.push({ consumer: name });
       instants.push(letGoAt);
@@ -228,8 +229,9 @@ function outstandingOf(facts: HoldFacts, deletedAt: number): Outstanding | undef
 }
 
 /** When the consumer will have stopped using the pod, as far as that is known in advance. */
-function letGoInstant(lettingGo: LettingGo, withdrawnAt: number, initialAt: number): number {
+function letGoInstant(lettingGo: LettingGo, withdrawnAt: number, initial: number): number {
   if (lettingGo.by === 'time') return withdrawnAt + lettingGo.ms;
+  const initialAt = Math.max(withdrawnAt, lettingGo.since ?? withdrawnAt) + initial;
   return lettingGo.by === 'word' ? Math.min(initialAt, lettingGo.completeAt) : initialAt;
 }
 

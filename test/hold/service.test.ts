@@ -271,6 +271,23 @@ describe('instances of consumers', () => {
     expect(arena.released.map(({ reason }) => reason)).toEqual(['Gone']);
   });
 
+  it('are unknown to a leader that has just begun: `initial` counts from its first call, not the withdrawal', async () => {
+    const arena = await new Arena({
+      snapshot: snapshotWith({
+        consumers: [{ ...consumer, measure: { kind: 'inspect', inspect: {} as never } }],
+      }),
+      usersOf: () => 'unknown',
+    }).start();
+    const token = arena.admit('web-1', { initial: 1 });
+    arena.delete('web-1');
+    arena.withdraw('web-1');
+    // Held meanwhile by another leader, to which an instance has said that it uses the pod.
+    await sleep(1_200);
+    const helper = arena.call(token);
+    const held = await helper.hears('holding');
+    expect((await helper.hears('release')) - held).toBeGreaterThan(900);
+  });
+
   it('that an inspection shows are waited for', async () => {
     let users: readonly string[] | 'unknown' = ['envoy-0'];
     const arena = await new Arena({
