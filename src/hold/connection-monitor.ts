@@ -141,8 +141,7 @@ export class ConnectionMonitor {
     this.#begunAt ??= at;
     const before = this.#times.at(-1);
     this.open = line.established;
-    // What piled up while the network or Linger stood still is read at once. It began a new count with its first line, and
-    // the connections of all that time would seem to have come in the next half second.
+    // Lines that piled up in a standstill: their connections would seem to have come in the next half second.
     const isPiled = before !== undefined && this.#opened.length === 0 && at - before < LATE_MS;
     // Lines of one millisecond have no rate: the next line counts what this one would have.
     if (before !== undefined && at <= before && !isPiled) return 0;

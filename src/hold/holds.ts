@@ -117,9 +117,8 @@ const LIMITS = {
   blindAfter: 3_000,
   /** How long one check of due holds may take; the remaining ones come first in the next. */
   budget: 25,
-  /** A helper of this age has called before, as to an earlier leader. */
+  /** A helper of this age has called before, as to an earlier leader; its first line comes within `recount`. */
   older: 1_000,
-  /** The first line of a helper that goes on counting comes within so long. */
   recount: 5_000,
   /** After so much silence the instant of the last connection is final. */
   lastAfter: 5_000,
@@ -165,7 +164,7 @@ interface Hold {
   lastAt: number | undefined;
   /** A hook has called from one of the pod's own addresses, or the pod's addresses cannot be distinguished from others. */
   own: boolean;
-  /** When counting had to begin again: until a helper has said who connects, nothing is known. */
+  /** When counting had to begin again: until the next line nothing is known of connections. */
   recountAt: number;
   senders: Senders | undefined;
 }
@@ -551,7 +550,6 @@ export class Holds {
   }
 }
 
-/** Of connections, before the first line. */
 function unseen({ pod: { terms }, recountAt }: Hold, now: number): QuietVerdict {
   return terms.min > 0 && !terms.hostNetwork && now - recountAt < LIMITS.recount ? 'Sending' : 'Unknown';
 }

@@ -99,6 +99,8 @@ export class NodeShutdowns implements Runnable {
   readonly #nodes = new Map<string, number>();
   /** By node: the pods that have been told so. */
   readonly #told = new Map<string, readonly string[]>();
+  /** Of this term. */
+  #watch: ReturnType<typeof watchResource> | undefined;
   #deleted: Counter<'result'> | undefined;
 
   constructor(options: NodeShutdownOptions) {
@@ -125,11 +127,13 @@ export class NodeShutdowns implements Runnable {
       },
       onHandlerError: (err: Error) => logger.error({ err }, 'node event dropped; this is a bug in Linger'),
     };
-    await watchResource(NODES, connection, handlers, { signal, clock, random }).ended;
+    this.#watch = watchResource(NODES, connection, handlers, { signal, clock, random });
+    await this.#watch.ended;
   }
 
-  /** The seconds that this node leaves its pods; undefined: it is not shutting down, or this replica does not lead. */
-  readonly budgetOf = (node: string): number | undefined => this.#nodes.get(node);
+  /** The seconds that this node leaves its pods; undefined: it is not shutting down. */
+  readonly budgetOf = (node: string): number | 'unread' | undefined =>
+    this.#nodes.get(node) ?? (this.#watch?.stats.lists ? undefined : 'unread');
 
   /** Pods whose time it did not suffice for run on after a reboot, and are deleted some other day. */
   #over(node: string): void {
@@ -162,11 +166,9 @@ export class NodeShutdowns implements Runnable {
     try {
       const pods = await listSome(podsOn(node), connection, { signal, answerMs: ANSWER_MS, most: MOST_PODS });
       if (!this.#nodes.has(node)) return undefined;
-      this.#told.set(
-        node,
-        pods.map(({ uid }) => uid),
-      );
-      for (const { uid } of pods) onPod(uid, budget);
+      const uids = pods.map(({ uid }) => uid);
+      this.#told.set(node, uids);
+      for (const uid of uids) onPod(uid, budget);
       if (!deletes) return undefined;
       const due = pods.filter(({ stays, isDeleted }) => !stays && !isDeleted);
       const problems: string[] = [];

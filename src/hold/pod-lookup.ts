@@ -11,7 +11,7 @@ interface PodLookupOptions {
   readonly logger: Logger;
   readonly clock: () => number;
   /** The seconds that this node leaves its pods; undefined: it is not shutting down. */
-  readonly nodeBudgetOf: (node: string) => number | undefined;
+  readonly nodeBudgetOf: (node: string) => number | 'unread' | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -78,6 +78,7 @@ export class PodLookup {
     const node = found.spec?.nodeName ?? '';
     if (nodeBudgetOf(node) === undefined) await pause(NODE_LATE_MS, signal);
     const budget = nodeBudgetOf(node);
+    if (budget === 'unread') throw new Error('nodes are being read: its own may be shutting down');
     return budget === undefined ? { found: 'Restart' } : { found: 'NodeShutdown', budget };
   }
 

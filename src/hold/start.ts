@@ -36,7 +36,7 @@ interface HoldContext
   /** The leader's address for relayed connections, from the Lease. */
   readonly leader: () => string | undefined;
   /** The seconds that a node leaves its pods; undefined: it is not shutting down. */
-  readonly nodeBudgetOf: (node: string) => number | undefined;
+  readonly nodeBudgetOf: (node: string) => number | 'unread' | undefined;
   readonly registry: Registry;
   readonly logger: Logger;
   readonly signal: AbortSignal;

@@ -111,6 +111,7 @@ function shutdownsIn(connection: KubeConnection, deletes: boolean) {
 it('tells Hold of the pods of a node that shuts down, and deletes none without leave', async () => {
   const cluster = await clusterOf(node(true));
   const { shutdowns, said } = shutdownsIn(cluster.connection, false);
+  expect(shutdowns.budgetOf('spot-1')).toBe('unread');
   void shutdowns.lead(cluster.leadership);
   await cluster.change(node(false, { 'linger.dev/node-budget': '45' }));
   await until('all pods', () => said.length === 4);

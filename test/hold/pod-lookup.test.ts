@@ -12,7 +12,7 @@ beforeAll(async () => void (await import('../../src/cluster/client-node.ts')), 6
 const POD = { namespace: 'shop', name: 'web-1', uid: 'u1', deletion: undefined } as HeldPod;
 
 /** @param pod what the API server has of that name; undefined: none, a number: it refuses with this status */
-async function lookupIn(has: object | number | undefined, budgets: Record<string, number> = {}) {
+async function lookupIn(has: object | number | undefined, budgets: Record<string, number | 'unread'> = {}) {
   let pod = has;
   const asked: { readonly path: string; readonly at: number }[] = [];
   const lines: string[] = [];
@@ -79,6 +79,13 @@ it('waits for a node to say so before it calls that a restart', async () => {
   expect(await lookup.ask(POD)).toEqual({ found: 'NodeShutdown', budget: 15 });
   delete budgets.one;
   expect(await lookup.ask(POD)).toEqual({ found: 'Restart' });
+});
+
+it('does not call it a restart before the nodes have been read', async () => {
+  const { lookup, budgets } = await lookupIn(running(), { one: 'unread' });
+  expect(await lookup.ask(POD)).toBeUndefined();
+  budgets.one = 45;
+  expect(await lookup.ask(POD)).toEqual({ found: 'NodeShutdown', budget: 45 });
 });
 
 it('asks nothing where the watch has shown the deletion meanwhile', async () => {
