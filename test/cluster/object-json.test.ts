@@ -19,13 +19,15 @@ const text = fc.oneof(
 );
 const map = fc.dictionary(text, text);
 /**
- * As JSON has it: no negative zero, no null prototype. No key ends in a backslash: after one, V8 13.6 reads the key `"` of an object
- * of the same shape as `\`, as in `JSON.parse('{"☃":{"x":1,"\\\\":1},"z":{"x":1,"\\"":2}}')`. No name in Kubernetes has either.
+ * As JSON has it: no negative zero, no null prototype. No key needs an escape: V8 13.6 takes one such as `"` for another of the
+ * same length that begins with a backslash, where an object of that shape has been seen, as in
+ * `JSON.parse('{"☃":{"x":1,"\\\\":1},"z":{"x":1,"\\"":2}}')`. No name in Kubernetes has either.
  */
+const ESCAPED_KEY = /"(?:[^"\\]|\\.)*\\.(?:[^"\\]|\\.)*":/;
 const asJson = <T>(arbitrary: fc.Arbitrary<T>) =>
   arbitrary
     .map((value) => JSON.stringify(value))
-    .filter((json) => !json.includes('\\\\":'))
+    .filter((json) => !ESCAPED_KEY.test(json))
     .map((json): T => JSON.parse(json));
 
 describe('a page', () => {

@@ -104,6 +104,7 @@ describe('the leader', () => {
     leader.measured.record(9, 3_000);
     wall.now += 1_800;
     await soon('the other to write', () => others > 1);
+    await soon('the new curves', () => (p99(leader.measured) ?? 0) > 8);
     await soon('the leader’s curves', () => textOf(api) === leader.measured.inForce);
     expect(p99(leader.measured)).toBeGreaterThan(8);
   });
