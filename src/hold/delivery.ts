@@ -280,7 +280,7 @@ export class Delivery {
     return wanted.filter((name) => !this.#seen.has(name));
   }
 
-  /** Some clouds let nobody write where the webhook is never called. */
+  /** Without the namespaces that the webhook excludes: some providers forbid writes there. */
   #lackingNow(): number {
     const supply = this.#supply();
     if (supply === undefined) return 0;

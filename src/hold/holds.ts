@@ -117,12 +117,12 @@ const LIMITS = {
   blindAfter: 3_000,
   /** How long one check of due holds may take; the remaining ones come first in the next. */
   budget: 25,
-  /** A helper of this age has called before, as to an earlier leader; its first line comes within `recount`. */
+  /** A helper of this age has called before, perhaps an earlier leader; its first line comes within `recount`. */
   older: 1_000,
   recount: 5_000,
   /** After so much silence the instant of the last connection is final. */
   lastAfter: 5_000,
-  /** After so much silence of one helper another's lines count. They come at least every 2 s, and are in force for 10 s. */
+  /** A helper that has been silent for this long is replaced by another: lines come at least every 2 s, and count for 10 s. */
   silentAfter: 5_000,
   /** How long a hold without connections is remembered: its hooks may be reconnecting. */
   forgetAfter: 60_000,

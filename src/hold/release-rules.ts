@@ -26,7 +26,7 @@ export interface HoldTerms extends HoldPlan, Pick<Plan, 'wait' | 'grace' | 'base
  * How it is known that a consumer no longer uses a withdrawn pod.
  * - `time`: this many milliseconds after the withdrawal.
  * - `word`: its instances acknowledge. `still`: those that have not. Until `completeAt`, or for good, there may be others.
- * - `unknown`: it is not; `initial` counts, from `since` at the earliest: what an earlier leader was told is lost.
+ * - `unknown`: it is not; `initial` counts, from `since` at the earliest: what instances told an earlier leader is lost.
  */
 export type LettingGo = { readonly since?: number | undefined } & (
   | { readonly by: 'time'; readonly ms: number }

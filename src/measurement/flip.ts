@@ -43,11 +43,6 @@ interface Waiter {
   readonly settle: (outcome: number | 'Interrupted') => void;
 }
 
-interface Company {
-  readonly uid: string;
-  readonly changed: () => void;
-}
-
 /**
  * The replicas that the slices of the canary's Services list as ready, from the recorder's index: so its instants are the
  * same that the control plane's lag is measured with.
@@ -56,7 +51,7 @@ export class CanaryEndpoints {
   readonly #index: Pick<Measurement, 'isReady' | 'listing'>;
   readonly #namespace: string;
   readonly #waiters = new Set<Waiter>();
-  readonly #companies = new Set<Company>();
+  readonly #listeners = new Set<(uid: string) => void>();
   /** Whether changes show as they happen; of a watch that is being resumed their instants are too late. */
   current = true;
 
@@ -69,7 +64,7 @@ export class CanaryEndpoints {
       const { stage, namespace: of, service } = group;
       if (stage !== 'EndpointSlice' || of !== namespace || service !== CANARY_SERVICE) return;
       if ((before === 'ready') === (after === 'ready')) return;
-      for (const company of this.#companies) if (company.uid !== uid) company.changed();
+      for (const listener of this.#listeners) listener(uid);
     });
   }
 
@@ -91,10 +86,10 @@ export class CanaryEndpoints {
       .some(({ service }) => !service.startsWith(CANARY_SERVICE));
   }
 
-  /** Calls `changed` when another pod comes into the Service or leaves it, until the signal aborts. */
-  accompany(company: Company, signal: AbortSignal): void {
-    this.#companies.add(company);
-    signal.addEventListener('abort', () => this.#companies.delete(company), { once: true });
+  /** Calls the listener with each pod that becomes ready in the Service or ceases to be, until the signal aborts. */
+  onReadiness(listener: (uid: string) => void, signal: AbortSignal): void {
+    this.#listeners.add(listener);
+    signal.addEventListener('abort', () => this.#listeners.delete(listener), { once: true });
   }
 
   /**
@@ -406,10 +401,10 @@ class Flip {
     this.#consumers = context.consumers.map((each) => new FollowedConsumer(each, context, this.#limits));
     this.#services = [...new Set([CANARY_SERVICE, ...this.#consumers.map(({ service }) => service)])];
     this.#serving = context.endpoints.isServing(context.uid);
-    const changed = () => {
-      this.#disturbed = true;
+    const onReadiness = (uid: string) => {
+      if (uid !== context.uid) this.#disturbed = true;
     };
-    context.endpoints.accompany({ uid: context.uid, changed }, this.#ending.signal);
+    context.endpoints.onReadiness(onReadiness, this.#ending.signal);
   }
 
   async run(): Promise<FlipOutcome> {

@@ -26,14 +26,11 @@ afterAll(() => cluster?.close());
 const atEnd = onTestFinished as AtEnd;
 const REPLICAS = 4;
 
-/** An EndpointSlice or an Endpoints object. */
-interface Listing {
-  readonly endpoints?: readonly Listed[];
-  readonly subsets?: readonly Listed[];
+interface Slice {
+  readonly endpoints?: readonly { readonly conditions?: { readonly ready?: boolean } }[];
 }
-interface Listed {
-  readonly conditions?: { readonly ready?: boolean };
-  readonly addresses?: readonly unknown[];
+interface Endpoints {
+  readonly subsets?: readonly { readonly addresses?: readonly unknown[] }[];
 }
 
 /** A Deployment `web`, ready, behind the Service `web` and the headless `web-headless`. */
@@ -57,16 +54,16 @@ async function shop(): Promise<string> {
   await cluster.waitFor<DeploymentObject>(deployment, settled);
   // A Deployment is rolled out before everything that lists its pods has followed.
   const isListed = async () => {
-    const kinds = [
-      { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice' },
-      { apiVersion: 'v1', kind: 'Endpoints' },
-    ];
-    const found = await Promise.all(kinds.map((each) => cluster.list<Listing>({ ...each, namespace })));
-    const pods = found.map((objects) =>
-      objects.flatMap((object) => object.endpoints ?? object.subsets ?? []),
-    );
-    const [slices = [], subsets = []] = pods;
-    const ready = slices.filter(({ conditions }) => conditions?.ready === true);
+    const slices = await cluster.list<Slice>({
+      apiVersion: 'discovery.k8s.io/v1',
+      kind: 'EndpointSlice',
+      namespace,
+    });
+    const objects = await cluster.list<Endpoints>({ apiVersion: 'v1', kind: 'Endpoints', namespace });
+    const ready = slices
+      .flatMap(({ endpoints = [] }) => endpoints)
+      .filter(({ conditions }) => conditions?.ready === true);
+    const subsets = objects.flatMap((object) => object.subsets ?? []);
     const addresses = subsets.flatMap((subset) => subset.addresses ?? []);
     return ready.length === 2 * REPLICAS && addresses.length === 2 * REPLICAS;
   };

@@ -254,7 +254,7 @@ describe('while attempts hang for two seconds as the replica leaves', () => {
   });
 
   it('and a replica that has just started comes into the Service, nothing is said of the consumer', async () => {
-    const faults = (model: FlipModel) => model.at(1_200, () => model.accompany());
+    const faults = (model: FlipModel) => model.at(1_200, () => model.listAnother());
     const { outcome, of } = await run({ fellows: 0, consumers: [hung()], faults });
     expect(outcome.result).toBe('Interrupted');
     expect(of('edge')).toEqual({});

@@ -66,7 +66,7 @@ export class FlipModel {
   #frozenUntil = 0;
   /** Replicas that come into the Service during the flip. */
   readonly newcomers: string[] = [];
-  readonly #company: { readonly targetUid: string; readonly ready: boolean }[] = [];
+  readonly #others: { readonly targetUid: string; readonly ready: boolean }[] = [];
   endedAt = 0;
   readonly patches: ('off' | 'on')[] = [];
   /** What the API server does to the next changes instead. */
@@ -193,13 +193,13 @@ export class FlipModel {
   }
 
   /** The Service comes to list another pod. */
-  accompany(): void {
-    this.#company.push({ targetUid: 'uid-newcomer', ready: true });
+  listAnother(): void {
+    this.#others.push({ targetUid: 'uid-newcomer', ready: true });
     this.#show('linger-canary', this.#listings.at(-1)?.listed === true);
   }
 
   #show(serviceName: string, ready: boolean): void {
-    const endpoints = [{ targetUid: UID, ready }, ...this.#company];
+    const endpoints = [{ targetUid: UID, ready }, ...this.#others];
     const slice = { namespace: 'linger', name: serviceName, serviceName, addressType: 'IPv4', endpoints };
     this.measurement.apply({ type: 'Slice', at: this.time.now, slice });
   }
