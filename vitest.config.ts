@@ -23,7 +23,7 @@ const OF_ONE_PROCESS = [
   'test/webhook/slow-clients.test.ts',
   'test/cli/serve-policies.test.ts',
   'test/webhook/reports/strangers.test.ts',
-  'test/decision/policy-lookup.test.ts',
+  'test/core/decision/policy-lookup.test.ts',
   'test/webhook/reports/verdicts.test.ts',
 ];
 
@@ -36,9 +36,9 @@ const LONG = [
   'test/cli/serve-cluster.test.ts',
   'test/cli/serve-reload.test.ts',
   'test/cli/serve-start.test.ts',
-  'test/decision/simulation.test.ts',
+  'test/core/decision/simulation.test.ts',
   'test/hold/service.test.ts',
-  'test/manifest/policy-watch.test.ts',
+  'test/policy-files/policy-watch.test.ts',
   'test/measurement/canary.test.ts',
 ];
 

@@ -1,12 +1,12 @@
 import { Registry } from '@prometheus-io/client';
 import { TerminationLog, TerminationReview } from '../src/audit/index.ts';
-import { fleetOf } from '../src/decision/index.ts';
+import { fleetOf } from '../src/core/decision/index.ts';
+import { NONE_YET, STREAMS, type Stream } from '../src/core/lag/index.ts';
 import type { PodMetadata } from '../src/informers/index.ts';
-import { NONE_YET, STREAMS, type Stream } from '../src/lag/index.ts';
 import { Measurement } from '../src/measurement/index.ts';
 import { createLogger } from '../src/telemetry/index.ts';
-import { samplePlan } from '../test/decision/sample-plan.ts';
-import { namespace, sampleNode, service, snapshotOf } from '../test/decision/sample-snapshot.ts';
+import { samplePlan } from '../test/core/decision/sample-plan.ts';
+import { namespace, sampleNode, service, snapshotOf } from '../test/core/decision/sample-snapshot.ts';
 
 /** Pods of a Service in each namespace that are listed, deleted and withdrawn, one a second; measured and reviewed. */
 export class Churn {

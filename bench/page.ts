@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LagHistory, NOTHING_PLANNED, nextPlanned, plannedToText } from '../src/lag/index.ts';
+import { LagHistory, NOTHING_PLANNED, nextPlanned, plannedToText } from '../src/core/lag/index.ts';
 import { packPart, partKey, stampAnnotations, textContent } from '../src/leader/codec.ts';
 import { CHROMIUM, startBrowser, windowOf } from '../test/page/browser.ts';
 import { describeMachine, memoryOf } from './machine.ts';

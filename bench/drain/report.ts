@@ -1,4 +1,4 @@
-import type { Chart, Lane } from '../../src/timeline/index.ts';
+import type { Chart, Lane } from '../../src/core/timeline/index.ts';
 import { table } from '../../test/scenarios/table.ts';
 import { spanned } from './losses.ts';
 

@@ -9,7 +9,7 @@ import { admissionApp } from '../../src/webhook/admission.ts';
 import { AdmissionMetrics } from '../../src/webhook/admission-metrics.ts';
 import { reportsApp } from '../../src/webhook/report-endpoint.ts';
 import { webhookServer } from '../../src/webhook/server.ts';
-import { EMPTY_SNAPSHOT } from '../../test/decision/sample-snapshot.ts';
+import { EMPTY_SNAPSHOT } from '../../test/core/decision/sample-snapshot.ts';
 
 // The webhook's HTTPS server with the reports desk, as `serve` has it while it leads. What is left out is the API server:
 // every token is good at once, as a token is for a minute after it has been asked about, and stands for one instance.

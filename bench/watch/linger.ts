@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import { inClusterConnection } from '../../src/cluster/connection.ts';
-import { newSnapshotHolder } from '../../src/decision/cluster-snapshot.ts';
+import { newSnapshotHolder } from '../../src/core/decision/cluster-snapshot.ts';
 import { followCluster } from '../../src/informers/follow.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
 

@@ -1,15 +1,20 @@
 import { stringify } from 'yaml';
-import { EXISTING_HOOK_RULES, MODES } from '../../src/api/choices.ts';
-import { DURATION, DURATION_HINT, LONGEST_DURATION, LONGEST_DURATION_TEXT } from '../../src/api/duration.ts';
-import { celPattern } from '../../src/api/fields.ts';
-import { HOOK_CHOICES } from '../../src/api/hooks.ts';
-import { ANNOTATION } from '../../src/api/names.ts';
-import { POD_LIMITS } from '../../src/decision/pod.ts';
+import { EXISTING_HOOK_RULES, MODES } from '../../src/core/api/choices.ts';
+import {
+  DURATION,
+  DURATION_HINT,
+  LONGEST_DURATION,
+  LONGEST_DURATION_TEXT,
+} from '../../src/core/api/duration.ts';
+import { celPattern } from '../../src/core/api/fields.ts';
+import { HOOK_CHOICES } from '../../src/core/api/hooks.ts';
+import { ANNOTATION } from '../../src/core/api/names.ts';
+import { POD_LIMITS } from '../../src/core/decision/pod.ts';
 import { TRIAL_NAME } from '../../src/diagnose/trial-pods.ts';
 
 /*
  * ValidatingAdmissionPolicies by which kubectl says at once what is wrong with a linger.dev annotation. They accept exactly
- * what src/decision reads: the cluster suite puts both to the same table of values.
+ * what src/core/decision reads: the cluster suite puts both to the same table of values.
  */
 
 /** What JavaScript's trim() takes off; RE2's \\s knows ASCII only. */

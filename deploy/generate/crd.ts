@@ -1,12 +1,12 @@
 import { stringify } from 'yaml';
 import type { z } from 'zod';
-import { discoveryConsumerSpec, discoveryConsumerStatus } from '../../src/api/discovery-consumer.ts';
-import { API_VERSION, GROUP } from '../../src/api/names.ts';
+import { discoveryConsumerSpec, discoveryConsumerStatus } from '../../src/core/api/discovery-consumer.ts';
+import { API_VERSION, GROUP } from '../../src/core/api/names.ts';
 import {
   clusterTerminationPolicySpec,
   policyStatus,
   terminationPolicySpec,
-} from '../../src/api/termination-policy.ts';
+} from '../../src/core/api/termination-policy.ts';
 import { structuralSchema } from './structural.ts';
 
 /** A column of `kubectl get`. */
@@ -172,7 +172,7 @@ export const TERMINATION_POLICY: ResourceKind = {
 
 /** The CustomResourceDefinition of a kind, as YAML. */
 export function crdText(kind: ResourceKind): string {
-  const header = '# Generated from the schemas in src/api by `npm run generate`: change those.\n';
+  const header = '# Generated from the schemas in src/core/api by `npm run generate`: change those.\n';
   // As kubectl reads it, YAML 1.1: an unquoted Off would be the boolean false.
   return header + stringify(crdOf(kind), { version: '1.1', lineWidth: 120, aliasDuplicateObjects: false });
 }

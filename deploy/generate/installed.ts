@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse, parseAllDocuments } from 'yaml';
-import { isRecord, memberAt, recordsAt } from '../../src/api/index.ts';
+import { isRecord, memberAt, recordsAt } from '../../src/core/api/index.ts';
 
 const DEPLOY = join(import.meta.dirname, '..');
 const read = (file: string) => readFileSync(join(DEPLOY, file), 'utf8');

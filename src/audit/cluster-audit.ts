@@ -1,30 +1,30 @@
 import type { Registry } from '@prometheus-io/client';
-import { ANNOTATION, fewOf, setNewest } from '../api/index.ts';
 import { tellConfigured } from '../certs/index.ts';
 import { asFailure, type KubeConnection, type ObjectEvents } from '../cluster/index.ts';
-import { type ClusterSnapshot, workloadKey } from '../decision/index.ts';
-import type { PodGroup } from '../informers/index.ts';
-import type { ConsumerView } from '../lag/index.ts';
-import type { Leadership } from '../manager/index.ts';
-import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
-import { pause, Schedule, tick } from '../timing/index.ts';
-import { levelOf } from './audit-formats.ts';
-import { gather, type RunningPods, truncatedInWords } from './cluster-workloads.ts';
+import { ANNOTATION, fewOf, setNewest } from '../core/api/index.ts';
+import { type ClusterSnapshot, workloadKey } from '../core/decision/index.ts';
 import {
   type Audited,
   type AuditFinding,
   type AuditVerdict,
+  additionsIn,
   auditWorkload,
+  levelOf,
   type RunningPod,
   subjectOf,
-} from './findings.ts';
+} from '../core/judge/index.ts';
+import type { ConsumerView } from '../core/lag/index.ts';
+import type { PodGroup } from '../informers/index.ts';
+import type { Leadership } from '../manager/index.ts';
+import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
+import { pause, Schedule, tick } from '../timing/index.ts';
+import { gather, type RunningPods, truncatedInWords } from './cluster-workloads.ts';
 import {
   type ClusterFindings,
   type NamespaceCounts,
   PolicyReports,
   type ReportApi,
 } from './policy-reports.ts';
-import { additionsIn } from './related-objects.ts';
 
 /** The operator's settings of the audit. */
 export interface ClusterAuditSettings {

@@ -6,12 +6,12 @@ import {
   type RawObject,
   type Resource,
 } from '../cluster/index.ts';
-import { templateReferenceOf, withTemplate, workloadKey, workloadOf } from '../decision/index.ts';
-import { ROUTING_KINDS } from '../discovery/index.ts';
+import { templateReferenceOf, withTemplate, workloadKey, workloadOf } from '../core/decision/index.ts';
+import { ROUTING_KINDS } from '../core/discovery/index.ts';
+import type { AuditSubject, RunningPod } from '../core/judge/index.ts';
+import { RELATED_KINDS, type RelatedObjects, relating, WEBHOOK_KIND } from '../core/judge/index.ts';
 import { inPieces } from '../timing/index.ts';
-import type { AuditSubject, RunningPod } from './findings.ts';
 import { type Kind, objectsIn, POD, WORKLOAD_KINDS } from './kinds.ts';
-import { RELATED_KINDS, type RelatedObjects, relating, WEBHOOK_KIND } from './related-objects.ts';
 
 /** Of each kind: workloads, and what surrounds them. */
 export const MOST_OBJECTS = 20_000;

@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import { API_VERSION, GROUP } from '../api/index.ts';
 import {
   asFailure,
   CONCERNS_ONE_NAMESPACE,
@@ -7,11 +6,12 @@ import {
   type KubeConnection,
   listSome,
 } from '../cluster/index.ts';
+import { API_VERSION, GROUP } from '../core/api/index.ts';
+import type { AuditFinding } from '../core/judge/index.ts';
+import { levelOf } from '../core/judge/index.ts';
 import type { Leadership } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
-import { levelOf } from './audit-formats.ts';
-import type { AuditFinding } from './findings.ts';
 import { WORKLOAD_KINDS } from './kinds.ts';
 
 /** The APIs of reports, which agree in the fields that are used here. */

@@ -1,5 +1,4 @@
 import { Counter, Histogram, type Registry } from '@prometheus-io/client';
-import { leastSecondsOf, memberAt, NO_LABELS, Shares, setNewest } from '../api/index.ts';
 import { canonicalAddress } from '../certs/index.ts';
 import {
   ask,
@@ -11,6 +10,7 @@ import {
   type ResourceEvent,
   readText,
 } from '../cluster/index.ts';
+import { leastSecondsOf, memberAt, NO_LABELS, Shares, setNewest } from '../core/api/index.ts';
 import {
   type ClusterSnapshot,
   containerWaits,
@@ -18,14 +18,14 @@ import {
   type Pod,
   parsePlan,
   trafficOf,
-} from '../decision/index.ts';
+} from '../core/decision/index.ts';
+import { NO_WAIT } from '../core/judge/index.ts';
+import { findsByItself, type PodKey, type RemovalSample } from '../core/lag/index.ts';
+import { MOST_USERS, type ObservedEnd, type ObservedRelease, terminationOf } from '../core/timeline/index.ts';
 import type { HeldPod, Release } from '../hold/index.ts';
 import { ownersOf, type PodMetadata } from '../informers/index.ts';
-import { findsByItself, type PodKey, type RemovalSample } from '../lag/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
-import { MOST_USERS, type ObservedEnd, type ObservedRelease, terminationOf } from '../timeline/index.ts';
 import { pause, RateLimit } from '../timing/index.ts';
-import { NO_WAIT } from './findings.ts';
 import { pathOf, WORKLOAD_KINDS } from './kinds.ts';
 import {
   type JudgedEnd,

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { FairLog, isRecord, listOf } from '../api/index.ts';
-import type { RemovalSample } from '../lag/index.ts';
-import { isTermination, MOST_USERS, type Termination } from '../timeline/index.ts';
+import { FairLog, isRecord, listOf } from '../core/api/index.ts';
+import type { RemovalSample } from '../core/lag/index.ts';
+import { isTermination, MOST_USERS, type Termination } from '../core/timeline/index.ts';
 
 /**
  * What may turn out at the end of a pod, and the characters for which there is room in the log: about 1,000 of the first, and

@@ -3,7 +3,7 @@ import { access, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { fileText } from '../yaml/index.ts';
+import { fileText } from '../core/yaml/index.ts';
 import {
   AUTHORITY_LIFE_MS,
   CertificateError,

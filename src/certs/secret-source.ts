@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { isRecord, isString, isStringMap, recordsAt } from '../api/index.ts';
 import {
   asFailure,
   callApi,
@@ -9,6 +8,7 @@ import {
   type RawObject,
   type WatchStats,
 } from '../cluster/index.ts';
+import { isRecord, isString, isStringMap, recordsAt } from '../core/api/index.ts';
 import { type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
 import { Backoff, pause, RateLimit } from '../timing/index.ts';
 import type { ServingCertificate } from './folder.ts';

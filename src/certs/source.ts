@@ -1,5 +1,5 @@
-import { asError } from '../api/index.ts';
 import type { WatchStats } from '../cluster/index.ts';
+import { asError } from '../core/api/index.ts';
 import { type Logger, LogOnce, type Metrics } from '../telemetry/index.ts';
 import { tick } from '../timing/index.ts';
 import { type EnsureOptions, ensureCertificates, type ServingCertificate } from './folder.ts';

@@ -1,6 +1,6 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
-import { FOREIGN_LIMITS, UserError } from '../api/index.ts';
+import { FOREIGN_LIMITS, UserError } from '../core/api/index.ts';
 import { canonicalAddress } from './addresses.ts';
 
 /**

@@ -1,10 +1,28 @@
 import {
+  type EndedPods,
+  isShortfall,
+  ROW_SECONDS,
+  type Shortfall,
+  sentenceOf,
+  sumOfEnded,
+  TERMINATION_FINDINGS,
+  type TerminationFinding,
+} from '../audit/index.ts';
+import type { KubeConnection } from '../cluster/index.ts';
+import {
   type ClusterTerminationPolicy,
   formatDuration,
   isRecord,
   LingerError,
   printable,
-} from '../api/index.ts';
+} from '../core/api/index.ts';
+import {
+  type ClusterSnapshot,
+  NO_DOCUMENTS,
+  SKIP_REASONS,
+  type Sources,
+  snapshotOf,
+} from '../core/decision/index.ts';
 import {
   AUDIT_FINDINGS,
   type Audited,
@@ -15,41 +33,25 @@ import {
   type AuditVerdict,
   auditWorkload,
   byWorkload,
-  type EndedPods,
   GOOD_REASONS,
   github,
   headlineOf,
   isAsked,
-  isShortfall,
   junit,
   levelOf,
   markdown,
   type RelatedObjects,
-  ROW_SECONDS,
   relatedObjectsIn,
-  type Shortfall,
   type Suggestion,
   sarif,
-  sentenceOf,
   subjectOf,
   suggest,
   summaryOfAudit,
-  sumOfEnded,
-  TERMINATION_FINDINGS,
-  type TerminationFinding,
   VERDICTS,
   WEBHOOK_KIND,
-} from '../audit/index.ts';
-import type { KubeConnection } from '../cluster/index.ts';
+} from '../core/judge/index.ts';
+import { ManifestError, readDocuments } from '../core/manifest/index.ts';
 import type { AuditJson } from '../dashboard/index.ts';
-import {
-  type ClusterSnapshot,
-  NO_DOCUMENTS,
-  SKIP_REASONS,
-  type Sources,
-  snapshotOf,
-} from '../decision/index.ts';
-import { ManifestError, readDocuments } from '../manifest/index.ts';
 import { inPieces } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';

@@ -1,4 +1,4 @@
-import { type NamespaceRecord, NO_LABELS } from '../api/index.ts';
+import { type NamespaceRecord, NO_LABELS } from '../core/api/index.ts';
 import {
   effectivePolicy,
   holdObstacle,
@@ -6,7 +6,7 @@ import {
   shadowedPolicies,
   snapshotOf,
   wantsHold,
-} from '../decision/index.ts';
+} from '../core/decision/index.ts';
 import {
   type Check,
   type CheckState,
@@ -15,7 +15,7 @@ import {
   inquire,
   overviewOf,
 } from '../diagnose/index.ts';
-import { problemsIn } from '../manifest/index.ts';
+import { problemsIn } from '../policy-files/index.ts';
 import { FAILURE_EXIT_CODE } from './command-line.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger } from './connect.ts';

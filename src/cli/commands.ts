@@ -1,7 +1,7 @@
-import { MODES, PAGE_FORMATS } from '../api/index.ts';
-import { CHANGES, ENDPOINTS_CHOICES, LAG_STAGES } from '../lag/index.ts';
+import { MODES, PAGE_FORMATS } from '../core/api/index.ts';
+import { CHANGES, ENDPOINTS_CHOICES, LAG_STAGES } from '../core/lag/index.ts';
+import { AFTER_SIGTERM } from '../core/timeline/index.ts';
 import { LOG_LEVELS } from '../telemetry/index.ts';
-import { AFTER_SIGTERM } from '../timeline/index.ts';
 import {
   addressOrFiles,
   count,

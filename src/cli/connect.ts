@@ -1,5 +1,4 @@
 import { existsSync } from 'node:fs';
-import { asError, LingerError } from '../api/index.ts';
 import {
   asFailure,
   callApi,
@@ -9,6 +8,7 @@ import {
   type KubeFailure,
   readKubeconfig,
 } from '../cluster/index.ts';
+import { asError, LingerError } from '../core/api/index.ts';
 import type { Settings } from './commands.ts';
 import { type KubeEnvironment, usageError } from './flags.ts';
 import type { Surroundings } from './terminal.ts';

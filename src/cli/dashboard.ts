@@ -2,6 +2,8 @@ import { spawn } from 'node:child_process';
 import { Readable } from 'node:stream';
 import { buffer as readAll } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isShortfall, sentenceOf, type TerminationRecord } from '../audit/index.ts';
+import type { KubeConnection } from '../cluster/index.ts';
 import {
   API_VERSION,
   type ClusterTerminationPolicy,
@@ -12,18 +14,29 @@ import {
   parseDocument,
   UserError,
   unseenNamespace,
-} from '../api/index.ts';
+} from '../core/api/index.ts';
+import {
+  type ClusterSnapshot,
+  explain,
+  holdObstacle,
+  namespaceView,
+  snapshotOf,
+} from '../core/decision/index.ts';
 import {
   type AuditSubject,
   type AuditSummary,
   headlineOf,
-  isShortfall,
-  sentenceOf,
   subjectOf,
   summaryOfAudit,
-  type TerminationRecord,
-} from '../audit/index.ts';
-import type { KubeConnection } from '../cluster/index.ts';
+} from '../core/judge/index.ts';
+import {
+  ChangeSummary,
+  CONTROL_PLANE,
+  type ConsumerTable,
+  LAG_STAGES,
+  LagHistory,
+  type ObservedChange,
+} from '../core/lag/index.ts';
 import type {
   AllWorkloads,
   Answers,
@@ -34,16 +47,7 @@ import type {
   WhatIfReport,
   WorkloadsReport,
 } from '../dashboard/index.ts';
-import { type ClusterSnapshot, explain, holdObstacle, namespaceView, snapshotOf } from '../decision/index.ts';
 import { EndpointWatch } from '../informers/index.ts';
-import {
-  ChangeSummary,
-  CONTROL_PLANE,
-  type ConsumerTable,
-  LAG_STAGES,
-  LagHistory,
-  type ObservedChange,
-} from '../lag/index.ts';
 import { tick } from '../timing/index.ts';
 import { close } from '../webhook/index.ts';
 import { type AuditInput, auditAll, clusterInput, manifestsOf, withPolicies } from './audit.ts';

@@ -1,5 +1,5 @@
-import { formatDuration, UserError } from '../api/index.ts';
 import { type KubeConnection, kubeVersion } from '../cluster/index.ts';
+import { formatDuration, UserError } from '../core/api/index.ts';
 import {
   DIAGNOSES,
   type Diagnosed,

@@ -1,15 +1,16 @@
-import { API_VERSION, fewOf, LingerError, printable } from '../api/index.ts';
-import { KEPT_SECONDS, listKind, MOST_OBJECTS, RELATED_KINDS } from '../audit/index.ts';
+import { KEPT_SECONDS, listKind, MOST_OBJECTS } from '../audit/index.ts';
 import { callApi, type KubeConnection, KubeFailure } from '../cluster/index.ts';
-import type { Senders } from '../diagnose/index.ts';
+import { API_VERSION, fewOf, LingerError, printable } from '../core/api/index.ts';
 import {
   type Discovered,
   type DiscoveredConsumer,
   discover,
   ROUTING_KINDS,
   SENDER_KINDS,
-} from '../discovery/index.ts';
-import { ManifestError, readDocuments } from '../manifest/index.ts';
+} from '../core/discovery/index.ts';
+import { RELATED_KINDS } from '../core/judge/index.ts';
+import { ManifestError, readDocuments } from '../core/manifest/index.ts';
+import type { Senders } from '../diagnose/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, connectAsKubectl, explained, nameOf } from './connect.ts';
 import { usageError } from './flags.ts';

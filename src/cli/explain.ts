@@ -1,7 +1,5 @@
 import { existsSync } from 'node:fs';
-import { ANNOTATION } from '../api/index.ts';
-import { misplacedIn } from '../audit/index.ts';
-import type { ExplainReport } from '../dashboard/index.ts';
+import { ANNOTATION } from '../core/api/index.ts';
 import {
   BUILT_IN,
   type ClusterSnapshot,
@@ -14,8 +12,10 @@ import {
   SKIP_REASONS,
   shareInWords,
   snapshotOf,
-} from '../decision/index.ts';
-import { readDocuments } from '../manifest/index.ts';
+} from '../core/decision/index.ts';
+import { misplacedIn } from '../core/judge/index.ts';
+import { readDocuments } from '../core/manifest/index.ts';
+import type { ExplainReport } from '../dashboard/index.ts';
 import type { Settings } from './commands.ts';
 import {
   askCluster,

@@ -7,7 +7,7 @@ import {
   LONGEST_DURATION,
   parseDuration,
   parseLabelQuery,
-} from '../api/index.ts';
+} from '../core/api/index.ts';
 
 export interface Reader<T> {
   /** In the help, such as `<port>`; undefined for a switch. */

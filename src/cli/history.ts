@@ -1,7 +1,7 @@
-import { formatDuration } from '../api/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
+import { formatDuration } from '../core/api/index.ts';
+import { LagHistory } from '../core/lag/index.ts';
 import type { HistoryReport } from '../dashboard/index.ts';
-import { LagHistory } from '../lag/index.ts';
 import {
   type Forgotten,
   readConfigMap,

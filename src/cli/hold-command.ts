@@ -1,5 +1,5 @@
-import { jsonIn, LingerError, recordsAt } from '../api/index.ts';
 import { asFailure, type KubeConnection, KubeFailure, type RawObject } from '../cluster/index.ts';
+import { jsonIn, LingerError, recordsAt } from '../core/api/index.ts';
 import type { HoldReport } from '../dashboard/index.ts';
 import { ApiReader } from '../diagnose/index.ts';
 import { type HeldView, readHelperObject } from '../hold/index.ts';

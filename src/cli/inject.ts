@@ -1,6 +1,6 @@
 import { chmod, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import fastJsonPatch from 'fast-json-patch';
-import { asError, LingerError } from '../api/index.ts';
+import { asError, LingerError } from '../core/api/index.ts';
 import {
   isAudit,
   type Operation,
@@ -9,14 +9,14 @@ import {
   snapshotOf,
   summaryOf,
   undoFor,
-} from '../decision/index.ts';
+} from '../core/decision/index.ts';
 import {
   type Encoding,
   editDocument,
   encodeText,
   type ManifestEdit,
   readDocuments,
-} from '../manifest/index.ts';
+} from '../core/manifest/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
 import {

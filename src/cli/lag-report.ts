@@ -1,6 +1,5 @@
-import { type NamespaceRecord, unseenNamespace } from '../api/index.ts';
-import type { LagReport } from '../dashboard/index.ts';
-import { type ClusterSnapshot, namespaceView } from '../decision/index.ts';
+import { type NamespaceRecord, unseenNamespace } from '../core/api/index.ts';
+import { type ClusterSnapshot, namespaceView } from '../core/decision/index.ts';
 import {
   BUILT_IN_ENOUGH,
   CONTROL_PLANE,
@@ -11,7 +10,8 @@ import {
   stepsOf,
   totalOf,
   wholeOf,
-} from '../lag/index.ts';
+} from '../core/lag/index.ts';
+import type { LagReport } from '../dashboard/index.ts';
 
 /** Seconds. A factor of about three: what differs by less is no other kind of lag. */
 const EDGES = [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300] as const;

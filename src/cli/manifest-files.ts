@@ -2,8 +2,8 @@ import { execFile } from 'node:child_process';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename, dirname, join, normalize, relative, resolve } from 'node:path';
 import { promisify } from 'node:util';
-import { asError, isRecord, LingerError } from '../api/index.ts';
-import { decodeText, readManifests } from '../manifest/index.ts';
+import { asError, isRecord, LingerError } from '../core/api/index.ts';
+import { decodeText, readManifests } from '../core/manifest/index.ts';
 
 export interface FoundFiles {
   /** Manifests, `-` for standard input. */

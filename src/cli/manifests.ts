@@ -12,7 +12,7 @@ import {
   nonTexts,
   recordsAt,
   selects,
-} from '../api/index.ts';
+} from '../core/api/index.ts';
 import {
   type ClusterSnapshot,
   type Documents,
@@ -29,7 +29,7 @@ import {
   withTemplate,
   workloadKey,
   workloadOf,
-} from '../decision/index.ts';
+} from '../core/decision/index.ts';
 import {
   decodeText,
   type Encoding,
@@ -37,10 +37,10 @@ import {
   ManifestError,
   type ManifestObject,
   readDocuments,
-  readPolicies,
   sortDocuments,
-} from '../manifest/index.ts';
-import type { TextProblem } from '../yaml/index.ts';
+} from '../core/manifest/index.ts';
+import type { TextProblem } from '../core/yaml/index.ts';
+import { readPolicies } from '../policy-files/index.ts';
 import type { Settings } from './commands.ts';
 import { build, findManifests, unreadable } from './manifest-files.ts';
 import type { KnownCluster } from './read-cluster.ts';

@@ -1,5 +1,22 @@
 import type { Server } from 'node:http';
-import { isLingerObject, isRecord, printable, UserError } from '../api/index.ts';
+import { isLingerObject, isRecord, printable, UserError } from '../core/api/index.ts';
+import {
+  type ClusterSnapshot,
+  isAudit,
+  NO_SOURCES,
+  type Pod,
+  patchFor,
+  SKIP_REASONS,
+  snapshotOf,
+} from '../core/decision/index.ts';
+import {
+  editDocument,
+  type ManifestEdit,
+  ManifestError,
+  policiesOfMap,
+  readDocuments,
+  readManifests,
+} from '../core/manifest/index.ts';
 import {
   type Answers,
   type ExplanationReport,
@@ -10,23 +27,6 @@ import {
   pageApp,
   readPageAssets,
 } from '../dashboard/index.ts';
-import {
-  type ClusterSnapshot,
-  isAudit,
-  NO_SOURCES,
-  type Pod,
-  patchFor,
-  SKIP_REASONS,
-  snapshotOf,
-} from '../decision/index.ts';
-import {
-  editDocument,
-  type ManifestEdit,
-  ManifestError,
-  policiesOfMap,
-  readDocuments,
-  readManifests,
-} from '../manifest/index.ts';
 import { adminServer, listen } from '../webhook/index.ts';
 import { explanationsIn } from './explain.ts';
 import {

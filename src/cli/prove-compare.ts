@@ -1,4 +1,4 @@
-import { LingerError } from '../api/index.ts';
+import { LingerError } from '../core/api/index.ts';
 import {
   type Chart,
   type Comparison,

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
-import { fewOf, LingerError } from '../api/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
+import { fewOf, LingerError } from '../core/api/index.ts';
 import {
   type Disturbance,
   ENDPOINTS_RIGHTS,

@@ -1,4 +1,4 @@
-import { jsonIn } from '../api/index.ts';
+import { jsonIn } from '../core/api/index.ts';
 import { lineOf, sendTraffic, trafficPlan } from '../prove/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';

@@ -1,5 +1,5 @@
-import { LingerError } from '../api/index.ts';
 import { KubeFailure } from '../cluster/index.ts';
+import { LingerError } from '../core/api/index.ts';
 import {
   type Chart,
   type Comparison,

@@ -1,22 +1,4 @@
 import {
-  EVERYTHING,
-  formatDuration,
-  isRecord,
-  isStringMap,
-  type Labels,
-  LingerError,
-  memberAt,
-  NAMESPACE_NAME_LABEL,
-  type NamespaceRecord,
-  NO_LABELS,
-  namespaceRecord,
-  type ServiceIndex,
-  type ServiceRecord,
-  selects,
-  serviceIndex,
-} from '../api/index.ts';
-import {
-  additionsIn,
   everyOne,
   gather,
   type Kind,
@@ -27,8 +9,6 @@ import {
   POD,
   pathOf,
   pluralOf,
-  type RelatedObjects,
-  type RunningPod,
   type RunningPods,
   type TerminationRecord,
   TRUNCATED,
@@ -48,13 +28,33 @@ import {
   type Resource,
 } from '../cluster/index.ts';
 import {
+  EVERYTHING,
+  formatDuration,
+  isRecord,
+  isStringMap,
+  type Labels,
+  LingerError,
+  memberAt,
+  NAMESPACE_NAME_LABEL,
+  type NamespaceRecord,
+  NO_LABELS,
+  namespaceRecord,
+  type ServiceIndex,
+  type ServiceRecord,
+  selects,
+  serviceIndex,
+} from '../core/api/index.ts';
+import {
   type ClusterView,
   type Documents,
   fleetOf,
   NO_DOCUMENTS,
   templateReferenceOf,
   workloadOf,
-} from '../decision/index.ts';
+} from '../core/decision/index.ts';
+import { additionsIn, type RelatedObjects, type RunningPod } from '../core/judge/index.ts';
+import { type ConsumerTable, type LagSource, NONE_YET, plannedLags } from '../core/lag/index.ts';
+import { policiesOfMap } from '../core/manifest/index.ts';
 import {
   CLUSTER_TERMINATION_POLICIES,
   type CustomKind,
@@ -69,7 +69,6 @@ import {
   servicesResource,
   TERMINATION_POLICIES,
 } from '../informers/index.ts';
-import { type ConsumerTable, type LagSource, NONE_YET, plannedLags } from '../lag/index.ts';
 import {
   readConfigMap,
   readConsumers,
@@ -78,7 +77,6 @@ import {
   readShortfalls,
   SHARED_NAMES,
 } from '../leader/index.ts';
-import { policiesOfMap } from '../manifest/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, nameOf } from './connect.ts';
 import { usageError } from './flags.ts';

@@ -1,8 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff';
 import { Document, type ToStringOptions, visit } from 'yaml';
-import { asError, LingerError, printable } from '../api/index.ts';
-import { type Chart, chartSvg } from '../timeline/index.ts';
+import { asError, LingerError, printable } from '../core/api/index.ts';
+import { type Chart, chartSvg } from '../core/timeline/index.ts';
 import type { OutputFormat } from './commands.ts';
 import { jsonText } from './terminal.ts';
 

@@ -1,6 +1,6 @@
 import { fstatSync, writeSync } from 'node:fs';
 import { inspect } from 'node:util';
-import { asError, printable, UserError } from '../api/index.ts';
+import { asError, printable, UserError } from '../core/api/index.ts';
 import {
   type CommandInvocation,
   type Environment,

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
-import { fewOf } from '../api/index.ts';
 import { ClusterAudit, TerminationLog, TerminationReview } from '../audit/index.ts';
 import type { CertificateSource, SigningKeys } from '../certs/index.ts';
 import {
@@ -11,7 +10,9 @@ import {
   type ObjectIdentity,
   registerWatchMetrics,
 } from '../cluster/index.ts';
-import { defaultWait, type SnapshotChange, type SnapshotHolder } from '../decision/index.ts';
+import { fewOf } from '../core/api/index.ts';
+import { defaultWait, type SnapshotChange, type SnapshotHolder } from '../core/decision/index.ts';
+import { HEARTBEAT_STREAMS } from '../core/lag/index.ts';
 import {
   Delivery,
   type DeliverySettings,
@@ -31,7 +32,6 @@ import {
   followCustomResources,
   TERMINATION_POLICIES,
 } from '../informers/index.ts';
-import { HEARTBEAT_STREAMS } from '../lag/index.ts';
 import {
   BUILT_IN_POLICY_NAME,
   createBuiltInPolicy,

@@ -4,14 +4,16 @@ import { isIP, isIPv6 } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { asError, LingerError } from '../api/index.ts';
 import type { SigningKeys } from '../certs/index.ts';
 import { type CertificateSource, FileSource } from '../certs/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
-import { NO_DOCUMENTS, newSnapshotHolder, type SnapshotHolder } from '../decision/index.ts';
+import { asError, LingerError } from '../core/api/index.ts';
+import { NO_DOCUMENTS, newSnapshotHolder, type SnapshotHolder } from '../core/decision/index.ts';
+import type { PolicyState } from '../core/manifest/index.ts';
+import { fileText } from '../core/yaml/index.ts';
 import { Manager } from '../manager/index.ts';
-import { followPolicyFiles, type PolicyState } from '../manifest/index.ts';
 import type { CanarySettings } from '../measurement/index.ts';
+import { followPolicyFiles } from '../policy-files/index.ts';
 import {
   createMetrics,
   type Logger,
@@ -33,7 +35,6 @@ import {
   tlsOptions,
   webhookServer,
 } from '../webhook/index.ts';
-import { fileText } from '../yaml/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
 import type { ClusterPart, ServerContext } from './serve-cluster.ts';

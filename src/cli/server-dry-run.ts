@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ANNOTATION, isString, listOf, memberAt, printable } from '../api/index.ts';
-import { type AuditSubject, type GraceCut, POD, pathOf, subjectOf } from '../audit/index.ts';
+import { POD, pathOf } from '../audit/index.ts';
 import { asFailure, type FailureReason, type KubeConnection, type KubeFailure } from '../cluster/index.ts';
+import { ANNOTATION, isString, listOf, memberAt, printable } from '../core/api/index.ts';
 import {
   type ClusterSnapshot,
   decide,
@@ -10,7 +10,8 @@ import {
   parsePlan,
   patchFor,
   requestOf,
-} from '../decision/index.ts';
+} from '../core/decision/index.ts';
+import { type AuditSubject, type GraceCut, subjectOf } from '../core/judge/index.ts';
 import { ApiReader, changersOf } from '../diagnose/index.ts';
 import { patched } from './manifests.ts';
 import type { Surroundings } from './terminal.ts';

@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs';
 import { TextDecoder } from 'node:util';
-import { asError, isRecord, LingerError } from '../api/index.ts';
+import { asError, isRecord, LingerError } from '../core/api/index.ts';
 import {
   NO_SOURCES,
   type SimulatedEvent,
@@ -8,9 +8,9 @@ import {
   shareInWords,
   snapshotOf,
   simulate as waitsOf,
-} from '../decision/index.ts';
-import { readPolicies } from '../manifest/index.ts';
-import { encodingOf } from '../yaml/index.ts';
+} from '../core/decision/index.ts';
+import { encodingOf } from '../core/yaml/index.ts';
+import { readPolicies } from '../policy-files/index.ts';
 import type { Settings } from './commands.ts';
 import { columns, jsonText, type Surroundings, showInstant } from './terminal.ts';
 

@@ -1,6 +1,6 @@
-import { headlineOf } from '../audit/index.ts';
+import { NO_DOCUMENTS, namespaceView, snapshotOf } from '../core/decision/index.ts';
+import { headlineOf } from '../core/judge/index.ts';
 import type { StatusReport } from '../dashboard/index.ts';
-import { NO_DOCUMENTS, namespaceView, snapshotOf } from '../decision/index.ts';
 import { inquire, modeLimitOf, type Overview, overviewOf, span } from '../diagnose/index.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger } from './connect.ts';

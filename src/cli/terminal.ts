@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { printable } from '../api/index.ts';
+import { printable } from '../core/api/index.ts';
 import { type KubeEnvironment, usageError } from './flags.ts';
 
 /** Results go to standard output, everything else to standard error. */

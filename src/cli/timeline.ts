@@ -1,7 +1,7 @@
-import { formatDuration, printable } from '../api/index.ts';
 import { kindAndName, WORKLOAD_KINDS } from '../audit/index.ts';
+import { formatDuration, printable } from '../core/api/index.ts';
+import { assess, chartOf, chartText, type Termination, terminationSummary } from '../core/timeline/index.ts';
 import type { TimelineReport } from '../dashboard/index.ts';
-import { assess, chartOf, chartText, type Termination, terminationSummary } from '../timeline/index.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger } from './connect.ts';
 import { usageError } from './flags.ts';

@@ -1,4 +1,4 @@
-import { printable } from '../api/index.ts';
+import { printable } from '../core/api/index.ts';
 import {
   CHANGES,
   type ChangeKind,
@@ -10,7 +10,7 @@ import {
   type ObservedChange,
   type SourceSummary,
   type UnresolvedRemoval,
-} from '../lag/index.ts';
+} from '../core/lag/index.ts';
 import { columns, paragraphs, showSeconds } from './terminal.ts';
 
 /** A change as a line of `linger watch --output json`. Null: a slice without a Service, an address without a pod, no lag. */

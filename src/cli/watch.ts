@@ -1,5 +1,6 @@
-import { LingerError, printable } from '../api/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
+import { LingerError, printable } from '../core/api/index.ts';
+import { ChangeSummary, type DiscardCounts, LAG_STAGES, type ObservedChange } from '../core/lag/index.ts';
 import {
   type EndpointScope,
   EndpointWatch,
@@ -7,7 +8,6 @@ import {
   namespaceExists,
   tryScope,
 } from '../informers/index.ts';
-import { ChangeSummary, type DiscardCounts, LAG_STAGES, type ObservedChange } from '../lag/index.ts';
 import { pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, connectAsKubectl, explained, isDenied, nameOf } from './connect.ts';

@@ -1,6 +1,6 @@
 import type { RequestListener } from 'node:http';
 import { connect } from 'node:net';
-import { asError, type PageFormat } from '../api/index.ts';
+import { asError, type PageFormat } from '../core/api/index.ts';
 import {
   endpointIn,
   MOST_WITNESSED,

@@ -1,6 +1,6 @@
 import type { Agent } from 'node:http';
 import type { RequestContext } from '@kubernetes/client-node';
-import { isString } from '../api/index.ts';
+import { isString } from '../core/api/index.ts';
 import { withSignal } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';
 import { asFailure, type FailureReason, KubeFailure } from './failure.ts';

@@ -5,8 +5,8 @@ import { isIPv6 } from 'node:net';
 import { dirname, join, resolve } from 'node:path';
 import type { Cluster, KubeConfig, User } from '@kubernetes/client-node';
 import { parse } from 'yaml';
-import { asError, isAbsentOr, isRecord, isString } from '../api/index.ts';
-import { fileText } from '../yaml/index.ts';
+import { asError, isAbsentOr, isRecord, isString } from '../core/api/index.ts';
+import { fileText } from '../core/yaml/index.ts';
 import { execPlugin, type PluginHost } from './exec-plugin.ts';
 import { ConnectionError } from './failure.ts';
 

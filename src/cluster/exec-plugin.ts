@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { KubeConfig } from '@kubernetes/client-node';
 import { z } from 'zod';
-import { jsonIn } from '../api/index.ts';
+import { jsonIn } from '../core/api/index.ts';
 import { ConnectionError } from './failure.ts';
 
 type Authenticator = Parameters<KubeConfig['addAuthenticator']>[0];

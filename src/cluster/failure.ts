@@ -1,4 +1,4 @@
-import { asError, isRecord, isString, jsonIn, UserError } from '../api/index.ts';
+import { asError, isRecord, isString, jsonIn, UserError } from '../core/api/index.ts';
 
 /** Why a list or a watch ended and is being restarted. The metric's label. */
 export const RESTARTS = {

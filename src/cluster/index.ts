@@ -12,7 +12,7 @@ export {
 } from './failure.ts';
 export { listOnce, listSome } from './list.ts';
 export { type ObjectEvent, ObjectEvents } from './object-events.ts';
-export { OVER_CAPACITY, TOLERATE_UNREADY } from './object-json.ts';
+export { OVER_CAPACITY } from './object-json.ts';
 export { type LabelledPod, PodLabels } from './pod-labels.ts';
 export {
   followObject,

@@ -1,4 +1,4 @@
-import { FOREIGN_LIMITS } from '../api/index.ts';
+import { FOREIGN_LIMITS } from '../core/api/index.ts';
 import { stepsOnLoop } from '../telemetry/index.ts';
 import { Backoff, inPieces, pause } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { setNewest } from '../api/index.ts';
+import { setNewest } from '../core/api/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
 import { callApi } from './client.ts';

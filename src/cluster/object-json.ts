@@ -1,4 +1,11 @@
-import { ANNOTATION_PREFIX, FOREIGN_LIMITS, isRecord, isString, jsonIn } from '../api/index.ts';
+import {
+  ANNOTATION_PREFIX,
+  FOREIGN_LIMITS,
+  isRecord,
+  isString,
+  jsonIn,
+  TOLERATE_UNREADY,
+} from '../core/api/index.ts';
 import { KubeFailure } from './failure.ts';
 import type { RawObject } from './resource.ts';
 
@@ -16,13 +23,6 @@ const READ_METADATA: ReadonlySet<string> = new Set([
 
 /** Source: k8s.io/api core/v1 (EndpointsOverCapacity). */
 export const OVER_CAPACITY = 'endpoints.kubernetes.io/over-capacity';
-
-/**
- * Replaced by spec.publishNotReadyAddresses in 1.9; endpoint controllers before about 1.24 still honour it, and
- * wrongly assuming that a Service never withdraws only costs samples. Source: k8s.io/kubernetes
- * pkg/controller/endpoint (TolerateUnreadyEndpointsAnnotation).
- */
-export const TOLERATE_UNREADY = 'service.alpha.kubernetes.io/tolerate-unready-endpoints';
 
 /** Annotations that are read, besides Linger's own. */
 const READ_ANNOTATIONS: ReadonlySet<string> = new Set([OVER_CAPACITY, TOLERATE_UNREADY]);

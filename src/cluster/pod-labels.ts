@@ -1,5 +1,5 @@
 import type { V1Pod } from '@kubernetes/client-node';
-import { pointer } from '../api/index.ts';
+import { pointer } from '../core/api/index.ts';
 import { callApi } from './client.ts';
 import type { KubeConnection } from './connection.ts';
 

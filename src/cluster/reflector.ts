@@ -1,5 +1,5 @@
 import type { Agent, IncomingMessage } from 'node:http';
-import { asError, FOREIGN_LIMITS, isRecord, isString } from '../api/index.ts';
+import { asError, FOREIGN_LIMITS, isRecord, isString } from '../core/api/index.ts';
 import { onLoop } from '../telemetry/index.ts';
 import { Backoff, pause, withSignal } from '../timing/index.ts';
 import type { KubeConnection } from './connection.ts';

@@ -1,4 +1,4 @@
-import type { Labels } from '../api/index.ts';
+import type { Labels } from '../core/api/index.ts';
 import { type FailureReason, type KubeFailure, RESTARTS } from './failure.ts';
 
 export interface RawMetadata {

@@ -1,5 +1,5 @@
 import express, { type ErrorRequestHandler, type Express } from 'express';
-import { asError, UserError } from '../api/index.ts';
+import { asError, UserError } from '../core/api/index.ts';
 import { fromThisPage, guarded, reject, withToken } from './access.ts';
 import type { Assets } from './assets.ts';
 import {

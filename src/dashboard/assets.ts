@@ -4,7 +4,7 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { extname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { asError, LingerError } from '../api/index.ts';
+import { asError, LingerError } from '../core/api/index.ts';
 
 /** The files of the page, by path. */
 export type Assets = ReadonlyMap<string, { readonly type: string; readonly bytes: Buffer }>;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { AFTER_SIGTERM, INSTANT_SOURCES } from '../timeline/index.ts';
+import { AFTER_SIGTERM, INSTANT_SOURCES } from '../core/timeline/index.ts';
 
 /*
  * What `--output json` of the commands prints and what /api/v1 answers with: the same shapes. Objects are strict, so that a

@@ -1,4 +1,4 @@
-import { grouped } from '../api/index.ts';
+import { grouped } from '../core/api/index.ts';
 
 /** A span for people, to two digits: `4 ms`, `1.3 s`, `43 s`, `11 min`, `6.5 h`. */
 export function span(seconds: number): string {

@@ -1,4 +1,3 @@
-import { isRecord, jsonIn, UserError } from '../api/index.ts';
 import {
   asFailure,
   ask,
@@ -9,6 +8,7 @@ import {
   type Resource,
   readText,
 } from '../cluster/index.ts';
+import { isRecord, jsonIn, UserError } from '../core/api/index.ts';
 
 /** For an answer to begin, and for each pause in it. The API server itself waits this long for a pod that it proxies. */
 const ANSWER_MS = 30_000;

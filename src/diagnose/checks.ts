@@ -1,5 +1,5 @@
-import { UserError } from '../api/index.ts';
 import { asFailure, type KubeConnection, KubeFailure, type RawObject } from '../cluster/index.ts';
+import { UserError } from '../core/api/index.ts';
 import { ApiReader, type Json, messageOf } from './api-reader.ts';
 
 /** What is checked before and after installation, in the order of the report. */

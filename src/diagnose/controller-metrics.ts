@@ -1,4 +1,4 @@
-import { parseDuration } from '../api/index.ts';
+import { parseDuration } from '../core/api/index.ts';
 import {
   bucketsOf,
   chosen,

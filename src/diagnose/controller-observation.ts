@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { buffer } from 'node:stream/consumers';
-import { isRecord, isString, LingerError, listOf, memberAt, recordsAt } from '../api/index.ts';
 import type { Credentials, RawObject } from '../cluster/index.ts';
-import { fileText } from '../yaml/index.ts';
+import { isRecord, isString, LingerError, listOf, memberAt, recordsAt } from '../core/api/index.ts';
+import { fileText } from '../core/yaml/index.ts';
 import { span } from './amounts.ts';
 import { ApiReader, messageOf } from './api-reader.ts';
 import {

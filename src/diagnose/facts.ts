@@ -1,4 +1,4 @@
-import type { LagStage } from '../lag/index.ts';
+import type { LagStage } from '../core/lag/index.ts';
 import type { ControllerActivity, ControllerFlags } from './controller-metrics.ts';
 
 /** Removals of one stage, as they were measured. Seconds. */

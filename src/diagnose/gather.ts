@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fewOf, isString, listOf, memberAt, recordsAt } from '../api/index.ts';
 import type { KubeConnection, RawObject } from '../cluster/index.ts';
+import { fewOf, isString, listOf, memberAt, recordsAt } from '../core/api/index.ts';
 import { servicesResource } from '../informers/index.ts';
 import { count } from './amounts.ts';
 import { ApiReader, type Json, messageOf } from './api-reader.ts';

@@ -1,5 +1,7 @@
 import type { X509Certificate } from 'node:crypto';
 import { basename } from 'node:path/posix';
+import { isTrusted, parseCertificates, renewalTime } from '../certs/index.ts';
+import type { KubeFailure, RawObject } from '../cluster/index.ts';
 import {
   API_VERSION,
   fewOf,
@@ -13,17 +15,15 @@ import {
   memberAt,
   recordsAt,
   selects,
-} from '../api/index.ts';
-import { isTrusted, parseCertificates, renewalTime } from '../certs/index.ts';
-import type { KubeFailure, RawObject } from '../cluster/index.ts';
-import type { Discovered } from '../discovery/index.ts';
+} from '../core/api/index.ts';
+import type { Discovered } from '../core/discovery/index.ts';
+import { sendsToNone } from '../core/lag/index.ts';
 import { readHelperObject } from '../hold/index.ts';
 import {
   CLUSTER_TERMINATION_POLICIES,
   DISCOVERY_CONSUMERS,
   TERMINATION_POLICIES,
 } from '../informers/index.ts';
-import { sendsToNone } from '../lag/index.ts';
 import { readConsumers, SHARED_NAMES } from '../leader/index.ts';
 import { count, span } from './amounts.ts';
 import { type Json, oneLine } from './api-reader.ts';

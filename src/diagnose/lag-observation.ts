@@ -1,6 +1,6 @@
 import type { FailureReason, KubeConnection, WatchOptions } from '../cluster/index.ts';
+import { LAG_STAGES, type LagStage, STREAMS, type StageSample, type Stream } from '../core/lag/index.ts';
 import { type EndpointScope, EndpointWatch, type EndpointWatchHandlers } from '../informers/index.ts';
-import { LAG_STAGES, type LagStage, STREAMS, type StageSample, type Stream } from '../lag/index.ts';
 import { type WaitingByStage, waitingByStage } from '../measurement/index.ts';
 import { pause, withSignal } from '../timing/index.ts';
 import { count, span } from './amounts.ts';

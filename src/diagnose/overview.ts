@@ -1,4 +1,4 @@
-import { isString } from '../api/index.ts';
+import { isString } from '../core/api/index.ts';
 import { messageOf } from './api-reader.ts';
 import type { Inquiry } from './checks.ts';
 import type { MetricSample } from './exposition.ts';

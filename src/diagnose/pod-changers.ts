@@ -1,4 +1,5 @@
 import fastJsonPatch, { type Operation } from 'fast-json-patch';
+import { asFailure, type RawObject } from '../cluster/index.ts';
 import {
   ANNOTATION,
   fitsPattern,
@@ -13,8 +14,7 @@ import {
   NAMESPACE_NAME_LABEL,
   NO_LABELS,
   recordsAt,
-} from '../api/index.ts';
-import { asFailure, type RawObject } from '../cluster/index.ts';
+} from '../core/api/index.ts';
 import type { ApiReader, Json } from './api-reader.ts';
 
 /** What others take from a pod that Linger has changed. */

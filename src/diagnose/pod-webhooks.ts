@@ -1,3 +1,4 @@
+import type { RawObject } from '../cluster/index.ts';
 import {
   isCalledForPods,
   isRecord,
@@ -10,8 +11,7 @@ import {
   NAMESPACE_NAME_LABEL,
   NO_LABELS,
   recordsAt,
-} from '../api/index.ts';
-import type { RawObject } from '../cluster/index.ts';
+} from '../core/api/index.ts';
 import { count } from './amounts.ts';
 import type { Json } from './api-reader.ts';
 import { failure, type Inquiry, type Judgement, ok, problemsOr, type Seen, warning } from './checks.ts';

@@ -1,5 +1,5 @@
 import { asFailure } from '../cluster/index.ts';
-import { atLeast, fleetOf, parseVersion, supportsNativeSleep } from '../decision/index.ts';
+import { atLeast, fleetOf, parseVersion, supportsNativeSleep } from '../core/decision/index.ts';
 import { nodesResource } from '../informers/index.ts';
 import { count } from './amounts.ts';
 import { oneLine } from './api-reader.ts';

@@ -1,5 +1,5 @@
-import { isRecord, isString, listOf, MODES, type Mode, memberAt, recordsAt } from '../api/index.ts';
 import { KubeFailure } from '../cluster/index.ts';
+import { isRecord, isString, listOf, MODES, type Mode, memberAt, recordsAt } from '../core/api/index.ts';
 import { count, span } from './amounts.ts';
 import { type Json, oneLine } from './api-reader.ts';
 import { failure, type Inquiry, ok, type Seen, unknown, warning } from './checks.ts';

@@ -1,4 +1,4 @@
-import { fewOf, isString, memberAt } from '../api/index.ts';
+import { fewOf, isString, memberAt } from '../core/api/index.ts';
 import {
   type CheckOptions,
   failure,

@@ -1,6 +1,6 @@
-import { isSelected, isString, type Labels, memberAt, NO_LABELS, recordsAt } from '../api/index.ts';
 import { asFailure, type FailureReason } from '../cluster/index.ts';
-import { renderPlan } from '../decision/index.ts';
+import { isSelected, isString, type Labels, memberAt, NO_LABELS, recordsAt } from '../core/api/index.ts';
+import { renderPlan } from '../core/decision/index.ts';
 import { span } from './amounts.ts';
 import { type Json, oneLine } from './api-reader.ts';
 import {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
-import { FOREIGN_LIMITS, isHoldToken } from '../api/index.ts';
+import { FOREIGN_LIMITS, isHoldToken } from '../core/api/index.ts';
 import { RateLimit } from '../timing/index.ts';
 import { helperLine } from './connection-monitor.ts';
 import type { HeldPod, HeldPods } from './held-pods.ts';

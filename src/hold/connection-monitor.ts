@@ -1,4 +1,4 @@
-import { FOREIGN_LIMITS } from '../api/index.ts';
+import { FOREIGN_LIMITS } from '../core/api/index.ts';
 
 /**
  * Judges from the counters that a pod's helper reports whether the pod still gets new connections.

@@ -2,18 +2,6 @@ import { isDeepStrictEqual } from 'node:util';
 import type { CoreV1Api, V1Pod } from '@kubernetes/client-node';
 import type { Registry } from '@prometheus-io/client';
 import {
-  GROUP,
-  HOLD_HELPER,
-  HOLD_MOUNT,
-  HOLD_SERVICE,
-  HOLD_VOLUME,
-  holdKey,
-  isRecord,
-  isString,
-  jsonIn,
-  NEVER_ASKED,
-} from '../api/index.ts';
-import {
   asFailure,
   CONCERNS_ONE_NAMESPACE,
   callApi,
@@ -26,13 +14,25 @@ import {
   watchResource,
 } from '../cluster/index.ts';
 import {
+  GROUP,
+  HOLD_HELPER,
+  HOLD_MOUNT,
+  HOLD_SERVICE,
+  HOLD_VOLUME,
+  holdKey,
+  isRecord,
+  isString,
+  jsonIn,
+  NEVER_ASKED,
+} from '../core/api/index.ts';
+import {
   type HoldAbsence,
   type HoldSupply,
   type NodeFacts,
   nodeKind,
   type SnapshotHolder,
   wantsHold,
-} from '../decision/index.ts';
+} from '../core/decision/index.ts';
 import type { Place } from '../leader/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';

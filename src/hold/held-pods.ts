@@ -1,15 +1,15 @@
-import { type Labels, NO_LABELS } from '../api/index.ts';
 import { canonicalAddress } from '../certs/index.ts';
 import type { ResourceEvent } from '../cluster/index.ts';
-import { parsePlan } from '../decision/index.ts';
-import type { PodMetadata } from '../informers/index.ts';
+import { type Labels, NO_LABELS } from '../core/api/index.ts';
+import { parsePlan } from '../core/decision/index.ts';
 import {
   type ClusterEvent,
   type EndpointChange,
   type EndpointGroup,
   HEARTBEAT_STREAMS,
   type Stream,
-} from '../lag/index.ts';
+} from '../core/lag/index.ts';
+import type { PodMetadata } from '../informers/index.ts';
 import type { HoldTerms } from './release-rules.ts';
 
 /** When something that listed a pod as ready stopped doing so. */

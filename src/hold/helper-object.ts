@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { holdConfigMap, holdKey, type Labels } from '../api/index.ts';
+import { holdConfigMap, holdKey, type Labels } from '../core/api/index.ts';
 
 /** The architectures with a helper, as Nodes name them. */
 export const HELPER_ARCHITECTURES: ReadonlySet<string> = new Set(['amd64', 'arm64']);

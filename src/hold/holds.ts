@@ -1,6 +1,6 @@
-import { NO_LABELS } from '../api/index.ts';
 import { canonicalAddress } from '../certs/index.ts';
-import { type ClusterSnapshot, trafficOf } from '../decision/index.ts';
+import { NO_LABELS } from '../core/api/index.ts';
+import { type ClusterSnapshot, trafficOf } from '../core/decision/index.ts';
 import {
   type Consumer,
   compareVersions,
@@ -9,7 +9,7 @@ import {
   type LagStage,
   type PlannedLag,
   type StageVersions,
-} from '../lag/index.ts';
+} from '../core/lag/index.ts';
 import type { ConsumerReports, Deregistrations, Inspection, Measurement } from '../measurement/index.ts';
 import { onLoop } from '../telemetry/index.ts';
 import { ConnectionMonitor, type HelperLine, type QuietVerdict } from './connection-monitor.ts';

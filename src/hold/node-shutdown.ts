@@ -1,5 +1,4 @@
 import { Counter, type Registry } from '@prometheus-io/client';
-import { type Labels, labelOf, NO_LABELS, recordsAt } from '../api/index.ts';
 import {
   asFailure,
   callApi,
@@ -12,6 +11,7 @@ import {
   unlessNotFound,
   watchResource,
 } from '../cluster/index.ts';
+import { type Labels, labelOf, NO_LABELS, recordsAt } from '../core/api/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';

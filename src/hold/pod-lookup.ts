@@ -1,6 +1,6 @@
 import type { V1Pod } from '@kubernetes/client-node';
-import { asError } from '../api/index.ts';
 import { callApi, type KubeConnection, newAgent, unlessNotFound } from '../cluster/index.ts';
+import { asError } from '../core/api/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
 import type { HeldPod } from './held-pods.ts';

@@ -1,5 +1,5 @@
-import type { Labels } from '../api/index.ts';
-import { type HoldPlan, NODE_BUDGET_SHARE, nodeBudgetOf, type Plan } from '../decision/index.ts';
+import type { Labels } from '../core/api/index.ts';
+import { type HoldPlan, NODE_BUDGET_SHARE, nodeBudgetOf, type Plan } from '../core/decision/index.ts';
 import type { QuietVerdict } from './connection-monitor.ts';
 
 /** Why a hook was released; in metrics, log lines and Events. */

@@ -1,5 +1,5 @@
 import type { ResourceEvent, StreamChange } from '../cluster/index.ts';
-import { type ClusterEvent, type HeartbeatStream, heartbeatOf, type Stream } from '../lag/index.ts';
+import { type ClusterEvent, type HeartbeatStream, heartbeatOf, type Stream } from '../core/lag/index.ts';
 import type { EndpointsProjection, SliceProjection } from './endpoints.ts';
 import type { PodMetadata } from './pods.ts';
 import type { ServiceProjection } from './services.ts';

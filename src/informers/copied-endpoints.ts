@@ -1,5 +1,4 @@
 import { join } from 'node:path';
-import { asError, type EndpointsSpec, objectKey } from '../api/index.ts';
 import {
   type KubeFailure,
   type Resource,
@@ -7,6 +6,7 @@ import {
   readKubeconfig,
   watchResource,
 } from '../cluster/index.ts';
+import { asError, type EndpointsSpec, objectKey } from '../core/api/index.ts';
 import { pause } from '../timing/index.ts';
 import {
   type EndpointsProjection,

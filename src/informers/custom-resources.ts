@@ -1,3 +1,5 @@
+import type { FailureReason, KubeConnection, RawObject, Resource, WatchHandlers } from '../cluster/index.ts';
+import { type ResourceWatch, type WatchOptions, watchResource } from '../cluster/index.ts';
 import {
   API_VERSION,
   asError,
@@ -11,10 +13,8 @@ import {
   Shares,
   speaksOfRestraint,
   type TerminationPolicy,
-} from '../api/index.ts';
-import type { FailureReason, KubeConnection, RawObject, Resource, WatchHandlers } from '../cluster/index.ts';
-import { type ResourceWatch, type WatchOptions, watchResource } from '../cluster/index.ts';
-import { type Consumer, consumerOf } from '../lag/index.ts';
+} from '../core/api/index.ts';
+import { type Consumer, consumerOf } from '../core/lag/index.ts';
 import { throttle } from '../timing/index.ts';
 
 /** One of Linger's own kinds, and what is kept of each object. */

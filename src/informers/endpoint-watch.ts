@@ -1,6 +1,6 @@
-import type { LabelSelector } from '../api/index.ts';
 import type { KubeConnection, KubeFailure, Resource, ResourceEvent } from '../cluster/index.ts';
 import { callApi, listSome, unlessNotFound, type WatchOptions, watchResource } from '../cluster/index.ts';
+import type { LabelSelector } from '../core/api/index.ts';
 import {
   ChangeObserver,
   type ClusterEvent,
@@ -9,7 +9,7 @@ import {
   type ObserverOptions,
   PodSelection,
   type Stream,
-} from '../lag/index.ts';
+} from '../core/lag/index.ts';
 import { endpointsEvent, podEvent, serviceEvent, sliceEvent, streamEvent } from './cluster-events.ts';
 import { endpointSlicesResource, endpointsResource } from './endpoints.ts';
 import { podsResource } from './pods.ts';

@@ -1,6 +1,6 @@
-import { isRecord, isString, listOf, recordsAt, Shares } from '../api/index.ts';
 import { OVER_CAPACITY, type RawObject, type Resource, type ResourceEvent } from '../cluster/index.ts';
-import { type EndpointsState, HEARTBEAT_ANNOTATION, type SliceState } from '../lag/index.ts';
+import { isRecord, isString, listOf, recordsAt, Shares } from '../core/api/index.ts';
+import { type EndpointsState, HEARTBEAT_ANNOTATION, type SliceState } from '../core/lag/index.ts';
 
 interface WithHeartbeat {
   /** Annotation linger.dev/heartbeat. */

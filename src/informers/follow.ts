@@ -1,4 +1,3 @@
-import type { NamespaceRecord } from '../api/index.ts';
 import type { KubeConnection, KubeFailure } from '../cluster/index.ts';
 import {
   type ObjectIdentity,
@@ -10,8 +9,9 @@ import {
   type WatchStats,
   watchResource,
 } from '../cluster/index.ts';
-import type { SnapshotChange } from '../decision/index.ts';
-import type { ClusterEvent, EndpointsChoice, HeartbeatStream, Stream } from '../lag/index.ts';
+import type { NamespaceRecord } from '../core/api/index.ts';
+import type { SnapshotChange } from '../core/decision/index.ts';
+import type { ClusterEvent, EndpointsChoice, HeartbeatStream, Stream } from '../core/lag/index.ts';
 import { throttle } from '../timing/index.ts';
 import {
   endpointsEvent,

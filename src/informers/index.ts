@@ -32,4 +32,4 @@ export {
   podsResource,
   projectPod,
 } from './pods.ts';
-export { neverWithdraws, servicesResource } from './services.ts';
+export { servicesResource } from './services.ts';

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import { FOREIGN_LIMITS, type Labels, NO_LABELS } from '../api/index.ts';
 import type { RawMetadata } from '../cluster/index.ts';
+import { FOREIGN_LIMITS, type Labels, NO_LABELS } from '../core/api/index.ts';
 
 /** Characters of the labels of one object that are kept; the usual dozen has 500. */
 const LABEL_CHARACTERS = 8 * 1024;

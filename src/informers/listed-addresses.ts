@@ -1,4 +1,4 @@
-import { FOREIGN_LIMITS, setNewest } from '../api/index.ts';
+import { FOREIGN_LIMITS, setNewest } from '../core/api/index.ts';
 
 /** 13,000 Services with 150,000 pods fit, each listed by two objects. */
 const MOST_LISTED = FOREIGN_LIMITS.push.parts.most;

@@ -1,11 +1,11 @@
+import type { RawObject, Resource } from '../cluster/index.ts';
 import {
   ANNOTATION_PREFIX,
   type Labels,
   type NamespaceRecord,
   NO_LABELS,
   namespaceRecord,
-} from '../api/index.ts';
-import type { RawObject, Resource } from '../cluster/index.ts';
+} from '../core/api/index.ts';
 
 export function namespacesResource(): Resource<NamespaceRecord> {
   return { path: '/api/v1/namespaces', metadataOnly: true, project: projectNamespace };

@@ -1,6 +1,5 @@
 import { isIP, isIPv6 } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
-import { isString, listOf, memberAt, recordsAt } from '../api/index.ts';
 import type { KubeConnection, WatchOptions } from '../cluster/index.ts';
 import {
   asFailure,
@@ -12,6 +11,7 @@ import {
   type ResourceEvent,
   WATCH_LIMITS,
 } from '../cluster/index.ts';
+import { isString, listOf, memberAt, recordsAt } from '../core/api/index.ts';
 import {
   type Fleet,
   fleetOf,
@@ -19,7 +19,7 @@ import {
   type SettlingFleet,
   settle,
   UNSETTLED,
-} from '../decision/index.ts';
+} from '../core/decision/index.ts';
 import { Backoff, pause, throttle, tick } from '../timing/index.ts';
 import { putChanged } from './kept.ts';
 

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import type { RawObject, Resource, ResourceEvent } from '../cluster/index.ts';
 import {
   ANNOTATION,
   isRecord,
@@ -8,9 +9,8 @@ import {
   NO_LABELS,
   recordsAt,
   Shares,
-} from '../api/index.ts';
-import type { RawObject, Resource, ResourceEvent } from '../cluster/index.ts';
-import { HEARTBEAT_ANNOTATION, type TerminatingPod } from '../lag/index.ts';
+} from '../core/api/index.ts';
+import { HEARTBEAT_ANNOTATION, type TerminatingPod } from '../core/lag/index.ts';
 import { keptLabels } from './kept.ts';
 
 export interface PodMetadata extends TerminatingPod {

@@ -1,5 +1,5 @@
 import type { ResourceWatch, StreamChange, WatchHandlers, WatchOptions } from '../cluster/index.ts';
-import type { Stream } from '../lag/index.ts';
+import type { Stream } from '../core/lag/index.ts';
 import { tick } from '../timing/index.ts';
 
 /** A busy machine or a page of a list may block for this long; a lag may be wrong by as much. */

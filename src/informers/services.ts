@@ -1,17 +1,17 @@
+import type { RawObject, Resource } from '../cluster/index.ts';
 import {
   isRecord,
   isString,
   isStringMap,
-  memberAt,
   NO_LABELS,
+  neverWithdraws,
   objectKey,
   recordsAt,
   type ServiceIndex,
   type ServiceRecord,
   Shares,
-} from '../api/index.ts';
-import { type RawObject, type Resource, TOLERATE_UNREADY } from '../cluster/index.ts';
-import type { ServiceState } from '../lag/index.ts';
+} from '../core/api/index.ts';
+import type { ServiceState } from '../core/lag/index.ts';
 import { isSmall, keptLabels, putChanged } from './kept.ts';
 
 /** The part of a Service that decisions and the recorder need. */
@@ -52,14 +52,6 @@ export function projectService({ metadata, spec: given }: RawObject): ServicePro
     clusterIp: isString(clusterIP) && clusterIP !== '' && clusterIP !== 'None' ? clusterIP : undefined,
     publishNotReadyAddresses: neverWithdraws({ metadata: { annotations }, spec }),
   };
-}
-
-/** Whether a Service (not validated) lists a terminating pod until it is gone. */
-export function neverWithdraws(service: Readonly<Record<string, unknown>>): boolean {
-  return (
-    memberAt(service, ['spec', 'publishNotReadyAddresses']) === true ||
-    memberAt(service, ['metadata', 'annotations', TOLERATE_UNREADY]) === 'true'
-  );
 }
 
 type KeptService = ServiceRecord & Pick<ServiceProjection, 'unread'>;

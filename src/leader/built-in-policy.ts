@@ -1,5 +1,5 @@
-import { API_VERSION } from '../api/index.ts';
 import { asFailure, callApi, type KubeConnection } from '../cluster/index.ts';
+import { API_VERSION } from '../core/api/index.ts';
 import { CLUSTER_TERMINATION_POLICIES } from '../informers/index.ts';
 import type { Leadership } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';

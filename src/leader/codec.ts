@@ -3,9 +3,14 @@ import { isDeepStrictEqual, promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import type { V1ConfigMap } from '@kubernetes/client-node';
 import { z } from 'zod';
-import { GROUP, isRecord, isStringMap, listOf } from '../api/index.ts';
-import type { ClusterSnapshot, HoldSupply } from '../decision/index.ts';
-import { type ConsumerTable, consumersFromJson, type PlannedTable, plannedFromJson } from '../lag/index.ts';
+import { GROUP, isRecord, isStringMap, listOf } from '../core/api/index.ts';
+import type { ClusterSnapshot, HoldSupply } from '../core/decision/index.ts';
+import {
+  type ConsumerTable,
+  consumersFromJson,
+  type PlannedTable,
+  plannedFromJson,
+} from '../core/lag/index.ts';
 
 /** The ConfigMaps that replicas share, in Linger's own namespace. */
 export const SHARED_NAMES = {

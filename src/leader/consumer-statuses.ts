@@ -1,6 +1,6 @@
-import { type ConsumerStatus, formatDuration } from '../api/index.ts';
-import type { ClusterSnapshot } from '../decision/index.ts';
-import { type ConsumerView, consumersToText, hasChanged, type LagView } from '../lag/index.ts';
+import { type ConsumerStatus, formatDuration } from '../core/api/index.ts';
+import type { ClusterSnapshot } from '../core/decision/index.ts';
+import { type ConsumerView, consumersToText, hasChanged, type LagView } from '../core/lag/index.ts';
 import { Schedule } from '../timing/index.ts';
 import { readConsumers, SHARED_NAMES, textContent, withHold } from './codec.ts';
 import { type PublishContext, publish } from './publish-status.ts';

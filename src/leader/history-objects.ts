@@ -1,5 +1,5 @@
 import { setImmediate as turn } from 'node:timers/promises';
-import type { HistoryPart } from '../lag/index.ts';
+import type { HistoryPart } from '../core/lag/index.ts';
 import {
   bytesOf,
   type Content,

@@ -5,8 +5,8 @@ import {
   type PolicyStatus,
   type TerminationPolicy,
   unseenNamespace,
-} from '../api/index.ts';
-import { type ClusterSnapshot, policiesSelecting, policyView } from '../decision/index.ts';
+} from '../core/api/index.ts';
+import { type ClusterSnapshot, policiesSelecting, policyView } from '../core/decision/index.ts';
 import { type CustomObject, customKey, type PodGroup } from '../informers/index.ts';
 import { inPieces } from '../timing/index.ts';
 import { lagText } from './consumer-statuses.ts';

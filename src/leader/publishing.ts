@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { asError } from '../api/index.ts';
 import { asFailure, type KubeConnection } from '../cluster/index.ts';
-import { NOTHING_PLANNED, type PlannedTable, plannedToText, shrunkTable } from '../lag/index.ts';
+import { asError } from '../core/api/index.ts';
+import { NOTHING_PLANNED, type PlannedTable, plannedToText, shrunkTable } from '../core/lag/index.ts';
 import type { Leadership } from '../manager/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { Backoff, Schedule } from '../timing/index.ts';

@@ -1,5 +1,5 @@
-import { API_VERSION, isRecord, objectKey, parseDuration, recordsAt } from '../api/index.ts';
 import { asFailure, callApi, type KubeFailure } from '../cluster/index.ts';
+import { API_VERSION, isRecord, objectKey, parseDuration, recordsAt } from '../core/api/index.ts';
 import { Schedule } from '../timing/index.ts';
 import { type PublishContext, STATUS_KINDS, type StatusObject } from './publish-status.ts';
 

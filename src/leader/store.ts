@@ -9,7 +9,7 @@ import {
   unlessNotFound,
   type WatchOptions,
 } from '../cluster/index.ts';
-import type { PlannedTable } from '../lag/index.ts';
+import type { PlannedTable } from '../core/lag/index.ts';
 import {
   type ConfigMap,
   type Content,

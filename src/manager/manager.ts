@@ -1,7 +1,7 @@
 import { Counter, type Registry } from '@prometheus-io/client';
-import { asError } from '../api/index.ts';
 import type { WatchStats } from '../cluster/index.ts';
-import type { ClusterEvent } from '../lag/index.ts';
+import { asError } from '../core/api/index.ts';
+import type { ClusterEvent } from '../core/lag/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
 import type { Leadership, PodEvent, Runnable } from './runnable.ts';

@@ -1,8 +1,8 @@
 import { EventEmitter } from 'node:events';
 import { Counter, type Registry } from '@prometheus-io/client';
-import type { SnapshotHolder } from '../decision/index.ts';
+import type { SnapshotHolder } from '../core/decision/index.ts';
+import { type Consumer, type MeasurementState, WITNESSED_ENOUGH } from '../core/lag/index.ts';
 import type { CustomObjects } from '../informers/index.ts';
-import { type Consumer, type MeasurementState, WITNESSED_ENOUGH } from '../lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import { type Logger, LogOnce, numberAtScrape } from '../telemetry/index.ts';
 import { tick } from '../timing/index.ts';

@@ -1,5 +1,4 @@
 import type { EventEmitter } from 'node:events';
-import { asError, fewOf } from '../api/index.ts';
 import {
   callApi,
   type KubeConnection,
@@ -8,7 +7,8 @@ import {
   PodLabels,
   unlessNotFound,
 } from '../cluster/index.ts';
-import type { Consumer, Measure } from '../lag/index.ts';
+import { asError, fewOf } from '../core/api/index.ts';
+import type { Consumer, Measure } from '../core/lag/index.ts';
 import type { Leadership } from '../manager/index.ts';
 import { pause, withSignal } from '../timing/index.ts';
 import { askDns, type ClusterDns } from './dns.ts';

@@ -1,5 +1,5 @@
-import { unseenNamespace } from '../api/index.ts';
-import type { ClusterSnapshot } from '../decision/index.ts';
+import { unseenNamespace } from '../core/api/index.ts';
+import type { ClusterSnapshot } from '../core/decision/index.ts';
 import {
   type Consumer,
   type ConsumerFacts,
@@ -7,7 +7,7 @@ import {
   consumerView,
   sendsThrough,
   unreadableView,
-} from '../lag/index.ts';
+} from '../core/lag/index.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
 
 type Known = Pick<ConsumerFacts, 'removals' | 'additions' | 'latestRemoval'>;

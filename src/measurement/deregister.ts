@@ -1,6 +1,14 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { V1Pod } from '@kubernetes/client-node';
 import { Counter, type Registry } from '@prometheus-io/client';
+import { canonicalAddress } from '../certs/index.ts';
+import {
+  callApi,
+  type KubeConnection,
+  newAgent,
+  type ObjectEvents,
+  unlessNotFound,
+} from '../cluster/index.ts';
 import {
   asError,
   type DeregisterSpec,
@@ -14,18 +22,10 @@ import {
   servicesSelecting,
   type TemplateValues,
   unseenNamespace,
-} from '../api/index.ts';
-import { canonicalAddress } from '../certs/index.ts';
-import {
-  callApi,
-  type KubeConnection,
-  newAgent,
-  type ObjectEvents,
-  unlessNotFound,
-} from '../cluster/index.ts';
-import type { ClusterSnapshot } from '../decision/index.ts';
+} from '../core/api/index.ts';
+import type { ClusterSnapshot } from '../core/decision/index.ts';
+import { sendsTo } from '../core/lag/index.ts';
 import type { PodMetadata } from '../informers/index.ts';
-import { sendsTo } from '../lag/index.ts';
 import { type Leadership, Listeners, type PodEvent, type Runnable } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Backoff } from '../timing/index.ts';

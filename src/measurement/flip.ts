@@ -1,5 +1,5 @@
-import { asError } from '../api/index.ts';
 import { KubeFailure } from '../cluster/index.ts';
+import { asError } from '../core/api/index.ts';
 import {
   Arrival,
   type Attempt,
@@ -8,7 +8,7 @@ import {
   ENOUGH_SIGHTINGS,
   type Instant,
   type MeasurementState,
-} from '../lag/index.ts';
+} from '../core/lag/index.ts';
 import type { pause } from '../timing/index.ts';
 import type { Measurement } from './measurement.ts';
 import { type Answer, type FlipResult, type Problem, problem } from './probe.ts';

@@ -6,7 +6,7 @@ import {
   HEARTBEAT_STREAMS,
   type HeartbeatStream,
   heartbeatText,
-} from '../lag/index.ts';
+} from '../core/lag/index.ts';
 import type { Place } from '../leader/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Schedule } from '../timing/index.ts';

@@ -1,4 +1,6 @@
 import { Counter, type Registry } from '@prometheus-io/client';
+import { canonicalAddress } from '../certs/index.ts';
+import { asFailure, type KubeConnection, listSome, type ObjectEvents } from '../cluster/index.ts';
 import {
   asError,
   type EndpointsSpec,
@@ -8,10 +10,15 @@ import {
   type ServiceRecord,
   selectsNamespace,
   unseenNamespace,
-} from '../api/index.ts';
-import { canonicalAddress } from '../certs/index.ts';
-import { asFailure, type KubeConnection, listSome, type ObjectEvents } from '../cluster/index.ts';
-import type { ClusterSnapshot } from '../decision/index.ts';
+} from '../core/api/index.ts';
+import type { ClusterSnapshot } from '../core/decision/index.ts';
+import {
+  type Consumer,
+  type Departed,
+  PodAddresses,
+  type ServiceName,
+  sendsThrough,
+} from '../core/lag/index.ts';
 import {
   type AddressedPod,
   addressedPodsResource,
@@ -19,7 +26,6 @@ import {
   copyOf,
   endpointSlicesResource,
 } from '../informers/index.ts';
-import { type Consumer, type Departed, PodAddresses, type ServiceName, sendsThrough } from '../lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';
 import { Schedule, tick } from '../timing/index.ts';

@@ -1,5 +1,5 @@
-import { objectKey } from '../api/index.ts';
 import { canonicalAddress } from '../certs/index.ts';
+import { objectKey } from '../core/api/index.ts';
 import type {
   ClusterEvent,
   Departed,
@@ -9,7 +9,7 @@ import type {
   PodKey,
   RemovalSample,
   ServiceName,
-} from '../lag/index.ts';
+} from '../core/lag/index.ts';
 import { Listeners } from '../manager/index.ts';
 import { pause } from '../timing/index.ts';
 import type { PageAnswer } from './gateway-client.ts';

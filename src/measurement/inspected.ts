@@ -1,5 +1,12 @@
-import { fewOf, type InspectSpec, objectKey, type ServiceRecord, Shares, setNewest } from '../api/index.ts';
-import type { Departed, MeasurementState, PodAddress, PodKey, ServiceName } from '../lag/index.ts';
+import {
+  fewOf,
+  type InspectSpec,
+  objectKey,
+  type ServiceRecord,
+  Shares,
+  setNewest,
+} from '../core/api/index.ts';
+import type { Departed, MeasurementState, PodAddress, PodKey, ServiceName } from '../core/lag/index.ts';
 import { MOST_CLUSTERS, type PageEndpoint, type PageFindings } from './page-formats.ts';
 import { endpointsOf } from './page-request.ts';
 import type { Problem, Resolved } from './probe.ts';

@@ -1,6 +1,12 @@
 import { Histogram, type Registry } from '@prometheus-io/client';
-import type { DefaultWait } from '../decision/index.ts';
-import { type ConsumerView, type Density, LAG_STAGES, quantileOf, type StageSample } from '../lag/index.ts';
+import type { DefaultWait } from '../core/decision/index.ts';
+import {
+  type ConsumerView,
+  type Density,
+  LAG_STAGES,
+  quantileOf,
+  type StageSample,
+} from '../core/lag/index.ts';
 import { counterAtScrape, gaugeAtScrape, numberAtScrape, samplesBy } from '../telemetry/index.ts';
 import type { Measurement } from './measurement.ts';
 

@@ -31,7 +31,7 @@ import {
   type TerminatingPod,
   type UnresolvedRemoval,
   type UnseenPods,
-} from '../lag/index.ts';
+} from '../core/lag/index.ts';
 import { Listeners } from '../manager/index.ts';
 import { inPieces } from '../timing/index.ts';
 

@@ -1,6 +1,6 @@
 import type { IncomingMessage, RequestListener } from 'node:http';
-import { FOREIGN_LIMITS, fewOf, formatDuration, isRecord, jsonIn } from '../api/index.ts';
 import { type KubeConnection, listSome } from '../cluster/index.ts';
+import { FOREIGN_LIMITS, fewOf, formatDuration, isRecord, jsonIn } from '../core/api/index.ts';
 import { addressedPodsResource } from '../informers/index.ts';
 import { NEVER, pause } from '../timing/index.ts';
 import { type AttemptMade, type ConsumerOutcome, FLIP_LIMITS } from './flip.ts';

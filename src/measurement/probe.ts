@@ -2,9 +2,9 @@ import { lookup } from 'node:dns/promises';
 import type { IncomingMessage, OutgoingHttpHeaders } from 'node:http';
 import https from 'node:https';
 import { BlockList, isIP } from 'node:net';
-import { CANARY_IDENTITY_HEADER } from '../api/index.ts';
 import { http, withoutRoute } from '../cluster/index.ts';
-import type { ConditionReason } from '../lag/index.ts';
+import { CANARY_IDENTITY_HEADER } from '../core/api/index.ts';
+import type { ConditionReason } from '../core/lag/index.ts';
 import { pause } from '../timing/index.ts';
 import { authorityOf } from './page-formats.ts';
 

@@ -1,7 +1,7 @@
 import { Client, type ClientDuplexStream, credentials, Metadata, status } from '@grpc/grpc-js';
 import protobuf from 'protobufjs/minimal.js';
-import { asError, FOREIGN_LIMITS, objectKey, type ServiceRecord, type XdsSpec } from '../api/index.ts';
 import { canonicalAddress } from '../certs/index.ts';
+import { asError, FOREIGN_LIMITS, objectKey, type ServiceRecord, type XdsSpec } from '../core/api/index.ts';
 import { ListedAddresses } from '../informers/index.ts';
 import { Backoff, inPieces, pause } from '../timing/index.ts';
 import { readHeaderValue, trustOf } from './gateway-client.ts';

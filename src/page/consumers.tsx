@@ -1,5 +1,5 @@
+import { spanOf } from '../core/timeline/index.ts';
 import type { ConsumersView } from '../dashboard/index.ts';
-import { spanOf } from '../timeline/index.ts';
 import { Listed, LiveView, Time, Unseen } from './live.tsx';
 import { Head, Name, Verdict, type VerdictTone } from './parts.tsx';
 

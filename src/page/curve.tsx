@@ -1,4 +1,4 @@
-import { spanOf } from '../timeline/index.ts';
+import { spanOf } from '../core/timeline/index.ts';
 
 type Points = readonly (readonly [seconds: number, share: number])[];
 const [WIDE, HIGH] = [800, 220];

@@ -1,6 +1,6 @@
 import { useEffect, useRef } from 'preact/hooks';
+import { spanOf } from '../core/timeline/index.ts';
 import type { LagReport } from '../dashboard/index.ts';
-import { spanOf } from '../timeline/index.ts';
 import { Curve, CurveMark } from './curve.tsx';
 import { coveredInWords, Listed, LiveView, Time, Unseen, useAddress } from './live.tsx';
 import { Choice, Head, Name } from './parts.tsx';

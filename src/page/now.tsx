@@ -1,5 +1,5 @@
+import { spanOf } from '../core/timeline/index.ts';
 import type { NowReport } from '../dashboard/index.ts';
-import { spanOf } from '../timeline/index.ts';
 import { Troubled } from './consumers.tsx';
 import { Listed, LiveView, Time, Unseen } from './live.tsx';
 import { Head, Name, Verdict } from './parts.tsx';

@@ -1,6 +1,6 @@
 import { useEffect, useRef } from 'preact/hooks';
+import { CHART_STYLE, chartOf, chartSvg } from '../core/timeline/index.ts';
 import type { TimelineView } from '../dashboard/index.ts';
-import { CHART_STYLE, chartOf, chartSvg } from '../timeline/index.ts';
 import { Listed, LiveView, Time, useAddress } from './live.tsx';
 import { Choice, Head, Name, Verdict, type VerdictTone } from './parts.tsx';
 

@@ -1,5 +1,5 @@
+import { spanOf } from '../core/timeline/index.ts';
 import type { WhatIfReport } from '../dashboard/index.ts';
-import { spanOf } from '../timeline/index.ts';
 import { Curve } from './curve.tsx';
 import { coveredInWords, Listed, LiveView, useAddress } from './live.tsx';
 import { Choice, Head } from './parts.tsx';

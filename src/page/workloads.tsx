@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
+import { spanOf } from '../core/timeline/index.ts';
 import type { ExplanationReport, WorkloadsReport } from '../dashboard/index.ts';
-import { spanOf } from '../timeline/index.ts';
 import { askServer, RequestError } from './ask.ts';
 import { ExplainedPlan } from './explained.tsx';
 import { LiveView, Time, Unseen, useAddress } from './live.tsx';

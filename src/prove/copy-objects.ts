@@ -1,5 +1,5 @@
-import { isRecord, isString, type Labels, memberAt, recordsAt } from '../api/index.ts';
-import type { Plan } from '../decision/index.ts';
+import { isRecord, isString, type Labels, memberAt, recordsAt } from '../core/api/index.ts';
+import type { Plan } from '../core/decision/index.ts';
 import { RUN_LABEL } from './leased-job.ts';
 import { fullName, type WorkloadName } from './provable-workload.ts';
 

@@ -1,4 +1,4 @@
-export type { Chart } from '../timeline/index.ts';
+export type { Chart } from '../core/timeline/index.ts';
 export { obstacleToCopy, referencesOf, type Side } from './copy-objects.ts';
 export { newRunName, RUN_LABEL } from './leased-job.ts';
 export { PodLives } from './lives.ts';

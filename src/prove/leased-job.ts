@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { isString, LingerError, memberAt, recordsAt } from '../api/index.ts';
 import { type Kind, POD, pathOf } from '../audit/index.ts';
 import { asFailure, type KubeConnection } from '../cluster/index.ts';
+import { isString, LingerError, memberAt, recordsAt } from '../core/api/index.ts';
 import { pause } from '../timing/index.ts';
 import { objectPath, type Request, requestTo } from './provable-workload.ts';
 

@@ -1,14 +1,4 @@
 import {
-  ANNOTATION,
-  isRecord,
-  isString,
-  LingerError,
-  leastSecondsOf,
-  memberAt,
-  readHook,
-  recordsAt,
-} from '../api/index.ts';
-import {
   followObject,
   type KubeConnection,
   type KubeFailure,
@@ -18,7 +8,17 @@ import {
   type WatchHandlers,
   watchResource,
 } from '../cluster/index.ts';
-import { parsePlan } from '../decision/index.ts';
+import {
+  ANNOTATION,
+  isRecord,
+  isString,
+  LingerError,
+  leastSecondsOf,
+  memberAt,
+  readHook,
+  recordsAt,
+} from '../core/api/index.ts';
+import { parsePlan } from '../core/decision/index.ts';
 import { endpointSlicesResource, endpointsResource, ownersOf } from '../informers/index.ts';
 import { pause } from '../timing/index.ts';
 import type { ProvableWorkload } from './provable-workload.ts';

@@ -1,3 +1,5 @@
+import { type Kind, kindAndName, POD, pathOf, pluralOf, type WorkloadKind } from '../audit/index.ts';
+import { asFailure, callPath, type KubeConnection, unlessNotFound } from '../cluster/index.ts';
 import {
   isRecord,
   isString,
@@ -9,9 +11,8 @@ import {
   NO_LABELS,
   recordsAt,
   selects,
-} from '../api/index.ts';
-import { countOf, type Kind, kindAndName, POD, pathOf, pluralOf, type WorkloadKind } from '../audit/index.ts';
-import { asFailure, callPath, type KubeConnection, unlessNotFound } from '../cluster/index.ts';
+} from '../core/api/index.ts';
+import { countOf } from '../core/judge/index.ts';
 
 const PROVABLE: readonly string[] = ['Deployment', 'StatefulSet', 'DaemonSet'];
 

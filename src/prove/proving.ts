@@ -1,5 +1,5 @@
-import { asError, LingerError } from '../api/index.ts';
 import { asFailure } from '../cluster/index.ts';
+import { asError, LingerError } from '../core/api/index.ts';
 import { NEVER, pause } from '../timing/index.ts';
 import { until } from './leased-job.ts';
 import type { PodLives } from './lives.ts';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { fewOf, grouped } from '../api/index.ts';
-import { junitSuite, markdownCell, xml } from '../audit/index.ts';
-import type { Chart, Lane, Span } from '../timeline/index.ts';
+import { fewOf, grouped } from '../core/api/index.ts';
+import { junitSuite, markdownCell, xml } from '../core/judge/index.ts';
+import type { Chart, Lane, Span } from '../core/timeline/index.ts';
 import type { ProveResult } from './proving.ts';
 import { LOSS_KINDS } from './traffic-plan.ts';
 import { type FailedRequest, LOSS_CAUSES, type PodLife, percentUp } from './verdict.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { isRecord, isString, jsonIn } from '../api/index.ts';
+import { isRecord, isString, jsonIn } from '../core/api/index.ts';
 
 /** How a request was lost. */
 export const LOSS_KINDS = ['refused', 'reset', 'timeout', 'unreachable', '5xx', 'malformed'] as const;

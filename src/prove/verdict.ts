@@ -1,4 +1,4 @@
-import { fewOf, grouped } from '../api/index.ts';
+import { fewOf, grouped } from '../core/api/index.ts';
 import type { LossKind, RequestOutcome } from './traffic-plan.ts';
 
 /** What happened to a pod. Instants in milliseconds since the epoch. */

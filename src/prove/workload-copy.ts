@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ANNOTATION, API_VERSION, LingerError, memberAt, recordsAt } from '../api/index.ts';
 import { type Kind, POD, pathOf, pluralOf } from '../audit/index.ts';
 import { asFailure, type KubeConnection } from '../cluster/index.ts';
-import { type Plan, parsePlan } from '../decision/index.ts';
+import { ANNOTATION, API_VERSION, LingerError, memberAt, recordsAt } from '../core/api/index.ts';
+import { type Plan, parsePlan } from '../core/decision/index.ts';
 import { NEVER } from '../timing/index.ts';
 import {
   MOST_COPIES,

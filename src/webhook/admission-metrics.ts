@@ -1,6 +1,6 @@
 import { Counter, Histogram, type Registry } from '@prometheus-io/client';
-import { ANNOTATION } from '../api/index.ts';
-import { NOTES, type Note } from '../decision/index.ts';
+import { ANNOTATION } from '../core/api/index.ts';
+import { NOTES, type Note } from '../core/decision/index.ts';
 import { gaugeAtScrape } from '../telemetry/index.ts';
 
 /**

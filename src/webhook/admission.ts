@@ -1,8 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { RequestListener, ServerResponse } from 'node:http';
 import type { TLSSocket } from 'node:tls';
-import { asError, FOREIGN_LIMITS, type HoldToken } from '../api/index.ts';
-import { type ClusterSnapshot, type Decision, decide } from '../decision/index.ts';
+import { asError, FOREIGN_LIMITS, type HoldToken } from '../core/api/index.ts';
+import { type ClusterSnapshot, type Decision, decide } from '../core/decision/index.ts';
 import { type Logger, onLoop } from '../telemetry/index.ts';
 import { OffLoop, workerUrl } from '../timing/index.ts';
 import type { AdmissionMetrics } from './admission-metrics.ts';

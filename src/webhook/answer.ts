@@ -6,7 +6,7 @@ import {
   patchFor,
   renderPlan,
   warningsOf,
-} from '../decision/index.ts';
+} from '../core/decision/index.ts';
 
 /** How a decision was answered: `audit` is an injection that was not applied. */
 export type Outcome = 'inject' | 'audit' | 'skip';

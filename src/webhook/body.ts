@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { FOREIGN_LIMITS } from '../api/index.ts';
+import { FOREIGN_LIMITS } from '../core/api/index.ts';
 
 /** Why a body is not read, with the HTTP status of the answer. */
 export class BodyError extends Error {

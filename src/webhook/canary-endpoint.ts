@@ -1,5 +1,5 @@
 import type { Server } from 'node:http';
-import { CANARY_IDENTITY_HEADER } from '../api/index.ts';
+import { CANARY_IDENTITY_HEADER } from '../core/api/index.ts';
 import { http, RARELY_CHECKED } from './server.ts';
 
 /** A flip makes 40 connections a second for each consumer; more than this does not come from the canary. */

@@ -1,13 +1,13 @@
-import { isRecord } from '../api/index.ts';
 import type { WatchStats } from '../cluster/index.ts';
-import type { DefaultWait } from '../decision/index.ts';
+import { isRecord } from '../core/api/index.ts';
+import type { DefaultWait } from '../core/decision/index.ts';
 import {
   type ConsumerView,
   type Density,
   type MeasuredLag,
   type PlannedRow,
   quantileOf,
-} from '../lag/index.ts';
+} from '../core/lag/index.ts';
 import type { Measurement } from '../measurement/index.ts';
 
 /** What the page shows of a list-watch. Instants are milliseconds of a monotonic clock. */

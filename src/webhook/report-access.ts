@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import { GROUP, setNewest } from '../api/index.ts';
 import type { AccessReviews, TokenUser } from '../cluster/index.ts';
-import type { InstanceName } from '../lag/index.ts';
+import { GROUP, setNewest } from '../core/api/index.ts';
+import type { InstanceName } from '../core/lag/index.ts';
 
 /** Whether a token may report for a consumer, and as which instance. `NoVerdict`: the API server cannot be asked now. */
 export type AccessVerdict = InstanceName | 'TokenRefused' | 'NotAllowed' | 'NoVerdict';

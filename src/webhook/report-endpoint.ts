@@ -11,8 +11,8 @@ import {
   reportRequest,
   reportsOpenApi,
   setNewest,
-} from '../api/index.ts';
-import type { InstanceName } from '../lag/index.ts';
+} from '../core/api/index.ts';
+import type { InstanceName } from '../core/lag/index.ts';
 import { type ConsumerReports, type ReportAnswer, versionsOf } from '../measurement/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';

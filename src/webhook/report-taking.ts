@@ -1,9 +1,9 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { Counter, type Registry } from '@prometheus-io/client';
-import type { ReportResult } from '../api/index.ts';
 import type { SigningKeys } from '../certs/index.ts';
 import { AccessReviews, type KubeConnection, PodLabels } from '../cluster/index.ts';
-import type { Consumer, InstancesState, StageVersions } from '../lag/index.ts';
+import type { ReportResult } from '../core/api/index.ts';
+import type { Consumer, InstancesState, StageVersions } from '../core/lag/index.ts';
 import { labelLeader, type Place } from '../leader/index.ts';
 import type { Leadership, PodEvent, Runnable } from '../manager/index.ts';
 import { type ConsumerMeasurement, ConsumerReports } from '../measurement/index.ts';

@@ -1,6 +1,6 @@
 import { isAscii, isUtf8 } from 'node:buffer';
-import { FOREIGN_LIMITS, isRecord, isString, memberAt } from '../api/index.ts';
-import { essentialsOf, type Pod, type PodRequest, type Skip, screen } from '../decision/index.ts';
+import { FOREIGN_LIMITS, isRecord, isString, memberAt } from '../core/api/index.ts';
+import { essentialsOf, type Pod, type PodRequest, type Skip, screen } from '../core/decision/index.ts';
 
 export interface ReviewRequest extends PodRequest {
   readonly uid: string;

@@ -3,8 +3,8 @@ import type { RequestListener, Server } from 'node:http';
 import { createServer as createHttpsServer, type Server as HttpsServer } from 'node:https';
 import type { AddressInfo, Server as NetServer, Socket } from 'node:net';
 import type { SecureContextOptions } from 'node:tls';
-import { LingerError } from '../api/index.ts';
 import type { KeyPair } from '../certs/index.ts';
+import { LingerError } from '../core/api/index.ts';
 
 /**
  * node:http. An `import` of its values would read each of its exports once, and with them the getters of WebSocket and

@@ -6,12 +6,12 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 /** A small tree that keeps the rule; each case adds a file, or replaces one. */
 const SOUND: Readonly<Record<string, string>> = {
-  'src/api/policy.ts': "import { z } from 'zod';\nexport const schema = z;",
-  'src/api/index.ts': "export { schema } from './policy.ts';",
-  'src/decision/values.ts': "import { schema } from '../api/index.ts';\nexport const values = schema;",
-  'src/decision/decide.ts':
+  'src/core/api/policy.ts': "import { z } from 'zod';\nexport const schema = z;",
+  'src/core/api/index.ts': "export { schema } from './policy.ts';",
+  'src/core/decision/values.ts': "import { schema } from '../api/index.ts';\nexport const values = schema;",
+  'src/core/decision/decide.ts':
     "import type { values } from './values.ts';\nexport type Decision = typeof values;",
-  'src/decision/index.ts': "export type { Decision } from './decide.ts';",
+  'src/core/decision/index.ts': "export type { Decision } from './decide.ts';",
   'src/telemetry/logs.ts': "import { pino } from 'pino';\nexport const log = pino();",
   'src/telemetry/index.ts': "export { log } from './logs.ts';",
   'src/cluster/files.ts': "import { readFile } from 'node:fs';\nexport const files = readFile;",
@@ -19,7 +19,7 @@ const SOUND: Readonly<Record<string, string>> = {
   'src/webhook/listen.ts': "import { createServer } from 'node:https';\nexport const listen = createServer;",
   'src/webhook/index.ts': "export { listen } from './listen.ts';",
   'src/cli/flags.ts':
-    "import { schema } from '../api/index.ts';\nexport const flag = [schema, process.env.X];",
+    "import { schema } from '../core/api/index.ts';\nexport const flag = [schema, process.env.X];",
   'src/cli/serve.ts':
     "import { listen } from '../webhook/index.ts';\nexport const serve = [listen, new Date(), process];",
   'src/cli/index.ts': "export { serve } from './serve.ts';",
@@ -36,18 +36,26 @@ describe('pure rooms import no packages but zod, and that only in api', () => {
     [
       'a built-in module',
       "import { readFile } from 'node:fs';",
-      'imports node:fs: decision is pure; leave it',
+      'imports node:fs: core/decision is pure; leave it',
     ],
-    ['one without a prefix', "import 'fs';", 'imports fs: decision is pure; leave it'],
-    ['a package', "import express from 'express';", 'imports express: decision is pure; leave it'],
-    ['a type of a package', "import type { V1Pod } from 'k8s';", 'imports k8s: decision is pure; leave it'],
-    ['an import type', "export type A = import('k8s').V1Pod;", 'imports k8s: decision is pure; leave it'],
-    ['a re-export', "export * from 'node:os';", 'imports node:os: decision is pure; leave it'],
-    ['a named re-export', "export { a } from 'node:os';", 'imports node:os: decision is pure; leave it'],
-    ['zod outside api', "import { z } from 'zod';", 'imports zod outside src/api/: import what'],
+    ['one without a prefix', "import 'fs';", 'imports fs: core/decision is pure; leave it'],
+    ['a package', "import express from 'express';", 'imports express: core/decision is pure; leave it'],
+    [
+      'a type of a package',
+      "import type { V1Pod } from 'k8s';",
+      'imports k8s: core/decision is pure; leave it',
+    ],
+    [
+      'an import type',
+      "export type A = import('k8s').V1Pod;",
+      'imports k8s: core/decision is pure; leave it',
+    ],
+    ['a re-export', "export * from 'node:os';", 'imports node:os: core/decision is pure; leave it'],
+    ['a named re-export', "export { a } from 'node:os';", 'imports node:os: core/decision is pure; leave it'],
+    ['zod outside api', "import { z } from 'zod';", 'imports zod outside src/core/api/: import what'],
   ])('%s', (_what, line, problem) => {
-    expect(problemsWith('src/decision/a.ts', '// A comment first.', line)).toEqual([
-      expect.stringContaining(`src/decision/a.ts:2: ${problem}`),
+    expect(problemsWith('src/core/decision/a.ts', '// A comment first.', line)).toEqual([
+      expect.stringContaining(`src/core/decision/a.ts:2: ${problem}`),
     ]);
   });
 });
@@ -80,17 +88,17 @@ describe('pure rooms have no clock, chance, environment or I/O', () => {
     ['require("fs")', 'require'],
     ['export const t = `at $' + '{Date.now()}`', 'Date'],
   ])('%s', (code, name) => {
-    const found = problemsWith('src/decision/a.ts', '/* two', ' lines */', code);
+    const found = problemsWith('src/core/decision/a.ts', '/* two', ' lines */', code);
     expect(found).toContainEqual(
       expect.stringMatching(
-        `^src/decision/a\\.ts:3: uses ${name.replace('.', '\\.')}: decision has no clock.*; .{10,}`,
+        `^src/core/decision/a\\.ts:3: uses ${name.replace('.', '\\.')}: core/decision has no clock.*; .{10,}`,
       ),
     );
   });
 
   it.each([['"./values.ts"'], ['"node:fs"'], ['name']])('import(%s)', (specifier) => {
-    expect(problemsWith('src/decision/a.ts', `export const a = import(${specifier});`)).toContainEqual(
-      'src/decision/a.ts:1: uses import(): decision has no clock, chance, environment or I/O; import it statically',
+    expect(problemsWith('src/core/decision/a.ts', `export const a = import(${specifier});`)).toContainEqual(
+      'src/core/decision/a.ts:1: uses import(): core/decision has no clock, chance, environment or I/O; import it statically',
     );
   });
 
@@ -106,7 +114,7 @@ describe('pure rooms have no clock, chance, environment or I/O', () => {
     ['as renamed members', 'export const f = ({ process: p }: { process: number }) => p;'],
     ['other functions of Math', 'export const a = Math.max(Math.ceil(1.5), Math.min(1, 2));'],
   ])('names mean nothing %s', (_what, ...lines) => {
-    expect(problemsWith('src/decision/a.ts', ...lines)).toEqual([]);
+    expect(problemsWith('src/core/decision/a.ts', ...lines)).toEqual([]);
   });
 
   it('outside pure rooms they are free', () => {
@@ -118,11 +126,11 @@ describe('pure rooms have no clock, chance, environment or I/O', () => {
 
 describe('imports point downwards only, and through doors', () => {
   it.each([
-    ['src/decision/a.ts', '../cluster/index.ts', 'decision is pure, and cluster is not'],
+    ['src/core/decision/a.ts', '../../cluster/index.ts', 'core/decision is pure, and cluster is not'],
     [
       'src/cluster/a.ts',
-      '../decision/index.ts',
-      'cluster imports src/decision/index.ts: imports point downwards',
+      '../core/decision/index.ts',
+      'cluster imports src/core/decision/index.ts: imports point downwards',
     ],
     [
       'src/telemetry/a.ts',
@@ -130,9 +138,9 @@ describe('imports point downwards only, and through doors', () => {
       'telemetry imports src/cluster/index.ts: imports point downwards',
     ],
     [
-      'src/manifest/a.ts',
-      '../webhook/index.ts',
-      'manifest imports src/webhook/index.ts: imports point downwards',
+      'src/core/manifest/a.ts',
+      '../../webhook/index.ts',
+      'core/manifest imports src/webhook/index.ts: imports point downwards',
     ],
     [
       'src/cluster/a.ts',
@@ -143,15 +151,15 @@ describe('imports point downwards only, and through doors', () => {
     ['src/webhook/a.ts', '../cli/index.ts', 'webhook imports src/cli/index.ts: imports point downwards only'],
     [
       'src/webhook/a.ts',
-      '../decision/decide.ts',
-      'imports src/decision/decide.ts past the door of decision: import src/decision/index.ts',
+      '../core/decision/decide.ts',
+      'imports src/core/decision/decide.ts past the door of core/decision: import src/core/decision/index.ts',
     ],
     [
       'src/main.ts',
       './cli/serve.ts',
       'imports src/cli/serve.ts past the door of cli: import src/cli/index.ts',
     ],
-    ['src/novel/a.ts', '../decision/index.ts', 'stands in src/novel, which has no place in the layers'],
+    ['src/novel/a.ts', '../core/decision/index.ts', 'stands in src/novel, which has no place in the layers'],
     ['src/cli/a.ts', '../../test/a.ts', 'imports test/a.ts, which is outside src'],
     ['src/cli/a.ts', './nowhere.ts', 'imports src/cli/nowhere.ts, which does not exist'],
   ])('%s must not import %s', (file, specifier, problem) => {
@@ -231,7 +239,7 @@ describe('the tree', () => {
   it('of this project has all its files read, and keeps the rule', async () => {
     const sources = await readSources(ROOT);
     expect(sources.size).toBeGreaterThan(50);
-    expect([...sources.keys()]).toContain('src/decision/decide.ts');
+    expect([...sources.keys()]).toContain('src/core/decision/decide.ts');
     expect(violationsOf(sources).map(describeViolation)).toEqual([]);
   });
 });

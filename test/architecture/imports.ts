@@ -4,7 +4,7 @@ import { type Mention, parseSources, type SourceSyntax } from './syntax.ts';
 
 /** A place where the source breaks the rule, and the way out. */
 export interface Violation {
-  /** Relative to the root: `src/decision/decide.ts`. */
+  /** Relative to the root: `src/core/decision/decide.ts`. */
   readonly file: string;
   readonly line: number;
   readonly problem: string;
@@ -19,12 +19,12 @@ export type Sources = ReadonlyMap<string, string>;
  * pure rooms know of each other; the informers turn what the one reads into the values that the others take.
  */
 const LAYERS: readonly (readonly string[])[] = [
-  ['api'],
-  ['yaml', 'timing', 'telemetry', 'timeline'],
-  ['cluster', 'lag'],
-  ['decision', 'discovery'],
-  ['manifest', 'informers'],
-  ['manager'],
+  ['core/api'],
+  ['core/yaml', 'core/timeline', 'timing', 'telemetry'],
+  ['core/lag', 'cluster'],
+  ['core/decision', 'core/discovery'],
+  ['core/manifest', 'core/judge', 'informers'],
+  ['manager', 'policy-files'],
   ['certs', 'leader'],
   ['measurement'],
   ['hold'],
@@ -34,8 +34,8 @@ const LAYERS: readonly (readonly string[])[] = [
   ['main.ts'],
 ];
 
-/** The rooms without I/O, clock, chance or environment. */
-const PURE_ROOMS: readonly string[] = ['api', 'lag', 'decision', 'discovery', 'timeline'];
+/** The rooms without I/O, clock, chance or environment: they run in Node and in a browser's worker alike. */
+const PURE = /^core\//;
 
 /** Pure files of other rooms. */
 const PURE_FILES: readonly string[] = [
@@ -44,8 +44,11 @@ const PURE_FILES: readonly string[] = [
   'src/prove/verdict.ts',
 ];
 
-/** The packages that pure rooms may use, and where: zod describes the documents. */
-const PURE_PACKAGES: Readonly<Record<string, string>> = { zod: 'src/api/' };
+/** The packages that pure rooms may use, and where: zod describes the documents, fast-json-patch applies patches. */
+const PURE_PACKAGES: Readonly<Record<string, string>> = {
+  zod: 'src/core/api/',
+  'fast-json-patch': 'src/core/',
+};
 
 const CLOCK = 'take the instant (or the span) as an argument';
 const CHANCE = 'take what chance has brought as an argument';
@@ -66,7 +69,7 @@ const FORBIDDEN_NAMES: Readonly<Record<string, string>> = {
   ),
   ...named(CHANCE, 'crypto', 'WeakRef', 'FinalizationRegistry'),
   // Its answers depend on the machine's locale and time zone.
-  ...named(ENVIRONMENT, 'process', 'Intl', 'navigator', '__dirname', '__filename'),
+  ...named(ENVIRONMENT, 'process', 'Buffer', 'Intl', 'navigator', '__dirname', '__filename'),
   ...named(ENVIRONMENT, 'globalThis', 'global', 'self', 'window', 'eval', 'Function'),
   ...named(
     IO,
@@ -149,14 +152,14 @@ function relativeProblem(file: string, specifier: string, sources: Sources): str
   if (toRank >= fromRank) {
     return `${from} imports ${target}: imports point downwards only, and ${to} is not below ${from}; move what both need below both, or take it as an argument`;
   }
-  if (isPure(file) && !PURE_ROOMS.includes(to)) return `${from} is pure, and ${to} is not; ${IO}`;
+  if (isPure(file) && !PURE.test(to)) return `${from} is pure, and ${to} is not; ${IO}`;
   const door = `src/${to}/index.ts`;
   if (to !== 'main.ts' && target !== door) return `imports ${target} past the door of ${to}: import ${door}`;
   return undefined;
 }
 
 function isPure(file: string): boolean {
-  return PURE_ROOMS.includes(folderOf(file)) || PURE_FILES.includes(file);
+  return PURE.test(folderOf(file)) || PURE_FILES.includes(file);
 }
 
 function purePackageProblem(file: string, specifier: string): string | undefined {
@@ -250,8 +253,10 @@ function cycles(syntaxes: readonly (readonly [string, SourceSyntax])[]): readonl
   return violations;
 }
 
+/** The room of a file: `webhook`, or in the core `core/decision`. */
 function folderOf(path: string): string {
-  return path.split('/')[1] ?? '';
+  const [, room = '', inner = ''] = path.split('/');
+  return room === 'core' ? `core/${inner}` : room;
 }
 
 function rankOf(folder: string): number {

@@ -66,7 +66,7 @@ function mutationsOf(file: string, text: string): readonly Mutation[] {
 const { values } = parseArgs({
   options: { seed: { type: 'string' }, count: { type: 'string' }, rooms: { type: 'string' } },
 });
-const { seed = String(Date.now() % 100_000), count = '60', rooms = 'decision,lag,hold' } = values;
+const { seed = String(Date.now() % 100_000), count = '60', rooms = 'core/decision,core/lag,hold' } = values;
 const copy = mkdtempSync(join(dirname(ROOT), 'mutate-'));
 execFileSync('git', ['worktree', 'add', '--detach', '--force', copy], { cwd: ROOT, stdio: 'ignore' });
 execFileSync('cp', ['-al', join(ROOT, 'node_modules'), join(copy, 'node_modules')]);
@@ -85,7 +85,12 @@ try {
     const { file, start, end, text } = mutation;
     const original = readFileSync(join(copy, file), 'utf8');
     writeFileSync(join(copy, file), original.slice(0, start) + text + original.slice(end));
-    const tests = ['node_modules/vitest/vitest.mjs', 'run', '--bail=1', `test/${file.split('/')[1]}/`];
+    const tests = [
+      'node_modules/vitest/vitest.mjs',
+      'run',
+      '--bail=1',
+      `${dirname(file).replace('src/', 'test/')}/`,
+    ];
     const { status } = spawnSync('node', tests, { cwd: copy, timeout: LONGEST_MS, stdio: 'ignore' });
     writeFileSync(join(copy, file), original);
     const counts = by.get(file) ?? { found: 0, survived: 0 };

@@ -8,8 +8,8 @@ import { reportsOf } from '../../src/audit/policy-reports.ts';
 import { PodCounts, projectPod } from '../../src/informers/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 
-import { samplePlan } from '../decision/sample-plan.ts';
-import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
+import { samplePlan } from '../core/decision/sample-plan.ts';
+import { EMPTY_SNAPSHOT } from '../core/decision/sample-snapshot.ts';
 
 /** On a busy machine. */
 const WITHIN = { timeout: 30_000 };

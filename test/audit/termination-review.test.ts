@@ -3,16 +3,16 @@ import { expect, onTestFinished, test } from 'vitest';
 import { TerminationReview } from '../../src/audit/termination-review.ts';
 import { TerminationLog, type TerminationReason, terminationsIn } from '../../src/audit/terminations.ts';
 import type { ObjectEvent } from '../../src/cluster/index.ts';
-import { fleetOf } from '../../src/decision/index.ts';
+import { fleetOf } from '../../src/core/decision/index.ts';
+import { NONE_YET, plannedLags, type RemovalSample } from '../../src/core/lag/index.ts';
 import type { HeldPod, Release } from '../../src/hold/index.ts';
 import type { PodMetadata } from '../../src/informers/index.ts';
-import { NONE_YET, plannedLags, type RemovalSample } from '../../src/lag/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 
-import { samplePlan } from '../decision/sample-plan.ts';
-import { namespace, sampleNode, service, snapshotOf } from '../decision/sample-snapshot.ts';
+import { samplePlan } from '../core/decision/sample-plan.ts';
+import { namespace, sampleNode, service, snapshotOf } from '../core/decision/sample-snapshot.ts';
+import { measuredTable } from '../core/lag/sample-table.ts';
 import { holdOf } from '../hold/arena.ts';
-import { measuredTable } from '../lag/sample-table.ts';
 import { ModelApi } from '../leader/model-api.ts';
 
 const SLEEP = samplePlan();

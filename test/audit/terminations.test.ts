@@ -12,8 +12,8 @@ import {
   TerminationLog,
   terminationsIn,
 } from '../../src/audit/terminations.ts';
-import type { RemovalSample } from '../../src/lag/index.ts';
-import { CLEAR } from '../timeline/sample-termination.ts';
+import type { RemovalSample } from '../../src/core/lag/index.ts';
+import { CLEAR } from '../core/timeline/sample-termination.ts';
 
 /** A removal by two Services: of one after a second, of the other after `lag`. */
 function removal(lag: number): RemovalSample {

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type JudgedEnd, TerminationLog } from '../../src/audit/index.ts';
-import { consumersToText } from '../../src/lag/index.ts';
+import { consumersToText } from '../../src/core/lag/index.ts';
 import { ModelCluster } from '../cluster/model-cluster.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { CLUSTER_IP, type Consumer, consumerOf } from '../../src/lag/index.ts';
+import { CLUSTER_IP, type Consumer, consumerOf } from '../../src/core/lag/index.ts';
 import { ConsumerMeasurement, type Flipped, flipReporter } from '../../src/measurement/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 

@@ -1,7 +1,7 @@
 import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { AuditReport } from '../../src/audit/index.ts';
+import type { AuditReport } from '../../src/core/judge/index.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger, ROOT, shipped } from './linger.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { columns, showSeconds } from '../../src/cli/terminal.ts';
 import { ChangeTable, changeLine } from '../../src/cli/watch-output.ts';
-import type { ObservedChange } from '../../src/lag/index.ts';
+import type { ObservedChange } from '../../src/core/lag/index.ts';
 
 const TIME = new Date('2026-03-04T05:06:07.089Z');
 

@@ -1,8 +1,8 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { LingerError } from '../../src/api/index.ts';
 import { type Environment, readCommandLine } from '../../src/cli/command-line.ts';
 import { VERBS } from '../../src/cli/commands.ts';
 import { variableName } from '../../src/cli/flags.ts';
+import { LingerError } from '../../src/core/api/index.ts';
 import { COMMANDS, rows } from './flag-table.ts';
 
 function settingsOf(argv: readonly string[], environment: Environment = {}): Record<string, unknown> {

@@ -1,11 +1,11 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { NO_DOCUMENTS, newSnapshotHolder } from '../../src/decision/index.ts';
-import { type Consumer, consumerOf } from '../../src/lag/index.ts';
-import { sortDocuments } from '../../src/manifest/index.ts';
+import { NO_DOCUMENTS, newSnapshotHolder } from '../../src/core/decision/index.ts';
+import { type Consumer, consumerOf } from '../../src/core/lag/index.ts';
+import { sortDocuments } from '../../src/core/manifest/index.ts';
 import { ConsumerViews, Measurement, measureConsumers } from '../../src/measurement/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 
-import { consumer } from '../decision/sample-snapshot.ts';
+import { consumer } from '../core/decision/sample-snapshot.ts';
 import { waitUntil } from '../testbed/waiting.ts';
 
 const NOW = 20_000 * 86_400;

@@ -2,7 +2,6 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { renderConsumers } from '../../src/cli/consumers.ts';
-import { consumersReport } from '../../src/dashboard/index.ts';
 import {
   CLUSTER_IP,
   type ConsumerFacts,
@@ -10,7 +9,8 @@ import {
   consumerOf,
   consumersToText,
   consumerView,
-} from '../../src/lag/index.ts';
+} from '../../src/core/lag/index.ts';
+import { consumersReport } from '../../src/dashboard/index.ts';
 import { ModelCluster } from '../cluster/model-cluster.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';

@@ -6,11 +6,26 @@ import { join } from 'node:path';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
-import type { DiscoveryConsumer } from '../../src/api/index.ts';
-import { auditWorkload, relatedObjectsIn, summaryOfAudit } from '../../src/audit/index.ts';
 import { Trials, undeclaredOf } from '../../src/cli/dashboard.ts';
 import { curveOf, lagReportOf } from '../../src/cli/lag-report.ts';
 import { openPage } from '../../src/cli/playground.ts';
+import type { DiscoveryConsumer } from '../../src/core/api/index.ts';
+import {
+  NO_DOCUMENTS,
+  NO_SOURCES,
+  snapshotOf,
+  type Workload,
+  workloadOf,
+} from '../../src/core/decision/index.ts';
+import { auditWorkload, relatedObjectsIn, summaryOfAudit } from '../../src/core/judge/index.ts';
+import {
+  ConsumerEstimator,
+  LagEstimator,
+  LagHistory,
+  NOTHING_PLANNED,
+  nextPlanned,
+  plannedLags,
+} from '../../src/core/lag/index.ts';
 import {
   apiRoot,
   auditReport,
@@ -19,15 +34,6 @@ import {
   whatIfReport,
   workloadsReport,
 } from '../../src/dashboard/index.ts';
-import { NO_DOCUMENTS, NO_SOURCES, snapshotOf, type Workload, workloadOf } from '../../src/decision/index.ts';
-import {
-  ConsumerEstimator,
-  LagEstimator,
-  LagHistory,
-  NOTHING_PLANNED,
-  nextPlanned,
-  plannedLags,
-} from '../../src/lag/index.ts';
 import { close } from '../../src/webhook/index.ts';
 import { ROOT } from '../docs/markdown.ts';
 import { CHROMIUM, expectAccessible, startBrowser, windowOf } from '../page/browser.ts';

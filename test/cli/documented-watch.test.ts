@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { ChangeTable, changeLine } from '../../src/cli/watch-output.ts';
-import { CHANGES, DISCARDS } from '../../src/lag/index.ts';
+import { CHANGES, DISCARDS } from '../../src/core/lag/index.ts';
 import { blocksOf, codeOf, tableUnder } from '../docs/markdown.ts';
 
 const PAGE = 'docs/guide.md';

@@ -1,13 +1,13 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { Explanation } from '../../src/decision/index.ts';
-import { plannedToText } from '../../src/lag/index.ts';
+import type { Explanation } from '../../src/core/decision/index.ts';
+import { plannedToText } from '../../src/core/lag/index.ts';
 import { textContent, withHold } from '../../src/leader/codec.ts';
 import { ModelCluster, namespaceObject, nodeObject, serviceObject } from '../cluster/model-cluster.ts';
-import { holdSupply } from '../decision/sample-hold.ts';
-import { fleet } from '../decision/sample-snapshot.ts';
-import { historyOf, tableOf } from '../lag/sample-table.ts';
+import { holdSupply } from '../core/decision/sample-hold.ts';
+import { fleet } from '../core/decision/sample-snapshot.ts';
+import { historyOf, tableOf } from '../core/lag/sample-table.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger, shipped } from './linger.ts';
 import { DEPLOYMENT, POLICY } from './manifests.ts';

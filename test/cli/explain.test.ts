@@ -2,7 +2,7 @@ import { symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import type { JsonObject } from '../decision/sample-pod.ts';
+import type { JsonObject } from '../core/decision/sample-pod.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';
 import { DEPLOYMENT, JOB, POD, POLICY } from './manifests.ts';

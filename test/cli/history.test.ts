@@ -1,8 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { LagHistory } from '../../src/core/lag/index.ts';
 import { historyReport } from '../../src/dashboard/index.ts';
-import { LagHistory } from '../../src/lag/index.ts';
 import { packPart, partKey, stampAnnotations } from '../../src/leader/codec.ts';
 import { ModelApi } from '../leader/model-api.ts';
 import { atEndOfFile } from '../webhook/connection.ts';

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../decision/sample-pod.ts';
+import type { JsonObject } from '../core/decision/sample-pod.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger, ROOT, run } from './linger.ts';
 import { DEPLOYMENT, INJECTED_DEPLOYMENT, JOB, POD, POLICY, SERVICE, UNTOUCHED } from './manifests.ts';

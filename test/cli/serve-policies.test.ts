@@ -1,8 +1,9 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { newSnapshotHolder } from '../../src/decision/index.ts';
-import { followPolicyFiles, type PolicyState } from '../../src/manifest/index.ts';
+import { newSnapshotHolder } from '../../src/core/decision/index.ts';
+import type { PolicyState } from '../../src/core/manifest/index.ts';
+import { followPolicyFiles } from '../../src/policy-files/index.ts';
 import { inPieces } from '../../src/timing/index.ts';
 import type { AtEnd } from '../webhook/connection.ts';
 import { longestTurn } from '../webhook/longest-turn.ts';

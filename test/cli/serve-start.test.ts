@@ -4,7 +4,7 @@ import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../decision/sample-pod.ts';
+import type { JsonObject } from '../core/decision/sample-pod.ts';
 import { atEndOfFile, connect, requestBytes } from '../webhook/connection.ts';
 import { bodyOf } from '../webhook/reviews.ts';
 import { sharedCertificates } from './certificates.ts';

@@ -1,10 +1,10 @@
 import http from 'node:http';
 import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
-import type { AuditSubject } from '../../src/audit/index.ts';
 import { type Tried, type TryLimits, tryPods } from '../../src/cli/server-dry-run.ts';
-import { workloadOf } from '../../src/decision/index.ts';
-import { clusterPolicy, EMPTY_SNAPSHOT, snapshotOf } from '../decision/sample-snapshot.ts';
+import { workloadOf } from '../../src/core/decision/index.ts';
+import type { AuditSubject } from '../../src/core/judge/index.ts';
+import { clusterPolicy, EMPTY_SNAPSHOT, snapshotOf } from '../core/decision/sample-snapshot.ts';
 import { listening } from '../webhook/listening.ts';
 
 interface PodSent {

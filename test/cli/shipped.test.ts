@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { VERBS } from '../../src/cli/commands.ts';
-import { consumersToText, LagHistory } from '../../src/lag/index.ts';
+import { consumersToText, LagHistory } from '../../src/core/lag/index.ts';
 import { packPart, partKey, stampAnnotations } from '../../src/leader/codec.ts';
 import { ModelCluster } from '../cluster/model-cluster.ts';
 import { atEndOfFile } from '../webhook/connection.ts';

@@ -1,8 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { consumersToText } from '../../src/core/lag/index.ts';
 import { statusReport } from '../../src/dashboard/index.ts';
-import { consumersToText } from '../../src/lag/index.ts';
 import { type Answer, AnsweringServer, type Answers, refused, well } from '../diagnose/answers.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';

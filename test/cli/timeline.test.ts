@@ -2,10 +2,10 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { TerminationLog } from '../../src/audit/index.ts';
+import type { Termination } from '../../src/core/timeline/index.ts';
 import { timelineReport } from '../../src/dashboard/index.ts';
-import type { Termination } from '../../src/timeline/index.ts';
 import { ModelCluster } from '../cluster/model-cluster.ts';
-import { CLEAR, SENT, UNKNOWN } from '../timeline/sample-termination.ts';
+import { CLEAR, SENT, UNKNOWN } from '../core/timeline/sample-termination.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';
 

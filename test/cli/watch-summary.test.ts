@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { renderSummary, type WatchSummary } from '../../src/cli/watch-output.ts';
-import { DISCARDS, type DiscardCounts, type DiscardReason } from '../../src/lag/index.ts';
+import { DISCARDS, type DiscardCounts, type DiscardReason } from '../../src/core/lag/index.ts';
 
 const counts = (more: Partial<Record<DiscardReason, number>> = {}): DiscardCounts => {
   const none = Object.keys(DISCARDS).map((reason) => [reason, 0]);

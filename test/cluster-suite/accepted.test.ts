@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { decide, type Pod, patchFor } from '../../src/decision/index.ts';
-import { generatedPods } from '../decision/arbitrary-pod.ts';
-import { type GoldenCase, loadGoldenCases } from '../decision/golden-cases.ts';
-import { HOLD_MOUNTS, heldSnapshot, tokenIn } from '../decision/sample-hold.ts';
-import { pass } from '../decision/sample-pass.ts';
-import { type JsonObject, type PodObject, patched, podOf, server } from '../decision/sample-pod.ts';
-import { clusterPolicy } from '../decision/sample-snapshot.ts';
+import { decide, type Pod, patchFor } from '../../src/core/decision/index.ts';
+import { generatedPods } from '../core/decision/arbitrary-pod.ts';
+import { type GoldenCase, loadGoldenCases } from '../core/decision/golden-cases.ts';
+import { HOLD_MOUNTS, heldSnapshot, tokenIn } from '../core/decision/sample-hold.ts';
+import { pass } from '../core/decision/sample-pass.ts';
+import { type JsonObject, type PodObject, patched, podOf, server } from '../core/decision/sample-pod.ts';
+import { clusterPolicy } from '../core/decision/sample-snapshot.ts';
 import { noSleepZero, RESTRICTED, sentTo } from './support/manifests.ts';
 import { openStage, type Stage } from './support/stage.ts';
 

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ANNOTATION, NO_LABELS, namespaceRecord } from '../../src/api/index.ts';
-import { effectivePolicy, NO_SOURCES, snapshotOf } from '../../src/decision/index.ts';
+import { ANNOTATION, NO_LABELS, namespaceRecord } from '../../src/core/api/index.ts';
+import { effectivePolicy, NO_SOURCES, snapshotOf } from '../../src/core/decision/index.ts';
 import { type Cluster, inParallel, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { nearlyDurations } from './support/crd-judge.ts';
 import { appContainer } from './support/manifests.ts';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { AuditReport } from '../../src/audit/index.ts';
+import type { AuditReport } from '../../src/core/judge/index.ts';
 import { shipped as linger, MAIN } from '../cli/linger.ts';
 import { type Cluster, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { appContainer, job, pod, service, workload } from './support/manifests.ts';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { CONSUMER_SPECS } from '../api/consumer-specs.ts';
+import { CONSUMER_SPECS } from '../core/api/consumer-specs.ts';
 import { CrdJudge, nearlyDurations } from './support/crd-judge.ts';
 
 describe('the CRD of DiscoveryConsumers, as a real API server applies it', () => {

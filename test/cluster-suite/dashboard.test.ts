@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { spanOf } from '../../src/core/timeline/index.ts';
 import {
   apiError,
   explanationReport,
@@ -8,7 +9,6 @@ import {
   timelineView,
   workloadsReport,
 } from '../../src/dashboard/index.ts';
-import { spanOf } from '../../src/timeline/index.ts';
 import { startDashboard } from '../cli/dashboards.ts';
 import { emptyDirectory } from '../cli/linger.ts';
 import { CHROMIUM, expectAccessible, startBrowser, tabTo, windowOf } from '../page/browser.ts';

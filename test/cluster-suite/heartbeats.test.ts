@@ -1,9 +1,9 @@
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { callApi, type KubeConnection, readKubeconfig } from '../../src/cluster/index.ts';
+import { type ClusterEvent, HEARTBEAT_STREAMS, type HeartbeatStream } from '../../src/core/lag/index.ts';
+import { WatchDelay } from '../../src/core/lag/watch-delay.ts';
 import { followCluster } from '../../src/informers/index.ts';
-import { type ClusterEvent, HEARTBEAT_STREAMS, type HeartbeatStream } from '../../src/lag/index.ts';
-import { WatchDelay } from '../../src/lag/watch-delay.ts';
 import { sendHeartbeats } from '../../src/measurement/index.ts';
 import { pause } from '../../src/timing/index.ts';
 import { bearer } from '../cluster/bearer.ts';

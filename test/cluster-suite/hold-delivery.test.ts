@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME } from '../../src/api/index.ts';
+import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME } from '../../src/core/api/index.ts';
 import { type Cluster, images, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { bringHelper, HELPER, UNUSED } from './support/hold-helper.ts';
 import { appContainer, type Json, pod, RESTRICTED } from './support/manifests.ts';

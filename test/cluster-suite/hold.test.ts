@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { ANNOTATION, HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME, holdKey } from '../../src/api/index.ts';
+import { ANNOTATION, HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME, holdKey } from '../../src/core/api/index.ts';
 import { timelineReport } from '../../src/dashboard/index.ts';
 import { readHelperObject } from '../../src/hold/index.ts';
 import { sharedCertificates } from '../cli/certificates.ts';

@@ -2,7 +2,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { CLUSTER_POLICY_SPECS, POLICY_SPECS } from '../api/policy-specs.ts';
+import { CLUSTER_POLICY_SPECS, POLICY_SPECS } from '../core/api/policy-specs.ts';
 import { CrdJudge, nearlyDurations } from './support/crd-judge.ts';
 
 describe.each([

@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
-import { isRecord, parseDuration } from '../../src/api/index.ts';
-import { digestOf, type Field } from '../../src/decision/index.ts';
+import { isRecord, parseDuration } from '../../src/core/api/index.ts';
+import { digestOf, type Field } from '../../src/core/decision/index.ts';
 import { shipped as command } from '../cli/linger.ts';
-import { ANNOTATIONS, FIELDS, specOf as fieldIn } from '../decision/field-values.ts';
-import { merge } from '../decision/sample-merge.ts';
-import { clusterPolicy as clusterSample } from '../decision/sample-snapshot.ts';
+import { ANNOTATIONS, FIELDS, specOf as fieldIn } from '../core/decision/field-values.ts';
+import { merge } from '../core/decision/sample-merge.ts';
+import { clusterPolicy as clusterSample } from '../core/decision/sample-snapshot.ts';
 import { LONG } from '../scenarios/form.ts';
 import {
   type Cluster,

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type KubeConnection, readKubeconfig } from '../../src/cluster/index.ts';
-import { quantileOf } from '../../src/lag/index.ts';
+import { quantileOf } from '../../src/core/lag/index.ts';
 import { PLANNED_KEY } from '../../src/leader/codec.ts';
 import { ELECTION_LIMITS } from '../../src/leader/election.ts';
 import { microTimeOf } from '../../src/leader/lease.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Shortfall } from '../../src/audit/index.ts';
 import { shipped as command } from '../cli/linger.ts';
-import { samplePlan } from '../decision/sample-plan.ts';
+import { samplePlan } from '../core/decision/sample-plan.ts';
 import {
   type Cluster,
   FakeNode,

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME, holdKey, printable } from '../../src/api/index.ts';
+import { HOLD_HELPER, HOLD_MOUNT, HOLD_VOLUME, holdKey, printable } from '../../src/core/api/index.ts';
 import { readHelperObject } from '../../src/hold/index.ts';
 import { type Cluster, images, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { must, run } from '../testbed/command.ts';

@@ -1,9 +1,9 @@
 import request from 'supertest';
 import { describe, expect, it } from 'vitest';
-import { LingerError } from '../../src/api/index.ts';
+import { LingerError } from '../../src/core/api/index.ts';
+import { assess, terminationSummary } from '../../src/core/timeline/index.ts';
 import { apiError, pageApp, type TimelineView, timelineView } from '../../src/dashboard/index.ts';
-import { assess, terminationSummary } from '../../src/timeline/index.ts';
-import { CLEAR, SENT, UNKNOWN } from '../timeline/sample-termination.ts';
+import { CLEAR, SENT, UNKNOWN } from '../core/timeline/sample-termination.ts';
 
 const TOKEN = 'the-token-of-this-run';
 const root = { version: '0.0.0', views: ['timeline'], source: null } as const;

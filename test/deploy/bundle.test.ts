@@ -8,7 +8,7 @@ import { sharedCertificates } from '../cli/certificates.ts';
 import { emptyDirectory, ROOT, run, serving, until } from '../cli/linger.ts';
 import { cpuSeconds, teamPolicies } from '../cli/team-policies.ts';
 import { ModelCluster } from '../cluster/model-cluster.ts';
-import { pod } from '../decision/sample-pod.ts';
+import { pod } from '../core/decision/sample-pod.ts';
 import { AdsServer } from '../measurement/ads-server.ts';
 import { atEndOfFile, connect, requestBytes } from '../webhook/connection.ts';
 import { bodyOf } from '../webhook/reviews.ts';
@@ -26,7 +26,7 @@ beforeAll(async () => {
   Object.assign(bundle, { main: join(root, 'dist', 'main.js'), metafile });
 }, 120_000);
 
-/** The sources in the chunks that a server has loaded once it is ready: `src/decision`, `node_modules/zod`. */
+/** The sources in the chunks that a server has loaded once it is ready: `src/core/decision`, `node_modules/zod`. */
 async function loadedBy(...args: string[]): Promise<ReadonlySet<string>> {
   const list = join(await emptyDirectory(atEnd), 'loaded');
   await writeFile(list, '');

@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest';
+import type { LagStage } from '../../src/core/lag/index.ts';
 import { watchLag } from '../../src/diagnose/lag-observation.ts';
-import type { LagStage } from '../../src/lag/index.ts';
 import { ModelCluster, podObject, serviceObject, sliceObject } from '../cluster/model-cluster.ts';
 import { waitUntil } from '../testbed/waiting.ts';
 import type { AtEnd } from '../webhook/connection.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { ANNOTATION } from '../../src/api/index.ts';
 import { REPORT_ANNOTATION } from '../../src/audit/index.ts';
 import { VERBS } from '../../src/cli/commands.ts';
+import { ANNOTATION } from '../../src/core/api/index.ts';
 import {
   annotationLayers,
   NODE_BUDGET_LABEL,
@@ -9,9 +9,9 @@ import {
   parsePlan,
   renderPlan,
   type WaitReason,
-} from '../../src/decision/index.ts';
+} from '../../src/core/decision/index.ts';
+import { HEARTBEAT_ANNOTATION } from '../../src/core/lag/index.ts';
 import { TRIED_ANNOTATION } from '../../src/hold/index.ts';
-import { HEARTBEAT_ANNOTATION } from '../../src/lag/index.ts';
 import { LEADER_LABEL, SHARED_ANNOTATIONS } from '../../src/leader/index.ts';
 import { CANARY_LABEL } from '../../src/measurement/index.ts';
 import { RUN_LABEL } from '../../src/prove/index.ts';

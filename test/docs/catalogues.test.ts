@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { ERRORS } from '../../src/api/index.ts';
 import { certificateErrorCodes } from '../../src/certs/index.ts';
 import { CONNECTION_ERRORS } from '../../src/cluster/index.ts';
-import { NOTES, type NoteCode, SKIP_REASONS, WARNING_NOTES } from '../../src/decision/index.ts';
+import { ERRORS } from '../../src/core/api/index.ts';
+import { NOTES, type NoteCode, SKIP_REASONS, WARNING_NOTES } from '../../src/core/decision/index.ts';
 import { LOSS_CAUSES } from '../../src/prove/index.ts';
 import { codeOf, codesOf, type Row, tableUnder } from './markdown.ts';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { discoveryConsumerSpec, discoveryConsumerStatus } from '../../src/api/index.ts';
+import { discoveryConsumerSpec, discoveryConsumerStatus } from '../../src/core/api/index.ts';
+import { CONDITIONS } from '../../src/core/lag/index.ts';
 import { DISCOVERY_CONSUMERS } from '../../src/informers/index.ts';
-import { CONDITIONS } from '../../src/lag/index.ts';
 import { PUBLISH_LIMITS } from '../../src/leader/index.ts';
 import { codeOf, codesOf, read, tableUnder } from './markdown.ts';
 import { leafPaths } from './schema-leaves.ts';

@@ -5,14 +5,14 @@ import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { containerRuntime } from '../../bench/containerfile.ts';
-import { isLingerObject, parseDocument } from '../../src/api/index.ts';
 import { VERBS } from '../../src/cli/commands.ts';
 import { greeting } from '../../src/cli/serve.ts';
-import { decide, workloadOf } from '../../src/decision/index.ts';
-import { readPolicies } from '../../src/manifest/index.ts';
+import { isLingerObject, parseDocument } from '../../src/core/api/index.ts';
+import { decide, workloadOf } from '../../src/core/decision/index.ts';
+import { readPolicies } from '../../src/policy-files/index.ts';
 import { answerDecision } from '../../src/webhook/answer.ts';
 import { type Review, readReview } from '../../src/webhook/review.ts';
-import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
+import { EMPTY_SNAPSHOT } from '../core/decision/sample-snapshot.ts';
 import { type Block, blocksOf, filesUnder, PAGES, ROOT, read, tableUnder } from './markdown.ts';
 
 const run = promisify(execFile);

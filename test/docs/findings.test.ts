@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { AUDIT_FINDINGS, TERMINATION_FINDINGS } from '../../src/audit/index.ts';
+import { TERMINATION_FINDINGS } from '../../src/audit/index.ts';
+import { AUDIT_FINDINGS } from '../../src/core/judge/index.ts';
 import { CHECKS, DIAGNOSES } from '../../src/diagnose/index.ts';
 import { codeOf, read, tableUnder } from './markdown.ts';
 

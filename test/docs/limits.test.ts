@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { FOREIGN_LIMITS, type ForeignLimit } from '../../src/api/index.ts';
+import { FOREIGN_LIMITS, type ForeignLimit } from '../../src/core/api/index.ts';
 import { tableUnder } from './markdown.ts';
 
 test('the threat model prints the limits of the code', () => {

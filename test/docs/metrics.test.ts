@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { RESTARTS } from '../../src/cluster/index.ts';
+import { DISCARDS } from '../../src/core/lag/index.ts';
 import { RELEASE_REASONS } from '../../src/hold/index.ts';
-import { DISCARDS } from '../../src/lag/index.ts';
 import { DEREGISTRATION_RESULTS } from '../../src/measurement/index.ts';
 import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
 import { own, registered, series } from './registered-metrics.ts';

@@ -10,8 +10,8 @@ import {
   POD_SCOPES,
   terminationPolicySpec,
   WAIT_SOURCES,
-} from '../../src/api/index.ts';
-import { BUILT_IN_VALUES, DURATION_FIELDS, type Field, fitGrace } from '../../src/decision/index.ts';
+} from '../../src/core/api/index.ts';
+import { BUILT_IN_VALUES, DURATION_FIELDS, type Field, fitGrace } from '../../src/core/decision/index.ts';
 import { codeOf, codesOf, read, tableUnder } from './markdown.ts';
 import { leafPaths } from './schema-leaves.ts';
 

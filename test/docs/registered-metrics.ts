@@ -1,6 +1,6 @@
 import { registerAuditMetrics, registerTerminationMetrics } from '../../src/audit/index.ts';
 import { registerWatchMetrics } from '../../src/cluster/index.ts';
-import { defaultWait } from '../../src/decision/index.ts';
+import { defaultWait } from '../../src/core/decision/index.ts';
 import {
   registerDeliveryMetrics,
   registerHoldMetrics,
@@ -18,7 +18,7 @@ import {
 } from '../../src/measurement/index.ts';
 import { createMetrics } from '../../src/telemetry/index.ts';
 import { AdmissionMetrics, registerReportMetrics } from '../../src/webhook/index.ts';
-import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
+import { EMPTY_SNAPSHOT } from '../core/decision/sample-snapshot.ts';
 
 /** What the registry's metrics carry beside their declared type. */
 export interface Described {

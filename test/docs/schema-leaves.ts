@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { labelSelector } from '../../src/api/index.ts';
+import { labelSelector } from '../../src/core/api/index.ts';
 
 /**
  * The paths of the fields of a document's spec: `wait.fixed`. An object without fields of its own and a

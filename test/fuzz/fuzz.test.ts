@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { FOREIGN_LIMITS } from '../../src/api/index.ts';
+import { FOREIGN_LIMITS } from '../../src/core/api/index.ts';
 import { FUZZ } from '../property/runs.ts';
 import { corpusOf, faultOf, fuzz, SOURCES } from './inputs.ts';
 

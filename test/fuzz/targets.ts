@@ -1,15 +1,15 @@
-import { type ForeignSource, type PageFormat, reportRequest } from '../../src/api/index.ts';
 import { parseCertificates } from '../../src/certs/index.ts';
 import { parseKey } from '../../src/certs/x509.ts';
 import { KubeFailure } from '../../src/cluster/index.ts';
 import { readEvent, readListPage } from '../../src/cluster/object-json.ts';
-import { decide, type Pod, patchFor } from '../../src/decision/index.ts';
+import { type ForeignSource, type PageFormat, reportRequest } from '../../src/core/api/index.ts';
+import { decide, type Pod, patchFor } from '../../src/core/decision/index.ts';
+import { policiesOfMap } from '../../src/core/manifest/index.ts';
 import { helperLine } from '../../src/hold/connection-monitor.ts';
 import { projectPod } from '../../src/informers/index.ts';
-import { policiesOfMap } from '../../src/manifest/index.ts';
 import { attemptsIn, readerOf } from '../../src/measurement/index.ts';
 import { screenReview } from '../../src/webhook/review.ts';
-import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
+import { EMPTY_SNAPSHOT } from '../core/decision/sample-snapshot.ts';
 import { takePush } from '../measurement/pushes.ts';
 
 /**

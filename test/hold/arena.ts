@@ -3,21 +3,21 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
-import { serviceIndex } from '../../src/api/index.ts';
 import type { SigningKeys } from '../../src/certs/index.ts';
+import { serviceIndex } from '../../src/core/api/index.ts';
 import {
   type ClusterSnapshot,
   type HoldPlan,
   NO_SOURCES,
   renderPlan,
   snapshotOf,
-} from '../../src/decision/index.ts';
+} from '../../src/core/decision/index.ts';
+import { type EndpointGroup, HEARTBEAT_STREAMS } from '../../src/core/lag/index.ts';
 import { HOLD_LIMITS, type HoldLimits, type Route } from '../../src/hold/caller.ts';
 import { HeldPods } from '../../src/hold/held-pods.ts';
 import { type HoldSources, Holds, type PodState, type Release } from '../../src/hold/holds.ts';
 import { HoldService } from '../../src/hold/service.ts';
 import type { PodMetadata } from '../../src/informers/index.ts';
-import { type EndpointGroup, HEARTBEAT_STREAMS } from '../../src/lag/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 
 export const clock = () => performance.now();

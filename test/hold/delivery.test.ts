@@ -1,15 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, it } from 'vitest';
-import { namespaceRecord, serviceIndex } from '../../src/api/index.ts';
 import type { KubeConnection } from '../../src/cluster/index.ts';
+import { namespaceRecord, serviceIndex } from '../../src/core/api/index.ts';
 import {
   fleetOf,
   type HoldSupply,
   newSnapshotHolder,
   nodeKind,
   type SnapshotHolder,
-} from '../../src/decision/index.ts';
+} from '../../src/core/decision/index.ts';
 import {
   Delivery,
   type DeliverySettings,
@@ -22,7 +22,7 @@ import { readHelperObject } from '../../src/hold/helper-object.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 
 import { pause } from '../../src/timing/index.ts';
-import { sampleNode } from '../decision/sample-snapshot.ts';
+import { sampleNode } from '../core/decision/sample-snapshot.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { DeliveryApi } from './delivery-api.ts';
 

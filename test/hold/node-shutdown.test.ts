@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Registry } from '@prometheus-io/client';
 import { beforeAll, expect, it, vi } from 'vitest';
 import type { KubeConnection } from '../../src/cluster/index.ts';
-import { nodeBudgetOf } from '../../src/decision/index.ts';
+import { nodeBudgetOf } from '../../src/core/decision/index.ts';
 import { NodeShutdowns } from '../../src/hold/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 

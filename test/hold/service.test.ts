@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import type { DiscoveryConsumerSpec } from '../../src/api/index.ts';
 import type { SigningKeys } from '../../src/certs/index.ts';
-import type { HoldPlan } from '../../src/decision/index.ts';
+import type { DiscoveryConsumerSpec } from '../../src/core/api/index.ts';
+import type { HoldPlan } from '../../src/core/decision/index.ts';
+import { type Consumer, consumerOf } from '../../src/core/lag/index.ts';
 import type { Route } from '../../src/hold/caller.ts';
 import type { PodState } from '../../src/hold/holds.ts';
-import { type Consumer, consumerOf } from '../../src/lag/index.ts';
 import { Arena, clock, FakeHelper, holdOf, REPLICAS_OWN, snapshotWith, until } from './arena.ts';
 
 /** How long a release may take on a busy machine; on an idle one it takes 10 to 40 ms. */

@@ -4,10 +4,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { KubeConnection } from '../../src/cluster/index.ts';
+import { HEARTBEAT_STREAMS } from '../../src/core/lag/index.ts';
 import type { Release } from '../../src/hold/holds.ts';
 import { startHold } from '../../src/hold/start.ts';
 import type { PodMetadata } from '../../src/informers/index.ts';
-import { HEARTBEAT_STREAMS } from '../../src/lag/index.ts';
 import type { Logger } from '../../src/telemetry/index.ts';
 import { clock, FakeHelper, holdOf, REPLICAS_OWN, SLICES, snapshotWith, until } from './arena.ts';
 

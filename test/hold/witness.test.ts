@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { HoldPlan } from '../../src/decision/index.ts';
+import type { HoldPlan } from '../../src/core/decision/index.ts';
+import type { Consumer } from '../../src/core/lag/index.ts';
 import type { Waiter } from '../../src/hold/holds.ts';
-import type { Consumer } from '../../src/lag/index.ts';
 import { Arena, snapshotWith } from './arena.ts';
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', 'Date'] }));

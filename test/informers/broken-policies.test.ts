@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { ClusterTerminationPolicy, TerminationPolicy } from '../../src/api/index.ts';
+import type { ClusterTerminationPolicy, TerminationPolicy } from '../../src/core/api/index.ts';
 import {
   CLUSTER_TERMINATION_POLICIES,
   type CustomObjects,

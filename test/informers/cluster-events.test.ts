@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { ObjectIdentity, RawObject } from '../../src/cluster/index.ts';
+import { type ClusterEvent, LagRecorder, type Stream } from '../../src/core/lag/index.ts';
 import {
   endpointsEvent,
   podEvent,
@@ -10,7 +11,6 @@ import {
 import { projectEndpoints, projectSlice } from '../../src/informers/endpoints.ts';
 import { projectPod } from '../../src/informers/pods.ts';
 import { projectService } from '../../src/informers/services.ts';
-import { type ClusterEvent, LagRecorder, type Stream } from '../../src/lag/index.ts';
 
 const identity: ObjectIdentity = { namespace: 'shop', name: 'web', uid: 'u-1' };
 const raw = (more: object = {}, meta: object = {}) =>

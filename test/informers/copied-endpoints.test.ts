@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import type { EndpointsSpec } from '../../src/api/index.ts';
+import type { EndpointsSpec } from '../../src/core/api/index.ts';
 import { CopiedEndpoints, copyOf } from '../../src/informers/copied-endpoints.ts';
 import { emptyDirectory } from '../cli/linger.ts';
 import { ModelCluster } from '../cluster/model-cluster.ts';

@@ -1,11 +1,11 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
+import type { Consumer } from '../../src/core/lag/index.ts';
 import {
   type CustomKind,
   type CustomObjects,
   DISCOVERY_CONSUMERS,
   followCustomResources,
 } from '../../src/informers/custom-resources.ts';
-import type { Consumer } from '../../src/lag/index.ts';
 import { QUICK } from '../cluster/arena.ts';
 import { ModelCluster, type ModelObject } from '../cluster/model-cluster.ts';
 import { waitUntil } from '../testbed/waiting.ts';

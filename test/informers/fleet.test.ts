@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { FLEET_SETTLE_SECONDS, type NodeFacts, supportsNativeSleep } from '../../src/decision/index.ts';
+import { FLEET_SETTLE_SECONDS, type NodeFacts, supportsNativeSleep } from '../../src/core/decision/index.ts';
 import { FleetVersions } from '../../src/informers/nodes.ts';
-import { sampleNode } from '../decision/sample-snapshot.ts';
+import { sampleNode } from '../core/decision/sample-snapshot.ts';
 
 const node = (kubeletVersion: string, more: Partial<NodeFacts> = {}) =>
   sampleNode({ name: 'a', kubeletVersion, ...more });

@@ -1,7 +1,11 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type ClusterSnapshot, newSnapshotHolder, type SnapshotChange } from '../../src/decision/index.ts';
+import {
+  type ClusterSnapshot,
+  newSnapshotHolder,
+  type SnapshotChange,
+} from '../../src/core/decision/index.ts';
+import type { ClusterEvent, EndpointsChoice } from '../../src/core/lag/index.ts';
 import { type ClusterSource, followCluster } from '../../src/informers/follow.ts';
-import type { ClusterEvent, EndpointsChoice } from '../../src/lag/index.ts';
 import { QUICK } from '../cluster/arena.ts';
 import {
   ModelCluster,

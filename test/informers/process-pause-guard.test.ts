@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { newStats, type StreamChange, type WatchHandlers } from '../../src/cluster/index.ts';
+import { STREAMS, type Stream } from '../../src/core/lag/index.ts';
 import { type GuardedChange, ProcessPauseGuard } from '../../src/informers/process-pause.ts';
-import { STREAMS, type Stream } from '../../src/lag/index.ts';
 import { runs } from '../property/runs.ts';
 
 interface Arrival {

@@ -5,7 +5,7 @@ import {
   namespaceRecord,
   type ServiceRecord,
   serviceIndex,
-} from '../../src/api/index.ts';
+} from '../../src/core/api/index.ts';
 import { putChanged } from '../../src/informers/kept.ts';
 import { ServiceTable } from '../../src/informers/services.ts';
 

@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { plannedToText } from '../../src/lag/index.ts';
+import { plannedToText } from '../../src/core/lag/index.ts';
 import {
   bytesOf,
   type Content,
@@ -21,7 +21,7 @@ import {
   textContent,
   unpackPart,
 } from '../../src/leader/codec.ts';
-import { historyOf, tableOf } from '../lag/sample-table.ts';
+import { historyOf, tableOf } from '../core/lag/sample-table.ts';
 
 const NOW = Date.UTC(2026, 10, 21, 12) / 1000;
 const DAY = 86_400;

@@ -6,7 +6,7 @@ import {
   type ConsumerView,
   consumerOf,
   consumerView,
-} from '../../src/lag/index.ts';
+} from '../../src/core/lag/index.ts';
 import { readConsumers } from '../../src/leader/codec.ts';
 import type { ModelApi } from './model-api.ts';
 import { annotationsOf, leads, Measured, openApi, soon, startReplica, wall } from './replica.ts';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it, vi } from 'vitest';
-import { ConsumerEstimator, LagEstimator, LagHistory } from '../../src/lag/index.ts';
+import { ConsumerEstimator, LagEstimator, LagHistory } from '../../src/core/lag/index.ts';
 import {
   bytesOf,
   type ConfigMap,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { namespaceRecord, taken } from '../../src/api/index.ts';
-import type { ClusterSnapshot } from '../../src/decision/index.ts';
-import { policySet } from '../../src/decision/policy-set.ts';
+import { namespaceRecord, taken } from '../../src/core/api/index.ts';
+import type { ClusterSnapshot } from '../../src/core/decision/index.ts';
+import { policySet } from '../../src/core/decision/policy-set.ts';
 import {
   CLUSTER_TERMINATION_POLICIES,
   customResource,
@@ -9,8 +9,8 @@ import {
   TERMINATION_POLICIES,
 } from '../../src/informers/index.ts';
 import { policyStatuses } from '../../src/leader/policy-statuses.ts';
-import { holdSupply } from '../decision/sample-hold.ts';
-import { EMPTY_SNAPSHOT, fleet } from '../decision/sample-snapshot.ts';
+import { holdSupply } from '../core/decision/sample-hold.ts';
+import { EMPTY_SNAPSHOT, fleet } from '../core/decision/sample-snapshot.ts';
 import type { ModelApi } from './model-api.ts';
 import { leads, Measured, openApi, soon, startReplica, wall } from './replica.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { quantileOf } from '../../src/lag/index.ts';
+import { quantileOf } from '../../src/core/lag/index.ts';
 import { PLANNED_KEY } from '../../src/leader/codec.ts';
 import type { ApiObject, ModelApi } from './model-api.ts';
 import {

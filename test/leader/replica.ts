@@ -1,5 +1,5 @@
 import { onTestFinished } from 'vitest';
-import { taken } from '../../src/api/index.ts';
+import { taken } from '../../src/core/api/index.ts';
 import {
   BUILT_IN_ENOUGH,
   LagEstimator,
@@ -8,7 +8,7 @@ import {
   type PlannedTable,
   plannedLags,
   plannedToText,
-} from '../../src/lag/index.ts';
+} from '../../src/core/lag/index.ts';
 import { type Forgotten, PLANNED_KEY, readForgotten, readPlanned } from '../../src/leader/codec.ts';
 import type { PublishedConsumers } from '../../src/leader/consumer-statuses.ts';
 import { PUBLISH_LIMITS, type PublishLimits } from '../../src/leader/publish-status.ts';

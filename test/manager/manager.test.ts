@@ -1,6 +1,6 @@
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { ClusterEvent } from '../../src/lag/index.ts';
+import type { ClusterEvent } from '../../src/core/lag/index.ts';
 import { Manager } from '../../src/manager/manager.ts';
 import type { PodEvent, Runnable } from '../../src/manager/runnable.ts';
 import { createLogger } from '../../src/telemetry/index.ts';

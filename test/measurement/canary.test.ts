@@ -3,7 +3,7 @@ import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { CLUSTER_DNS, CLUSTER_IP, type Consumer, consumerOf } from '../../src/lag/index.ts';
+import { CLUSTER_DNS, CLUSTER_IP, type Consumer, consumerOf } from '../../src/core/lag/index.ts';
 import {
   CANARY_LABEL,
   chooseCanary,

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { serviceIndex } from '../../src/api/index.ts';
-import { type Consumer, consumerOf, STANDARD_CONSUMERS } from '../../src/lag/index.ts';
+import { serviceIndex } from '../../src/core/api/index.ts';
+import { type Consumer, consumerOf, STANDARD_CONSUMERS } from '../../src/core/lag/index.ts';
 import { ConsumerViews, serviceCounts } from '../../src/measurement/consumer-views.ts';
 import { ConsumerMeasurement } from '../../src/measurement/measurement.ts';
 

@@ -5,16 +5,16 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Registry } from '@prometheus-io/client';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
+import type { ObjectEvent, ObjectEvents } from '../../src/cluster/index.ts';
 import {
   type DeregisterSpec,
   type DiscoveryConsumerSpec,
   discoveryConsumerSpec,
   type NamespaceRecord,
   namespaceRecord,
-} from '../../src/api/index.ts';
-import type { ObjectEvent, ObjectEvents } from '../../src/cluster/index.ts';
-import { type ClusterSnapshot, NO_SOURCES, snapshotOf } from '../../src/decision/index.ts';
-import { consumerOf } from '../../src/lag/index.ts';
+} from '../../src/core/api/index.ts';
+import { type ClusterSnapshot, NO_SOURCES, snapshotOf } from '../../src/core/decision/index.ts';
+import { consumerOf } from '../../src/core/lag/index.ts';
 import type { Leadership, PodEvent } from '../../src/manager/index.ts';
 import { Deregistrations } from '../../src/measurement/deregister.ts';
 import { createLogger } from '../../src/telemetry/index.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { consumerOf } from '../../src/lag/index.ts';
+import { consumerOf } from '../../src/core/lag/index.ts';
 import { limitsOf, type Timed } from '../../src/measurement/canary.ts';
 import { FLIP_LIMITS } from '../../src/measurement/flip.ts';
 import { FLIP_RESULTS } from '../../src/measurement/probe.ts';

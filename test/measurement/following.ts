@@ -1,13 +1,13 @@
 import { Registry } from '@prometheus-io/client';
 import { onTestFinished } from 'vitest';
-import { type DiscoveryConsumerSpec, type ServiceRecord, serviceIndex } from '../../src/api/index.ts';
 import { ObjectEvents } from '../../src/cluster/index.ts';
-import type { ClusterSnapshot } from '../../src/decision/index.ts';
-import { consumerOf } from '../../src/lag/index.ts';
+import { type DiscoveryConsumerSpec, type ServiceRecord, serviceIndex } from '../../src/core/api/index.ts';
+import type { ClusterSnapshot } from '../../src/core/decision/index.ts';
+import { consumerOf } from '../../src/core/lag/index.ts';
 import { Measurement, startInspecting } from '../../src/measurement/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 import { ModelCluster } from '../cluster/model-cluster.ts';
-import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
+import { EMPTY_SNAPSHOT } from '../core/decision/sample-snapshot.ts';
 import type { AtEnd } from '../webhook/connection.ts';
 
 const clock = () => performance.now();

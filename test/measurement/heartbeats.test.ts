@@ -8,10 +8,10 @@ import {
   HEARTBEAT_ANNOTATION,
   type HeartbeatStream,
   heartbeatOf,
-} from '../../src/lag/index.ts';
+} from '../../src/core/lag/index.ts';
 import { sendHeartbeats } from '../../src/measurement/heartbeats.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
-import { ALL_CURRENT, service, slice, terminating } from '../lag/sample-events.ts';
+import { ALL_CURRENT, service, slice, terminating } from '../core/lag/sample-events.ts';
 
 const CORE = '/api/v1/namespaces/linger';
 const DISCOVERY = '/apis/discovery.k8s.io/v1/namespaces/linger';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { type InspectSpec, unseenNamespace } from '../../src/api/index.ts';
-import { PodAddresses } from '../../src/lag/index.ts';
+import { type InspectSpec, unseenNamespace } from '../../src/core/api/index.ts';
+import { PodAddresses } from '../../src/core/lag/index.ts';
 import { Inspection, type InspectionOptions } from '../../src/measurement/inspect.ts';
 import type { Inspected } from '../../src/measurement/inspected.ts';
 import { type PageFindings, readerOf } from '../../src/measurement/page-formats.ts';

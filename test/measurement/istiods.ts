@@ -1,4 +1,4 @@
-import type { XdsSpec } from '../../src/api/index.ts';
+import type { XdsSpec } from '../../src/core/api/index.ts';
 import { PageFindings } from '../../src/measurement/page-formats.ts';
 import { Istiods } from '../../src/measurement/xds.ts';
 import { WEB } from './following.ts';

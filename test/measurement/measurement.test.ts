@@ -5,9 +5,17 @@ import {
   plannedFromJson,
   plannedToText,
   type StageSample,
-} from '../../src/lag/index.ts';
+} from '../../src/core/lag/index.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
-import { ALL_CURRENT, endpoints, marker, service, short, slice, terminating } from '../lag/sample-events.ts';
+import {
+  ALL_CURRENT,
+  endpoints,
+  marker,
+  service,
+  short,
+  slice,
+  terminating,
+} from '../core/lag/sample-events.ts';
 
 const START = 20_000 * 86_400;
 

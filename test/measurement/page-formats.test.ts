@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { PageFormat } from '../../src/api/index.ts';
 import { canonicalAddress } from '../../src/certs/index.ts';
+import type { PageFormat } from '../../src/core/api/index.ts';
 import { readPage } from '../../src/measurement/gateway-client.ts';
 import {
   endpointIn,

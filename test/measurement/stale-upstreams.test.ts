@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { PodAddresses } from '../../src/lag/index.ts';
+import { PodAddresses } from '../../src/core/lag/index.ts';
 import { Inspection, type InspectionOptions } from '../../src/measurement/inspect.ts';
 import type { Inspected } from '../../src/measurement/inspected.ts';
 import { type PageFindings, readerOf } from '../../src/measurement/page-formats.ts';

@@ -1,3 +1,4 @@
+import { assess, terminationSummary } from '../../src/core/timeline/index.ts';
 import type {
   AllWorkloads,
   Answers,
@@ -8,8 +9,7 @@ import type {
   TimelineView,
   WhatIfReport,
 } from '../../src/dashboard/index.ts';
-import { assess, terminationSummary } from '../../src/timeline/index.ts';
-import { CLEAR, SENT, UNKNOWN } from '../timeline/sample-termination.ts';
+import { CLEAR, SENT, UNKNOWN } from '../core/timeline/sample-termination.ts';
 
 /** Seconds since the epoch: a quarter of an hour of 24 November 2026, some minutes old. */
 const NOW = 1_795_514_700 + 400;

@@ -1,8 +1,8 @@
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { assess, type Termination, terminationSummary } from '../../src/core/timeline/index.ts';
 import { readPageAssets, type TimelineView } from '../../src/dashboard/index.ts';
-import { assess, type Termination, terminationSummary } from '../../src/timeline/index.ts';
-import { CLEAR, SENT, UNKNOWN } from '../timeline/sample-termination.ts';
+import { CLEAR, SENT, UNKNOWN } from '../core/timeline/sample-termination.ts';
 import { CHROMIUM, expectAccessible, LOOKS, startBrowser, tabTo, windowOf } from './browser.ts';
 import { servePage, TOKEN } from './served.ts';
 

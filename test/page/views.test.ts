@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { LingerError } from '../../src/api/index.ts';
+import { LingerError } from '../../src/core/api/index.ts';
 import { type Answers, readPageAssets, type Topic } from '../../src/dashboard/index.ts';
 import { CHROMIUM, expectAccessible, startBrowser, tabTo, windowOf } from './browser.ts';
 import { sampleSources } from './sample-views.ts';

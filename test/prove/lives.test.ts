@@ -1,7 +1,7 @@
 import http from 'node:http';
 import { expect, it, onTestFinished } from 'vitest';
-import { ANNOTATION, HOLD_HELPER } from '../../src/api/index.ts';
-import { renderPlan } from '../../src/decision/index.ts';
+import { ANNOTATION, HOLD_HELPER } from '../../src/core/api/index.ts';
+import { renderPlan } from '../../src/core/decision/index.ts';
 import { PodLives } from '../../src/prove/index.ts';
 import { listening } from '../webhook/listening.ts';
 

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { AuditReport } from '../../src/audit/index.ts';
+import type { AuditReport } from '../../src/core/judge/index.ts';
 import { emptyDirectory, shipped as linger } from '../cli/linger.ts';
 import type { PodObject } from '../cluster-suite/support/manifests.ts';
 import { hookOf } from '../cluster-suite/support/outcome.ts';

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
-import type { AuditReport } from '../../src/audit/index.ts';
+import type { AuditReport } from '../../src/core/judge/index.ts';
 import { emptyDirectory, shipped as linger } from '../cli/linger.ts';
 import { Linger } from '../cluster-suite/support/linger.ts';
 import {

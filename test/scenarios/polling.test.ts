@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { SLICE_SECONDS } from '../../src/lag/lag-history.ts';
+import { SLICE_SECONDS } from '../../src/core/lag/lag-history.ts';
 import { lagOf } from '../cluster-suite/support/agreement.ts';
 import { trueRemovals } from '../cluster-suite/support/endpoint-history.ts';
 import { type PodObject, pod } from '../cluster-suite/support/manifests.ts';

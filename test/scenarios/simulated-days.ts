@@ -1,5 +1,5 @@
-import { taken } from '../../src/api/index.ts';
-import { BUILT_IN_POLICY, chooseWait, type WaitChoice } from '../../src/decision/index.ts';
+import { taken } from '../../src/core/api/index.ts';
+import { BUILT_IN_POLICY, chooseWait, type WaitChoice } from '../../src/core/decision/index.ts';
 import {
   BUILT_IN_ENOUGH,
   LagEstimator,
@@ -8,7 +8,7 @@ import {
   type PlannedTable,
   plannedLags,
   type StageSample,
-} from '../../src/lag/index.ts';
+} from '../../src/core/lag/index.ts';
 
 export interface SimulatedDays {
   readonly days: number;

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { StageSample } from '../../src/lag/index.ts';
+import type { StageSample } from '../../src/core/lag/index.ts';
 import { percentileOf } from '../cluster-suite/support/agreement.ts';
 import { type TrueRemoval, trueRemovals } from '../cluster-suite/support/endpoint-history.ts';
 import type { MeasuredCluster } from '../cluster-suite/support/measured-cluster.ts';

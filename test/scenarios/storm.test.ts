@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { readKubeconfig } from '../../src/cluster/index.ts';
-import { BUILT_IN_POLICY } from '../../src/decision/index.ts';
-import type { StageSample } from '../../src/lag/index.ts';
+import { BUILT_IN_POLICY } from '../../src/core/decision/index.ts';
+import type { StageSample } from '../../src/core/lag/index.ts';
 import { agreement } from '../cluster-suite/support/agreement.ts';
 import { MeasuredCluster } from '../cluster-suite/support/measured-cluster.ts';
 import { type Cluster, openCluster } from '../testbed/cluster.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { AuditReport } from '../../src/audit/index.ts';
+import type { AuditReport } from '../../src/core/judge/index.ts';
 import { proveReport } from '../../src/prove/index.ts';
 import { shipped } from '../cli/linger.ts';
 import { Admissions } from '../cluster-suite/support/admissions.ts';

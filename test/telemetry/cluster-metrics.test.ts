@@ -1,8 +1,8 @@
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, it, test } from 'vitest';
 import { newStats, registerWatchMetrics, type WatchStats } from '../../src/cluster/index.ts';
-import type { DefaultWait } from '../../src/decision/index.ts';
-import { exactly } from '../../src/lag/distribution.ts';
+import type { DefaultWait } from '../../src/core/decision/index.ts';
+import { exactly } from '../../src/core/lag/distribution.ts';
 import {
   consumerOf,
   DISCARDS,
@@ -10,10 +10,10 @@ import {
   NOTHING_PLANNED,
   STANDARD_CONSUMERS,
   type StageSample,
-} from '../../src/lag/index.ts';
+} from '../../src/core/lag/index.ts';
 import { registerCanaryMetrics, registerLagMetrics } from '../../src/measurement/index.ts';
 import type { LagReadings } from '../../src/measurement/lag-metrics.ts';
-import { historyOf, START, tableOf } from '../lag/sample-table.ts';
+import { historyOf, START, tableOf } from '../core/lag/sample-table.ts';
 
 /** The samples of some metrics: `name{labels} value`, without help and types. */
 async function samplesOf(registry: Registry, name: string): Promise<readonly string[]> {

@@ -1,6 +1,6 @@
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, it } from 'vitest';
-import { type ConsumerView, consumerOf, consumerView } from '../../src/lag/index.ts';
+import { type ConsumerView, consumerOf, consumerView } from '../../src/core/lag/index.ts';
 import { registerConsumerMetrics } from '../../src/measurement/index.ts';
 
 const NOW = 1_800_000_000;

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { BUILT_IN_ENOUGH, NONE_YET } from '../../src/lag/index.ts';
-import { samplePlan } from '../decision/sample-plan.ts';
-import { annotated, container, type JsonObject, pod, podOf, server } from '../decision/sample-pod.ts';
-import { clusterPolicy, EMPTY_SNAPSHOT, snapshotOf } from '../decision/sample-snapshot.ts';
+import { BUILT_IN_ENOUGH, NONE_YET } from '../../src/core/lag/index.ts';
+import { samplePlan } from '../core/decision/sample-plan.ts';
+import { annotated, container, type JsonObject, pod, podOf, server } from '../core/decision/sample-pod.ts';
+import { clusterPolicy, EMPTY_SNAPSHOT, snapshotOf } from '../core/decision/sample-snapshot.ts';
 import { bodyOf, UID } from './reviews.ts';
 import {
   applied,

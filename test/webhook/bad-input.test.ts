@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { FOREIGN_LIMITS } from '../../src/api/index.ts';
-import { annotated, container, type JsonObject, pod, podOf, server } from '../decision/sample-pod.ts';
+import { FOREIGN_LIMITS } from '../../src/core/api/index.ts';
+import { annotated, container, type JsonObject, pod, podOf, server } from '../core/decision/sample-pod.ts';
 import { connect, requestBytes } from './connection.ts';
 import { bodyOf, bodyWith, reviewOf, UID } from './reviews.ts';
 import { applied, operationsOf, responseOf, startWebhook } from './webhook.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { pod } from '../decision/sample-pod.ts';
+import { pod } from '../core/decision/sample-pod.ts';
 import { connect, requestBytes } from './connection.ts';
 import { bodyOf } from './reviews.ts';
 import { responseOf, startWebhook } from './webhook.ts';

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { type ClusterEvent, consumerOf, consumerView } from '../../src/lag/index.ts';
+import { type ClusterEvent, consumerOf, consumerView } from '../../src/core/lag/index.ts';
 import { Measurement } from '../../src/measurement/index.ts';
 import { estimatesPage, type ShownWatch } from '../../src/webhook/estimates.ts';
-import { ALL_CURRENT, service, slice, terminating } from '../lag/sample-events.ts';
+import { ALL_CURRENT, service, slice, terminating } from '../core/lag/sample-events.ts';
 
 const START = 20_000 * 86_400;
 const PODS: ShownWatch = {

@@ -5,7 +5,7 @@ import { MAX_BODY_BYTES } from '../../src/webhook/admission.ts';
 import { LargeBodies, SMALL_BODY_BYTES } from '../../src/webhook/body.ts';
 import { sharedCertificates } from '../cli/certificates.ts';
 import { ROOT, serving } from '../cli/linger.ts';
-import { pod } from '../decision/sample-pod.ts';
+import { pod } from '../core/decision/sample-pod.ts';
 import {
   type Address,
   atEndOfFile,

@@ -1,4 +1,4 @@
-import { type JsonObject, pod, podOf, server } from '../decision/sample-pod.ts';
+import { type JsonObject, pod, podOf, server } from '../core/decision/sample-pod.ts';
 import { bodyOf, bodyWith, reviewOf } from './reviews.ts';
 
 /** Texts `unit(0),unit(1),…` between `open` and `close`, up to `bytes` altogether. */

@@ -2,7 +2,7 @@ import { gzipSync } from 'node:zlib';
 import supertest from 'supertest';
 import { describe, expect, it } from 'vitest';
 import { MAX_BODY_BYTES } from '../../src/webhook/admission.ts';
-import { pod } from '../decision/sample-pod.ts';
+import { pod } from '../core/decision/sample-pod.ts';
 import { connect, type Headers, requestBytes } from './connection.ts';
 import { bodyOf, UID } from './reviews.ts';
 import { responseOf, startWebhook } from './webhook.ts';

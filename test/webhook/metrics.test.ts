@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { annotated, container, type JsonObject, pod, podOf } from '../decision/sample-pod.ts';
-import { clusterPolicy, snapshotOf } from '../decision/sample-snapshot.ts';
+import { annotated, container, type JsonObject, pod, podOf } from '../core/decision/sample-pod.ts';
+import { clusterPolicy, snapshotOf } from '../core/decision/sample-snapshot.ts';
 import { bodyOf } from './reviews.ts';
 import { startWebhook, type Webhook } from './webhook.ts';
 

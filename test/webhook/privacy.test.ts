@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { annotated, type JsonObject, pod, podOf, server } from '../decision/sample-pod.ts';
-import { clusterPolicy, EMPTY_SNAPSHOT, snapshotOf } from '../decision/sample-snapshot.ts';
+import { annotated, type JsonObject, pod, podOf, server } from '../core/decision/sample-pod.ts';
+import { clusterPolicy, EMPTY_SNAPSHOT, snapshotOf } from '../core/decision/sample-snapshot.ts';
 import { connect, requestBytes } from './connection.ts';
 import { bodyOf, reviewOf } from './reviews.ts';
 import { startWebhook, type WebhookOptions } from './webhook.ts';

@@ -1,4 +1,4 @@
-import { type JsonObject, pod } from '../decision/sample-pod.ts';
+import { type JsonObject, pod } from '../core/decision/sample-pod.ts';
 
 export const UID = '359d400e-3c27-485d-b29e-c6a940233df5';
 

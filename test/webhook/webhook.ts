@@ -1,12 +1,12 @@
 import fastJsonPatch, { type Operation } from 'fast-json-patch';
 import { onTestFinished } from 'vitest';
 import { issueAuthority, issueServingCertificate } from '../../src/certs/index.ts';
-import type { ClusterSnapshot } from '../../src/decision/index.ts';
+import type { ClusterSnapshot } from '../../src/core/decision/index.ts';
 import { createLogger, createMetrics, type LogLevel, type Metrics } from '../../src/telemetry/index.ts';
 import { type AdmissionOptions, admissionApp } from '../../src/webhook/admission.ts';
 import { AdmissionMetrics } from '../../src/webhook/admission-metrics.ts';
 import { tlsOptions, webhookServer } from '../../src/webhook/server.ts';
-import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
+import { EMPTY_SNAPSHOT } from '../core/decision/sample-snapshot.ts';
 import {
   type Address,
   type AtEnd,

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { StageSample } from '../../../src/lag/index.ts';
+import type { StageSample } from '../../../src/core/lag/index.ts';
 import { agreement } from './agreement.ts';
 import type { TrueRemoval } from './endpoint-history.ts';
 

@@ -1,4 +1,4 @@
-import type { StageSample } from '../../../src/lag/index.ts';
+import type { StageSample } from '../../../src/core/lag/index.ts';
 import type { TrueRemoval } from './endpoint-history.ts';
 
 /** A sample beside what really happened. */

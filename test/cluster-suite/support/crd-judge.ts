@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { parseDocument } from '../../../src/api/index.ts';
+import { parseDocument } from '../../../src/core/api/index.ts';
 import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../../testbed/cluster.ts';
 
 const CRDS = join(import.meta.dirname, '..', '..', '..', 'deploy', 'crds');

@@ -1,6 +1,6 @@
 import type { KubeConnection, WatchLimits } from '../../../src/cluster/index.ts';
+import type { DiscardCounts, StageSample } from '../../../src/core/lag/index.ts';
 import { type ClusterSource, followCluster } from '../../../src/informers/index.ts';
-import type { DiscardCounts, StageSample } from '../../../src/lag/index.ts';
 import { Measurement } from '../../../src/measurement/index.ts';
 import { waitUntil } from '../../testbed/cluster.ts';
 

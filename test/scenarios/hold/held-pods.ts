@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
-import type { HoldCall } from '../../../src/api/index.ts';
-import { callOf } from '../../../src/decision/hold-delivery.ts';
+import type { HoldCall } from '../../../src/core/api/index.ts';
+import { callOf } from '../../../src/core/decision/hold-delivery.ts';
 import type { PodObject } from '../../cluster-suite/support/manifests.ts';
 import { helperFile, OWN_ARCHITECTURE } from '../../hold/helper.ts';
 import type { Cluster, FakeNode, FakePod } from '../../testbed/cluster.ts';

@@ -1,5 +1,5 @@
 import type { V1ConfigMap } from '@kubernetes/client-node';
-import { quantileOf } from '../../../src/lag/index.ts';
+import { quantileOf } from '../../../src/core/lag/index.ts';
 import { readPlanned, SHARED_NAMES } from '../../../src/leader/index.ts';
 import { percentileOf } from '../../cluster-suite/support/agreement.ts';
 import { type Cluster, waitUntil } from '../../testbed/cluster.ts';

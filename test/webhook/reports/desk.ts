@@ -1,7 +1,7 @@
 import supertest from 'supertest';
-import type { ReportResult } from '../../../src/api/index.ts';
 import type { SigningKeys } from '../../../src/certs/index.ts';
-import type { StageVersions } from '../../../src/lag/index.ts';
+import type { ReportResult } from '../../../src/core/api/index.ts';
+import type { StageVersions } from '../../../src/core/lag/index.ts';
 import { ConsumerReports } from '../../../src/measurement/index.ts';
 import { createLogger } from '../../../src/telemetry/index.ts';
 

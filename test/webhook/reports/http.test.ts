@@ -4,7 +4,7 @@ import { type AddressInfo, connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import supertest from 'supertest';
 import { describe, expect, it } from 'vitest';
-import { CURSOR_HEADER, REPORT_RESULTS, type ReportResult } from '../../../src/api/index.ts';
+import { CURSOR_HEADER, REPORT_RESULTS, type ReportResult } from '../../../src/core/api/index.ts';
 import { MAX_REPORT_BYTES } from '../../../src/webhook/report-endpoint.ts';
 import { Desk, type Posted } from './desk.ts';
 

@@ -1,0 +1,103 @@
+// Shapes of JSON that others wrote, checked before it is read.
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** @returns undefined for a text that is no JSON, which no JSON text is parsed to */
+export function jsonIn(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** undefined where a member on the way is missing. */
+export function memberAt(object: unknown, path: readonly string[]): unknown {
+  let value = object;
+  for (const member of path) value = isRecord(value) ? value[member] : undefined;
+  return value;
+}
+
+/** A list; what is none, as Go writes an empty one (null), counts as empty. */
+export function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+/**
+ * Reads the entries of a stored list, or of a record's members. An entry that cannot be read is left out; writers of lists
+ * leave out what would not be read back.
+ * @param read returns undefined for what it cannot read
+ */
+export function readEntries<T>(list: unknown, read: (entry: unknown) => T | undefined): readonly T[] {
+  return listOf(list)
+    .map(read)
+    .filter((entry) => entry !== undefined);
+}
+
+export function recordsAt(value: unknown, ...path: readonly string[]): readonly Record<string, unknown>[] {
+  return listOf(memberAt(value, path)).filter(isRecord);
+}
+
+export function isString(value: unknown): value is string {
+  return typeof value === 'string';
+}
+
+/** The members of a map that are not text: `replica (1)`. */
+export function nonTexts(map: unknown): readonly string[] {
+  if (!isRecord(map)) return [];
+  return Object.entries(map).flatMap(([key, value]) =>
+    isString(value) ? [] : [`${key} (${typeof value === 'object' ? 'not a scalar' : String(value)})`],
+  );
+}
+
+export function isStringMap(value: unknown): value is Readonly<Record<string, string>> {
+  if (!isRecord(value)) return false;
+  for (const key in value) {
+    if (typeof value[key] !== 'string') return false;
+  }
+  return true;
+}
+
+export function isAbsentOr<T>(
+  is: (value: unknown) => value is T,
+  value: unknown,
+): value is T | null | undefined;
+export function isAbsentOr(is: (value: unknown) => boolean, value: unknown): boolean;
+export function isAbsentOr(is: (value: unknown) => boolean, value: unknown): boolean {
+  return value === undefined || value === null || is(value);
+}
+
+/** A JSON pointer (RFC 6901) to a member of what `parent` points to. */
+export function pointer(parent: string, ...members: readonly (string | number)[]): string {
+  // `~` first, or the `~1` of a slash would be escaped again.
+  const escaped = members.map((member) => String(member).replaceAll('~', '~0').replaceAll('/', '~1'));
+  return [parent, ...escaped].join('/');
+}
+
+/** Whether two JSON values are equal; the order of members does not matter. */
+export function isSameJson(a: unknown, b: unknown): boolean {
+  if (Object.is(a, b)) return true;
+  if (Array.isArray(a))
+    return Array.isArray(b) && a.length === b.length && a.every((each, at) => isSameJson(each, b[at]));
+  if (!isRecord(a) || !isRecord(b)) return false;
+  const members = Object.keys(a);
+  return (
+    members.length === Object.keys(b).length &&
+    members.every((each) => Object.hasOwn(b, each) && isSameJson(a[each], b[each]))
+  );
+}
+
+/** 64 bits that differ for different texts but by chance: two runs of FNV-1a, each finished as MurmurHash3 is. Not for secrets. */
+export function fingerprint(text: string): string {
+  return [0x811c9dc5, 0x9e3779b9]
+    .map((seed) => {
+      let hash = seed;
+      for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+      hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+      hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+      return ((hash ^ (hash >>> 16)) >>> 0).toString(16).padStart(8, '0');
+    })
+    .join('');
+}

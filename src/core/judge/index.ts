@@ -1,0 +1,42 @@
+export {
+  type AuditReport,
+  byWorkload,
+  github,
+  junit,
+  junitSuite,
+  levelOf,
+  markdown,
+  markdownCell,
+  sarif,
+  xml,
+} from './audit-formats.ts';
+export {
+  AUDIT_FINDINGS,
+  type Audited,
+  type AuditFinding,
+  type AuditSubject,
+  type AuditSummary,
+  type AuditVerdict,
+  auditWorkload,
+  GOOD_REASONS,
+  type GraceCut,
+  headlineOf,
+  NO_WAIT,
+  type RunningPod,
+  subjectOf,
+  summaryOfAudit,
+  VERDICTS,
+} from './findings.ts';
+export { misplacedIn } from './misplaced.ts';
+export {
+  additionsIn,
+  isAsked,
+  RELATED_KINDS,
+  type RelatedObjects,
+  relatedObjectsIn,
+  relating,
+  WEBHOOK,
+  WEBHOOK_KIND,
+} from './related-objects.ts';
+export { countOf } from './rollouts.ts';
+export { type Suggestion, suggest } from './suggest.ts';

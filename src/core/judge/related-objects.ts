@@ -1,0 +1,236 @@
+import {
+  isRecord,
+  isSelected,
+  isString,
+  type Labels,
+  listOf,
+  memberAt,
+  NAMESPACE_NAME_LABEL,
+  NEVER_ASKED,
+  NO_LABELS,
+  neverWithdraws,
+  recordsAt,
+  taken,
+  type WebhookSelectors,
+} from '../api/index.ts';
+import { workloadKey } from '../decision/index.ts';
+import {
+  backendsOf,
+  discovering,
+  TRAFFIC_SOURCE_KINDS,
+  type UndeclaredSenders,
+  undeclaredAmong,
+} from '../discovery/index.ts';
+import type { ConsumerView } from '../lag/index.ts';
+import { countOf, isPicked } from './rollouts.ts';
+
+/** What an audit knows beside the snapshot: what the objects around workloads say about them. */
+export interface RelatedObjects {
+  /** What sends to pods, as far as the catalogue knows it, and is not declared. */
+  readonly undeclared: UndeclaredSenders;
+  /** By consumer, within how many seconds it sends to 99 % of added endpoints, where that is measured. */
+  readonly additions: ReadonlyMap<string, number>;
+  /** By Service, the objects that route traffic from outside to it: `Ingress shop/web`. */
+  readonly routes: ReadonlyMap<string, readonly string[]>;
+  /** By {@link serviceKey}. */
+  readonly services: ReadonlyMap<string, ServiceTraits>;
+  /** By {@link workloadKey}. */
+  readonly scaled: ReadonlyMap<string, Autoscaler>;
+  readonly budgets: readonly DisruptionBudget[];
+  /** The selectors of Linger's webhook, as the cluster has it. */
+  readonly webhook: WebhookSelectors;
+  /** false: there is no configuration with that webhook, so no pod reaches Linger. */
+  readonly configured: boolean;
+}
+
+export interface ServiceTraits {
+  /** It lists a terminating pod as ready until it is gone (publishNotReadyAddresses). */
+  readonly neverWithdraws: boolean;
+  readonly headless: boolean;
+  /** The field by which traffic stays on the node that it came to; undefined: it does not. */
+  readonly local: 'externalTrafficPolicy' | 'internalTrafficPolicy' | undefined;
+}
+
+export interface Autoscaler {
+  /** `ScaledObject web` */
+  readonly by: string;
+  /** The fewest replicas. */
+  readonly least: number;
+}
+
+export interface DisruptionBudget {
+  readonly namespace: string;
+  readonly name: string;
+  readonly spec: Readonly<Record<string, unknown>>;
+}
+
+/** As installed by deploy/webhook.yaml, but without the opt-outs, which decisions report themselves. */
+const INSTALLED: WebhookSelectors = {
+  namespaceSelector: {
+    matchExpressions: [
+      { key: NAMESPACE_NAME_LABEL, operator: 'NotIn', values: NEVER_ASKED },
+      { key: 'app.kubernetes.io/name', operator: 'NotIn', values: ['linger'] },
+    ],
+  },
+};
+
+export function serviceKey(namespace: string, name: string): string {
+  return `${namespace}/${name}`;
+}
+
+/** Marks of Services, as annotations or labels, whose pods' addresses are copied to where something else follows them. */
+const MARKS: Readonly<Record<string, RegExp>> = {
+  'cloud.google.com/neg': /exposed_ports/,
+  'external-dns.alpha.kubernetes.io/hostname': /./,
+  'consul.hashicorp.com/service-sync': /^true$/,
+  'service.cilium.io/global': /^true$/,
+  'io.cilium/global-service': /^true$/,
+  'mirror.linkerd.io/exported': /./,
+};
+
+/** The kinds that {@link relatedObjectsIn} reads. Many clusters do not serve most of them. */
+export const RELATED_KINDS = [
+  { apiVersion: 'v1', kind: 'Service' },
+  { apiVersion: 'autoscaling/v2', kind: 'HorizontalPodAutoscaler' },
+  { apiVersion: 'policy/v1', kind: 'PodDisruptionBudget' },
+  { apiVersion: 'keda.sh/v1alpha1', kind: 'ScaledObject' },
+  ...TRAFFIC_SOURCE_KINDS,
+] as const;
+
+/**
+ * Sorts the objects around workloads by what they say about them. Ignores other kinds, and objects that the API server
+ * would not accept.
+ * @param configurations {@link WEBHOOK_KIND}; undefined: not known. Without Linger's webhook, its installed selectors are assumed
+ */
+export function relatedObjectsIn(...of: Parameters<typeof relating>): RelatedObjects {
+  return taken(relating(...of));
+}
+
+/** {@link relatedObjectsIn} in steps: a leader that audits a large cluster answers reviews meanwhile. */
+export function* relating(
+  objects: readonly unknown[],
+  defaultNamespace: string,
+  configurations?: readonly { readonly webhooks?: unknown }[],
+): Generator<undefined, RelatedObjects> {
+  const routes = new Map<string, string[]>();
+  const services = new Map<string, ServiceTraits>();
+  const scaled = new Map<string, Autoscaler>();
+  const budgets: DisruptionBudget[] = [];
+  const leads = (route: string, key: string) => {
+    const known = routes.get(key);
+    if (known === undefined) routes.set(key, [route]);
+    // If a route names a Service twice, the entries are adjacent.
+    else if (known.at(-1) !== route) known.push(route);
+  };
+  for (const object of objects) {
+    yield;
+    if (!isRecord(object) || !isString(object.kind)) continue;
+    const { kind } = object;
+    const name = String(memberAt(object, ['metadata', 'name']));
+    const given = memberAt(object, ['metadata', 'namespace']);
+    const namespace = isString(given) && given !== '' ? given : defaultNamespace;
+    const spec = isRecord(object.spec) ? object.spec : {};
+    const subject = `${kind} ${namespace}/${name}`;
+    for (const target of backendsOf(object, namespace))
+      leads(subject, serviceKey(target.namespace, target.service));
+    if (kind === 'Service' && object.apiVersion === 'v1') {
+      const key = serviceKey(namespace, name);
+      for (const way of waysInto(object)) leads(way === '' ? subject : `${subject} (${way})`, key);
+      services.set(key, traitsOf(object, spec));
+    }
+    if (kind === 'PodDisruptionBudget') budgets.push({ namespace, name, spec });
+    const target = isRecord(spec.scaleTargetRef) ? spec.scaleTargetRef : undefined;
+    if (target !== undefined && (kind === 'HorizontalPodAutoscaler' || kind === 'ScaledObject'))
+      scaled.set(workloadKey(String(target.kind ?? 'Deployment'), namespace, String(target.name)), {
+        by: `${kind} ${name}`,
+        least: kind === 'ScaledObject' ? leastOfKeda(spec) : numberOr(spec.minReplicas, 1),
+      });
+  }
+  const webhooks = configurations?.flatMap((each) => recordsAt(each, 'webhooks'));
+  const webhook = webhooks?.find(({ name }) => name === WEBHOOK);
+  const configured = webhooks === undefined || webhook !== undefined;
+  const undeclared = undeclaredAmong(yield* discovering(objects, defaultNamespace));
+  const selectors = { webhook: webhook ?? INSTALLED, configured };
+  return { undeclared, additions: new Map(), routes, services, scaled, budgets, ...selectors };
+}
+
+/** With fewer samples, the slowest addition may have been chance. */
+const ADDITIONS_ENOUGH = 20;
+
+/** For {@link RelatedObjects.additions}. */
+export function additionsIn(views: readonly ConsumerView[]): RelatedObjects['additions'] {
+  const known = views.filter(({ additions }) => (additions?.samples ?? 0) >= ADDITIONS_ENOUGH);
+  return new Map(known.map(({ name, additions }) => [name, additions?.p99 ?? 0]));
+}
+
+/** The kind that configures which pods a webhook is called for. */
+export const WEBHOOK_KIND = {
+  apiVersion: 'admissionregistration.k8s.io/v1',
+  kind: 'MutatingWebhookConfiguration',
+} as const;
+/** The name of Linger's webhook in a configuration of any name. */
+export const WEBHOOK = 'pods.linger.dev';
+
+/** Whether Linger's webhook is called for the pods of a namespace. @param labels its labels, as far as they are known */
+export function isAsked({ webhook }: RelatedObjects, namespace: string, labels: Labels = NO_LABELS): boolean {
+  const all = { ...labels, [NAMESPACE_NAME_LABEL]: namespace };
+  return isSelected({ namespaceSelector: webhook.namespaceSelector }, all, NO_LABELS);
+}
+
+function traitsOf(service: Record<string, unknown>, spec: Record<string, unknown>): ServiceTraits {
+  const isOpen = spec.type === 'LoadBalancer' || spec.type === 'NodePort';
+  const external = isOpen && spec.externalTrafficPolicy === 'Local' ? 'externalTrafficPolicy' : undefined;
+  const internal = spec.internalTrafficPolicy === 'Local' ? 'internalTrafficPolicy' : undefined;
+  return {
+    neverWithdraws: neverWithdraws(service),
+    headless: spec.clusterIP === 'None',
+    local: external ?? internal,
+  };
+}
+
+/** Source: kedacore/keda apis/keda/v1alpha1 (minReplicaCount is 0 where it is absent). */
+function leastOfKeda({ minReplicaCount, idleReplicaCount }: Record<string, unknown>): number {
+  return Math.min(numberOr(minReplicaCount, 0), numberOr(idleReplicaCount, Number.POSITIVE_INFINITY));
+}
+
+function numberOr(value: unknown, otherwise: number): number {
+  return typeof value === 'number' ? value : otherwise;
+}
+
+/**
+ * The PodDisruptionBudget that lets none of so many pods be evicted while all are healthy, and the one that bounds their
+ * evictions. Source: k8s.io/kubernetes pkg/controller/disruption.
+ */
+export function budgetsOf(
+  { budgets }: RelatedObjects,
+  namespace: string,
+  labels: unknown,
+  replicas: number,
+): { readonly refusing?: DisruptionBudget; readonly any?: DisruptionBudget } {
+  const own = budgets.filter((each) => each.namespace === namespace && isPicked(each.spec.selector, labels));
+  const allowed = ({ spec: { minAvailable, maxUnavailable } }: DisruptionBudget) =>
+    maxUnavailable === undefined
+      ? replicas - countOf(minAvailable, 0, replicas, Math.ceil)
+      : countOf(maxUnavailable, 0, replicas, Math.ceil);
+  const [any] = own;
+  const refusing = own.find((each) => allowed(each) <= 0);
+  return { ...(any && { any }), ...(refusing && { refusing }) };
+}
+
+/** What leads from outside to a Service by what the Service itself says. */
+function waysInto(service: Readonly<Record<string, unknown>>): readonly string[] {
+  const { metadata, spec } = service;
+  const type = memberAt(spec, ['type']);
+  const marks = { ...recordAt(metadata, 'labels'), ...recordAt(metadata, 'annotations') };
+  return [
+    ...(type === 'LoadBalancer' ? [''] : []),
+    ...(type === 'NodePort' ? ['NodePort'] : []),
+    ...(listOf(memberAt(spec, ['externalIPs'])).length > 0 ? ['externalIPs'] : []),
+    ...Object.keys(MARKS).filter((key) => MARKS[key]?.test(String(marks[key] ?? '')) === true),
+  ];
+}
+
+function recordAt(object: unknown, member: string): Readonly<Record<string, unknown>> {
+  const value = memberAt(object, [member]);
+  return isRecord(value) ? value : {};
+}

@@ -1,0 +1,2 @@
+export { followPolicyFiles } from './policy-files.ts';
+export { problemsIn, readPolicies } from './read-policies.ts';

@@ -1,0 +1,123 @@
+import { describe, expect, test } from 'vitest';
+import { decide } from '../../../src/core/decision/decide.ts';
+import { SKIP_REASONS, type SkipReason } from '../../../src/core/decision/reasons.ts';
+import { samplePlan } from './sample-plan.ts';
+import {
+  creationOf,
+  exec,
+  type JsonObject,
+  ownedBy,
+  type PodObject,
+  pod,
+  preStop,
+  server,
+  sleep,
+} from './sample-pod.ts';
+import { type Circumstances, clusterPolicy, OLD_FLEET, snapshotOf } from './sample-snapshot.ts';
+
+interface Draft {
+  operation: string;
+  pod: PodObject;
+  spec: JsonObject;
+  circumstances: Circumstances;
+}
+
+/** What brings each reason about, so that two can be brought about at once. */
+const CAUSES: { readonly [R in Exclude<SkipReason, 'InternalError'>]: (draft: Draft) => void } = {
+  NotPodCreate: (draft) => {
+    draft.operation = 'UPDATE';
+  },
+  InvalidPod: ({ pod: object }) => {
+    object.kind = 'Node';
+  },
+  TooLarge: (draft) => annotate(draft, 'note', 'x'.repeat(256 * 1024)),
+  MirrorPod: (draft) => annotate(draft, 'kubernetes.io/config.mirror', 'abc'),
+  OptedOut: (draft) => annotate(draft, 'linger.dev/inject', 'false'),
+  ModeOff: ({ spec }) => {
+    spec.mode = 'Off';
+  },
+  AlreadyInjected: (draft) => {
+    annotate(draft, 'linger.dev/plan', samplePlan());
+    draft.pod.spec.terminationGracePeriodSeconds = 60;
+    Object.assign(draft.pod.spec.containers[0] as JsonObject, preStop(sleep(30)));
+  },
+  Job: (draft) => Object.assign(draft.pod.metadata, ownedBy('Job')),
+  RestartPolicy: ({ pod: object }) => {
+    object.spec.restartPolicy = 'Never';
+  },
+  DaemonSet: (draft) => Object.assign(draft.pod.metadata, ownedBy('DaemonSet')),
+  ExcludedKind: (draft) => {
+    draft.spec.exclude = ['StatefulSet'];
+    Object.assign(draft.pod.metadata, ownedBy('StatefulSet'));
+  },
+  ZeroGrace: ({ pod: object }) => {
+    object.spec.terminationGracePeriodSeconds = 0;
+  },
+  NotServing: ({ pod: object }) => {
+    for (const each of object.spec.containers) delete each.ports;
+  },
+  DrainsItself: ({ pod: object }) => {
+    object.metadata.labels = { app: 'web', 'serving.knative.dev/revision': 'web-00001' };
+  },
+  NoContainer: ({ spec }) => {
+    spec.containers = ['absent'];
+  },
+  ExistingHook: ({ pod: object }) => {
+    Object.assign(object.spec.containers[0] as JsonObject, preStop(exec('/drain')));
+  },
+  NoHook: (draft) => {
+    draft.spec.hook = 'Sleep';
+    draft.circumstances = { ...draft.circumstances, fleet: OLD_FLEET };
+  },
+  NoWait: ({ spec }) => {
+    spec.wait = { from: 'Fixed', fixed: '0s' };
+  },
+  NoRoom: ({ pod: object, spec }) => {
+    object.spec.terminationGracePeriodSeconds = 9;
+    spec.grace = { max: '9s' };
+  },
+};
+
+function annotate({ pod: { metadata } }: Draft, key: string, value: string): void {
+  metadata.annotations = { ...(metadata.annotations as JsonObject | undefined), [key]: value };
+}
+
+/** Causes that write the same member of the pod, so that they cannot hold at once. */
+const INCOMPATIBLE: readonly (readonly SkipReason[])[] = [
+  ['Job', 'DaemonSet', 'ExcludedKind'],
+  ['AlreadyInjected', 'ZeroGrace', 'NoRoom'],
+  ['AlreadyInjected', 'ExistingHook'],
+];
+
+const reasons = (Object.keys(SKIP_REASONS) as SkipReason[]).filter((reason) => reason !== 'InternalError');
+const PAIRS = reasons
+  .flatMap((first, index) => reasons.slice(index + 1).map((second) => [first, second] as const))
+  .filter((pair) => !INCOMPATIBLE.some((group) => pair.every((reason) => group.includes(reason))));
+
+describe('where two reasons hold, the first in the catalogue’s order is reported', () => {
+  test.each(PAIRS)('%s before %s', (first, second) => {
+    const draft: Draft = {
+      operation: 'CREATE',
+      pod: pod(),
+      spec: {},
+      circumstances: { servicesComplete: true },
+    };
+    CAUSES[second](draft);
+    CAUSES[first](draft);
+    const request = creationOf(draft.pod, { operation: draft.operation });
+    const decision = decide(request, snapshotOf([clusterPolicy(draft.spec)], draft.circumstances));
+    expect(decision).toMatchObject({ outcome: 'skip', reason: first });
+  });
+
+  const longEnough = pod({
+    containers: [server('app', preStop(sleep(60)))],
+    terminationGracePeriodSeconds: 90,
+  });
+  test.each<[string, JsonObject, Circumstances]>([
+    ['NoHook', { existingHook: 'Extend', hook: 'Sleep' }, { fleet: OLD_FLEET }],
+    ['NoWait', { existingHook: 'Extend', wait: { from: 'Fixed', fixed: '0s' } }, {}],
+  ])('ExistingHook before %s, where Extend finds a hook that is long enough', (_, spec, circumstances) => {
+    const decision = decide(creationOf(longEnough), snapshotOf([clusterPolicy(spec)], circumstances));
+    expect(decision).toMatchObject({ outcome: 'skip', reason: 'ExistingHook' });
+  });
+});

@@ -1,0 +1,570 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { parse } from 'yaml';
+import { type ClusterSnapshot, workloadOf } from '../../../src/core/decision/index.ts';
+import type { AuditReport } from '../../../src/core/judge/audit-formats.ts';
+import {
+  type AuditFinding,
+  auditWorkload,
+  type GraceCut,
+  summaryOfAudit,
+} from '../../../src/core/judge/findings.ts';
+import { additionsIn, relatedObjectsIn } from '../../../src/core/judge/related-objects.ts';
+import { plannedLags } from '../../../src/core/lag/index.ts';
+import { linger } from '../../cli/linger.ts';
+import { samplePlan } from '../decision/sample-plan.ts';
+import { clusterPolicy, consumer, service, snapshotOf } from '../decision/sample-snapshot.ts';
+import { historyOf, measuredTable, tableOf } from '../lag/sample-table.ts';
+
+const DATA = join(import.meta.dirname, '../..', 'testdata', 'audit');
+
+/** `# expect: VERDICT REASON,REASON` stands before each workload, decided by hand; the first reason is the verdict's. */
+const EXPECTED =
+  /^# expect: (?<said>\w+ [\w,]+)\n(?:.*\n)*?kind: (?<kind>\w+)\nmetadata:\n {2}name: (?<name>\S+)/gm;
+
+describe('workloads in the style of public manifests', async () => {
+  const { stdout } = await linger(['audit', '-R', '-f', DATA, '--webhook', '-o', 'json']);
+  const { findings, summary } = JSON.parse(stdout) as AuditReport;
+  const cases = readdirSync(DATA).flatMap((file) =>
+    [...readFileSync(join(DATA, file), 'utf8').matchAll(EXPECTED)].map(({ groups = {} }) => ({
+      file,
+      ...groups,
+    })),
+  ) as { file: string; said: string; kind: string; name: string }[];
+
+  test('there are at least 60 of them, and each has been judged', () => {
+    expect(cases.length).toBeGreaterThanOrEqual(60);
+    expect(summary.workloads).toBe(cases.length);
+  });
+
+  test.each(cases)('$file: $kind $name: $said', ({ file, kind, name, said }) => {
+    const own = findings.filter(
+      (each) => each.kind === kind && each.name === name && each.file?.endsWith(file),
+    );
+    expect(`${own[0]?.verdict} ${own.map(({ reason }) => reason).join(',')}`).toBe(said);
+    expect(new Set(own.map(({ verdict }) => verdict)).size).toBe(1);
+  });
+
+  test('a line names the place of its workload', () => {
+    for (const { file = '', line = 0, name } of findings) {
+      const [, ...rest] = readFileSync(file, 'utf8')
+        .split('\n')
+        .slice(line - 1);
+      expect(rest.slice(0, 3).join('\n')).toContain(`name: ${name}`);
+    }
+  });
+
+  test('the summary counts workloads, each under its verdict', () => {
+    const counted = (verdict: AuditFinding['verdict']) =>
+      cases.filter(({ said }) => said.startsWith(verdict)).length;
+    expect(summary.verdicts).toEqual({
+      protected: counted('protected'),
+      unprotected: counted('unprotected'),
+      skipped: counted('skipped'),
+      unknown: counted('unknown'),
+    });
+    expect(summary.wouldBe).toBe(1);
+  });
+});
+
+const BUILT_IN = { 'cluster-ip': 0.1, 'cluster-dns': 0.1 };
+const SHOP = [service({ selector: { app: 'web' }, clusterIP: '10.0.0.1' })];
+
+/** A snapshot whose removals all take this long. */
+function slow(lag: number, documents: Parameters<typeof snapshotOf>[0] = SHOP): ClusterSnapshot {
+  return snapshotOf(documents, { lags: plannedLags(measuredTable(lag, BUILT_IN)), servicesComplete: true });
+}
+
+const NOTHING_RELATED = relatedObjectsIn([], 'default');
+
+interface Given {
+  /** Seconds of the container's own sleep. */
+  readonly sleeps?: number;
+  readonly grace?: number;
+  readonly replicas?: number;
+  readonly annotations?: Readonly<Record<string, string>>;
+  /** Of running pods, the seconds of their plans; undefined: without one. */
+  readonly running?: readonly (number | undefined)[];
+  /** How those were chosen. */
+  readonly why?: string;
+  /** What the API server says against its pods with a wait. */
+  readonly refusal?: string;
+  readonly cut?: GraceCut;
+  /** Annotations of the Deployment itself. */
+  readonly own?: Readonly<Record<string, string>>;
+  readonly namespace?: string;
+  readonly minReadySeconds?: number | undefined;
+}
+
+function auditedOf(
+  {
+    sleeps,
+    grace,
+    replicas = 3,
+    annotations = {},
+    running,
+    why = 'measured',
+    refusal,
+    cut,
+    own = {},
+    namespace = 'shop',
+    minReadySeconds,
+  }: Given,
+  snapshot: ClusterSnapshot,
+  related = NOTHING_RELATED,
+) {
+  const lifecycle = sleeps === undefined ? {} : { lifecycle: { preStop: { sleep: { seconds: sleeps } } } };
+  const container = { name: 'app', image: 'app:1', ports: [{ containerPort: 80 }], ...lifecycle };
+  const spec = {
+    ...(grace === undefined ? {} : { terminationGracePeriodSeconds: grace }),
+    containers: [container],
+  };
+  const object = {
+    ...{ apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name: 'web', namespace, annotations: own } },
+    spec: {
+      replicas,
+      minReadySeconds,
+      template: { metadata: { labels: { app: 'web' }, annotations }, spec },
+    },
+  };
+  const workload = workloadOf(object)!;
+  const pods = running?.map((wait, index) => ({
+    name: `web-${index}`,
+    annotations:
+      wait === undefined
+        ? {}
+        : {
+            'linger.dev/plan': samplePlan({
+              ...{ wait, grace: wait + 30, why },
+              ...(wait === 0 && { containers: [] }),
+            }),
+          },
+  }));
+  const subject = {
+    ...{ workload, namespace, object },
+    ...(pods && { running: pods }),
+    ...(refusal !== undefined && { refusal }),
+    ...(cut && { cut }),
+  };
+  return auditWorkload(subject, snapshot, related);
+}
+
+const auditOf = (...args: Parameters<typeof auditedOf>) => auditedOf(...args).findings;
+
+const inWords = (findings: readonly AuditFinding[]) => {
+  const [own] = findings;
+  const reasons = findings.map(({ reason }) => reason).join(',');
+  return `${own?.verdict} ${reasons}, waits ${own?.waitSeconds}, open for ${own?.exposureSeconds}`;
+};
+
+describe('what is held against the lag that has been measured', () => {
+  test.each<[string, Given, number, string]>([
+    ['no hook', {}, 12, 'protected Injected, waits 20, open for 0'],
+    ['a sleep that covers it', { sleeps: 15, grace: 60 }, 12, 'protected OwnHook, waits 15, open for 0'],
+    ['a sleep that does not', { sleeps: 5, grace: 60 }, 12, 'unprotected HookTooShort, waits 5, open for 8'],
+    [
+      'a short sleep in a quick cluster',
+      { sleeps: 5, grace: 60 },
+      0.2,
+      'protected OwnHook, waits 5, open for 0',
+    ],
+    [
+      'a sleep that covers it, and eats its grace',
+      { sleeps: 30 },
+      12,
+      'unprotected GraceEaten, waits 30, open for 0',
+    ],
+    [
+      'mode Audit',
+      { annotations: { 'linger.dev/mode': 'Audit' } },
+      12,
+      'unprotected AuditOnly, waits 0, open for 13',
+    ],
+    [
+      'a wait that the cluster refuses',
+      { refusal: '422: no' },
+      12,
+      'unprotected PatchRefused, waits 20, open for 13',
+    ],
+    [
+      'a wait in mode Audit that the cluster would refuse',
+      { annotations: { 'linger.dev/mode': 'Audit' }, refusal: '422: no' },
+      12,
+      'unprotected AuditOnly,PatchRefused, waits 0, open for 13',
+    ],
+    ['pods with today’s wait', { running: [20, 20] }, 12, 'protected Injected, waits 20, open for 0'],
+    ['pods with last month’s', { running: [5, 20] }, 12, 'unprotected StampedTooShort, waits 20, open for 8'],
+    ['pods without any', { running: [undefined, 20] }, 12, 'unprotected NotInjected, waits 20, open for 13'],
+    [
+      'both',
+      { running: [undefined, 5] },
+      12,
+      'unprotected NotInjected,StampedTooShort, waits 20, open for 13',
+    ],
+    [
+      'pods with as much as wait.max allows',
+      { running: [60, 60] },
+      90,
+      'unprotected LagNotCovered,StormNotCovered, waits 60, open for 31',
+    ],
+    [
+      'pods with less than wait.max allows',
+      { running: [60, 20] },
+      90,
+      'unprotected StampedTooShort,StormNotCovered,LagNotCovered, waits 60, open for 71',
+    ],
+  ])('%s', (_title, given, lag, expected) => expect(inWords(auditOf(given, slow(lag)))).toBe(expected));
+
+  test.each<[string, number, number, string]>([
+    ['less than the lag', 20, 35, 'unprotected StampedTooShort, waits 20, open for 16'],
+    [
+      'as much as wait.max allows, and the lag is longer',
+      60,
+      90,
+      'unprotected LagNotCovered,StormNotCovered, waits 60, open for 31',
+    ],
+    [
+      'as much as wait.max allows, without the whole safety factor',
+      60,
+      50,
+      'protected AlreadyInjected,StormNotCovered, waits 60, open for 0',
+    ],
+  ])('a pod that carries %s', (_title, wait, lag, expected) => {
+    const annotations = { 'linger.dev/plan': samplePlan({ wait, grace: wait + 30, why: 'measured' }) };
+    const given = { annotations, sleeps: wait, grace: wait + 30 };
+    expect(inWords(auditOf(given, slow(lag)))).toBe(expected);
+  });
+
+  test.each<[string, number, string]>([
+    ['most removals outlast', 35, 'unprotected LagNotCovered, waits 30, open for 6'],
+    ['covers most removals', 25, 'protected Injected, waits 30, open for 0'],
+  ])('a wait that a ceiling bounds and that %s', (_title, lag, expected) => {
+    const snapshot = slow(lag, [...SHOP, clusterPolicy({ ceiling: { wait: '30s' } })]);
+    expect(inWords(auditOf({}, snapshot))).toBe(expected);
+    const fixed = slow(lag, [...SHOP, clusterPolicy({ wait: { from: 'Fixed', fixed: '30s' } })]);
+    expect(inWords(auditOf({}, fixed))).toBe('protected Injected, waits 30, open for 0');
+  });
+
+  test('a rare storm is said, also of a pod that has its wait, and costs no verdict', () => {
+    const lags = Array.from({ length: 50 }, (_, index) => (index === 0 ? 90 : 1));
+    const consumers = new Map(Object.entries(BUILT_IN).map(([name, lag]) => [name, historyOf([lag])]));
+    const table = tableOf({ cluster: historyOf(lags), consumers });
+    const snapshot = snapshotOf(SHOP, { lags: plannedLags(table), servicesComplete: true });
+    expect(inWords(auditOf({}, snapshot))).toBe('protected Injected,StormNotCovered, waits 5, open for 0');
+    const annotations = { 'linger.dev/plan': samplePlan({ wait: 5, grace: 35, why: 'storm' }) };
+    expect(inWords(auditOf({ annotations, sleeps: 5, grace: 35 }, snapshot))).toBe(
+      'protected AlreadyInjected,StormNotCovered, waits 5, open for 0',
+    );
+  });
+
+  test.each<[string, Given, string]>([
+    [
+      'to less than the lag',
+      { cut: { from: 50, grace: 35, wait: 5, by: ['Kyverno cap'] } },
+      'unprotected WaitShrunk, waits 5, open for 8',
+    ],
+    [
+      'to enough',
+      { cut: { from: 50, grace: 45, wait: 15, by: [] } },
+      'protected Injected,WaitShrunk, waits 15, open for 0',
+    ],
+  ])('a grace that the cluster cuts %s', (_, given, expected) => {
+    const findings = auditOf(given, slow(12));
+    expect(inWords(findings)).toBe(expected);
+    expect(findings.find(({ reason }) => reason === 'WaitShrunk')?.text).toContain(
+      'a restart changes nothing',
+    );
+  });
+
+  test('Hold is told as Hold, with its costs', () => {
+    const hold = clusterPolicy({ hook: 'Hold', hold: { min: '5s', max: '120s' } });
+    const { findings, cost } = auditedOf({}, snapshotOf([hold, ...SHOP]));
+    expect(findings[0]).toMatchObject({ reason: 'Injected', waitSeconds: 30, graceSeconds: 150 });
+    expect(findings[0]?.text).toContain('Hold 5s..120s, fallback Sleep 30s, grace 150s');
+    expect(cost.drain).toBe(120);
+  });
+
+  test('no Hold is told with its reason, as every note that changes what pods get', () => {
+    const hold = clusterPolicy({ hook: 'Hold' });
+    const snapshot = { ...snapshotOf([hold, ...SHOP]), hold: { why: 'Hold is off (--hold-port=0)' } };
+    const { findings } = auditedOf({ annotations: { 'linger.dev/wait': 'soon' } }, snapshot);
+    const textOf = (code: string) => findings.find(({ reason }) => reason === code)?.text;
+    expect(textOf('HoldUnavailable')).toMatch(/^Sleep instead of Hold .*: Hold is off \(--hold-port=0\)$/);
+    expect(textOf('InvalidAnnotation')).toContain('soon');
+  });
+
+  test('what a pod gives two reasons for is one line with both', () => {
+    const annotations = { 'linger.dev/wait': 'soon', 'linger.dev/hook': 'Slep' };
+    const said = auditOf({ annotations }, slow(12)).filter(({ reason }) => reason === 'InvalidAnnotation');
+    expect(said.map(({ text }) => text)).toEqual([expect.stringMatching(/wait.*"soon".*; .*hook.*"Slep"/)]);
+  });
+
+  test('a restart is not advised where new pods wait no longer', () => {
+    const running = [5, 5];
+    const cut = { from: 50, grace: 35, wait: 5, by: [] };
+    expect(auditOf({ running }, slow(12)).map(({ reason }) => reason)).toContain('StampedTooShort');
+    expect(auditOf({ running, cut }, slow(12)).map(({ reason }) => reason)).not.toContain('StampedTooShort');
+  });
+
+  test('mode Enforce would not protect where the lag outlasts what it would give', () => {
+    const audited = (lag: number) =>
+      summaryOfAudit([auditedOf({ annotations: { 'linger.dev/mode': 'Audit' } }, slow(lag))]);
+    expect([audited(12).wouldBe, audited(90).wouldBe]).toEqual([1, 0]);
+  });
+
+  test('the lag of a declared consumer counts', () => {
+    const snapshot = slow(1, [...SHOP, consumer({}, 'edge', { declared: { lag: '20s' } })]);
+    expect(inWords(auditOf({ sleeps: 10, grace: 60 }, snapshot))).toBe(
+      'unprotected HookTooShort, waits 10, open for 11',
+    );
+  });
+});
+
+test.each([
+  [
+    { type: 'LoadBalancer', externalTrafficPolicy: 'Local' },
+    /^Service web has externalTrafficPolicy: Local,/,
+  ],
+  [{ type: 'NodePort', externalTrafficPolicy: 'Local' }, /health check of the node, whose interval/],
+  [{ internalTrafficPolicy: 'Local' }, /internalTrafficPolicy: Local.*clients on that node have no other/],
+  [{ type: 'ClusterIP', externalTrafficPolicy: 'Local' }, undefined],
+  [{ type: 'LoadBalancer', externalTrafficPolicy: 'Cluster' }, undefined],
+])('a Service whose last endpoint is that of each node costs no verdict: %j', (spec, said) => {
+  const object = {
+    ...{ apiVersion: 'v1', kind: 'Service', metadata: { name: 'web', namespace: 'shop' } },
+    spec: { selector: { app: 'web' }, ...spec },
+  };
+  const findings = auditOf({}, slow(12), relatedObjectsIn([object], 'default'));
+  const local = findings.find(({ reason }) => reason === 'LocalTrafficPolicy');
+  expect(findings[0]?.verdict).toBe('protected');
+  if (said === undefined) expect(local).toBeUndefined();
+  else expect(local?.text).toMatch(said);
+});
+
+test('a pod whose hook has been taken back has no wait, whatever was planned', () => {
+  const fixed = slow(12, [...SHOP, clusterPolicy({ wait: { from: 'Fixed', fixed: '20s' } })]);
+  const findings = auditOf({ running: [0, 20], why: 'fixed' }, fixed);
+  expect(inWords(findings)).toBe('unprotected NotInjected, waits 20, open for 20');
+  expect(findings[0]?.text).toMatch(/^1 of 2 pods has no wait: something in the cluster has changed them/);
+});
+
+test.each([
+  [30, /the application is killed 2s after SIGTERM/],
+  [31, /the API server rejects the pod/],
+])('a sleep of %i s in a grace of 30 s', (sleeps, said) => {
+  expect(auditOf({ sleeps }, slow(12))[0]?.text).toMatch(said);
+});
+
+test.each<[object, RegExp | undefined]>([
+  [{ minAvailable: 3 }, /run more replicas than the budget requires$/],
+  [{ minAvailable: '100%' }, /set maxUnavailable: 1 instead, as this budget refuses for any number/],
+  [{ maxUnavailable: 0 }, /set maxUnavailable: 1 instead/],
+  [{ maxUnavailable: 1 }, undefined],
+])('a PodDisruptionBudget %j for three pods', (spec, said) => {
+  const selector = { matchLabels: { app: 'web' } };
+  const metadata = { name: 'web', namespace: 'shop' };
+  const budget = {
+    ...{ apiVersion: 'policy/v1', kind: 'PodDisruptionBudget', metadata },
+    spec: { selector, ...spec },
+  };
+  const findings = auditOf({}, slow(12), relatedObjectsIn([budget], 'default'));
+  const refused = findings.find(({ reason }) => reason === 'DrainRefused');
+  if (said === undefined) expect(refused).toBeUndefined();
+  else expect(refused?.text).toMatch(said);
+});
+
+test('a grace of 1 s is eaten by no hook where there is none', () => {
+  const none = relatedObjectsIn([], 'default', []);
+  const { findings, wouldBe } = auditedOf({ grace: 1 }, slow(12), none);
+  expect(findings.map(({ reason }) => reason)).toEqual(['NotInjected']);
+  expect(wouldBe).toBe(true);
+});
+
+test('without a webhook configuration, a restart is not the cure', () => {
+  const none = relatedObjectsIn([], 'default', []);
+  const [old] = auditOf({ running: [undefined, 20] }, slow(12), none);
+  expect(old?.text).toMatch(/^1 of 2 pods has no wait, and new ones get none: the cluster has no Mutating/);
+  expect(old?.text).toMatch(/a restart alone changes nothing$/);
+  const fresh = auditOf({ running: [20, 20] }, slow(12), none);
+  expect(inWords(fresh)).toBe('unprotected NotInjected, waits 20, open for 13');
+  expect(fresh[0]?.text).toMatch(/^new pods get no wait: /);
+  expect(inWords(auditOf({ running: [], sleeps: 20, grace: 60 }, slow(12), none))).toMatch(/^protected Own/);
+  // Of manifests it is not known.
+  expect(inWords(auditOf({ running: [20] }, slow(12)))).toMatch(/^protected/);
+});
+
+describe('what sends to a workload and is not declared', () => {
+  const ROUTE = {
+    ...{
+      apiVersion: 'projectcontour.io/v1',
+      kind: 'HTTPProxy',
+      metadata: { name: 'root', namespace: 'shop' },
+    },
+    spec: { virtualhost: { fqdn: 'x' }, routes: [{ services: [{ name: 'web', port: 80 }] }] },
+  };
+  const related = relatedObjectsIn([ROUTE], 'default');
+  const asks = (matchLabels: Readonly<Record<string, string>>) =>
+    consumer({}, 'edge', {
+      inspect: {
+        format: 'Witness',
+        instances: { namespaceSelector: {}, podSelector: { matchLabels }, port: 8446 },
+      },
+    });
+  const web = service({ selector: { app: 'web' }, clusterIP: '10.0.0.1' }, 'web');
+  const textOf = (...documents: Parameters<typeof snapshotOf>[0]) =>
+    auditOf({}, slow(1, [web, ...documents]), related).find(({ reason }) => reason === 'UndeclaredConsumer')
+      ?.text;
+
+  test('is named as the catalogue knows it, with the way out', () =>
+    expect(textOf()).toBe(
+      'contour (HTTPProxy shop/root) sends traffic here, and no DiscoveryConsumer in force declares it, so no wait covers its lag: linger consumers discover prints it ready to be applied',
+    ));
+  test('is only observed', () => {
+    const { spec, ...document } = consumer({}, 'contour') as { spec: object };
+    expect(textOf({ ...document, spec: { ...spec, mode: 'Observe' } })).toMatch(
+      /: DiscoveryConsumer contour only observes it; set its mode to Enforce$/,
+    );
+  });
+  test('is declared by a consumer that asks its pods', () =>
+    expect(textOf(asks({ app: 'envoy' }))).toBeUndefined());
+  test('may be what a consumer of unknown pods stands for', () =>
+    expect(textOf(asks({ app: 'my-own-gateway' }))).toBeUndefined());
+  test('is not declared by one that asks the pods of another that was found', () => {
+    const gateway = { 'app.kubernetes.io/managed-by': 'envoy-gateway' };
+    const other = {
+      ...{ apiVersion: 'gateway.networking.k8s.io/v1', kind: 'GatewayClass', metadata: { name: 'eg' } },
+      spec: { controllerName: 'gateway.envoyproxy.io/gatewayclass-controller' },
+    };
+    const meta = { name: 'eg', namespace: 'shop' };
+    const of = { apiVersion: 'gateway.networking.k8s.io/v1', metadata: meta };
+    const gateways = [
+      other,
+      { ...of, kind: 'Gateway', spec: { gatewayClassName: 'eg' } },
+      {
+        ...of,
+        kind: 'HTTPRoute',
+        spec: { parentRefs: [{ name: 'eg' }], rules: [{ backendRefs: [{ name: 'web' }] }] },
+      },
+    ];
+    const both = relatedObjectsIn([ROUTE, ...gateways], 'default');
+    const [found] = auditOf({}, slow(1, [web, asks(gateway)]), both).filter(
+      ({ reason }) => reason === 'UndeclaredConsumer',
+    );
+    expect(found?.text).toMatch(/^contour \(HTTPProxy shop\/root\) sends traffic here/);
+  });
+});
+
+describe('a rollout beside the additions that have been measured', () => {
+  const paced = (minReadySeconds: number | undefined, p99: number, services = SHOP) => {
+    const related = { ...NOTHING_RELATED, additions: new Map([['cluster-ip', p99]]) };
+    return auditedOf({ minReadySeconds }, slow(1, services), related);
+  };
+  const textOf = (...of: Parameters<typeof paced>) =>
+    paced(...of).findings.find(({ reason }) => reason === 'RolloutOutrunsConsumers')?.text;
+
+  test('that goes on sooner than consumers follow is a finding with the value to set', () => {
+    expect(textOf(undefined, 9.2)).toBe(
+      'cluster-ip starts to send to a new pod up to 10s (p99) after it is ready, and a rollout continues after 0s (minReadySeconds): old pods stop while new ones get no traffic yet. Set spec.minReadySeconds to 10',
+    );
+    expect(paced(3, 9.2).minReadySeconds).toBe(10);
+  });
+  test.each([
+    ['long enough', 10, 9.2],
+    ['as long as controllers take themselves', undefined, 0.9],
+    ['less than a second short', 9, 9.2],
+  ])('that is %s is none', (_title, given, p99) => expect(textOf(given, p99)).toBeUndefined());
+  test('of pods without traffic is none', () => expect(textOf(0, 9, [])).toBeUndefined());
+  test('counts from twenty samples on', () => {
+    const view = (samples: number) => [{ name: 'edge', additions: { samples, p50: 1, p99: 9 } }] as never;
+    expect([additionsIn(view(19)).size, additionsIn(view(20)).get('edge')]).toEqual([0, 9]);
+  });
+});
+
+describe('an audit of very much', () => {
+  const web = [service({ selector: { app: 'web' }, clusterIP: '10.0.0.1' }, 'web')];
+
+  test('says of thousands of routes to one Service the first, and how many there are', () => {
+    const backend = { service: { name: 'web', port: { number: 80 } } };
+    const ingresses = Array.from({ length: 5_000 }, (_, index) => ({
+      ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress' },
+      metadata: { name: `edge-${index}`, namespace: 'shop' },
+      spec: { defaultBackend: backend, rules: [{ http: { paths: [{ backend }, { backend }] } }] },
+    }));
+    const found = auditOf({}, slow(1, web), relatedObjectsIn(ingresses, 'default'));
+    const { text = '' } = found.find(({ reason }) => reason === 'UndeclaredConsumer') ?? {};
+    expect(text).toMatch(
+      /^Ingress shop\/edge-0, Ingress shop\/edge-1, Ingress shop\/edge-2 and 4997 more routes traffic here/,
+    );
+    expect(text.length).toBeLessThan(500);
+  });
+
+  test('says of thousands of misplaced annotations the first', () => {
+    const own = Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`linger.dev/a${index}`, '']));
+    const { text = '' } =
+      auditOf({ own }, slow(1)).find(({ reason }) => reason === 'AnnotationMisplaced') ?? {};
+    expect(text).toContain('and 4997 more');
+    expect(text.length).toBeLessThan(500);
+  });
+
+  test('of more workloads than a call has room for arguments has a summary', () => {
+    const one = { findings: [], cost: { rollout: 1, drain: 30 } };
+    expect(summaryOfAudit(Array(200_000).fill(one))).toMatchObject({
+      rolloutSeconds: 200_000,
+      drainSeconds: 30,
+    });
+  });
+});
+
+describe('namespaces that the webhook is not asked about', () => {
+  const inNamespace = (namespace: string, given: Given = {}) =>
+    inWords(auditOf({ ...given, namespace }, slow(12, [])));
+
+  test.each<[string, Given, string]>([
+    ['what would be unprotected', {}, 'skipped NotAsked, waits null, open for null'],
+    ['whose pods have no wait', { running: [undefined] }, 'skipped NotAsked, waits null, open for null'],
+    ['whose hook is too short', { sleeps: 5, grace: 60 }, 'skipped NotAsked, waits null, open for null'],
+    [
+      'what is skipped for its own reason',
+      { annotations: { 'linger.dev/inject': 'false' } },
+      'skipped OptedOut, waits null, open for null',
+    ],
+  ])('%s', (_, given, expected) => expect(inNamespace('kube-system', given)).toBe(expected));
+
+  test('and others are asked about', () => expect(inNamespace('kube-public')).toMatch(/^protected Injected/));
+
+  test('are those of the installation', () => {
+    const { webhooks } = parse(readFileSync('deploy/webhook.yaml', 'utf8')) as {
+      webhooks: { namespaceSelector: { matchExpressions: { key: string }[] } }[];
+    };
+    const expressions = webhooks[0]?.namespaceSelector.matchExpressions.filter(
+      ({ key }) => key !== 'linger.dev/inject',
+    );
+    expect(NOTHING_RELATED.webhook.namespaceSelector).toEqual({ matchExpressions: expressions });
+  });
+});
+
+describe('linger audit --suggest', () => {
+  test('prints policies that do what they say: with them in force, so many workloads are protected', async () => {
+    const { stdout } = await linger(['audit', '-R', '-f', DATA, '--suggest']);
+    const [, before, all, claimed] =
+      /^# (\d+) of (\d+) workloads protected; with these policies (\d+)\n/.exec(stdout) ?? [];
+    const folder = await mkdtemp(join(tmpdir(), 'linger-suggested-'));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    await writeFile(join(folder, 'suggested.yaml'), stdout);
+    const report = await linger(['audit', '-R', '-f', DATA, '--webhook', '--policies', folder, '-o', 'json']);
+    const { summary } = JSON.parse(report.stdout) as AuditReport;
+    expect([summary.workloads, summary.verdicts.protected]).toEqual([Number(all), Number(claimed)]);
+    expect(Number(claimed)).toBeGreaterThan(Number(before));
+    // Of the namespaces that it names each needs it: mode Audit by annotation is beyond any policy.
+    expect(stdout).not.toContain('mode:');
+    expect([...stdout.matchAll(/^ {10}- (\S+)$/gm)].map(([, name]) => name)).toEqual(['db', 'hooks']);
+  });
+
+  test('says so where no policy would help', async () => {
+    const { stdout } = await linger(['audit', '-f', join(DATA, 'guestbook.yaml'), '--suggest']);
+    expect(stdout).toMatch(/^# 3 of 3 workloads protected; no policy would change that/);
+  });
+});
