@@ -134,7 +134,9 @@ export class ClusterAudit {
     });
     const byWorkload = new Map([...groups].map(([key, all]) => [key, all.flatMap(podsOf)] as const));
     const gathering = {
-      ...{ signal, configuration: settings.configuration, mostObjects },
+      signal,
+      configuration: settings.configuration,
+      mostObjects,
       pods: { byWorkload, bare: [...barePods()] },
     };
     const additions = additionsIn(this.#options.consumers());

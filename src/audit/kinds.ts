@@ -68,7 +68,10 @@ export function objectsIn(
     path: pathOf({ apiVersion, kind, ...(plural !== undefined && { plural }) }, namespace),
     ...(name !== undefined && { query: { fieldSelector: `metadata.name=${name}` } }),
     project: ({ metadata, spec, ...rest }) => ({
-      ...{ apiVersion, kind, metadata, spec },
+      apiVersion,
+      kind,
+      metadata,
+      spec,
       ...('webhooks' in rest && { webhooks: rest.webhooks }),
     }),
   };

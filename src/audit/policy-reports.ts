@@ -139,7 +139,9 @@ export class PolicyReports {
       apiVersion: `${api}/${version}`,
       kind,
       metadata: {
-        ...{ name: NAME, namespace, labels: { 'app.kubernetes.io/managed-by': 'linger' } },
+        name: NAME,
+        namespace,
+        labels: { 'app.kubernetes.io/managed-by': 'linger' },
         annotations: {
           [REPORT_ANNOTATION.digest]: digestOf(report),
           ...(leftOut > 0 && { [REPORT_ANNOTATION.leftOut]: String(leftOut) }),

@@ -163,8 +163,21 @@ export class TerminationReview {
     const { selected, known, ...senders } = sendersOf(event.object, this.#options.snapshot());
     const listed = this.#options.listed(event.object);
     const stopping: Stopping = {
-      ...{ namespace, name, plan, controller, owner, grace, senders, known, selected, listed },
-      ...{ at: event.at, half: false, withdrawals: undefined, waited: undefined, released: undefined },
+      namespace,
+      name,
+      plan,
+      controller,
+      owner,
+      grace,
+      senders,
+      known,
+      selected,
+      listed,
+      at: event.at,
+      half: false,
+      withdrawals: undefined,
+      waited: undefined,
+      released: undefined,
       goneAt: undefined,
     };
     const weight = weightOf(stopping);
@@ -287,8 +300,11 @@ export class TerminationReview {
     const stoppedAt = plan.hook === 'Hold' ? held?.releasedAt : stopping.at + waited * 1000;
     if (stoppedAt === undefined) return;
     const seconds = slowStopOf({
-      ...{ deletedAt: stopping.at / 1000, stoppedAt: stoppedAt / 1000, goneAt: at / 1000 },
-      ...{ grace: stopping.grace, planned: plan },
+      deletedAt: stopping.at / 1000,
+      stoppedAt: stoppedAt / 1000,
+      goneAt: at / 1000,
+      grace: stopping.grace,
+      planned: plan,
     });
     if (seconds !== undefined)
       this.#tell({ ...aboutEnd(pod, epochAt(stoppedAt)), reason: 'SlowStop', seconds });
@@ -436,7 +452,14 @@ function observedEnd(uid: string, stopping: Stopping, deletedAt: number): Observ
   const plan = planOf(stopping);
   const planned = plan && plan.least === undefined ? Math.min(plan.wait, grace ?? plan.wait) : undefined;
   return {
-    ...{ namespace, pod, uid, owner, deletedAt, listed, withdrawals, released },
+    namespace,
+    pod,
+    uid,
+    owner,
+    deletedAt,
+    listed,
+    withdrawals,
+    released,
     hook: plan?.hook ?? '',
     consumers: [...senders.unknown.map((name) => ({ name, seconds: undefined })), ...known],
     wait: planned ?? stopping.waited,
@@ -451,7 +474,8 @@ function observedRelease({ pod, reason, consumers, counted, open }: Release, at:
     reason,
     after: after(pod.releasedAt ?? at),
     consumers: consumers.map(({ name, by, at: stoppedAt }) => ({
-      ...{ name, by },
+      name,
+      by,
       after: stoppedAt === undefined ? undefined : after(stoppedAt),
     })),
     witness:

@@ -251,11 +251,20 @@ function rowOf(
   by: string,
 ): EndedPods {
   return {
-    ...{ from: Math.floor(at / ROW_SECONDS) * ROW_SECONDS, by, namespace, owner: owner || `Pod/${pod}` },
-    ...{ ended: 1, tooEarly: Number(outcome === 'TooEarly'), unknown: Number(outcome === 'Unknown') },
-    ...{ noWait: Number(waited === 0), cut: Number(cutBy !== ''), cutBy },
+    from: Math.floor(at / ROW_SECONDS) * ROW_SECONDS,
+    by,
+    namespace,
+    owner: owner || `Pod/${pod}`,
+    ended: 1,
+    tooEarly: Number(outcome === 'TooEarly'),
+    unknown: Number(outcome === 'Unknown'),
+    noWait: Number(waited === 0),
+    cut: Number(cutBy !== ''),
+    cutBy,
     waits: waited === undefined ? null : [waited, waited],
-    ...{ lag: end.lag ?? null, consumer: end.consumer, unmeasured: end.unmeasured.slice(0, MOST_UNMEASURED) },
+    lag: end.lag ?? null,
+    consumer: end.consumer,
+    unmeasured: end.unmeasured.slice(0, MOST_UNMEASURED),
   };
 }
 

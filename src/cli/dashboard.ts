@@ -389,7 +389,9 @@ function policyOf(fields: Fields) {
     kind: 'ClusterTerminationPolicy',
     metadata: { name: 'what-if' },
     spec: {
-      ...{ priority: PRIORITY, mode: 'Enforce', wait: Object.fromEntries(wait) as Fields },
+      priority: PRIORITY,
+      mode: 'Enforce',
+      wait: Object.fromEntries(wait) as Fields,
       ...(hook !== undefined && { hook }),
       ...(hold.length > 0 && { hold: Object.fromEntries(hold) as Fields }),
     },
@@ -400,9 +402,23 @@ function policyOf(fields: Fields) {
 function auditSettings(settings: Settings<'dashboard'>): Settings<'audit'> {
   const { kubeconfig, context, filename, recursive, namespace, policies, lingerNamespace } = settings;
   return {
-    ...{ kubeconfig, context, filename, recursive, namespace, policies, lingerNamespace },
-    ...{ allNamespaces: false, selector: undefined, modeLimit: 'Enforce', since: undefined, webhook: false },
-    ...{ suggest: false, serverDryRun: false, output: 'json', failOn: undefined, operands: [] },
+    kubeconfig,
+    context,
+    filename,
+    recursive,
+    namespace,
+    policies,
+    lingerNamespace,
+    allNamespaces: false,
+    selector: undefined,
+    modeLimit: 'Enforce',
+    since: undefined,
+    webhook: false,
+    suggest: false,
+    serverDryRun: false,
+    output: 'json',
+    failOn: undefined,
+    operands: [],
   };
 }
 
@@ -678,11 +694,18 @@ class Watched {
     return {
       since: this.#begunAt === undefined ? null : at(this.#begunAt),
       open: open.slice(0, MOST_OPEN).map(({ namespace, name, pod, stage, since }) => ({
-        ...{ namespace, service: name, pod, source: stage },
+        namespace,
+        service: name,
+        pod,
+        source: stage,
         since: at(since),
       })),
       done: this.#done.map(({ namespace, service, pod = '', source, lag, at: seen }) => ({
-        ...{ namespace, service, pod, source, lagSeconds: lag ?? null },
+        namespace,
+        service,
+        pod,
+        source,
+        lagSeconds: lag ?? null,
         at: at(seen),
       })),
       lags: this.#summary

@@ -38,7 +38,12 @@ export function lagReportOf(
   return {
     asOf: now,
     scopes: [...scopes.keys()].toSorted(),
-    ...{ scope, samples, p50: quantile(50), p90: quantile(90), p99: quantile(99), max: quantile(100) },
+    scope,
+    samples,
+    p50: quantile(50),
+    p90: quantile(90),
+    p99: quantile(99),
+    max: quantile(100),
     edges: [...EDGES],
     spans: [...history.spans()].map(({ from, to, lags: ended }) => ({ from, to, counts: bandsOf(ended) })),
     distribution: curve,
@@ -48,7 +53,8 @@ export function lagReportOf(
       return { ...part, p50, p99, distribution: of.curve };
     }),
     waits: waitsOf(about, snapshot).map(({ seconds, namespaces }) => ({
-      ...{ seconds, namespaces: namespaces.length },
+      seconds,
+      namespaces: namespaces.length,
       covered: covered(seconds),
     })),
     episodes: [...history.episodes(now, 0)].map((each) => ({ scope, ...each })),

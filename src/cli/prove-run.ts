@@ -85,8 +85,19 @@ export async function proveOne(
     const from = { namespace, image, pods, notOn };
     const job = needs.job ? new TrafficJob(connection, { ...from, plan }, signal) : undefined;
     return await prove({
-      ...{ access, workload, disturbance, lives, job, fromHere: ways.fromHere, traffic, fresh },
-      ...{ slowMs: slow * 1_000, calm, quiet, longest, signal },
+      access,
+      workload,
+      disturbance,
+      lives,
+      job,
+      fromHere: ways.fromHere,
+      traffic,
+      fresh,
+      slowMs: slow * 1_000,
+      calm,
+      quiet,
+      longest,
+      signal,
       note: noteTo(surroundings),
     });
   } finally {

@@ -166,7 +166,9 @@ async function ofCopies(setting: ProveSetting, target: WorkloadName): Promise<Pr
   const { compareCopies } = await import('./prove-compare.ts');
   const { found, drawing } = await compareCopies(setting, target);
   return {
-    ...{ value: found, judged: found.with, drawing },
+    value: found,
+    judged: found.with,
+    drawing,
     junit: () => junitOf(found.with, found.verdict),
     markdown: () => markdownOfBoth(found),
     table: () => textOfBoth(found),

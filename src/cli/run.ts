@@ -85,7 +85,10 @@ async function start<C extends CommandName>(
   if (stdout.isTTY === true) fitTablesTo(stdout.columns ?? 80);
   try {
     return await runCommand(settings, {
-      ...{ ...terminal, print, warn: note, progress: report },
+      ...terminal,
+      print,
+      warn: note,
+      progress: report,
       write,
       kube,
       version,

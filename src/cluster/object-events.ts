@@ -117,7 +117,11 @@ export class ObjectEvents {
         namespace,
         body: {
           metadata: { name: `${name.slice(0, 200)}.${idOf(event)}`, namespace },
-          ...{ involvedObject, type, reason, action, message },
+          involvedObject,
+          type,
+          reason,
+          action,
+          message,
           // MicroTime has six decimal places; Date has three.
           eventTime: new Date().toISOString().replace('Z', '000Z') as never,
           reportingComponent: 'linger.dev/linger',

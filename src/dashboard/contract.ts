@@ -219,20 +219,29 @@ export const holdReport = z.strictObject({ held: z.array(heldPod).readonly() });
 
 /** A pod that got SIGTERM before everything that sends it traffic had followed its removal. */
 const shortfall = z.strictObject({
-  ...{ at: seconds, namespace: z.string(), pod: z.string(), owner: z.string() },
+  at: seconds,
+  namespace: z.string(),
+  pod: z.string(),
+  owner: z.string(),
   /** For how long requests may have been lost. */
   seconds,
   text: z.string(),
 });
 
 const episode = z.strictObject({
-  ...{ from: seconds, to: seconds, removals: z.number(), share: z.number() },
-  ...{ p99Seconds: seconds, p99WithoutSeconds: seconds },
+  from: seconds,
+  to: seconds,
+  removals: z.number(),
+  share: z.number(),
+  p99Seconds: seconds,
+  p99WithoutSeconds: seconds,
 });
 
 const forgotten = z.strictObject({
-  ...{ from: seconds, to: seconds },
-  ...{ namespace: z.string().optional(), consumer: z.string().optional() },
+  from: seconds,
+  to: seconds,
+  namespace: z.string().optional(),
+  consumer: z.string().optional(),
 });
 
 /** `linger history -o json`. */
@@ -266,7 +275,10 @@ export const statusReport = z.strictObject({
   namespaces: z
     .array(
       z.strictObject({
-        ...{ mode: z.string(), hook: z.string(), waitSeconds: seconds, why: z.string() },
+        mode: z.string(),
+        hook: z.string(),
+        waitSeconds: seconds,
+        why: z.string(),
         namespaces: z.array(z.string()).readonly(),
       }),
     )
@@ -336,7 +348,8 @@ export const lagReport = z.strictObject({
         /** `unknown`: nothing is measured yet, and the whole is longer than it looks. */
         source: z.enum(['measured', 'declared', 'unknown']),
         samples: z.number(),
-        ...{ p50: z.union([seconds, nothingKnown]), p99: z.union([seconds, nothingKnown]) },
+        p50: z.union([seconds, nothingKnown]),
+        p99: z.union([seconds, nothingKnown]),
         distribution,
       }),
     )
@@ -383,7 +396,9 @@ const instantSource = z.enum(INSTANT_SOURCES);
 
 /** Instants are seconds after the deletion; null: not known, or not until the observation ended. */
 const termination = z.strictObject({
-  ...{ namespace: z.string(), pod: z.string(), uid: z.string() },
+  namespace: z.string(),
+  pod: z.string(),
+  uid: z.string(),
   /** As `Deployment/web`; empty: nothing. */
   owner: z.string(),
   /** Seconds since the epoch. */

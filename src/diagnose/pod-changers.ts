@@ -306,11 +306,21 @@ async function takes(webhook: Json, inquest: Inquest): Promise<boolean | undefin
   const resource = { group: '', version: 'v1', resource: 'pods' };
   const options = { apiVersion: 'meta.k8s.io/v1', kind: 'CreateOptions', dryRun: ['All'] };
   const review = {
-    ...{ apiVersion: 'admission.k8s.io/v1', kind: 'AdmissionReview' },
+    apiVersion: 'admission.k8s.io/v1',
+    kind: 'AdmissionReview',
     request: {
-      ...{ uid: 'linger-check', operation: 'CREATE', userInfo: { username: 'linger-check' } },
-      ...{ kind, resource, requestKind: kind, requestResource: resource, namespace },
-      ...{ object: sent, oldObject: null, dryRun: true, options },
+      uid: 'linger-check',
+      operation: 'CREATE',
+      userInfo: { username: 'linger-check' },
+      kind,
+      resource,
+      requestKind: kind,
+      requestResource: resource,
+      namespace,
+      object: sent,
+      oldObject: null,
+      dryRun: true,
+      options,
     },
   };
   const proxied = `/api/v1/namespaces/${String(place)}/services/https:${String(name)}:${String(port)}/proxy${String(path)}`;

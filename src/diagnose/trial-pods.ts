@@ -54,8 +54,13 @@ function trialPod(annotations: Labels, labels: Labels) {
 /** As on a pod that Linger has changed: other policies may exclude those. */
 const PLANNED: Labels = {
   'linger.dev/plan': renderPlan({
-    ...{ wait: HOOK_SECONDS, grace: TRIAL_GRACE, baseGrace: TRIAL_GRACE - HOOK_SECONDS, hook: 'Sleep' },
-    ...{ containers: [APP], policy: 'linger check', why: 'fixed' },
+    wait: HOOK_SECONDS,
+    grace: TRIAL_GRACE,
+    baseGrace: TRIAL_GRACE - HOOK_SECONDS,
+    hook: 'Sleep',
+    containers: [APP],
+    policy: 'linger check',
+    why: 'fixed',
   }),
 };
 

@@ -161,16 +161,21 @@ export class HeldPods {
     if (pod === undefined) {
       const { token, created } = hold;
       pod = {
-        ...{ uid, namespace, name, token, created, plan, terms: termsOf(plan), deletion: undefined },
+        uid,
+        namespace,
+        name,
+        token,
+        created,
+        plan,
+        terms: termsOf(plan),
+        deletion: undefined,
         // If they are unknown, so is the plan, and the pod waits for its static time.
         labels: labels ?? NO_LABELS,
-        ...{
-          withdrawals: [],
-          addresses: [],
-          calledAt: undefined,
-          releasedAt: undefined,
-          nodeBudget: undefined,
-        },
+        withdrawals: [],
+        addresses: [],
+        calledAt: undefined,
+        releasedAt: undefined,
+        nodeBudget: undefined,
       };
       this.#byUid.set(uid, pod);
       const same = [...(this.#byToken.get(token) ?? []), pod];

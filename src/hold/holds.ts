@@ -231,21 +231,22 @@ export class Holds {
     let hold = this.#holds.get(pod.uid);
     if (hold === undefined) {
       hold = {
-        ...{ pod, calledAt: now, waiters: new Set(), lookAt: now, cause: undefined, helper: undefined },
-        ...{
-          verdict: { waitingFor: [], nextLookAt: now, until: now + pod.terms.max * 1000 },
-          askAt: now + LIMITS.askAfter,
-          leftAt: undefined,
-        },
-        ...{
-          remotes: new Set(),
-          letGo: undefined,
-          stopped: new Map(),
-          lastAt: undefined,
-          senders: undefined,
-          own: false,
-          recountAt: Number.NEGATIVE_INFINITY,
-        },
+        pod,
+        calledAt: now,
+        waiters: new Set(),
+        lookAt: now,
+        cause: undefined,
+        helper: undefined,
+        verdict: { waitingFor: [], nextLookAt: now, until: now + pod.terms.max * 1000 },
+        askAt: now + LIMITS.askAfter,
+        leftAt: undefined,
+        remotes: new Set(),
+        letGo: undefined,
+        stopped: new Map(),
+        lastAt: undefined,
+        senders: undefined,
+        own: false,
+        recountAt: Number.NEGATIVE_INFINITY,
       };
       this.#holds.set(pod.uid, hold);
       this.#sources.inspecting.want(pod);
@@ -322,7 +323,9 @@ export class Holds {
       const { pod, cause, waiters, verdict, helper, remotes } = hold;
       const { namespace, name, uid, deletion, nodeBudget, terms } = pod;
       return {
-        ...{ namespace, pod: name, uid },
+        namespace,
+        pod: name,
+        uid,
         /** Why the pod is being stopped; undefined: not known yet. */
         cause: (nodeBudget !== undefined ? 'NodeShutdown' : deletion === undefined ? cause : 'Deleted') as
           | StopCause
@@ -422,7 +425,9 @@ export class Holds {
     if (pod.releasedAt !== undefined || (waiters.size === 0 && !isMax)) return;
     if (pod.deletion !== undefined) pod.releasedAt = now;
     this.#sources.onRelease({
-      ...{ pod, reason, heldMs: now - beganAt(hold) },
+      pod,
+      reason,
+      heldMs: now - beganAt(hold),
       waitingFor: verdict.waitingFor,
       skipped,
       open: helper?.monitor.open,

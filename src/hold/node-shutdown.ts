@@ -74,7 +74,9 @@ function podsOn(node: string): Resource<PodOnNode> {
     query: { fieldSelector: `spec.nodeName=${node},status.phase!=Succeeded,status.phase!=Failed` },
     metadataOnly: true,
     project: ({ metadata }) => ({
-      ...{ namespace: metadata.namespace ?? '', name: metadata.name, uid: metadata.uid },
+      namespace: metadata.namespace ?? '',
+      name: metadata.name,
+      uid: metadata.uid,
       stays:
         isDaemon(metadata) || labelOf(metadata.annotations ?? NO_LABELS, MIRROR_ANNOTATION) !== undefined,
       isDeleted: metadata.deletionTimestamp !== undefined,

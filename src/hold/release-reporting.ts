@@ -51,7 +51,10 @@ export function reportRelease(
   metrics.released.inc({ reason });
   metrics.seconds.observe({ reason }, heldMs / 1000);
   const members = {
-    ...{ namespace, pod: name, reason, seconds: Math.round(heldMs) / 1000 },
+    namespace,
+    pod: name,
+    reason,
+    seconds: Math.round(heldMs) / 1000,
     ...(waitingFor.length > 0 && { [CUT.has(reason) ? 'waitingFor' : 'last']: waitingFor.map(inWords) }),
     ...(skipped.length > 0 && { notWaitedFor: skipped.map(inWords) }),
     ...(lag !== undefined && { lag: Math.round(lag * 1000) / 1000 }),

@@ -49,7 +49,10 @@ export function projectNode({ metadata, spec, status }: RawObject): NodeFacts {
     labels[LIQO_TYPE] === 'virtual-node' ||
     recordsAt(spec, 'taints').some(({ key }) => key === VIRTUAL_TAINT);
   return {
-    ...{ name, labels, virtual, addresses: addressesOf(spec, status) },
+    name,
+    labels,
+    virtual,
+    addresses: addressesOf(spec, status),
     kubeletVersion: reported('kubeletVersion'),
     operatingSystem: reported('operatingSystem'),
     architecture: reported('architecture'),

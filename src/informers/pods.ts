@@ -58,7 +58,13 @@ export function projectPod({ metadata }: RawObject): PodMetadata {
   const token = annotations?.[ANNOTATION.holdToken];
   const unread = leftOut || labels === undefined || (plan?.length ?? 0) > LONGEST_PLAN;
   return {
-    ...{ uid, namespace, name, labels, deletionTimestamp, deletionGracePeriodSeconds, heartbeat },
+    uid,
+    namespace,
+    name,
+    labels,
+    deletionTimestamp,
+    deletionGracePeriodSeconds,
+    heartbeat,
     plan: unread ? undefined : plan,
     ...ownersOf({ ...metadata, labels }),
     ...(token !== undefined && TOKEN.test(token) && { hold: { token, created } }),

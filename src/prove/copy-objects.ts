@@ -137,7 +137,9 @@ export function workloadCopy(original: Original, side: Side): object {
   const { named, workload, replicas } = original;
   const spec = memberAt(workload, ['spec']);
   return {
-    ...{ apiVersion: named.kind.apiVersion, kind: named.kind.kind, metadata: { name: named.name } },
+    apiVersion: named.kind.apiVersion,
+    kind: named.kind.kind,
+    metadata: { name: named.name },
     spec: { ...(isRecord(spec) && spec), replicas, template: templateCopy(original, side) },
   };
 }

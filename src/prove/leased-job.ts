@@ -181,32 +181,38 @@ function jobOf(name: string, { namespace, image, pods, notOn, args, account }: L
     ...JOB,
     metadata: { name, namespace, labels },
     spec: {
-      ...{ completions: pods, parallelism: pods, backoffLimit: 0 },
-      ...{ activeDeadlineSeconds: LEASE_SECONDS, ttlSecondsAfterFinished: TTL_SECONDS },
+      completions: pods,
+      parallelism: pods,
+      backoffLimit: 0,
+      activeDeadlineSeconds: LEASE_SECONDS,
+      ttlSecondsAfterFinished: TTL_SECONDS,
       template: {
         metadata: { labels },
         spec: {
-          ...{
-            restartPolicy: 'Never',
-            automountServiceAccountToken: account !== undefined,
-            ...(account !== undefined && { serviceAccountName: account }),
-            terminationGracePeriodSeconds: account === undefined ? 1 : CLEARING_SECONDS,
-          },
+          restartPolicy: 'Never',
+          automountServiceAccountToken: account !== undefined,
+          ...(account !== undefined && { serviceAccountName: account }),
+          terminationGracePeriodSeconds: account === undefined ? 1 : CLEARING_SECONDS,
           ...(notOn !== undefined && { affinity: { nodeAffinity } }),
           topologySpreadConstraints: [
             {
-              ...{ maxSkew: 1, topologyKey: 'kubernetes.io/hostname', whenUnsatisfiable: 'ScheduleAnyway' },
+              maxSkew: 1,
+              topologyKey: 'kubernetes.io/hostname',
+              whenUnsatisfiable: 'ScheduleAnyway',
               labelSelector: { matchLabels: { [RUN_LABEL]: name } },
             },
           ],
           securityContext: { runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } },
           containers: [
             {
-              ...{ name: 'prove', image, imagePullPolicy: 'IfNotPresent' },
+              name: 'prove',
+              image,
+              imagePullPolicy: 'IfNotPresent',
               command: ['node', '/app/dist/main.js', ...args],
               resources: { requests: { cpu: '50m', memory: '64Mi' }, limits: { memory: '256Mi' } },
               securityContext: {
-                ...{ allowPrivilegeEscalation: false, readOnlyRootFilesystem: true },
+                allowPrivilegeEscalation: false,
+                readOnlyRootFilesystem: true,
                 capabilities: { drop: ['ALL'] },
               },
             },

@@ -121,8 +121,11 @@ export class WorkloadAccess {
       const ports = recordsAt(spec, 'ports').filter(({ protocol = 'TCP' }) => protocol === 'TCP');
       return ports.map(({ port, targetPort, name = '', appProtocol = '' }) => ({
         target: Number(clusterIp === undefined && Number.isInteger(targetPort) ? targetPort : port),
-        ...{ service: String(memberAt(metadata, ['name'])), port: Number(port), portName: String(name) },
-        ...{ clusterIp, https: /https/i.test(`${name} ${appProtocol}`) || port === 443 },
+        service: String(memberAt(metadata, ['name'])),
+        port: Number(port),
+        portName: String(name),
+        clusterIp,
+        https: /https/i.test(`${name} ${appProtocol}`) || port === 443,
       }));
     });
   }

@@ -13,11 +13,15 @@ const instant = z.iso.datetime().nullable();
 const seconds = z.number().nullable();
 
 const explained = z.strictObject({
-  ...{ at: z.iso.datetime(), tookMs: z.number(), way: z.string(), kind: z.enum([...LOSS_KINDS, 'slow']) },
+  at: z.iso.datetime(),
+  tookMs: z.number(),
+  way: z.string(),
+  kind: z.enum([...LOSS_KINDS, 'slow']),
   cause: z.enum(Object.keys(LOSS_CAUSES) as [keyof typeof LOSS_CAUSES]),
   pods: z.array(z.string()),
   after: z.strictObject({ event: z.string(), seconds: z.number() }).nullable(),
-  ...{ sinceDeletion: seconds, sinceWithdrawal: seconds },
+  sinceDeletion: seconds,
+  sinceWithdrawal: seconds,
 });
 
 /** What `linger prove --output json` prints. Instants are UTC; spans are seconds. */
@@ -40,16 +44,29 @@ export const proveReport = z.strictObject({
   advice: z.strictObject({ wait: z.number(), waitFor98: z.number() }).nullable(),
   ways: z.array(
     z.strictObject({
-      ...{ name: z.string(), keepAlive: z.boolean(), sent: z.number(), lost: z.number(), slow: z.number() },
-      ...{ kinds: counts, causes: counts, atRisk: z.number(), upperBound: seconds },
+      name: z.string(),
+      keepAlive: z.boolean(),
+      sent: z.number(),
+      lost: z.number(),
+      slow: z.number(),
+      kinds: counts,
+      causes: counts,
+      atRisk: z.number(),
+      upperBound: seconds,
       lag: z.strictObject({ least: z.number(), most: z.number() }).nullable(),
     }),
   ),
   pods: z.array(
     z.strictObject({
-      ...{ name: z.string(), node: z.string().nullable(), wait: z.union([z.number(), z.literal('Hold')]) },
-      ...{ deletedAt: instant, withdrawnAt: instant, withdrawnFromEndpointsAt: instant },
-      ...{ sigtermAt: instant, endedAt: instant, goneAt: instant },
+      name: z.string(),
+      node: z.string().nullable(),
+      wait: z.union([z.number(), z.literal('Hold')]),
+      deletedAt: instant,
+      withdrawnAt: instant,
+      withdrawnFromEndpointsAt: instant,
+      sigtermAt: instant,
+      endedAt: instant,
+      goneAt: instant,
     }),
   ),
   /** What was lost, and what was answered slowly: the first 1,000 of each. */
@@ -61,8 +78,11 @@ export type ProveReport = z.infer<typeof proveReport>;
 
 /** What `linger prove --compare --output json` prints. */
 export const comparison = z.strictObject({
-  ...{ workload: z.string(), disturbance: z.string(), verdict: z.string() },
-  ...{ without: proveReport, with: proveReport },
+  workload: z.string(),
+  disturbance: z.string(),
+  verdict: z.string(),
+  without: proveReport,
+  with: proveReport,
 });
 export type Comparison = z.infer<typeof comparison>;
 
@@ -104,10 +124,18 @@ export function reportOf(
 ): ProveReport {
   const { sentence, failures, slowAnswers, ways, ...totals } = verdict;
   return {
-    ...{ workload, disturbance, startedAt: iso(startedAt), disturbedAt: iso(disturbedAt) },
-    ...{ endedAt: iso(endedAt), senders, nodes: [...nodes], ...totals, verdict: sentence, ways: [...ways] },
+    workload,
+    disturbance,
+    startedAt: iso(startedAt),
+    disturbedAt: iso(disturbedAt),
+    endedAt: iso(endedAt),
+    senders,
+    nodes: [...nodes],
+    ...totals,
+    verdict: sentence,
+    ways: [...ways],
     pods: pods.filter(({ deletedAt }) => deletedAt !== undefined).map(podOf),
-    ...{ failures: failures.slice(0, MOST_FAILURES).map(explainedOf) },
+    failures: failures.slice(0, MOST_FAILURES).map(explainedOf),
     slowAnswers: slowAnswers.slice(0, MOST_FAILURES).map(explainedOf),
     notes: [...notes, ...cutNote('lost', failures), ...cutNote('slow', slowAnswers)],
   };
@@ -127,9 +155,15 @@ function explainedOf({ at, pods, ...of }: FailedRequest): z.infer<typeof explain
 function podOf({ name, node, wait, ...life }: PodLife): ProveReport['pods'][number] {
   const at = (value: number | undefined) => (value === undefined ? null : iso(value));
   return {
-    ...{ name, node: node ?? null, wait, deletedAt: at(life.deletedAt), withdrawnAt: at(life.withdrawnAt) },
-    ...{ withdrawnFromEndpointsAt: at(life.endpointsAt), sigtermAt: at(life.sigtermAt) },
-    ...{ endedAt: at(life.endedAt), goneAt: at(life.goneAt) },
+    name,
+    node: node ?? null,
+    wait,
+    deletedAt: at(life.deletedAt),
+    withdrawnAt: at(life.withdrawnAt),
+    withdrawnFromEndpointsAt: at(life.endpointsAt),
+    sigtermAt: at(life.sigtermAt),
+    endedAt: at(life.endedAt),
+    goneAt: at(life.goneAt),
   };
 }
 
@@ -226,8 +260,11 @@ export function drawingOfBoth(found: Comparison, without: Chart, protectedBy: Ch
   const lanesOf = (word: string, { lanes }: Chart) =>
     lanes.map((lane) => ({ ...lane, label: `${word}: ${lane.label}` }));
   return {
-    ...{ title: titleOf(found), summary: found.verdict, marks: protectedBy.marks },
-    ...{ from: Math.min(without.from, protectedBy.from), to: Math.max(without.to, protectedBy.to) },
+    title: titleOf(found),
+    summary: found.verdict,
+    marks: protectedBy.marks,
+    from: Math.min(without.from, protectedBy.from),
+    to: Math.max(without.to, protectedBy.to),
     lanes: [...lanesOf('without', without), ...lanesOf('with', protectedBy)],
   };
 }
@@ -263,7 +300,10 @@ export function drawingOf(
     });
   const left = went.length - ofPods.length;
   return {
-    ...{ title, summary: verdict.sentence, from: since(startedAt), to: since(endedAt) },
+    title,
+    summary: verdict.sentence,
+    from: since(startedAt),
+    to: since(endedAt),
     marks: [{ at: 0, label: 'disturbed' }],
     lanes: [...ofWays, ...ofPods, ...(left > 0 ? [{ label: `and ${left} more pods` }] : [])],
   };

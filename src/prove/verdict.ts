@@ -201,7 +201,12 @@ function judgeWay(
     const named = possible.map(({ life }) => life.name);
     const lastOne = possible.at(-1)?.life;
     return {
-      ...{ at, tookMs, way: name, kind, cause: cause(), pods: named },
+      at,
+      tookMs,
+      way: name,
+      kind,
+      cause: cause(),
+      pods: named,
       after: lastOne === undefined ? null : lastEvent(lastOne, at),
       sinceDeletion: since(first?.life.deletedAt),
       sinceWithdrawal: since(first?.life.withdrawnAt),
@@ -223,7 +228,10 @@ function judgeWay(
     suspects.some(({ life }) => at >= life.deletedAt && at <= (life.goneAt ?? Number.POSITIVE_INFINITY)),
   ).length;
   const verdict: WayVerdict = {
-    ...{ name, keepAlive, sent: outcomes.length, lost: failures.length },
+    name,
+    keepAlive,
+    sent: outcomes.length,
+    lost: failures.length,
     slow: slowAnswers.length,
     kinds: counted(failures.map(({ kind }) => kind)),
     causes: counted(failures.map(({ cause }) => cause)),

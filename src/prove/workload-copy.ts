@@ -73,8 +73,12 @@ export async function readOriginal(
     .toSorted((a, b) => (createdAt(a) < createdAt(b) ? -1 : 1))
     .at(-1);
   return {
-    ...{ named, workload, namespace: own, policies: recordsAt(policies, 'items') },
-    ...{ services: selecting(services, podLabels), replicas: Math.min(replicas, MOST_COPIES) },
+    named,
+    workload,
+    namespace: own,
+    policies: recordsAt(policies, 'items'),
+    services: selecting(services, podLabels),
+    replicas: Math.min(replicas, MOST_COPIES),
     plan: planIn(newest),
   };
 }

@@ -96,7 +96,12 @@ function percentilesOf(lag: Density): Readonly<Record<string, number>> {
 function shownWatch({ lastEventAt, restarts, ...watch }: ShownWatch, now: number): unknown {
   const { state, current, objects, lists, stalls, handlerErrors } = watch;
   return {
-    ...{ state, current, objects, lists, stalls, handlerErrors },
+    state,
+    current,
+    objects,
+    lists,
+    stalls,
+    handlerErrors,
     lastEventAgeSeconds: lastEventAt === undefined ? null : (now - lastEventAt) / 1000,
     restarts: Object.fromEntries(Object.entries(restarts).filter(([, count]) => count > 0)),
   };

@@ -155,7 +155,9 @@ export const CATALOGUE: readonly Ecosystem[] = [
       labels: { 'app.kubernetes.io/name': 'kubernetes-ingress' },
     },
     measure: {
-      ...{ by: 'inspect', format: 'HAProxy', port: 1024 },
+      by: 'inspect',
+      format: 'HAProxy',
+      port: 1024,
       first:
         'put stats-config-snippet: stats show-legends into its ConfigMap, and restart it: its page omits addresses otherwise',
     },

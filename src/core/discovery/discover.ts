@@ -338,7 +338,9 @@ function traefikServicesOf(object: unknown, namespace: string, group: string): s
     .filter((each) => each.kind === 'TraefikService' && isString(each.name))
     .map(({ name, namespace: other }) =>
       partKey({
-        ...{ group, kind: 'TraefikService', name: String(name) },
+        group,
+        kind: 'TraefikService',
+        name: String(name),
         namespace: isString(other) ? other : namespace,
       }),
     );
@@ -450,8 +452,14 @@ function consumersOf(
         ? BUILT_IN_CONSUMERS.clusterIp
         : declared.by(document?.metadata.name ?? name, { ecosystem, instances }, services);
     return {
-      ...{ name: document?.metadata.name ?? name, ecosystem, services, seen, namespaces: found.namespaces },
-      ...{ instances, declaredBy, spec: document },
+      name: document?.metadata.name ?? name,
+      ecosystem,
+      services,
+      seen,
+      namespaces: found.namespaces,
+      instances,
+      declaredBy,
+      spec: document,
     };
   });
 }

@@ -43,7 +43,14 @@ export function terminationOf(end: ObservedEnd): Termination {
     consumers: consumers.slice(0, MOST_USERS),
   };
   return {
-    ...{ namespace, pod, uid, owner, hook, deletedAt, gone, ...kept },
+    namespace,
+    pod,
+    uid,
+    owner,
+    hook,
+    deletedAt,
+    gone,
+    ...kept,
     omitted:
       (withdrawals?.length ?? 0) - (kept.withdrawals?.length ?? 0) + consumers.length - kept.consumers.length,
     witness: released?.witness ?? null,
