@@ -1,4 +1,5 @@
 import { stringify } from 'yaml';
+import { TRIAL_NAME } from '../../src/check/trial-pods.ts';
 import { EXISTING_HOOK_RULES, MODES } from '../../src/core/api/choices.ts';
 import {
   DURATION,
@@ -10,7 +11,6 @@ import { celPattern } from '../../src/core/api/fields.ts';
 import { HOOK_CHOICES } from '../../src/core/api/hooks.ts';
 import { ANNOTATION } from '../../src/core/api/names.ts';
 import { POD_LIMITS } from '../../src/core/decision/pod.ts';
-import { TRIAL_NAME } from '../../src/diagnose/trial-pods.ts';
 
 /*
  * ValidatingAdmissionPolicies by which kubectl says at once what is wrong with a linger.dev annotation. They accept exactly

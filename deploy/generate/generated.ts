@@ -37,6 +37,6 @@ export const GENERATED: readonly { readonly path: string; readonly text: () => s
   ...HOLD_RIGHTS.map((path) => ({ path, text: () => holdRights(path) })),
   { path: VALUES_SCHEMA, text: valuesSchema },
   // Last: they are made from the files above.
-  { path: 'src/diagnose/installed.json', text: installedText },
+  { path: 'src/check/installed.json', text: installedText },
   ...CHART,
 ];

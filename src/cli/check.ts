@@ -1,3 +1,11 @@
+import {
+  type Check,
+  type CheckState,
+  checkBefore,
+  checkInstallation,
+  inquire,
+  overviewOf,
+} from '../check/index.ts';
 import { type NamespaceRecord, NO_LABELS } from '../core/api/index.ts';
 import {
   effectivePolicy,
@@ -7,14 +15,6 @@ import {
   snapshotOf,
   wantsHold,
 } from '../core/decision/index.ts';
-import {
-  type Check,
-  type CheckState,
-  checkBefore,
-  checkInstallation,
-  inquire,
-  overviewOf,
-} from '../diagnose/index.ts';
 import { problemsIn } from '../policy-files/index.ts';
 import { FAILURE_EXIT_CODE } from './command-line.ts';
 import type { Settings } from './commands.ts';

@@ -1,6 +1,6 @@
+import { span } from '../core/api/index.ts';
 import { CONDITIONS, type ConsumerTable, type ConsumerView } from '../core/lag/index.ts';
 import type { ConsumersReport } from '../dashboard/index.ts';
-import { span } from '../diagnose/index.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger } from './connect.ts';
 import { usageError } from './flags.ts';

@@ -1,4 +1,5 @@
 import { KEPT_SECONDS, listKind, MOST_OBJECTS } from '../audit/index.ts';
+import type { Senders } from '../check/index.ts';
 import { callApi, type KubeConnection, KubeFailure } from '../cluster/index.ts';
 import { API_VERSION, fewOf, LingerError, printable } from '../core/api/index.ts';
 import {
@@ -10,7 +11,6 @@ import {
 } from '../core/discovery/index.ts';
 import { RELATED_KINDS } from '../core/judge/index.ts';
 import { ManifestError, readDocuments } from '../core/manifest/index.ts';
-import type { Senders } from '../diagnose/index.ts';
 import type { Settings } from './commands.ts';
 import { asked, connectAsKubectl, explained, nameOf } from './connect.ts';
 import { usageError } from './flags.ts';

@@ -1,7 +1,6 @@
-import { asFailure, type KubeConnection, KubeFailure, type RawObject } from '../cluster/index.ts';
+import { ApiReader, asFailure, type KubeConnection, KubeFailure, type RawObject } from '../cluster/index.ts';
 import { jsonIn, LingerError, recordsAt } from '../core/api/index.ts';
 import type { HoldReport } from '../dashboard/index.ts';
-import { ApiReader } from '../diagnose/index.ts';
 import { type HeldView, readHelperObject } from '../hold/index.ts';
 import { NEVER, pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';

@@ -1,6 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { POD, pathOf } from '../audit/index.ts';
-import { asFailure, type FailureReason, type KubeConnection, type KubeFailure } from '../cluster/index.ts';
+import { changersOf } from '../check/index.ts';
+import {
+  ApiReader,
+  asFailure,
+  type FailureReason,
+  type KubeConnection,
+  type KubeFailure,
+} from '../cluster/index.ts';
 import { ANNOTATION, isString, listOf, memberAt, printable } from '../core/api/index.ts';
 import {
   type ClusterSnapshot,
@@ -12,7 +19,6 @@ import {
   requestOf,
 } from '../core/decision/index.ts';
 import { type AuditSubject, type GraceCut, subjectOf } from '../core/judge/index.ts';
-import { ApiReader, changersOf } from '../diagnose/index.ts';
 import { patched } from './manifests.ts';
 import type { Surroundings } from './terminal.ts';
 

@@ -1,7 +1,8 @@
+import { inquire, modeLimitOf, type Overview, overviewOf } from '../check/index.ts';
+import { span } from '../core/api/index.ts';
 import { NO_DOCUMENTS, namespaceView, snapshotOf } from '../core/decision/index.ts';
 import { headlineOf } from '../core/judge/index.ts';
 import type { StatusReport } from '../dashboard/index.ts';
-import { inquire, modeLimitOf, type Overview, overviewOf, span } from '../diagnose/index.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger } from './connect.ts';
 import { sourcesFor } from './manifests.ts';

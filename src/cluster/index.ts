@@ -1,4 +1,5 @@
 export { AccessReviews, type TokenUser } from './access-reviews.ts';
+export { ApiReader, type Json, messageOf, oneLine } from './api-reader.ts';
 export { type ApiCall, callApi, callPath, kubeVersion, unlessNotFound } from './client.ts';
 export { type Credentials, inClusterConnection, type KubeConnection, readKubeconfig } from './connection.ts';
 export {

@@ -7,7 +7,7 @@ import {
   parseExposition,
   type SeriesChoice,
   sumOfSeries,
-} from './exposition.ts';
+} from '../telemetry/index.ts';
 
 /** The flags of kube-controller-manager that decide how soon an endpoint is withdrawn. */
 export interface ControllerFlags {

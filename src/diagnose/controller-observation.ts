@@ -1,10 +1,9 @@
 import { readFile } from 'node:fs/promises';
 import { buffer } from 'node:stream/consumers';
-import type { Credentials, RawObject } from '../cluster/index.ts';
-import { isRecord, isString, LingerError, listOf, memberAt, recordsAt } from '../core/api/index.ts';
+import { ApiReader, type Credentials, messageOf, type RawObject } from '../cluster/index.ts';
+import { isRecord, isString, LingerError, listOf, memberAt, recordsAt, span } from '../core/api/index.ts';
 import { fileText } from '../core/yaml/index.ts';
-import { span } from './amounts.ts';
-import { ApiReader, messageOf } from './api-reader.ts';
+import { MalformedExposition } from '../telemetry/index.ts';
 import {
   activityOf,
   type ControllerActivity,
@@ -15,7 +14,6 @@ import {
   readControllerScrape,
   type TakenScrape,
 } from './controller-metrics.ts';
-import { MalformedExposition } from './exposition.ts';
 import { CONTROLLER_METRICS, type LeaderFacts, type Look } from './facts.ts';
 
 export interface Observed<T> {

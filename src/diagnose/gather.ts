@@ -1,9 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { KubeConnection, RawObject } from '../cluster/index.ts';
-import { fewOf, isString, listOf, memberAt, recordsAt } from '../core/api/index.ts';
+import { ApiReader, type Json, type KubeConnection, messageOf, type RawObject } from '../cluster/index.ts';
+import { count, fewOf, isString, listOf, memberAt, recordsAt } from '../core/api/index.ts';
 import { servicesResource } from '../informers/index.ts';
-import { count } from './amounts.ts';
-import { ApiReader, type Json, messageOf } from './api-reader.ts';
 import { type ControllerActivity, controllerFlags, DEFAULT_FLAGS } from './controller-metrics.ts';
 import {
   type ControllerPod,

@@ -1,12 +1,4 @@
-export { span } from './amounts.ts';
-export { ApiReader } from './api-reader.ts';
-export { CHECKS, type Check, type CheckState, inquire } from './checks.ts';
 export { isAddress } from './controller-observation.ts';
 export type { Facts, Look } from './facts.ts';
 export { type GatherOptions, gatherFacts } from './gather.ts';
-export { checkInstallation, type Senders } from './installation.ts';
-export { type Overview, overviewOf } from './overview.ts';
-export { changersOf } from './pod-changers.ts';
-export { checkBefore } from './preflight.ts';
-export { modeLimitOf } from './replicas.ts';
 export { DIAGNOSES, type Diagnosed, diagnose } from './rules.ts';

@@ -1,10 +1,17 @@
-import type { FailureReason, KubeConnection, WatchOptions } from '../cluster/index.ts';
+import { type FailureReason, type KubeConnection, oneLine, type WatchOptions } from '../cluster/index.ts';
+import { count, span } from '../core/api/index.ts';
 import { LAG_STAGES, type LagStage, STREAMS, type StageSample, type Stream } from '../core/lag/index.ts';
 import { type EndpointScope, EndpointWatch, type EndpointWatchHandlers } from '../informers/index.ts';
 import { type WaitingByStage, waitingByStage } from '../measurement/index.ts';
+import {
+  bucketsOf,
+  chosen,
+  type Exposition,
+  growthBetween,
+  parseExposition,
+  type SeriesChoice,
+} from '../telemetry/index.ts';
 import { pause, withSignal } from '../timing/index.ts';
-import { count, span } from './amounts.ts';
-import { oneLine } from './api-reader.ts';
 import {
   isAddress,
   metricsIn,
@@ -14,14 +21,6 @@ import {
   readMetricsAddress,
   readMetricsFile,
 } from './controller-observation.ts';
-import {
-  bucketsOf,
-  chosen,
-  type Exposition,
-  growthBetween,
-  parseExposition,
-  type SeriesChoice,
-} from './exposition.ts';
 import type { LagFacts, Look, StageFacts } from './facts.ts';
 
 type Sample = Pick<StageSample, 'stage' | 'lag'>;

@@ -1,4 +1,4 @@
-import { amount, count, percent, rate, span } from './amounts.ts';
+import { amount, count, percent, rate, span } from '../core/api/index.ts';
 import {
   CONTROLLERS,
   MOST_WORKERS,

@@ -28,7 +28,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['certs', 'leader'],
   ['measurement'],
   ['hold'],
-  ['webhook', 'diagnose', 'audit', 'dashboard'],
+  ['webhook', 'check', 'diagnose', 'audit', 'dashboard'],
   ['prove'],
   ['cli', 'page'],
   ['main.ts'],

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { type Answer, AnsweringServer, type Answers, refused, well } from '../diagnose/answers.ts';
+import { type Answer, AnsweringServer, type Answers, refused, well } from '../cluster/answers.ts';
 import type { AtEnd } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { DIAGNOSES } from '../../src/diagnose/index.ts';
-import { AnsweringServer, refused, well } from '../diagnose/answers.ts';
+import { AnsweringServer, refused, well } from '../cluster/answers.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';
 import { writeKubeconfig } from './watching.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { consumersToText } from '../../src/core/lag/index.ts';
 import { statusReport } from '../../src/dashboard/index.ts';
-import { type Answer, AnsweringServer, type Answers, refused, well } from '../diagnose/answers.ts';
+import { type Answer, AnsweringServer, type Answers, refused, well } from '../cluster/answers.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';
 

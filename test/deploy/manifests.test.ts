@@ -7,10 +7,11 @@ import jsonPatch from 'fast-json-patch';
 import { describe, expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { type Kind, pluralOf, WORKLOAD_KINDS } from '../../src/audit/index.ts';
+import { changersOf } from '../../src/check/index.ts';
 import { VERBS } from '../../src/cli/commands.ts';
+import type { ApiReader } from '../../src/cluster/index.ts';
 import { ROUTING_KINDS, SENDER_KINDS } from '../../src/core/discovery/index.ts';
 import { RELATED_KINDS } from '../../src/core/judge/index.ts';
-import { type ApiReader, changersOf } from '../../src/diagnose/index.ts';
 import { readHelperObject } from '../../src/hold/index.ts';
 import { emptyDirectory, ROOT } from '../cli/linger.ts';
 

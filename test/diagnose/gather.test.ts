@@ -6,9 +6,9 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { CONTROLLER_METRICS, type Facts } from '../../src/diagnose/facts.ts';
 import { type GatherOptions, gatherFacts } from '../../src/diagnose/gather.ts';
 import { emptyDirectory } from '../cli/linger.ts';
+import { AnsweringServer, type Answers, refused, well } from '../cluster/answers.ts';
 import { bearer } from '../cluster/bearer.ts';
 import type { AtEnd } from '../webhook/connection.ts';
-import { AnsweringServer, type Answers, refused, well } from './answers.ts';
 
 const atEnd = onTestFinished as AtEnd;
 const DATA = join(import.meta.dirname, '..', 'testdata', 'controller-manager');

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { LagStage } from '../../src/core/lag/index.ts';
-import type { Exposition } from '../../src/diagnose/exposition.ts';
 import { readLagScrape, scrapedLag, watchedLag } from '../../src/diagnose/lag-observation.ts';
+import type { Exposition } from '../../src/telemetry/index.ts';
 
 const NONE = { count: 0, oldestSeconds: 0 };
 const sample = (stage: LagStage, lag: number) => ({ stage, namespace: 'shop', name: 'web', lag, at: 0 });

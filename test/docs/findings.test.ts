@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { TERMINATION_FINDINGS } from '../../src/audit/index.ts';
+import { CHECKS } from '../../src/check/index.ts';
 import { AUDIT_FINDINGS } from '../../src/core/judge/index.ts';
-import { CHECKS, DIAGNOSES } from '../../src/diagnose/index.ts';
+import { DIAGNOSES } from '../../src/diagnose/index.ts';
 import { codeOf, read, tableUnder } from './markdown.ts';
 
 const PAGE = 'docs/reference/commands.md';

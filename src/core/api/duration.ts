@@ -42,8 +42,3 @@ export function formatDuration(seconds: number): string {
 }
 
 export const DURATION_HINT = 'a duration such as 30s or 1m30s';
-
-/** A whole number for people, never in the machine's locale: `6,040` */
-export function grouped(count: number): string {
-  return String(count).replace(/\B(?=(\d{3})+$)/g, ',');
-}

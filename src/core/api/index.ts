@@ -1,3 +1,4 @@
+export { amount, count, grouped, percent, rate, span } from './amounts.ts';
 export {
   EXCLUDABLE_KINDS,
   EXISTING_HOOK_RULES,
@@ -36,7 +37,7 @@ export {
   speaksOfRestraint,
   type TerminationPolicy,
 } from './documents.ts';
-export { DURATION_HINT, formatDuration, grouped, LONGEST_DURATION, parseDuration } from './duration.ts';
+export { DURATION_HINT, formatDuration, LONGEST_DURATION, parseDuration } from './duration.ts';
 export { asError, ERRORS, type ErrorCode, fewOf, LingerError, printable, UserError } from './errors.ts';
 export { labelSelector } from './fields.ts';
 export {

@@ -1,6 +1,13 @@
-import { asFailure, type KubeConnection, KubeFailure, type RawObject } from '../cluster/index.ts';
+import {
+  ApiReader,
+  asFailure,
+  type Json,
+  type KubeConnection,
+  KubeFailure,
+  messageOf,
+  type RawObject,
+} from '../cluster/index.ts';
 import { UserError } from '../core/api/index.ts';
-import { ApiReader, type Json, messageOf } from './api-reader.ts';
 
 /** What is checked before and after installation, in the order of the report. */
 export const CHECKS = {

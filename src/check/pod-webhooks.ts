@@ -1,5 +1,6 @@
-import type { RawObject } from '../cluster/index.ts';
+import type { Json, RawObject } from '../cluster/index.ts';
 import {
+  count,
   isCalledForPods,
   isRecord,
   isSelected,
@@ -12,8 +13,6 @@ import {
   NO_LABELS,
   recordsAt,
 } from '../core/api/index.ts';
-import { count } from './amounts.ts';
-import type { Json } from './api-reader.ts';
 import { failure, type Inquiry, type Judgement, ok, problemsOr, type Seen, warning } from './checks.ts';
 import { APPLY, replicaPods } from './replicas.ts';
 

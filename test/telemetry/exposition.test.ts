@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { MalformedExposition, parseExposition } from '../../src/diagnose/exposition.ts';
+import { MalformedExposition, parseExposition } from '../../src/telemetry/exposition.ts';
 
 const parse = (text: string, ...wanted: readonly string[]) => parseExposition(text, new Set(wanted));
 

@@ -1,14 +1,9 @@
-import {
-  asFailure,
-  ask,
-  type KubeConnection,
-  KubeFailure,
-  listSome,
-  newAgent,
-  type Resource,
-  readText,
-} from '../cluster/index.ts';
 import { isRecord, jsonIn, UserError } from '../core/api/index.ts';
+import type { KubeConnection } from './connection.ts';
+import { asFailure, KubeFailure } from './failure.ts';
+import { listSome } from './list.ts';
+import { ask, newAgent, readText } from './request.ts';
+import type { Resource } from './resource.ts';
 
 /** For an answer to begin, and for each pause in it. The API server itself waits this long for a pod that it proxies. */
 const ANSWER_MS = 30_000;

@@ -1,7 +1,7 @@
+import { messageOf } from '../cluster/index.ts';
 import { isString } from '../core/api/index.ts';
-import { messageOf } from './api-reader.ts';
+import type { MetricSample } from '../telemetry/index.ts';
 import type { Inquiry } from './checks.ts';
-import type { MetricSample } from './exposition.ts';
 import { leaseOf, replicaMetrics, replicaPods } from './replicas.ts';
 
 export type Counts = Readonly<Record<string, number>>;

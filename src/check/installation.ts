@@ -1,9 +1,10 @@
 import type { X509Certificate } from 'node:crypto';
 import { basename } from 'node:path/posix';
 import { isTrusted, parseCertificates, renewalTime } from '../certs/index.ts';
-import type { KubeFailure, RawObject } from '../cluster/index.ts';
+import { type Json, type KubeFailure, oneLine, type RawObject } from '../cluster/index.ts';
 import {
   API_VERSION,
+  count,
   fewOf,
   HOLD_SERVICE,
   holdConfigMap,
@@ -15,6 +16,7 @@ import {
   memberAt,
   recordsAt,
   selects,
+  span,
 } from '../core/api/index.ts';
 import type { Discovered } from '../core/discovery/index.ts';
 import { sendsToNone } from '../core/lag/index.ts';
@@ -25,8 +27,6 @@ import {
   TERMINATION_POLICIES,
 } from '../informers/index.ts';
 import { readConsumers, SHARED_NAMES } from '../leader/index.ts';
-import { count, span } from './amounts.ts';
-import { type Json, oneLine } from './api-reader.ts';
 import {
   type Check,
   checked,

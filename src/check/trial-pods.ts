@@ -1,8 +1,14 @@
-import { asFailure, type FailureReason } from '../cluster/index.ts';
-import { isSelected, isString, type Labels, memberAt, NO_LABELS, recordsAt } from '../core/api/index.ts';
+import { asFailure, type FailureReason, type Json, oneLine } from '../cluster/index.ts';
+import {
+  isSelected,
+  isString,
+  type Labels,
+  memberAt,
+  NO_LABELS,
+  recordsAt,
+  span,
+} from '../core/api/index.ts';
 import { renderPlan } from '../core/decision/index.ts';
-import { span } from './amounts.ts';
-import { type Json, oneLine } from './api-reader.ts';
 import {
   failure,
   type Inquiry,

@@ -1,9 +1,17 @@
-import { KubeFailure } from '../cluster/index.ts';
-import { isRecord, isString, listOf, MODES, type Mode, memberAt, recordsAt } from '../core/api/index.ts';
-import { count, span } from './amounts.ts';
-import { type Json, oneLine } from './api-reader.ts';
+import { type Json, KubeFailure, oneLine } from '../cluster/index.ts';
+import {
+  count,
+  isRecord,
+  isString,
+  listOf,
+  MODES,
+  type Mode,
+  memberAt,
+  recordsAt,
+  span,
+} from '../core/api/index.ts';
+import { type Exposition, MalformedExposition, parseExposition } from '../telemetry/index.ts';
 import { failure, type Inquiry, ok, type Seen, unknown, warning } from './checks.ts';
-import { type Exposition, MalformedExposition, parseExposition } from './exposition.ts';
 
 export const APPLY = 'kubectl apply --kustomize deploy/, or helm upgrade.';
 

@@ -1,5 +1,5 @@
 /*
- * The Prometheus text format, as far as a diagnosis reads it: a dependency for 60 lines is worth neither its weight nor
+ * The Prometheus text format, as far as Linger reads it: a dependency for 60 lines is worth neither its weight nor
  * its trust. Strict where it matters: a line that is wanted and cannot be read is an error and never a missing value.
  * Source: prometheus.io/docs/instrumenting/exposition_formats (0.0.4), and of OpenMetrics 1.0 what differs: exemplars,
  * fractions in time stamps, `# EOF`.

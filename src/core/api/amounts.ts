@@ -1,5 +1,3 @@
-import { grouped } from '../core/api/index.ts';
-
 /** A span for people, to two digits: `4 ms`, `1.3 s`, `43 s`, `11 min`, `6.5 h`. */
 export function span(seconds: number): string {
   if (!Number.isFinite(seconds)) return 'for ever';
@@ -29,4 +27,9 @@ export function count(number: number, one: string): string {
 export function amount(number: number): string {
   if (number >= 9.95) return grouped(Math.round(number));
   return String(Number(number.toFixed(number >= 0.995 ? 1 : 2)));
+}
+
+/** A whole number for people, never in the machine's locale: `6,040` */
+export function grouped(count: number): string {
+  return String(count).replace(/\B(?=(\d{3})+$)/g, ',');
 }

@@ -1,8 +1,7 @@
-import { asFailure } from '../cluster/index.ts';
+import { asFailure, oneLine } from '../cluster/index.ts';
+import { count } from '../core/api/index.ts';
 import { atLeast, fleetOf, parseVersion, supportsNativeSleep } from '../core/decision/index.ts';
 import { nodesResource } from '../informers/index.ts';
-import { count } from './amounts.ts';
-import { oneLine } from './api-reader.ts';
 import { type Check, checked, failure, type Inquiry, ok, type Seen, unknown, warning } from './checks.ts';
 import { otherInstallation, otherWebhooks } from './pod-webhooks.ts';
 import { rightsToInstall } from './rights.ts';

@@ -1,5 +1,5 @@
 import fastJsonPatch, { type Operation } from 'fast-json-patch';
-import { asFailure, type RawObject } from '../cluster/index.ts';
+import { type ApiReader, asFailure, type Json, type RawObject } from '../cluster/index.ts';
 import {
   ANNOTATION,
   fitsPattern,
@@ -15,7 +15,6 @@ import {
   NO_LABELS,
   recordsAt,
 } from '../core/api/index.ts';
-import type { ApiReader, Json } from './api-reader.ts';
 
 /** What others take from a pod that Linger has changed. */
 export type Taken = 'hook' | 'grace';
