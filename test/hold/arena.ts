@@ -2,7 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { onTestFinished } from 'vitest';
+import { onTestFinished, vi } from 'vitest';
 import type { SigningKeys } from '../../src/certs/index.ts';
 import { serviceIndex } from '../../src/core/api/index.ts';
 import {
@@ -19,8 +19,17 @@ import { type HoldSources, Holds, type PodState, type Release } from '../../src/
 import { HoldService } from '../../src/hold/service.ts';
 import type { PodMetadata } from '../../src/informers/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
+import { pass } from './simulated-time.ts';
 
-export const clock = () => performance.now();
+let stalled = 0;
+
+/** Monotonic milliseconds. */
+export const clock = () => performance.now() + stalled;
+
+/** As if the process had got no processor for so long: nothing runs meanwhile. */
+export function stall(milliseconds: number): void {
+  stalled += milliseconds;
+}
 
 /** Long enough for a busy machine, and short enough to fail soon when the awaited event never comes. */
 const PATIENCE_MS = 10_000;
@@ -69,7 +78,7 @@ export async function until<T>(what: string, look: () => T | undefined | false):
     const found = look();
     if (found !== undefined && found !== false) return found;
     if (clock() > deadline) throw new Error(`waited in vain for ${what}`);
-    await sleep(2);
+    await (vi.isFakeTimers() ? pass(2) : sleep(2));
   }
 }
 

@@ -1,10 +1,12 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { HOLD_LIMITS, type Route } from '../../src/hold/caller.ts';
 import { HoldService } from '../../src/hold/service.ts';
 import { Arena, clock, FakeHelper, until } from './arena.ts';
+import { pass, simulateTime } from './simulated-time.ts';
+
+simulateTime();
 
 const UNKNOWN = 'AAAAAAAAAAAAAAAAAAAAAA';
 
@@ -56,10 +58,10 @@ describe('unknown tokens', () => {
     const arena = await new Arena({ limits: { unknownPerMinute: 2, pending: 60_000 } }).start();
     const waiting = [arena.call(UNKNOWN), arena.call(UNKNOWN)];
     await until('both to wait', () => arena.service.connections === 2);
-    await sleep(200);
+    await pass(200);
     await arena.call(UNKNOWN).hears('unsure');
     const other = arena.call(UNKNOWN, '127.0.0.2');
-    await sleep(200);
+    await pass(200);
     expect([...waiting, other].flatMap(({ words }) => words)).toEqual([]);
   });
 
@@ -117,7 +119,7 @@ describe('a follower', () => {
     const follower = await new Arena({ route: () => route, limits: { relayPause: 400 } }).start();
     follower.call(UNKNOWN);
     await until('a dial', () => dials > 0);
-    await sleep(1_000);
+    await pass(1_000);
     expect(dials).toBeGreaterThan(1);
     expect(dials).toBeLessThanOrEqual(4);
   });
@@ -129,7 +131,7 @@ describe('a follower', () => {
     const helper = new FakeHelper(follower.port);
     helper.socket.write(`linger-hold/1 ${leader.admit('web-1')}\nw 10 0`);
     await until('its connection', () => follower.service.connections === 1);
-    await sleep(100);
+    await pass(100);
     route = { host: '127.0.0.1', port: leader.port };
     await helper.hears('holding');
     helper.socket.write(' 7 - 0\n');
@@ -161,7 +163,7 @@ describe('a follower', () => {
     }).start();
     const token = leader.admit('web-1');
     const helper = follower.call(token);
-    await sleep(500);
+    await pass(500);
     expect([helper.words, helper.closedAt]).toEqual([[], undefined]);
     ({ port } = leader);
     await helper.closes();
@@ -197,7 +199,7 @@ describe('the hold of a pod', () => {
     for (let batch = 0; batch < 18; batch += 1) {
       const four = [0, 1, 2, 3].map((each) => `10.0.${batch}.${each}`);
       helper.socket.write(`w 100 0 ${batch} ${four.join(',')} 0\n`);
-      await sleep(110);
+      await pass(110);
     }
     await until('the last line', () => arena.holds.list()[0]?.open === 17);
     expect(arena.holds.list()[0]?.from).toHaveLength(64);

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { SigningKeys } from '../../src/certs/index.ts';
 import type { DiscoveryConsumerSpec } from '../../src/core/api/index.ts';
@@ -6,10 +5,13 @@ import type { HoldPlan } from '../../src/core/decision/index.ts';
 import { type Consumer, consumerOf } from '../../src/core/lag/index.ts';
 import type { Route } from '../../src/hold/caller.ts';
 import type { PodState } from '../../src/hold/holds.ts';
-import { Arena, clock, FakeHelper, holdOf, REPLICAS_OWN, snapshotWith, until } from './arena.ts';
+import { Arena, clock, FakeHelper, holdOf, REPLICAS_OWN, snapshotWith, stall, until } from './arena.ts';
+import { pass, simulateTime } from './simulated-time.ts';
 
-/** How long a release may take on a busy machine; on an idle one it takes 10 to 40 ms. */
-const SOON_MS = 500;
+simulateTime();
+
+/** The service looks every 50 ms, and a hold at most 40 ms after a change. */
+const SOON_MS = 100;
 
 describe('a pod that terminates', () => {
   it('is held until everything that lists it has withdrawn it', async () => {
@@ -18,7 +20,7 @@ describe('a pod that terminates', () => {
     const helper = arena.call(token);
     await helper.hears('holding');
     arena.delete('web-1');
-    await sleep(300);
+    await pass(300);
     expect(helper.words).toEqual(['holding']);
     const withdrawn = arena.withdraw('web-1');
     const released = await helper.hears('release');
@@ -50,7 +52,7 @@ describe('a pod that terminates', () => {
     const arena = await new Arena().start();
     const token = arena.admit('web-1');
     arena.withdraw('web-1');
-    await sleep(1_100);
+    await pass(1_100);
     arena.delete('web-1');
     await arena.call(token).hears('release');
     expect(arena.released).toMatchObject([{ reason: 'NotServing' }]);
@@ -85,18 +87,17 @@ describe('a pod that terminates', () => {
     const helper = arena.call(arena.admit('web-1', { max: 1 }));
     await helper.hears('holding');
     arena.delete('web-1');
-    await sleep(800);
+    await pass(800);
     helper.socket.destroy();
     await until('the report', () => arena.released.length > 0);
     expect(arena.released).toMatchObject([{ reason: 'Max' }]);
   });
 
   it('does not wait for longer where its process has got no processor for a second', async () => {
-    const still = new Int32Array(new SharedArrayBuffer(4));
     let stalls = 1;
     const arena = await new Arena({
       onRelease: () => {
-        if (stalls-- > 0) Atomics.wait(still, 0, 0, 1_000);
+        if (stalls-- > 0) stall(1_000);
       },
     }).start();
     const helpers = ['web-1', 'web-2'].map((name) => {
@@ -142,7 +143,7 @@ describe('a pod that terminates', () => {
 describe('a pod that shows no deletion', () => {
   it('is asked about, and let go where a container only restarts', async () => {
     const arena = await new Arena({ lookUp: async () => ({ found: 'Restart' }) }).start();
-    const begun = performance.now();
+    const begun = clock();
     const released = await arena.call(arena.admit('web-1')).hears('release');
     expect(released - begun).toBeLessThan(2_000);
     expect(arena.released).toMatchObject([{ reason: 'NotTerminating' }]);
@@ -158,12 +159,12 @@ describe('a pod that shows no deletion', () => {
     await arena.call(token).hears('release');
     // Where it has not become clear why, it is no less known that a hook has called.
     expect(arena.pods.withUid('web-1')?.calledAt === undefined).toBe(state !== undefined);
-    await sleep(200);
+    await pass(200);
     const called = clock();
     const helper = arena.call(token);
     // The hook calls before the watch shows the deletion.
     await helper.hears('holding');
-    await sleep(50);
+    await pass(50);
     arena.delete('web-1');
     expect((await helper.hears('release')) - called).toBeGreaterThanOrEqual(900);
   });
@@ -189,7 +190,7 @@ describe('a pod that shows no deletion', () => {
     const helper = arena.call(arena.admit('web-1'));
     await helper.hears('holding');
     arena.delete('web-1');
-    await sleep(500);
+    await pass(500);
     expect(arena.asked).toEqual([]);
   });
 
@@ -236,12 +237,12 @@ describe('instances of consumers', () => {
     const helper = arena.call(arena.admit('web-1'));
     arena.delete('web-1');
     arena.withdraw('web-1', '4711');
-    await sleep(400);
+    await pass(400);
     expect(helper.words).toEqual(['holding']);
     expect(arena.holds.list()).toMatchObject([{ waitingFor: [{ consumer: 'edge', instances: ['edge-1'] }] }]);
     expect(asked.at(-1)).toEqual({ EndpointSlice: '4711' });
     still = [];
-    const said = performance.now();
+    const said = clock();
     arena.holds.heard('edge');
     expect((await helper.hears('release')) - said).toBeLessThan(SOON_MS);
   });
@@ -259,7 +260,7 @@ describe('instances of consumers', () => {
     const helper = arena.call(arena.admit('web-1', { initial: 30 }));
     arena.delete('web-1');
     arena.withdraw('web-1');
-    await sleep(1_500);
+    await pass(1_500);
     expect(arena.holds.list()).toMatchObject([
       { waitingFor: [{ consumer: 'edge', instances: ['its registry still has the pod'] }] },
     ]);
@@ -282,7 +283,7 @@ describe('instances of consumers', () => {
     arena.delete('web-1');
     arena.withdraw('web-1');
     // Held meanwhile by another leader, to which an instance has said that it uses the pod.
-    await sleep(1_200);
+    await pass(1_200);
     const helper = arena.call(token);
     const held = await helper.hears('holding');
     expect((await helper.hears('release')) - held).toBeGreaterThan(900);
@@ -299,7 +300,7 @@ describe('instances of consumers', () => {
     const helper = arena.call(arena.admit('web-1', { initial: 30 }));
     arena.delete('web-1');
     arena.withdraw('web-1');
-    await sleep(300);
+    await pass(300);
     expect(arena.holds.list()).toMatchObject([
       { waitingFor: [{ consumer: 'edge', instances: ['envoy-0'] }] },
     ]);
@@ -324,7 +325,7 @@ describe('callers', () => {
     const arena = await new Arena().start();
     const token = 'AAAAAAAAAAAAAAAAAAAAAA';
     const helper = arena.call(token);
-    await sleep(200);
+    await pass(200);
     arena.put('web-1', holdOf(token));
     await helper.hears('holding');
   });
@@ -335,9 +336,9 @@ describe('callers', () => {
     expect(arena.holds.blindSince).toBeUndefined();
     arena.current = false;
     expect(arena.holds.blindSince).toBeUndefined();
-    await sleep(3_100);
+    await pass(3_100);
     const helper = arena.call(token);
-    await sleep(300);
+    await pass(300);
     expect(helper.words).toEqual([]);
     arena.current = true;
     await helper.hears('holding');
@@ -346,7 +347,7 @@ describe('callers', () => {
   it('wait without an answer until all has been read', async () => {
     const arena = await new Arena({ limits: { pending: 100 }, current: false }).start();
     const helpers = [arena.call(arena.admit('web-1')), arena.call('AAAAAAAAAAAAAAAAAAAAAA')];
-    await sleep(300);
+    await pass(300);
     expect(helpers.flatMap(({ words }) => words)).toEqual([]);
     arena.current = true;
     await helpers[0]?.hears('holding');
@@ -394,7 +395,7 @@ describe('callers', () => {
     await helper.hears('holding');
     helper.socket.write('w 1 1 1 - 0\n'.repeat(30));
     await until('the lines', () => arena.holds.list()[0]?.open === 1);
-    await sleep(100);
+    await pass(100);
     expect(helper.closedAt).toBeUndefined();
   });
 
@@ -431,7 +432,7 @@ describe('a replica that does not lead', () => {
     await helper.hears('holding');
     arena.leads = false;
     arena.withdraw('web-1');
-    await sleep(300);
+    await pass(300);
     expect([helper.words, arena.released]).toEqual([['holding'], []]);
     // It was only late to renew it.
     arena.leads = true;
@@ -472,7 +473,7 @@ describe('a replica that does not lead', () => {
     const helper = follower.call(token);
     await helper.hears('holding');
     helper.socket.write('w 10 0 7 - 0\n');
-    await sleep(100);
+    await pass(100);
     leader.withdraw('web-1');
     await helper.hears('release');
     expect(leader.released).toMatchObject([{ open: 7 }]);
@@ -504,7 +505,7 @@ describe('a replica that does not lead', () => {
     const arena = await new Arena({ route: () => route, limits: { leaderless: 600 } }).start();
     const token = arena.admit('web-1');
     const [early, late] = [arena.call(token), arena.call(token)];
-    await sleep(200);
+    await pass(200);
     expect([...early.words, ...late.words]).toEqual([]);
     route = 'here';
     await early.hears('holding');

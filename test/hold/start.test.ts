@@ -1,6 +1,5 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { KubeConnection } from '../../src/cluster/index.ts';
@@ -10,6 +9,9 @@ import { startHold } from '../../src/hold/start.ts';
 import type { PodMetadata } from '../../src/informers/index.ts';
 import type { Logger } from '../../src/telemetry/index.ts';
 import { clock, FakeHelper, holdOf, REPLICAS_OWN, SLICES, snapshotWith, until } from './arena.ts';
+import { pass, simulateTime } from './simulated-time.ts';
+
+simulateTime();
 
 type Context = Parameters<typeof startHold>[0];
 type OnChange = Parameters<Context['measurement']['onChange']>[0];
@@ -183,9 +185,9 @@ describe('the replica that leads', () => {
     const helper = await replica.holds({ own: '127.0.0.1' });
     replica.put(true);
     helper.socket.write('w 10 0 0 10.0.0.7 0\n');
-    await sleep(100);
+    await pass(100);
     helper.socket.write('w 11 0 0 10.0.0.8 0\n');
-    await sleep(100);
+    await pass(100);
     replica.withdraw();
     await helper.hears('release');
     expect(replica.measured).toEqual([{ consumer: 'witness/shop/web', direction: 'removal', lag: 0 }]);
@@ -227,7 +229,7 @@ describe('the replica that leads', () => {
     replica.put(true);
     valid = false;
     replica.withdraw();
-    await sleep(300);
+    await pass(300);
     expect([helper.words, replica.released, replica.hold.list()]).toEqual([['holding'], [], undefined]);
     valid = true;
     await helper.hears('release');
@@ -237,7 +239,7 @@ describe('the replica that leads', () => {
     const replica = await new Replica().listen();
     replica.put();
     const early = replica.call();
-    await sleep(50);
+    await pass(50);
     const end = replica.lead();
     const helper = replica.call();
     for (const each of [early, helper]) await each.hears('holding');
@@ -274,10 +276,10 @@ describe('the replica that leads', () => {
     const helper = await replica.holds({ own: '127.0.0.1' });
     replica.put(true);
     helper.socket.write('w 10 0 0 - 0\n');
-    await sleep(100);
+    await pass(100);
     if (own) replica.connected('127.0.0.1');
     helper.socket.write('w 11 0 0 - 0\n');
-    await sleep(100);
+    await pass(100);
     replica.withdraw();
     await helper.hears('release');
     const lastAt = own ? undefined : expect.any(Number);
@@ -294,10 +296,10 @@ describe('the replica that leads', () => {
     // The time for the next look never comes.
     const now = clock();
     replica.now = () => now;
-    await sleep(100);
+    await pass(100);
     const pod = replica.hold.pod('web-1');
     if (pod !== undefined) pod.nodeBudget = 0;
-    await sleep(100);
+    await pass(100);
     expect(helper.words).toEqual(['holding']);
     replica.settled(by, 'web-1');
     await helper.hears('release');
@@ -338,7 +340,7 @@ describe('a replica that does not lead', () => {
     follower.leader = '[::1]:9';
     // Nothing listens there: it goes on looking for a leader.
     const helper = follower.call();
-    await sleep(300);
+    await pass(300);
     expect(helper.words).toEqual([]);
     expect(helper.closedAt).toBeUndefined();
   });
@@ -352,7 +354,7 @@ describe('a replica that does not lead', () => {
     follower.leader = leader;
     follower.put();
     const helper = follower.call();
-    await sleep(300);
+    await pass(300);
     expect(helper.words).toEqual([]);
     expect(helper.closedAt).toBeUndefined();
     follower.lead();
@@ -363,11 +365,11 @@ describe('a replica that does not lead', () => {
     const replica = await new Replica('10.9.9.9:8445').listen();
     replica.leader = '10.9.9.8:8445';
     replica.call();
-    await sleep(50);
+    await pass(50);
     const helper = await replica.holds({ own: '127.0.0.1' });
     helper.socket.write('w 10 0 0 10.9.9.9,10.9.9.8,10.9.9.7 0\n');
     replica.put(true);
-    await sleep(100);
+    await pass(100);
     replica.withdraw();
     await helper.hears('release');
     expect(replica.released[0]?.remotes).toEqual(['10.9.9.7']);
