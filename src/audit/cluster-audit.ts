@@ -9,7 +9,6 @@ import {
   type AuditVerdict,
   additionsIn,
   auditWorkload,
-  levelOf,
   type RunningPod,
   subjectOf,
 } from '../core/judge/index.ts';
@@ -177,14 +176,14 @@ export class ClusterAudit {
     await this.#reports?.write(findings, lead);
     const { events, clock } = this.#options;
     for (const finding of findings.kept) {
-      const { kind, namespace, name, reason, text } = finding;
+      const { kind, namespace, name, reason, level, text } = finding;
       const key = `${subjectOf(finding)} ${reason}`;
       if (clock() - (this.#toldAt.get(key) ?? Number.NEGATIVE_INFINITY) < EVENT_AGAIN_MS) continue;
       if (!lead.holds()) return;
       // Twice the bound, as findings come and go between audits.
       setNewest(this.#toldAt, key, clock(), 2 * MOST_FINDINGS);
       // AuditOnly is the operator's choice, not a fault of the workload's.
-      const type = levelOf(finding) === 'warning' && reason !== 'AuditOnly' ? 'Warning' : 'Normal';
+      const type = level === 'warning' && reason !== 'AuditOnly' ? 'Warning' : 'Normal';
       events.tell({ object: { kind, namespace, name }, type, reason, action: 'Audit', note: text });
       if (!(await pause(EVENT_EVERY_MS, lead.signal))) return;
     }
@@ -272,9 +271,8 @@ class AuditTally {
     if (own.verdict === 'protected') counts.pass += 1;
     if (own.verdict === 'skipped') counts.skip += 1;
     for (const finding of findings) {
-      const level = levelOf(finding);
-      if (level === undefined) continue;
-      counts[level === 'warning' ? 'fail' : 'warn'] += 1;
+      if (finding.level === null) continue;
+      counts[finding.level === 'warning' ? 'fail' : 'warn'] += 1;
       this.#count(finding);
       if (this.#kept.push(finding) >= 2 * MOST_FINDINGS) this.#kept = fairest(this.#kept);
     }
@@ -316,7 +314,7 @@ class AuditTally {
  * with thousands of findings takes the others' places. Of a namespace, those that lose requests come first.
  */
 function fairest(findings: readonly AuditFinding[]): AuditFinding[] {
-  const rankOf = (finding: AuditFinding) => Number(levelOf(finding) !== 'warning');
+  const rankOf = (finding: AuditFinding) => Number(finding.level !== 'warning');
   const byLevel = (a: AuditFinding, b: AuditFinding) => rankOf(a) - rankOf(b);
   const turns = [...Map.groupBy(findings, ({ namespace }) => namespace).values()].flatMap((of) =>
     of.toSorted(byLevel).map((finding, turn) => ({ finding, turn })),

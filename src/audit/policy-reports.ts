@@ -8,7 +8,6 @@ import {
 } from '../cluster/index.ts';
 import { API_VERSION, GROUP } from '../core/api/index.ts';
 import type { AuditFinding } from '../core/judge/index.ts';
-import { levelOf } from '../core/judge/index.ts';
 import type { Leadership } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
@@ -177,7 +176,7 @@ export function reportsOf({ kept, namespaces }: ClusterFindings): ReadonlyMap<st
 function resultOf(finding: AuditFinding): object {
   const { kind, namespace, name, reason, text } = finding;
   const apiVersion = WORKLOAD_KINDS.find((each) => each.kind === kind)?.apiVersion;
-  const isWarning = levelOf(finding) === 'warning';
+  const isWarning = finding.level === 'warning';
   const { waitSeconds, graceSeconds, exposureSeconds } = finding;
   const known = Object.entries({ waitSeconds, graceSeconds, exposureSeconds }).filter(
     ([, seconds]) => seconds !== null,

@@ -38,7 +38,6 @@ import {
   headlineOf,
   isAsked,
   junit,
-  levelOf,
   markdown,
   type RelatedObjects,
   relatedObjectsIn,
@@ -438,7 +437,7 @@ function renderAudit({ findings, summary }: AuditReport, wide: boolean): string 
   const header = ['VERDICT', 'WORKLOAD', 'WAIT', 'GRACE', 'OPEN FOR', 'REASONS'];
   const texts = shown.flatMap(([subject, all]) =>
     all
-      .filter((finding) => wide || levelOf(finding) !== undefined)
+      .filter((finding) => wide || finding.level !== null)
       .map(({ reason, text }) => `${subject}: ${reason}: ${text}`),
   );
   return paragraphs(

@@ -92,6 +92,7 @@ const auditFinding = z.strictObject({
   ...named,
   verdict: z.enum(['protected', 'unprotected', 'skipped', 'unknown']),
   reason: z.string(),
+  level: z.union([z.enum(['warning', 'note']), nothingKnown]),
   waitSeconds: z.union([seconds, nothingKnown]),
   graceSeconds: z.union([seconds, nothingKnown]),
   /** 1e9 and more: for ever. */

@@ -431,7 +431,13 @@ describe('the leader', () => {
 test('a report holds 200 results at most, and says how many it leaves out', () => {
   const kept = Array.from({ length: 1_000 }, (_, index) => ({
     ...{ kind: 'Deployment', namespace: 'shop', name: `web-${index}`, verdict: 'unprotected' as const },
-    ...{ reason: 'GraceEaten' as const, waitSeconds: 30, graceSeconds: 30, exposureSeconds: null },
+    ...{
+      reason: 'GraceEaten' as const,
+      level: 'warning' as const,
+      waitSeconds: 30,
+      graceSeconds: 30,
+      exposureSeconds: null,
+    },
     text: 'x'.repeat(4_000),
   }));
   const report = reportsOf({

@@ -2,6 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { AUDIT_FINDINGS, type AuditReport } from '../../src/core/judge/index.ts';
 import { linger, ROOT } from '../cli/linger.ts';
 
 /** One of each verdict; the text of the last has characters that each form must escape. */
@@ -84,7 +85,17 @@ Deployment shop/own: GraceEaten: ${EATEN}
       runs: { tool: { driver: { name: string; rules: { id: string }[] } }; results: unknown[] }[];
     };
     expect(version).toBe('2.1.0');
-    expect(runs[0]?.tool.driver).toMatchObject({ name: 'linger', rules: [{ id: 'GraceEaten' }] });
+    expect(runs[0]?.tool.driver).toMatchObject({
+      name: 'linger',
+      rules: [
+        {
+          id: 'GraceEaten',
+          fullDescription: { text: AUDIT_FINDINGS.GraceEaten.means },
+          help: { text: AUDIT_FINDINGS.GraceEaten.cure },
+          defaultConfiguration: { level: 'warning' },
+        },
+      ],
+    });
     expect(runs[0]?.results).toEqual([
       {
         ruleId: 'GraceEaten',
@@ -98,6 +109,30 @@ Deployment shop/own: GraceEaten: ${EATEN}
         ],
       },
     ]);
+  });
+
+  test('a notice stays a notice on a workload that loses requests for another reason', async () => {
+    const both = MANIFEST.replace(
+      'metadata: {name: own, namespace: shop}\nspec:\n  replicas: 2',
+      'metadata: {name: own, namespace: shop}\nspec:\n  replicas: 1',
+    );
+    await writeFile(join(folder, 'both.yaml'), both);
+    const print = async (format: string) =>
+      (await linger(['audit', '-f', 'both.yaml', '--webhook', '-o', format])).stdout;
+    expect(
+      [...(await print('github')).matchAll(/^::(\w+) .*title=(\w+)/gm)].map(([, ...said]) => said),
+    ).toEqual([
+      ['warning', 'GraceEaten'],
+      ['notice', 'NoOtherEndpoint'],
+    ]);
+    const { findings } = JSON.parse(await print('json')) as AuditReport;
+    const own = findings.filter(({ name }) => name === 'own');
+    expect(own.map(({ verdict, level }) => [verdict, level])).toEqual([
+      ['unprotected', 'warning'],
+      ['unprotected', 'note'],
+    ]);
+    const { runs } = JSON.parse(await print('sarif')) as { runs: { results: { level: string }[] }[] };
+    expect(runs[0]?.results.map(({ level }) => level)).toEqual(['warning', 'note']);
   });
 
   test('junit: a case for each workload', async () => {

@@ -37,7 +37,7 @@ describe('what an audit finds', () => {
       expect(verdict).toMatch(
         /^(NoOtherEndpoint|NeverWithdrawn|WaitShrunk)$/.test(code)
           ? /none$/
-          : (AUDIT_FINDINGS[code] ?? 'none'),
+          : (AUDIT_FINDINGS[code].verdict ?? 'none'),
       );
     }
   });

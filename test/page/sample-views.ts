@@ -35,6 +35,7 @@ export function sampleSources(named = (name: string) => name): Answers {
     reason: string,
   ) => ({
     ...{ kind, namespace: shop, name, verdict, reason, waitSeconds: verdict === 'protected' ? 15 : 0 },
+    level: verdict === 'unprotected' ? ('warning' as const) : null,
     ...{ graceSeconds: 30, exposureSeconds: verdict === 'unprotected' ? 9.8 : 0 },
     text: `its pods get requests through ${edge} for 9.8 s after SIGTERM: add a wait, or let Linger add it`,
   });

@@ -1,17 +1,19 @@
 import { printable } from '../api/index.ts';
-import { AUDIT_FINDINGS, type AuditFinding, type AuditSummary, headlineOf, subjectOf } from './findings.ts';
+import { SKIP_REASONS } from '../decision/index.ts';
+import {
+  AUDIT_FINDINGS,
+  type AuditFinding,
+  type AuditReason,
+  type AuditSummary,
+  headlineOf,
+  subjectOf,
+} from './findings.ts';
 
 /** What `linger audit --output json` prints, and the source of all other formats. */
 export interface AuditReport {
   /** Grouped by workload. */
   readonly findings: readonly AuditFinding[];
   readonly summary: AuditSummary;
-}
-
-/** The severity of a line. Undefined: there is nothing to do about it. */
-export function levelOf({ verdict, reason }: AuditFinding): 'warning' | 'note' | undefined {
-  if (verdict === 'unprotected') return 'warning';
-  return verdict === 'unknown' || reason in AUDIT_FINDINGS ? 'note' : undefined;
 }
 
 /**
@@ -35,10 +37,7 @@ export function byWorkload(findings: readonly AuditFinding[]): ReadonlyMap<strin
 
 /** What there is something to do about. */
 function reportedIn({ findings }: AuditReport) {
-  return findings.flatMap((finding) => {
-    const level = levelOf(finding);
-    return level === undefined ? [] : [{ finding, level }];
-  });
+  return findings.flatMap((finding) => (finding.level === null ? [] : [{ finding, level: finding.level }]));
 }
 
 /**
@@ -68,13 +67,33 @@ export function sarif(report: AuditReport, version: string): object {
     name: 'linger',
     version,
     informationUri: 'https://linger.dev',
-    rules: rules.map((id) => ({ id, shortDescription: { text: id } })),
+    rules: rules.map(ruleOf),
   };
   return {
     $schema: 'https://json.schemastore.org/sarif-2.1.0.json',
     version: '2.1.0',
     runs: [{ tool: { driver }, results }],
   };
+}
+
+/** What code scanning shows beside a result: what the reason means, and the way out. */
+function ruleOf(id: AuditReason): object {
+  const found = id in AUDIT_FINDINGS ? AUDIT_FINDINGS[id as keyof typeof AUDIT_FINDINGS] : undefined;
+  const means = id in SKIP_REASONS ? SKIP_REASONS[id as keyof typeof SKIP_REASONS] : (found?.means ?? id);
+  return {
+    id,
+    shortDescription: { text: id },
+    fullDescription: { text: unlinked(means) },
+    ...(found !== undefined && {
+      help: { text: unlinked(found.cure) },
+      defaultConfiguration: { level: found.level },
+    }),
+  };
+}
+
+/** Links of the catalogues are relative to a page of the reference. */
+function unlinked(text: string): string {
+  return text.replaceAll(/\[([^\]]+)\]\([^)]+\)/g, '$1');
 }
 
 /** Workflow commands, by which GitHub Actions shows findings at their lines. Source: actions/toolkit core/command.ts. */

@@ -39,42 +39,219 @@ import { type Rollout, rolloutOf } from './rollouts.ts';
 export const VERDICTS = ['protected', 'unprotected', 'skipped', 'unknown'] as const;
 export type AuditVerdict = (typeof VERDICTS)[number];
 
-/**
- * The findings beside the reasons of decisions, each with the verdict that it gives to an otherwise protected workload
- * (none: protected). In the order in which they are reported.
- */
+/** How much a line matters: `warning`, the workload loses requests by it; `note`, it is good to know. */
+export type AuditLevel = 'warning' | 'note';
+
+interface FindingKind {
+  /** What it makes of an otherwise protected workload; null: it stays protected. */
+  readonly verdict: AuditVerdict | null;
+  /** When a workload's finding gives another verdict ({@link Said}), and which. Its level is the one of that verdict. */
+  readonly sometimes?: string;
+  readonly level: AuditLevel;
+  /** Sentences in Markdown, whose links are relative to docs/reference: what is the matter, and the way out. */
+  readonly means: string;
+  readonly cure: string;
+}
+
+/** The findings beside the reasons of decisions, in the order in which they are reported. */
 export const AUDIT_FINDINGS = {
-  AuditOnly: 'unprotected',
-  PatchRefused: 'unprotected',
-  HookTooShort: 'unprotected',
-  GraceEaten: 'unprotected',
-  PartialWait: 'unprotected',
-  WaitShrunk: undefined,
-  SidecarHook: undefined,
-  HoldUnavailable: undefined,
-  NodeBudgetShort: undefined,
-  ShutdownShortened: undefined,
-  ProbeGraceShort: undefined,
-  HookUnsupported: undefined,
-  InvalidAnnotation: undefined,
-  UnknownAnnotation: undefined,
-  UnknownContainer: undefined,
-  NeverWithdrawn: 'unprotected',
-  NoOtherEndpoint: undefined,
-  DrainRefused: undefined,
-  LocalTrafficPolicy: undefined,
-  NotInjected: 'unprotected',
-  UnknownKind: 'unknown',
-  StampedTooShort: 'unprotected',
-  LagNotCovered: 'unprotected',
-  UndeclaredConsumer: undefined,
-  RolloutOutrunsConsumers: undefined,
-  DaemonSetServing: undefined,
-  AnnotationMisplaced: undefined,
-  FieldMisplaced: undefined,
-  StormNotCovered: undefined,
-  Episode: undefined,
-} as const satisfies Readonly<Record<string, AuditVerdict | undefined>>;
+  AuditOnly: {
+    verdict: 'unprotected',
+    level: 'warning',
+    means: 'Its pods would get a wait, but the mode is Audit.',
+    cure: 'Set the mode to Enforce.',
+  },
+  PatchRefused: {
+    verdict: 'unprotected',
+    level: 'warning',
+    means:
+      'Only with `--server-dry-run`: the cluster refuses its pods with the wait, and accepts them without.',
+    cure: "The text has the server's message. Change that policy, or stay in Audit: with Enforce, no such pod could be created.",
+  },
+  HookTooShort: {
+    verdict: 'unprotected',
+    level: 'warning',
+    means:
+      "The containers' own hooks sleep for less than the lag, as measured or declared, or than the policy's fixed wait; or for 0 s.",
+    cure: 'Remove the hooks, or `linger.dev/existing-hook: Extend`.',
+  },
+  GraceEaten: {
+    verdict: 'unprotected',
+    level: 'warning',
+    means: "A container's own sleep takes all of its grace: the application is killed 2 s after SIGTERM.",
+    cure: 'Raise `terminationGracePeriodSeconds` by the sleep.',
+  },
+  PartialWait: {
+    verdict: 'unprotected',
+    level: 'warning',
+    means: 'Some containers stop sooner than the others: the [note](reasons.md#notes) of the same name.',
+    cure: 'Remove their hooks, or name the containers that serve.',
+  },
+  WaitShrunk: {
+    verdict: null,
+    sometimes: 'unprotected if the rest is shorter than the lag',
+    level: 'note',
+    means:
+      "The note of the same name. Or, with `--server-dry-run`: the cluster cuts the grace that the wait needs. The text names what: the rule that older versions of Kyverno record on the pod; otherwise the policies for these pods (also Gatekeeper's, and MutatingAdmissionPolicies) that mention `terminationGracePeriodSeconds`; otherwise all mutating webhooks; never what is asked only before Linger.",
+    cure: 'Exempt the pods there, or lower `grace.max`. A restart changes nothing.',
+  },
+  SidecarHook: {
+    verdict: null,
+    level: 'note',
+    means: 'The note of the same name: a native sidecar begins to drain while the pod still gets requests.',
+    cure: 'Remove that hook, or let it sleep first.',
+  },
+  HoldUnavailable: {
+    verdict: null,
+    level: 'note',
+    means: 'The note of the same name: the policy says Hold, and these pods get the fallback.',
+    cure: 'The text says why.',
+  },
+  NodeBudgetShort: {
+    verdict: null,
+    level: 'note',
+    means:
+      'The note of the same name: its pods can only run on nodes with short notice, and the wait is limited to a third of that time.',
+    cure: 'Use nodes that stay, or shorten the lag.',
+  },
+  ShutdownShortened: {
+    verdict: null,
+    level: 'note',
+    means: 'The note of the same name.',
+    cure: 'Raise `grace.max`.',
+  },
+  ProbeGraceShort: {
+    verdict: null,
+    level: 'note',
+    means: 'The note of the same name.',
+    cure: "Raise the probe's `terminationGracePeriodSeconds`.",
+  },
+  HookUnsupported: {
+    verdict: null,
+    level: 'note',
+    means: 'The note of the same name.',
+    cure: 'Use another hook, or nodes where it works.',
+  },
+  InvalidAnnotation: {
+    verdict: null,
+    level: 'note',
+    means: 'The note of the same name: the annotation does not count.',
+    cure: 'Correct it.',
+  },
+  UnknownAnnotation: {
+    verdict: null,
+    level: 'note',
+    means: 'The note of the same name: the annotation does not count.',
+    cure: 'Correct its name.',
+  },
+  UnknownContainer: {
+    verdict: null,
+    level: 'note',
+    means: 'The note of the same name.',
+    cure: 'Correct the name in the policy or the annotation.',
+  },
+  NeverWithdrawn: {
+    verdict: 'unprotected',
+    sometimes: 'none for the Service of the pods’ peers',
+    level: 'warning',
+    means:
+      "A Service with `publishNotReadyAddresses` sends to terminating pods until they are gone. No verdict if it is headless and clients have another Service: it is for the pods' peers.",
+    cure: 'Give clients another Service.',
+  },
+  NoOtherEndpoint: {
+    verdict: null,
+    sometimes: 'unprotected if a rollout causes the gap',
+    level: 'note',
+    means:
+      "When its pods stop, no other pod serves, and kube-proxy keeps sending to the stopping ones. This happens in a rollout with Recreate, with a StatefulSet of one, and if `maxUnavailable` (rounded as its controller rounds it) lets all pods stop at once, for the fewest replicas that an autoscaler (HorizontalPodAutoscaler, ScaledObject) allows. No verdict for one replica, whose node may be drained, or for an autoscaler's 0.",
+    cure: 'Use two replicas, RollingUpdate, a lower `maxUnavailable`.',
+  },
+  DrainRefused: {
+    verdict: null,
+    level: 'note',
+    means:
+      'A PodDisruptionBudget allows none of its pods to be evicted: no request is lost, but a drain of the node never ends.',
+    cure: 'Run more replicas than it requires; where it requires all of them, set its `maxUnavailable: 1` instead.',
+  },
+  LocalTrafficPolicy: {
+    verdict: null,
+    level: 'note',
+    means:
+      'A Service has `externalTrafficPolicy` or `internalTrafficPolicy: Local`: the last endpoint is that of each node.',
+    cure: 'With a load balancer, declare its health check interval as a DiscoveryConsumer; run two pods on each node, or use policy `Cluster`.',
+  },
+  NotInjected: {
+    verdict: 'unprotected',
+    level: 'warning',
+    means:
+      "In manifests: its pods get no wait, and Linger's webhook is not known to be there ([below](#with-the-webhook-and-without)); the text has the wait that Linger would give. In a cluster: pods run without a wait, because they were created before the policy or while the webhook was down, because something changed them afterwards and the hook was taken back, or because the cluster has no webhook configuration of Linger's.",
+    cure: '`linger inject`, or the webhook. In a cluster with it, `kubectl rollout restart`; without a webhook configuration, restore that first.',
+  },
+  UnknownKind: {
+    verdict: 'unknown',
+    level: 'note',
+    means:
+      "Linger does not know this kind of workload (the text has what the webhook does with its pods), or the template of its pods was not found (a Rollout's `workloadRef`), or Kubernetes no longer serves its API version.",
+    cure: 'Add the object with the template; look at a pod with `linger explain`.',
+  },
+  StampedTooShort: {
+    verdict: 'unprotected',
+    level: 'warning',
+    means: "Pods carry a wait that is shorter than today's lag.",
+    cure: '`kubectl rollout restart`, or `inject --refresh`.',
+  },
+  LagNotCovered: {
+    verdict: 'unprotected',
+    level: 'warning',
+    means:
+      'Most removals take longer than its wait, and `wait.max`, `ceiling.wait` or `grace.max` prevents a longer one. Fixed waits are not judged.',
+    cure: 'Faster controllers: [`linger diagnose`](../guide.md#why-are-endpoints-late-here-linger-diagnose). Or raise that bound.',
+  },
+  UndeclaredConsumer: {
+    verdict: null,
+    level: 'note',
+    means:
+      'A gateway or mesh that [`consumers discover`](../guide.md#find-the-consumers) recognises sends to it, or something else [routes traffic](#what-routes-traffic-to-a-service) to it from outside, and no DiscoveryConsumer in force covers its lag. A consumer that inspects the same pods counts, whatever its name; one that matches nothing recognised counts for anything.',
+    cure: '`linger consumers discover` prints the DiscoveryConsumer; for what it does not know, the text has an example.',
+  },
+  RolloutOutrunsConsumers: {
+    verdict: null,
+    level: 'note',
+    means:
+      'A rollout removes old pods before a consumer sends to the new ones: `minReadySeconds` is at least a second shorter than the p99 of `ADDED` (from 20 samples on). Not with Recreate or OnDelete.',
+    cure: 'Set `minReadySeconds` to the value in the text; `--suggest` lists all of them.',
+  },
+  DaemonSetServing: {
+    verdict: null,
+    level: 'note',
+    means: 'A Service sends to the pods of a DaemonSet, which is skipped.',
+    cure: '`linger.dev/inject: "true"` on the pod template.',
+  },
+  AnnotationMisplaced: {
+    verdict: null,
+    level: 'note',
+    means: 'A `linger.dev` annotation on the workload itself has no effect.',
+    cure: 'Put it on the pod template.',
+  },
+  FieldMisplaced: {
+    verdict: null,
+    level: 'note',
+    means: '`terminationGracePeriodSeconds`, `lifecycle` or `preStop` where it has no effect, or misspelt.',
+    cure: 'The text says where it belongs.',
+  },
+  StormNotCovered: {
+    verdict: null,
+    level: 'note',
+    means: 'The note of the same name, also for pods that already carry their wait.',
+    cure: 'Faster controllers.',
+  },
+  Episode: {
+    verdict: null,
+    level: 'note',
+    means: 'The note of the same name.',
+    cure: '`linger history`.',
+  },
+} as const satisfies Readonly<Record<string, FindingKind>>;
 export type FindingCode = keyof typeof AUDIT_FINDINGS;
 
 /** The reasons of workloads without findings. */
@@ -86,8 +263,11 @@ export interface AuditFinding {
   readonly kind: string;
   readonly namespace: string;
   readonly name: string;
+  /** The workload's. */
   readonly verdict: AuditVerdict;
   readonly reason: AuditReason;
+  /** This line's own; null: there is nothing to do about it. */
+  readonly level: AuditLevel | null;
   /** The wait that the pods have, or would have. */
   readonly waitSeconds: number | null;
   readonly graceSeconds: number | null;
@@ -214,7 +394,15 @@ export function auditWorkload(
   const all = [decisive ?? standing, ...said.filter((each) => each !== decisive)];
   const findings = [...Map.groupBy(all, ({ reason }) => reason)].map(([reason, each]) => {
     const [first = '', ...more] = new Set(each.map(({ text }) => text));
-    return { ...common, reason, ...where, text: more.length === 0 ? first : `${first}; ${fewOf(more)}` };
+    const levels = each.map(levelOf);
+    const level = levels.find((one) => one === 'warning') ?? levels[0] ?? null;
+    return {
+      ...common,
+      reason,
+      level,
+      ...where,
+      text: more.length === 0 ? first : `${first}; ${fewOf(more)}`,
+    };
   });
   return {
     findings,
@@ -228,7 +416,16 @@ export function auditWorkload(
 const WITHOUT_LINGER: ReadonlySet<AuditReason> = new Set(['AuditOnly', 'NotInjected']);
 
 function verdictOf({ reason, verdict }: Said): AuditVerdict | undefined {
-  return verdict === undefined ? AUDIT_FINDINGS[reason] : (verdict ?? undefined);
+  return (verdict === undefined ? AUDIT_FINDINGS[reason].verdict : verdict) ?? undefined;
+}
+
+/** A line's level: the one of the verdict that it gives in this case, or else the finding's. */
+function levelOf(line: Standing | Said): AuditLevel | null {
+  const found: FindingKind | undefined =
+    line.reason in AUDIT_FINDINGS ? AUDIT_FINDINGS[line.reason as FindingCode] : undefined;
+  if (line.verdict === 'unprotected') return 'warning';
+  if (line.verdict === 'unknown' || line.verdict === null) return 'note';
+  return found?.level ?? null;
 }
 
 /** How long requests may still come after the pod has stopped, as far as the lag is known. */

@@ -4,7 +4,6 @@ export {
   github,
   junit,
   junitSuite,
-  levelOf,
   markdown,
   markdownCell,
   sarif,
