@@ -6,6 +6,7 @@ import {
   type RawObject,
   type Resource,
 } from '../cluster/index.ts';
+import { inTurns } from '../core/api/index.ts';
 import { templateReferenceOf, withTemplate, workloadKey, workloadOf } from '../core/decision/index.ts';
 import { ROUTING_KINDS } from '../core/discovery/index.ts';
 import type { AuditSubject, RunningPod } from '../core/judge/index.ts';
@@ -172,14 +173,10 @@ async function* barePods(
   { bare }: RunningPods,
   signal: AbortSignal,
 ): AsyncGenerator<LiveObject> {
-  const byNamespace = [...Map.groupBy(bare, ({ namespace }) => namespace).values()];
-  const inTurn = byNamespace.flatMap((pods) => pods.map((pod, turn) => ({ pod, turn })));
-  const read = inTurn.toSorted((a, b) => a.turn - b.turn).slice(0, MOST_BARE_PODS);
+  const read = inTurns(bare, ({ namespace }) => namespace).slice(0, MOST_BARE_PODS);
   for (let at = 0; at < read.length; at += BARE_AT_ONCE) {
     const some = read.slice(at, at + BARE_AT_ONCE);
-    const found = some.map(({ pod }) =>
-      everyOne(objectsIn(pod.namespace, POD, pod.name), connection, signal),
-    );
+    const found = some.map((pod) => everyOne(objectsIn(pod.namespace, POD, pod.name), connection, signal));
     yield* (await Promise.all(found)).flat();
   }
 }

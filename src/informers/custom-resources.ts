@@ -23,6 +23,8 @@ export interface CustomKind<T> {
   readonly path: string;
   /** How many are followed, since each decision evaluates all of them. A very long spec counts as several. */
   readonly most: number;
+  /** How many of one namespace are, where that is less than its share. */
+  readonly mostOfNamespace?: number;
   /** @param document of this kind, which its schema has accepted */
   readonly toValue: (document: LingerDocument) => T;
   /** Replaces an invalid object that might have been restrictive; absent: nothing replaces it. */
@@ -42,6 +44,8 @@ export const DISCOVERY_CONSUMERS: CustomKind<Consumer> = {
 
 /** Beyond this number no operator can tell which ones apply. */
 const MOST_POLICIES = 10_000;
+/** Each of a namespace's reviews tries all of these, and so does the status of each: a million trials, a second. */
+const MOST_OF_NAMESPACE = 1_000;
 
 export const CLUSTER_TERMINATION_POLICIES: CustomKind<ClusterTerminationPolicy> = {
   kind: 'ClusterTerminationPolicy',
@@ -56,6 +60,7 @@ export const TERMINATION_POLICIES: CustomKind<TerminationPolicy> = {
   kind: 'TerminationPolicy',
   path: `/apis/${API_VERSION}/terminationpolicies`,
   most: MOST_POLICIES,
+  mostOfNamespace: MOST_OF_NAMESPACE,
   toValue: (document) => document as TerminationPolicy,
   cautious: (metadata, spec) => cautiousPolicy('TerminationPolicy', metadata, spec) as TerminationPolicy,
 };
@@ -204,18 +209,23 @@ export function followCustomResources<T>(
     if (listed) changeSoon();
   };
 
+  const { most, mostOfNamespace = most } = kind;
   const leaveOut = (key: string, uid: string) => {
     if (leftOut.get(key) === uid) return;
     leftOut.set(key, uid);
-    handlers.onProblem(key, `only ${kind.most} objects of kind ${kind.kind} are followed; it is left out`);
+    const within = mostOfNamespace < most ? `, ${mostOfNamespace} of a namespace` : '';
+    handlers.onProblem(
+      key,
+      `only ${most} objects of kind ${kind.kind} are followed${within}; it is left out`,
+    );
   };
 
   /** A namespace takes no more than it leaves to the others; a kind without namespaces has all the room. */
   const hasRoom = (object: CustomObject<T>): boolean => {
     const weight = weightOf(object);
     const { namespace } = object;
-    if (namespace === '') return shares.total + weight <= kind.most;
-    return shares.hasRoomFor(namespace, weight, kind.most);
+    if (namespace === '') return shares.total + weight <= most;
+    return shares.hasRoomFor(namespace, weight, most) && shares.of(namespace) + weight <= mostOfNamespace;
   };
 
   const forget = (key: string, object: CustomObject<T>) => {

@@ -1,5 +1,5 @@
 import { asFailure, callApi, type KubeFailure } from '../cluster/index.ts';
-import { API_VERSION, isRecord, objectKey, parseDuration, recordsAt } from '../core/api/index.ts';
+import { API_VERSION, inTurns, isRecord, objectKey, parseDuration, recordsAt } from '../core/api/index.ts';
 import { Schedule } from '../timing/index.ts';
 import { type PublishContext, STATUS_KINDS, type StatusObject } from './publish-status.ts';
 
@@ -94,7 +94,7 @@ export class StatusPublisher {
     }
   }
 
-  /** Collects news: first objects without any status yet, then those that have waited longest. */
+  /** Collects news: of each namespace, first objects without any status yet, then those that have waited longest. */
   async #look(now: number): Promise<void> {
     const { limits, time } = this.#context;
     const found = await this.#source.statements();
@@ -102,7 +102,8 @@ export class StatusPublisher {
     const waiting = statements.filter((each) => this.#isDue(each, now) && this.#saysMore(each, now));
     const urgency = ({ target, conditions }: Statement) =>
       isOf(target, conditions[0].type) ? (this.#known.get(objectKey(target))?.writtenAt ?? 0) : -1;
-    this.#waiting = waiting.toSorted((a, b) => urgency(a) - urgency(b));
+    const urgent = waiting.toSorted((a, b) => urgency(a) - urgency(b));
+    this.#waiting = [...inTurns(urgent, ({ target }) => target.namespace ?? '')];
     this.#forget(statements);
     // Comparing thousands of policies takes a while: use at most a twentieth of the leader's time.
     const done = time.clock();

@@ -17,10 +17,11 @@ type Policy = ClusterTerminationPolicy | TerminationPolicy;
 interface Given {
   readonly kind?: typeof CLUSTER_TERMINATION_POLICIES | typeof TERMINATION_POLICIES;
   readonly most?: number;
+  readonly mostOfNamespace?: number;
 }
 
 /** A replica that starts with these objects in the cluster. */
-async function starting(objects: readonly object[], { kind = TERMINATION_POLICIES, most }: Given = {}) {
+async function starting(objects: readonly object[], { kind = TERMINATION_POLICIES, ...limits }: Given = {}) {
   const model = await ModelCluster.start(onTestFinished as AtEnd);
   model.refuse = () => undefined;
   const plural = kind.path.slice(kind.path.lastIndexOf('/') + 1) as 'terminationpolicies';
@@ -29,7 +30,7 @@ async function starting(objects: readonly object[], { kind = TERMINATION_POLICIE
   let values: readonly Policy[] | undefined;
   const said: string[] = [];
   const source: CustomObjects<Policy> = followCustomResources<Policy>(
-    { ...(kind as typeof TERMINATION_POLICIES), ...(most === undefined ? {} : { most }) },
+    { ...(kind as typeof TERMINATION_POLICIES), ...limits },
     { server: model.url, credentials: async () => ({}) },
     {
       onValues: (found) => {
@@ -115,6 +116,19 @@ describe('more policies than are followed', () => {
     expect(namesIn(values, 'a-greedy')).toHaveLength(10);
     expect(said).toContain(
       'a-greedy/p10: only 20 objects of kind TerminationPolicy are followed; it is left out',
+    );
+  });
+
+  it('of one namespace are no more than its reviews can try', async () => {
+    const { inForce, said } = await starting([...many('a-greedy', 12), ...many('b', 3)], {
+      most: 100,
+      mostOfNamespace: 5,
+    });
+    const values = await inForce();
+    expect(namesIn(values, 'a-greedy')).toHaveLength(5);
+    expect(namesIn(values, 'b')).toHaveLength(3);
+    expect(said).toContain(
+      'a-greedy/p5: only 100 objects of kind TerminationPolicy are followed, 5 of a namespace; it is left out',
     );
   });
 

@@ -249,6 +249,22 @@ describe('the status of a policy', () => {
     expect(status).not.toHaveProperty('wait');
   });
 
+  it('is not delayed by any number of them in another namespace', async () => {
+    const api = await openApi();
+    for (let index = 0; index < 60; index += 1)
+      declare(api, { name: `p${index}`, namespace: 'a-greedy', spec: {} });
+    for (const name of ['one', 'two']) declare(api, { name, namespace: 'shop', spec: {} });
+    await leading(api);
+    await soon('theirs', () => patchesOf(api) >= 4);
+    const first = api.requests.filter(({ method }) => method === 'PATCH').slice(0, 4);
+    expect(first.map(({ object }) => object?.metadata.namespace)).toEqual([
+      'a-greedy',
+      'shop',
+      'a-greedy',
+      'shop',
+    ]);
+  });
+
   it('of a spec that cannot be read says which field is wrong', async () => {
     const api = await openApi();
     declare(api, { name: 'base', spec: { wait: { max: 'long' } } });

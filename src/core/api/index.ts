@@ -138,7 +138,7 @@ export {
   selects,
   type WebhookSelectors,
 } from './selector.ts';
-export { FairLog, Shares } from './shares.ts';
+export { FairLog, inTurns, Shares } from './shares.ts';
 export { taken } from './steps.ts';
 export { fillTemplate, type TemplateValues } from './template.ts';
 export {

@@ -28,6 +28,20 @@ export class Shares {
 }
 
 /**
+ * The first of each namespace, then their second ones, and so on, each namespace's in their order: so that no number of them in
+ * one namespace delays those of others.
+ */
+export function inTurns<T>(all: readonly T[], namespaceOf: (each: T) => string): readonly T[] {
+  const turns = new Shares();
+  const placed = all.map((each) => {
+    const namespace = namespaceOf(each);
+    turns.add(namespace, 1);
+    return { each, turn: turns.of(namespace) };
+  });
+  return placed.toSorted((a, b) => a.turn - b.turn).map(({ each }) => each);
+}
+
+/**
  * Entries by key, for as long as there is room for their JSON. Where there is none, the namespace with the most makes it: of
  * its workload with the most entries, the oldest. So none can push out the others'.
  */

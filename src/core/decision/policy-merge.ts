@@ -1,4 +1,11 @@
-import { type Labels, type Mode, type NamespaceRecord, selects, selectsNamespace } from '../api/index.ts';
+import {
+  fewOf,
+  type Labels,
+  type Mode,
+  type NamespaceRecord,
+  selects,
+  selectsNamespace,
+} from '../api/index.ts';
 import { annotationLayers } from './policy-annotations.ts';
 import { PERMISSIONS, type Policy, type PolicySet, restrains } from './policy-set.ts';
 import {
@@ -43,9 +50,7 @@ export function effectivePolicy(policies: PolicySet, subject: PolicySubject, mod
     else if (applies) merge.apply(policy);
   }
   for (const policy of unresolved) merge.applyRefusals(policy);
-  for (const policy of policies.byNamespace.get(namespace.name) ?? []) {
-    if (selects(policy.podSelector, labels)) merge.applyIfAllowed(policy, 'overrides.namespaces');
-  }
+  merge.applyOwn(policies.byNamespace.get(namespace.name) ?? [], labels);
   merge.applyAnnotations(`Namespace/${namespace.name}`, namespace, 'overrides.namespaces');
   merge.applyAnnotations('Pod', subject, 'overrides.pods');
 
@@ -57,6 +62,12 @@ export function effectivePolicy(policies: PolicySet, subject: PolicySubject, mod
 }
 
 type Permission = (typeof PERMISSIONS)[number];
+
+/**
+ * The most TerminationPolicies whose refusal a decision tells, those that would have won: their owners may create any number of
+ * them, and each review of their pods carries what is told.
+ */
+const MOST_REFUSALS = 8;
 
 class Merge implements MergedPolicy {
   readonly policy: { -readonly [F in Field]: Leaf<PolicyValues[F]> } = { ...BUILT_IN_POLICY };
@@ -83,19 +94,40 @@ class Merge implements MergedPolicy {
     for (const field of PERMISSIONS) if (layer.values[field] === false) this.#set(field, layer);
   }
 
-  applyIfAllowed(layer: Layer, permission: Permission): void {
-    if (this.policy[permission].value) {
-      this.apply(layer);
+  /** @param own the TerminationPolicies of the namespace, in layer order */
+  applyOwn(own: readonly Policy[], labels: Labels): void {
+    if (this.policy['overrides.namespaces'].value) {
+      for (const policy of own) if (selects(policy.podSelector, labels)) this.apply(policy);
       return;
     }
-    const { values, origin } = layer;
-    for (const name in values) {
-      const field = name as Field;
+    const refused: Policy[] = [];
+    let left = own.length;
+    for (; left > 0 && refused.length < MOST_REFUSALS; left -= 1) {
+      const policy = own[left - 1];
+      if (policy !== undefined && selects(policy.podSelector, labels)) refused.unshift(policy);
+    }
+    for (const policy of refused) this.#refuse(policy, 'overrides.namespaces');
+    if (left > 0)
+      this.#noteIgnored(
+        `what ${left} more TerminationPolicies of the namespace set is`,
+        'overrides.namespaces',
+      );
+  }
+
+  applyIfAllowed(layer: Layer, permission: Permission): void {
+    if (this.policy[permission].value) this.apply(layer);
+    else this.#refuse(layer, permission);
+  }
+
+  #refuse({ values, origin }: Layer, permission: Permission): void {
+    const fields = Object.keys(values) as Field[];
+    for (const field of fields) {
       const { ignored, ...rest } = this.policy[field];
       const refused = { value: values[field], origin, because: permission };
       this.#put(field, { ...rest, ignored: [...ignored, refused] });
-      this.#noteIgnored(`${field} from ${origin}`, permission);
     }
+    if (fields.length > 0)
+      this.#noteIgnored(`${fewOf(fields)} from ${origin} ${fields.length === 1 ? 'is' : 'are'}`, permission);
   }
 
   applyAnnotations(
@@ -109,11 +141,11 @@ class Merge implements MergedPolicy {
     if (restrainedBy === undefined) return;
     const origin = `${owner} ${restrainedBy}`;
     if (this.policy[permission].value) this.#capMode('Audit', origin, restrainedBy);
-    else this.#noteIgnored(`mode Audit from ${origin}`, permission);
+    else this.#noteIgnored(`mode Audit from ${origin} is`, permission);
   }
 
   #noteIgnored(what: string, permission: Permission): void {
-    const text = `${what} is ignored: ${permission} is false (${this.policy[permission].origin})`;
+    const text = `${what} ignored: ${permission} is false (${this.policy[permission].origin})`;
     this.notes.push(note('OverrideIgnored', text));
   }
 

@@ -56,10 +56,13 @@ export function policyView(policy: AnyPolicy, snapshot: ClusterSnapshot): Policy
   const { choice, lag } = waitBehindPlainService(merged, subject, snapshot);
   const mode = merged.mode.value;
   const measured = choice.why === 'fixed' ? undefined : lag.seen;
-  const said = ignoredFields(Object.keys(values) as Field[], origin, merged);
-  const capped = choice.notes.filter(({ code }) => code === 'CeilingApplied').map(({ text }) => text);
   const namespaces = merged['overrides.namespaces'];
   const forbidden = policy.kind === 'TerminationPolicy' && !namespaces.value;
+  const fields = Object.keys(values) as Field[];
+  const said = forbidden
+    ? fields.map((field) => `${field}: overrides.namespaces (${namespaces.origin})`)
+    : ignoredFields(fields, origin, merged);
+  const capped = choice.notes.filter(({ code }) => code === 'CeilingApplied').map(({ text }) => text);
   return {
     mode,
     hook: merged.hook.value,
