@@ -218,7 +218,7 @@ function outcomeRows(plan: LocatedExplanation): readonly (readonly string[])[] {
       ? [['outcome', plan.mode === 'Audit' ? 'would inject (mode Audit: not applied)' : 'inject']]
       : [
           ['outcome', `skip: ${plan.reason}`],
-          ['why', SKIP_REASONS[plan.reason]],
+          ['why', SKIP_REASONS[plan.reason].means],
         ];
   // A pod that already carries its plan is skipped, but waits all the same.
   if (plan.waitSeconds === null) return outcome;

@@ -127,7 +127,7 @@ type Judged = Pick<ExplanationReport['plan'], 'reason' | 'why' | 'outcome'>;
 /** Why the pods wait, or do not. */
 export function becauseOf({ reason, why, outcome }: Judged): string {
   if (outcome === 'unknown') return 'Its pod template was not found, or cannot be read.';
-  if (reason !== null) return SKIP_REASONS[reason as keyof typeof SKIP_REASONS];
+  if (reason !== null) return SKIP_REASONS[reason as keyof typeof SKIP_REASONS].means;
   return WHY[why ?? ''] ?? why ?? '';
 }
 

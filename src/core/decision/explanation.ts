@@ -90,7 +90,7 @@ export function summaryOf(explained: Explained): string {
   const { workload, namespace, decision } = explained;
   const subject = `${workload.kind} ${namespace}/${workload.name}`;
   if (decision.outcome === 'skip')
-    return `${subject}: skipped, ${decision.reason}: ${SKIP_REASONS[decision.reason]}`;
+    return `${subject}: skipped, ${decision.reason}: ${SKIP_REASONS[decision.reason].means}`;
   const { wait, baseGrace, grace, hook, hold } = decision.plan;
   const audit = isAudit(decision) ? ' (mode Audit: left unchanged)' : '';
   return `${subject}: wait ${wait}s, grace ${baseGrace}s → ${grace}s, hook ${hook}${hold ? ` for ${hold.min}s to ${hold.max}s` : ''}${audit}`;

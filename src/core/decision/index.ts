@@ -72,9 +72,9 @@ export {
   NOTES,
   type Note,
   type NoteCode,
+  SKIP_QUESTIONS,
   SKIP_REASONS,
   type SkipReason,
-  WARNING_NOTES,
   warningsOf,
 } from './reasons.ts';
 export { type SimulatedEvent, type SimulatedWait, simulate } from './simulation.ts';

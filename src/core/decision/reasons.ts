@@ -1,98 +1,371 @@
+/** The questions that skip reasons answer, in the order in which they are asked. */
+export const SKIP_QUESTIONS = {
+  creation: 'Is this the creation of a pod, and can it be read?',
+  off: 'Has it been switched off?',
+  done: 'Has it been done already?',
+  use: 'Would a wait do harm, or no good?',
+  container: 'Is there a container to put it in?',
+  rest: 'Is anything left of the wait?',
+  fault: 'Did Linger itself fail?',
+} as const satisfies Record<string, string>;
+
+interface SkipReasonKind {
+  readonly asked: keyof typeof SKIP_QUESTIONS;
+  /** What an audit says of such pods. `skipped`: they lose no request, or are none of Linger's business. */
+  readonly verdict: 'skipped' | 'unprotected' | 'unknown';
+  /** A sentence without markup. */
+  readonly means: string;
+  /** What the reference adds, in Markdown; links are relative to docs/reference. */
+  readonly more?: string;
+  /** In Markdown, too. */
+  readonly cure: string;
+}
+
 /** Why a pod is left unchanged, in the order in which the reasons are tried: the first that applies is reported. */
 export const SKIP_REASONS = {
-  NotPodCreate: 'The request is not the creation of a Pod.',
-  InvalidPod: 'The object is not a Pod that can be read; the API server will say what is wrong with it.',
-  TooLarge:
-    'The pod has more than 1,000 containers, 1,000 labels or 256 KiB of annotations, or takes too long to read.',
-  MirrorPod: 'The pod is the mirror of a static pod: the kubelet runs its own copy of the manifest.',
-  OptedOut: 'linger.dev/inject is "false" on the pod or its namespace.',
-  ModeOff: 'The mode is Off for this pod.',
-  AlreadyInjected: 'The pod already carries its plan and the hooks for it.',
-  Job: 'Pods of Jobs are excluded: no traffic is routed to them, and a native sleep outlives a container that has already exited (kubernetes#134338).',
-  RestartPolicy:
-    'No container’s restart policy is Always: the containers exit by themselves, and a native sleep outlives a container that has already exited (kubernetes#134338).',
-  DaemonSet:
-    'Pods of DaemonSets are excluded: their rollout is serial and would take wait × nodes ÷ maxUnavailable longer.',
-  ExcludedKind: 'The kind of workload that owns the pod is in the policy’s exclude list.',
-  ZeroGrace: 'terminationGracePeriodSeconds is 0: the kubelet kills such a pod at once and runs no hook.',
-  NotServing:
-    'The pod receives no traffic: no Service selects it, and it has neither a port nor a readiness probe.',
-  DrainsItself:
-    'The pod is of a kind that drains by itself when its termination begins (Knative, for one): a wait would undo that.',
-  NoContainer: 'The policy names containers, and the pod has none of them.',
-  ExistingHook: 'Every container that would wait has a preStop hook of its own, which is kept.',
-  NoHook: 'The hook that the policy asks for does not work on this pod’s nodes.',
-  NoWait: 'The wait is 0 seconds.',
-  NoRoom:
-    'The grace period leaves less than one second for a wait: grace.max is too small, or the grace was cut.',
-  InternalError: 'Linger failed on this pod and let it pass unchanged; the log has the error.',
-} as const satisfies Record<string, string>;
+  NotPodCreate: {
+    asked: 'creation',
+    verdict: 'skipped',
+    means: 'The request is not the creation of a Pod.',
+    cure: "Restrict the webhook's `rules` to `CREATE` of `pods`, as in `deploy/webhook.yaml`.",
+  },
+  InvalidPod: {
+    asked: 'creation',
+    verdict: 'unknown',
+    means: 'The object is not a Pod that can be read; the API server will say what is wrong with it.',
+    more: 'Note `UnreadablePod` names the member, or says why a preStop hook is invalid (two handlers, none).',
+    cure: 'Fix the manifest. The API server refuses such a pod itself.',
+  },
+  TooLarge: {
+    asked: 'creation',
+    verdict: 'unknown',
+    means:
+      'The pod has more than 1,000 containers, 1,000 labels or 256 KiB of annotations, or takes too long to read.',
+    more: 'The API server refuses such annotations itself.',
+    cure: 'Make it smaller.',
+  },
+  MirrorPod: {
+    asked: 'creation',
+    verdict: 'skipped',
+    means: 'The pod is the mirror of a static pod: the kubelet runs its own copy of the manifest.',
+    more: '*Not sent.*',
+    cure: "Put the hook into the static pod's file; `linger inject` does that.",
+  },
+  OptedOut: {
+    asked: 'off',
+    verdict: 'skipped',
+    means: 'linger.dev/inject is "false" on the pod or its namespace.',
+    cure: 'Remove it if you want a wait.',
+  },
+  ModeOff: {
+    asked: 'off',
+    verdict: 'skipped',
+    means: 'The mode is Off for this pod.',
+    more: '`explain` shows its origin.',
+    cure: 'Change that policy, annotation or `--mode-limit`.',
+  },
+  AlreadyInjected: {
+    asked: 'done',
+    verdict: 'unknown',
+    means: 'The pod already carries its plan and the hooks for it.',
+    cure: 'Nothing.',
+  },
+  Job: {
+    asked: 'use',
+    verdict: 'skipped',
+    means:
+      'Pods of Jobs are excluded: no traffic is routed to them, and a native sleep outlives a container that has already exited (kubernetes#134338).',
+    more: '*Not sent.*',
+    cure: 'Nothing.',
+  },
+  RestartPolicy: {
+    asked: 'use',
+    verdict: 'skipped',
+    means:
+      'No container’s restart policy is Always: the containers exit by themselves, and a native sleep outlives a container that has already exited (kubernetes#134338).',
+    more: 'It may be the pod’s, or the container’s own. *Not sent* where neither the pod’s nor any container’s own is.',
+    cure: 'Nothing.',
+  },
+  DaemonSet: {
+    asked: 'use',
+    verdict: 'skipped',
+    means:
+      'Pods of DaemonSets are excluded: their rollout is serial and would take wait × nodes ÷ maxUnavailable longer.',
+    cure: '`linger.dev/inject: "true"` on the pod template for one; take `DaemonSet` out of `exclude` for all.',
+  },
+  ExcludedKind: {
+    asked: 'use',
+    verdict: 'skipped',
+    means: 'The kind of workload that owns the pod is in the policy’s exclude list.',
+    cure: 'Take it out of the list.',
+  },
+  ZeroGrace: {
+    asked: 'use',
+    verdict: 'unprotected',
+    means: 'terminationGracePeriodSeconds is 0: the kubelet kills such a pod at once and runs no hook.',
+    cure: 'Give it a grace.',
+  },
+  NotServing: {
+    asked: 'use',
+    verdict: 'skipped',
+    means:
+      'The pod receives no traffic: no Service selects it, and it has neither a port nor a readiness probe.',
+    more: 'Those of an injected `istio-proxy` or `linkerd-proxy` do not count.',
+    cure: 'If it does get traffic: declare the port; or `linger.dev/inject: "true"`; or `pods: All`. Check that `--policies` has *all* Services of the namespace, or none.',
+  },
+  DrainsItself: {
+    asked: 'use',
+    verdict: 'skipped',
+    means:
+      'The pod is of a kind that drains by itself when its termination begins (Knative, for one): a wait would undo that.',
+    more: 'Knative revisions, Envoys with a shutdown manager (Contour, Envoy Gateway), game servers of Agones; note `OwnDrain` says how.',
+    cure: 'Nothing; or `linger.dev/inject: "true"`.',
+  },
+  NoContainer: {
+    asked: 'container',
+    verdict: 'unprotected',
+    means: 'The policy names containers, and the pod has none of them.',
+    cure: 'Correct the names: note `UnknownContainer`.',
+  },
+  ExistingHook: {
+    asked: 'container',
+    verdict: 'unknown',
+    means: 'Every container that would wait has a preStop hook of its own, which is kept.',
+    more: 'Or a sleep that is long enough.',
+    cure: 'Nothing; or `existingHook: Extend` for short sleeps.',
+  },
+  NoHook: {
+    asked: 'container',
+    verdict: 'unprotected',
+    means: 'The hook that the policy asks for does not work on this pod’s nodes.',
+    more: 'Such as `Exec` on Windows.',
+    cure: '`hook: Auto` or `Sleep`.',
+  },
+  NoWait: {
+    asked: 'rest',
+    verdict: 'unprotected',
+    means: 'The wait is 0 seconds.',
+    cure: 'Set a longer one; check `ceiling.wait`.',
+  },
+  NoRoom: {
+    asked: 'rest',
+    verdict: 'unprotected',
+    means:
+      'The grace period leaves less than one second for a wait: grace.max is too small, or the grace was cut.',
+    more: 'Or the pod carries a plan that says so.',
+    cure: 'Raise `grace.max`. Remove a copied `linger.dev/plan` from the manifest.',
+  },
+  InternalError: {
+    asked: 'fault',
+    verdict: 'unknown',
+    means: 'Linger failed on this pod and let it pass unchanged; the log has the error.',
+    cure: 'Report it, with that line.',
+  },
+} as const satisfies Readonly<Record<string, SkipReasonKind>>;
 
 export type SkipReason = keyof typeof SKIP_REASONS;
 
+interface NoteKind {
+  /** Whether the pod's creator also gets it, as an admission warning. */
+  readonly warns: boolean;
+  /** Markdown, whose links are relative to docs/reference. */
+  readonly means: string;
+  readonly cure: string;
+}
+
 /** The notes that a decision may carry beside its outcome. */
 export const NOTES = {
-  UnreadablePod: 'The object in the review is not a Pod that can be read.',
-  InvalidAnnotation:
-    'A linger.dev annotation or label does not parse. It is ignored; an unreadable mode or inject keeps the pod in Audit.',
-  UnknownAnnotation: 'Linger has no annotation of this name; it is ignored.',
-  WaitShrunk: 'The grace period has no room for the whole wait, so the wait is shorter.',
-  ShutdownShortened:
-    'The grace could not rise by the whole wait, so the application has less time for its own shutdown than before.',
-  PartialWait: 'Some containers do not wait as long as the plan says, so they may get SIGTERM sooner.',
-  CeilingApplied: 'A ceiling lowered the wait or the mode.',
-  OverrideIgnored: 'A layer was ignored because a cluster policy does not let it override.',
-  NamespaceUnknown:
-    'Linger has not seen the Namespace, and a policy that may select it says Audit or Off, so nothing is enforced.',
-  StormNotCovered:
-    'The lag’s tail lies beyond wait.max and a longer wait would gain almost nothing: a rare storm is not covered. Faster controllers, or Hold, are the cures.',
-  ConsumerNotMeasured:
-    'A consumer sends traffic to the pod and too little is known of its lag; until then the wait is the greatest of `wait.initial`, what other consumers are declared to need, and what is known requires.',
-  ConsumerAssumed:
-    'A consumer is assumed to send traffic to the pod because the Service or the Namespace that would show it has not been seen yet.',
-  Episode:
-    'One short time with many long lags (a storm, a bad release) raises the wait; the note names its span, its share of the removals and the wait without it.',
-  ProbeGraceShort:
-    'A liveness or startup probe has a terminationGracePeriodSeconds shorter than the wait; a failing probe kills the container before its wait is over.',
-  ExistingHookKept: 'A container has a preStop hook of its own, which is kept.',
-  HookExtended:
-    'A container’s own sleep is lengthened: the shortest of the pod to the wait, all others by the same, so that their order stays.',
-  NodeBudgetShort:
-    'The pod can only run on nodes that go away at short notice (spot): the wait takes at most a third of what they leave it.',
-  ContainerEnds:
-    'A container’s restart policy is not Always: it exits by itself, so it gets no wait; the others do.',
-  OwnDrain: 'With DrainsItself: what kind of workload the pod is, and what a wait would do to it.',
-  SidecarHook:
-    'A native sidecar has a preStop hook that is neither a plain sleep nor Istio’s own. It runs at second 0, beside the wait.',
-  GraceEaten:
-    'A container’s own hook takes so much of the grace that the application is killed as soon as it gets SIGTERM.',
-  UnknownContainer: 'The policy names a container that the pod does not have.',
-  HoldUnavailable: 'Hold cannot be used for this pod, so it waits as with Auto; the note says why.',
-  HoldNeedsPod:
-    'Hold needs a token of its own for each pod, which a manifest cannot have: the hook put into it waits as with Auto.',
-  HoldUnwitnessed:
-    'The pod uses its node’s network, whose connections say nothing of the pod’s own: Hold relies on consumers alone.',
-  HookUnsupported: 'The hook asked for does not work on this pod’s nodes.',
-  DaemonSetServing: 'A Service selects this pod of a DaemonSet, which is excluded all the same.',
-  StalePlan:
-    'The linger.dev/plan annotation claims hooks that the pod does not have (copied, forged, or removed by another webhook); these claims are ignored.',
-  HookWithdrawn: 'The grace was cut after injection so far that no wait is left; the hook is removed.',
-  UnknownKind:
-    'Linger does not know this kind, or does not see the template of its pods: the decision is the one for such pods when the webhook sees them.',
-  AnnotationMisplaced: 'A linger.dev annotation on the workload itself has no effect on its pods.',
-  FieldMisplaced: 'A field is set where it has no effect, or is misspelt.',
-  ServicesUnknown: 'The namespace’s Services are not known (yet), so the pod counts as serving.',
-} as const satisfies Record<string, string>;
+  UnreadablePod: {
+    warns: true,
+    means: 'With `InvalidPod`: which member of the object is wrong.',
+    cure: 'Fix it.',
+  },
+  InvalidAnnotation: {
+    warns: true,
+    means:
+      'A `linger.dev` annotation or label does not parse. It is ignored; an unreadable `mode` or `inject` keeps the pod in `Audit`.',
+    cure: 'Correct the value: [annotations](annotations.md).',
+  },
+  UnknownAnnotation: {
+    warns: false,
+    means: 'Linger has no annotation of this name; it is ignored.',
+    cure: 'Check its spelling.',
+  },
+  WaitShrunk: {
+    warns: true,
+    means:
+      'The grace has no room for the whole wait, so the wait is shorter. Of a running workload: something has cut the grace of its pods since they were injected.',
+    cure: 'Raise `grace.max`; or find the webhook that cuts the grace.',
+  },
+  ShutdownShortened: {
+    warns: false,
+    means:
+      'The grace could not rise by the whole wait (`grace.max`, or a grace that was cut), so the application has less time for its own shutdown than before.',
+    cure: 'Raise `grace.max`, or check that the application ends within what is left.',
+  },
+  PartialWait: {
+    warns: false,
+    means:
+      'Some containers do not wait as long as the plan says (a hook of their own, or not in `containers`), so they may get SIGTERM sooner.',
+    cure: '`existingHook: Extend` for short sleeps; name them in `containers`; or nothing, if they receive no traffic.',
+  },
+  CeilingApplied: {
+    warns: false,
+    means: '`ceiling` or `--mode-limit` lowered the wait or the mode.',
+    cure: 'Nothing, if you set it.',
+  },
+  OverrideIgnored: {
+    warns: false,
+    means: 'A policy or annotation was ignored: `overrides` forbids it.',
+    cure: "Ask the platform's owners.",
+  },
+  NamespaceUnknown: {
+    warns: false,
+    means:
+      'Linger has not seen the Namespace, and a policy that may select it says `Audit` or `Off`: nothing is enforced.',
+    cure: 'With a cluster: nothing, the next pod finds it. Without one: put the Namespace with its labels into `--policies`.',
+  },
+  StormNotCovered: {
+    warns: false,
+    means:
+      "The lag's tail lies beyond `wait.max`, and a longer wait would gain almost nothing: a rare storm is not covered.",
+    cure: 'Faster controllers: `--kube-api-qps` and `--kube-api-burst` of the controller-manager first. Or a larger `wait.max`, if every rollout may take that long.',
+  },
+  ConsumerNotMeasured: {
+    warns: false,
+    means:
+      'A consumer sends traffic to the pod, and its lag is not measured well enough; until then the wait is the greatest of `wait.initial`, the declared lags, and what the measurements so far ask for.',
+    cure: "Wait for `minSamples` and `minHistory` (100 samples of `cluster-ip` and `cluster-dns`, which the canary takes). If it stays so, the consumer's condition `Measured` says why.",
+  },
+  ConsumerAssumed: {
+    warns: false,
+    means:
+      'A consumer is assumed to send traffic to the pod, because Linger has not yet seen the Service or Namespace that decides it.',
+    cure: 'Apply Services before Deployments, or restart the workload: the next pods get the wait of the consumers that really apply.',
+  },
+  Episode: {
+    warns: false,
+    means:
+      'One short period with many long lags (a storm, a bad release) raises the wait; the note gives its span, its share of the removals and the wait without it.',
+    cure: 'Find out what happened then. If it will not happen again, `linger history forget` removes it.',
+  },
+  ProbeGraceShort: {
+    warns: false,
+    means:
+      'A liveness or startup probe has a `terminationGracePeriodSeconds` shorter than the wait: when it fails, the container dies before its wait is over.',
+    cure: "Raise the probe's, or accept it: a container that fails its probe receives no traffic.",
+  },
+  ExistingHookKept: {
+    warns: false,
+    means:
+      'A container keeps its own preStop hook. The note says how long it waits: exactly, at least, or not known.',
+    cure: 'Make sure that its hook waits long enough.',
+  },
+  HookExtended: {
+    warns: false,
+    means:
+      "A container's own sleep is lengthened (`existingHook: Extend`): the shortest of the pod to the wait, all others by the same; beside a container without a hook, all by the wait, so that the author's order stays.",
+    cure: 'Nothing.',
+  },
+  NodeBudgetShort: {
+    warns: false,
+    means:
+      'The pod can only run on nodes with short notice: its nodeSelector or required affinity asks for spot nodes of GKE (15 s), AKS (30 s), EKS or Karpenter (120 s), or every node that it can run on is one. The kubelet gives it that time instead of its grace, so the wait takes at most a third.',
+    cure: '`linger.dev/wait` on the pod template for another wait; the label `linger.dev/node-budget` on nodes for another budget.',
+  },
+  ContainerEnds: {
+    warns: false,
+    means:
+      "A container's restart policy is not `Always`: it exits by itself and gets no wait; see `RestartPolicy`.",
+    cure: 'Nothing.',
+  },
+  OwnDrain: {
+    warns: false,
+    means: 'With `DrainsItself`: what kind of workload the pod is, and what a wait would do to it.',
+    cure: 'Nothing.',
+  },
+  SidecarHook: {
+    warns: false,
+    means:
+      "A native sidecar has a preStop hook that is neither a plain sleep nor [Istio's own](policies.md#existing-hooks). It runs at second 0, beside the wait: a proxy, for example, begins to drain while the pod still gets requests.",
+    cure: 'Let the sidecar drain when it gets SIGTERM, which comes after the ordinary containers have ended.',
+  },
+  GraceEaten: {
+    warns: false,
+    means:
+      "A container's own hook takes all but 2 s of the grace: the application is killed as soon as it gets SIGTERM.",
+    cure: 'Raise `terminationGracePeriodSeconds` by what the hook takes.',
+  },
+  UnknownContainer: {
+    warns: false,
+    means: '`containers` names one that the pod does not have.',
+    cure: 'Correct it, or ignore it if the list is for many workloads.',
+  },
+  HoldUnavailable: {
+    warns: false,
+    means: '`hook: Hold` cannot be used for this pod; it waits as with `Auto`. The note says why.',
+    cure: 'Provide what [Hold needs](policies.md#what-hold-needs); or nothing.',
+  },
+  HoldNeedsPod: {
+    warns: false,
+    means:
+      '`hook: Hold` in a manifest: each pod needs its own token, which is made at admission. The hook in the manifest waits as with `Auto`.',
+    cure: 'Leave such workloads to the webhook: a pod that arrives there with a plan keeps it.',
+  },
+  HoldUnwitnessed: {
+    warns: false,
+    means:
+      "The pod uses its node's network, so its connections cannot be distinguished from others: Hold relies only on consumers.",
+    cure: 'Declare the consumers.',
+  },
+  HookUnsupported: {
+    warns: false,
+    means: 'With `NoHook`: where the choice of the hook comes from.',
+    cure: 'Change it there.',
+  },
+  DaemonSetServing: {
+    warns: false,
+    means:
+      'With `DaemonSet`: a Service selects the pod, so it receives traffic (ingress controllers often run like this).',
+    cure: '`linger.dev/inject: "true"` on its pod template, if the longer rollout is acceptable.',
+  },
+  StalePlan: {
+    warns: false,
+    means:
+      "The pod's `linger.dev/plan` claims hooks that the pod does not have (copied, forged, or removed by another webhook); these claims are ignored.",
+    cure: 'Remove the annotation from the manifest; or find the webhook that removes the hooks.',
+  },
+  HookWithdrawn: {
+    warns: true,
+    means:
+      'The grace was cut so far after injection that no wait is left; the hook is removed, and a lengthened sleep gets its original seconds back.',
+    cure: 'Find the webhook or policy that cuts the grace.',
+  },
+  UnknownKind: {
+    warns: false,
+    means:
+      "In manifests: Linger does not know this kind, or does not see its pod template. The decision is the webhook's for such pods, or `unknown` if their template cannot be read; `inject` leaves the object unchanged.",
+    cure: 'Explain a pod: `linger explain pod/NAME`.',
+  },
+  AnnotationMisplaced: {
+    warns: false,
+    means: 'In manifests: a `linger.dev` annotation on the workload itself has no effect on its pods.',
+    cure: 'Put it on the pod template.',
+  },
+  FieldMisplaced: {
+    warns: false,
+    means:
+      'In manifests: `terminationGracePeriodSeconds`, `lifecycle` or `preStop` is where it has no effect, or is misspelt.',
+    cure: 'The text says where it belongs.',
+  },
+  ServicesUnknown: {
+    warns: false,
+    means: "The namespace's Services are not known, so the pod counts as serving.",
+    cure: "Nothing; or put the namespace's Services into `--policies`.",
+  },
+} as const satisfies Readonly<Record<string, NoteKind>>;
 
 export type NoteCode = keyof typeof NOTES;
-
-/** The notes that the pod's creator also gets, as an admission warning. */
-export const WARNING_NOTES: ReadonlySet<NoteCode> = new Set<NoteCode>([
-  'UnreadablePod',
-  'InvalidAnnotation',
-  'WaitShrunk',
-  'HookWithdrawn',
-]);
 
 /** One note on a decision. `text` is a full sentence about this particular pod. */
 export interface Note {
@@ -125,7 +398,7 @@ export function admissionWarning(text: string): string {
 
 /** The warnings that a decision's notes give rise to, in their order. */
 export function warningsOf(notes: readonly Note[]): string[] {
-  return notes.filter(({ code }) => WARNING_NOTES.has(code)).map(({ text }) => admissionWarning(text));
+  return notes.filter(({ code }) => NOTES[code].warns).map(({ text }) => admissionWarning(text));
 }
 
 const TYPOGRAPHY: Readonly<Record<string, string>> = {

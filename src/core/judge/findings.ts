@@ -355,18 +355,6 @@ interface Standing {
   readonly text: string;
 }
 
-/** Skip reasons that leave traffic unprotected, or leave that open; with all others there is nothing to protect. */
-const SKIP_VERDICTS: Readonly<Partial<Record<SkipReason, AuditVerdict>>> = {
-  InvalidPod: 'unknown',
-  TooLarge: 'unknown',
-  InternalError: 'unknown',
-  ZeroGrace: 'unprotected',
-  NoRoom: 'unprotected',
-  NoWait: 'unprotected',
-  NoHook: 'unprotected',
-  NoContainer: 'unprotected',
-};
-
 /** The verdict on one workload, and all of its findings. */
 export function auditWorkload(
   audited: AuditSubject,
@@ -480,9 +468,9 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
   const { reason, standing: plan } = decision;
   if (reason === 'AlreadyInjected' && plan !== undefined) return standingPlan(plan, exposure, subject);
   if (reason === 'ExistingHook' && exposure !== undefined) return standingHook(subject, exposure);
-  const verdict = SKIP_VERDICTS[reason] ?? 'skipped';
+  const { verdict, means } = SKIP_REASONS[reason];
   const [note] = reason === 'InvalidPod' ? decision.notes : [];
-  const text = note === undefined ? SKIP_REASONS[reason] : `${note.text}; the API server rejects it`;
+  const text = note === undefined ? means : `${note.text}; the API server rejects it`;
   return { verdict, reason, wait: null, grace: null, text };
 }
 
@@ -492,7 +480,7 @@ function standingUnknown(unknown: string, decision: Decision): Standing {
   if (decision.outcome === 'skip' && decision.reason === 'InvalidPod')
     return { ...base, wait: null, text: unknown };
   if (decision.outcome === 'skip') {
-    const text = `${unknown}. The webhook leaves such pods unchanged, ${decision.reason}: ${SKIP_REASONS[decision.reason]}`;
+    const text = `${unknown}. The webhook leaves such pods unchanged, ${decision.reason}: ${SKIP_REASONS[decision.reason].means}`;
     return { ...base, wait: null, text };
   }
   const { wait, grace, hook } = decision.plan;

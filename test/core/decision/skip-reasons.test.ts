@@ -242,31 +242,6 @@ describe('a pod is skipped, unchanged', () => {
   });
 });
 
-it('the catalogue’s order is the design’s', () => {
-  const designed = [
-    'NotPodCreate',
-    'InvalidPod',
-    'TooLarge',
-    'MirrorPod',
-    'OptedOut',
-    'ModeOff',
-    'AlreadyInjected',
-    'Job',
-    'RestartPolicy',
-    'DaemonSet',
-    'ZeroGrace',
-    'NotServing',
-    'DrainsItself',
-    'NoContainer',
-    'ExistingHook',
-    'NoHook',
-    'NoWait',
-    'NoRoom',
-    'InternalError',
-  ];
-  expect(Object.keys(SKIP_REASONS).filter((reason) => reason !== 'ExcludedKind')).toEqual(designed);
-});
-
 describe('linger.dev/inject: "true" overrides NotServing, DaemonSet and DrainsItself', () => {
   const wanted = { annotations: { 'linger.dev/inject': 'true' } };
   test.each<[string, PodObject]>([
