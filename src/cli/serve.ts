@@ -22,7 +22,7 @@ import {
   reportLoopTime,
   stepsOnLoop,
 } from '../telemetry/index.ts';
-import { inPieces, serialize } from '../timing/index.ts';
+import { inPieces, serialize, tick } from '../timing/index.ts';
 import {
   AdmissionMetrics,
   adminApp,
@@ -143,7 +143,12 @@ export async function serve(settings: Settings<'serve'>, surroundings: Surroundi
     const metrics = createMetrics(surroundings.version);
     const { registry } = metrics;
     let isAnswering = false;
-    reportLoopTime(metrics.loopBlocked, logger, () => isAnswering);
+    reportLoopTime(
+      metrics.loopBlocked,
+      logger,
+      () => isAnswering,
+      (ms) => tick(ms, ending.signal),
+    );
     const fitting = await connectionsThatFit();
     if (fitting.limit !== undefined)
       logger.warn({ ...fitting }, 'few file descriptors (ulimit -n); serving fewer connections at once');

@@ -1,7 +1,7 @@
-import { FOREIGN_LIMITS, setNewest } from '../core/api/index.ts';
+import { setNewest } from '../core/api/index.ts';
 
 /** 13,000 Services with 150,000 pods fit, each listed by two objects. */
-const MOST_LISTED = FOREIGN_LIMITS.push.parts.most;
+const MOST_LISTED = 400_000;
 
 /**
  * For how long an address counts as listed before. What is told of the same change may come first, and the question whether
@@ -9,10 +9,18 @@ const MOST_LISTED = FOREIGN_LIMITS.push.parts.most;
  */
 const REMEMBERED_MS = 10_000;
 
+/** How many addresses are entered, or taken out, in about a millisecond. */
+const AT_ONCE = 1_000;
+
+const NONE: ReadonlySet<string> = new Set();
+
 /** Addresses, by the objects that list them and the Services that these are of. */
 export class ListedAddresses {
   readonly #clock: () => number;
-  readonly #objects = new Map<string, { readonly service: string; readonly addresses: readonly string[] }>();
+  readonly #objects = new Map<
+    string,
+    { readonly service: string; readonly addresses: ReadonlySet<string> }
+  >();
   /** By address, the objects that list it. */
   readonly #listing = new Map<string, Set<string>>();
   /** By address, of which Service the object was that ceased to list it, and when. */
@@ -32,25 +40,38 @@ export class ListedAddresses {
 
   /** @param addresses none: the object is gone */
   set(key: string, service: string, addresses: readonly string[] = []): void {
-    const { addresses: before = [], service: of = service } = this.#objects.get(key) ?? {};
-    const next = new Set(addresses);
+    for (const _ of this.setting(key, service, addresses));
+  }
+
+  /** {@link set} in steps. What the object lists before and after is found in between, too. */
+  *setting(key: string, service: string, addresses: readonly string[]): Generator<undefined, void> {
+    const { addresses: before = NONE, service: of = service } = this.#objects.get(key) ?? {};
+    const listed = new Set(addresses);
+    // As long as an object is left out, no address is known to be absent.
+    const hasRoom = this.#count - before.size + listed.size <= MOST_LISTED;
+    const next = hasRoom ? listed : NONE;
+    if (hasRoom) this.#leftOut.delete(key);
+    else this.#leftOut.add(key);
+    this.#count += next.size - before.size;
+    if (next.size > 0) this.#objects.set(key, { service, addresses: next });
+    let steps = 0;
+    for (const address of next) {
+      if (before.has(address)) continue;
+      this.#listing.set(address, (this.#listing.get(address) ?? new Set()).add(key));
+      steps += 1;
+      if (steps % AT_ONCE === 0) yield;
+    }
     const at = this.#clock();
-    this.#objects.delete(key);
-    this.#leftOut.delete(key);
     for (const address of before) {
-      if (!next.has(address)) setNewest(this.#left, address, { service: of, at }, MOST_LISTED);
+      if (next.has(address)) continue;
+      if (!listed.has(address)) setNewest(this.#left, address, { service: of, at }, MOST_LISTED);
       const keys = this.#listing.get(address);
       keys?.delete(key);
       if (keys?.size === 0) this.#listing.delete(address);
+      steps += 1;
+      if (steps % AT_ONCE === 0) yield;
     }
-    this.#count -= before.length;
-    if (next.size === 0) return;
-    // As long as an object is left out, no address is known to be absent.
-    if (this.#count + next.size > MOST_LISTED) return void this.#leftOut.add(key);
-    this.#count += next.size;
-    this.#objects.set(key, { service, addresses: [...next] });
-    for (const address of next)
-      this.#listing.set(address, (this.#listing.get(address) ?? new Set()).add(key));
+    if (next.size === 0) this.#objects.delete(key);
   }
 
   has(key: string): boolean {

@@ -33,6 +33,7 @@ import {
   type UnseenPods,
 } from '../core/lag/index.ts';
 import { Listeners } from '../manager/index.ts';
+import { stepsOnLoop } from '../telemetry/index.ts';
 import { inPieces } from '../timing/index.ts';
 
 /** Removals that have started but not ended. */
@@ -369,7 +370,8 @@ export class Measurement {
   async next(table: PlannedTable, epochSeconds: number): Promise<PlannedTable> {
     const { cluster, namespaces } = this.#estimator;
     const measured = { cluster, namespaces, consumers: this.consumers.estimator.removals };
-    return inPieces(nextPlanned(table, measured, epochSeconds, this.#asked()), this.#clocks.clock);
+    const steps = nextPlanned(table, measured, epochSeconds, this.#asked());
+    return inPieces(stepsOnLoop('curves', steps), this.#clocks.clock);
   }
 
   /** For a replica that is alone: brings the lags in force up to its own measurements. */

@@ -1,8 +1,18 @@
-import { Client, type ClientDuplexStream, credentials, Metadata, status } from '@grpc/grpc-js';
+import {
+  Client,
+  type ClientDuplexStream,
+  credentials,
+  InterceptingCall,
+  type Interceptor,
+  ListenerBuilder,
+  Metadata,
+  status,
+} from '@grpc/grpc-js';
 import protobuf from 'protobufjs/minimal.js';
 import { canonicalAddress } from '../certs/index.ts';
 import { asError, FOREIGN_LIMITS, objectKey, type ServiceRecord, type XdsSpec } from '../core/api/index.ts';
 import { ListedAddresses } from '../informers/index.ts';
+import { stepsOnLoop } from '../telemetry/index.ts';
 import { Backoff, inPieces, pause } from '../timing/index.ts';
 import { readHeaderValue, trustOf } from './gateway-client.ts';
 import { instancesAt, type PageInstance, type PageToRead, type Source } from './inspected.ts';
@@ -169,13 +179,17 @@ class Istiod {
       try {
         const { options, metadata, channel } = await this.#means();
         client = new Client(targetOf(this.#to), channel, options);
-        const call = client.makeBidiStreamRequest(METHOD, asIs, asIs, metadata);
+        const messages = oneAtATime();
+        const call = client.makeBidiStreamRequest(METHOD, asIs, asIs, metadata, {
+          interceptors: [messages.interceptor],
+        });
         // It may fail after the loop below has ended, and an error without a listener ends the process.
         call.on('error', () => undefined);
         this.#begin(call);
         if (signal.aborted) cancel();
         for await (const message of call as AsyncIterable<Buffer>) {
           await this.#take(call, message);
+          messages.next();
           hasTold = true;
           if (this.#unanswered.size === 0) backoff.reset();
         }
@@ -227,29 +241,48 @@ class Istiod {
     this.#ask(call, new Map([...before, ...this.#followed]));
   }
 
-  /** What cannot be read is rejected, and ends the stream: its endpoints are then unknown. */
+  /** What cannot be read ends the stream: its endpoints are then unknown. */
   async #take(call: Call, message: Buffer): Promise<void> {
-    const { clock } = this.#context;
-    const fields = fieldsOf(message);
-    const nonce = [NONCE, partIn(fields, PUSH_NONCE)] as const;
-    try {
-      for (const [cluster, addresses] of await inPieces(pushIn(fields), clock)) this.#set(cluster, addresses);
-    } catch (error) {
-      const why = encoded([STATUS_CODE, status.INVALID_ARGUMENT], [STATUS_MESSAGE, 'not understood']);
-      await new Promise((done) => call.write(request(nonce, [ERROR, why]), done));
-      this.#trouble = `cannot be read (${reasonOf(asError(error))})`;
-      throw error;
-    }
-    call.write(request(nonce));
+    const nonce = await inPieces(stepsOnLoop('push', this.#steps(message)), this.#context.clock);
+    call.write(request([NONCE, nonce]));
     this.#trouble = undefined;
   }
 
-  #set(cluster: string, addresses: readonly string[]): void {
-    const service = this.#asked.get(cluster);
-    if (service === undefined) return;
-    this.#unanswered.delete(cluster);
-    this.#listed.set(cluster, service, addresses);
+  *#steps(message: Buffer): Generator<unknown, string> {
+    const { nonce, clusters } = yield* pushIn(message);
+    for (const [cluster, addresses] of clusters) {
+      const service = this.#asked.get(cluster);
+      if (service === undefined) continue;
+      yield* this.#listed.setting(cluster, service, addresses);
+      this.#unanswered.delete(cluster);
+    }
+    return nonce;
   }
+}
+
+/** Lets the next message in when the one before has been read: a stream reads 16 ahead, and each may be long. */
+function oneAtATime(): { readonly interceptor: Interceptor; readonly next: () => void } {
+  let waiting: (() => void) | undefined;
+  let isReading = false;
+  const listener = new ListenerBuilder().withOnReceiveMessage((message, pass) => {
+    const read = () => {
+      isReading = true;
+      pass(message);
+    };
+    if (isReading) waiting = read;
+    else read();
+  });
+  const interceptor: Interceptor = (options, nextCall) =>
+    new InterceptingCall(nextCall(options), {
+      start: (metadata, _, start) => start(metadata, listener.build()),
+    });
+  const next = () => {
+    isReading = false;
+    const read = waiting;
+    waiting = undefined;
+    read?.();
+  };
+  return { interceptor, next };
 }
 
 /** The target in the form that keeps grpc-js from resolving it: it is an address already. */
@@ -268,11 +301,10 @@ function reasonOf(error: Error & { readonly code?: unknown; readonly details?: u
   return own === undefined ? name : `${name}, ${own}`;
 }
 
-// The fields of DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource, google.protobuf.Any and google.rpc.Status.
-const [NODE, TYPE_URL, SUBSCRIBE, UNSUBSCRIBE, NONCE, ERROR] = [1, 2, 3, 4, 6, 7];
+// The fields of DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource and google.protobuf.Any.
+const [NODE, TYPE_URL, SUBSCRIBE, UNSUBSCRIBE, NONCE] = [1, 2, 3, 4, 6];
 const [PUSH_RESOURCES, PUSH_NONCE, PUSH_REMOVED] = [2, 5, 6];
 const [RESOURCE_ANY, RESOURCE_NAME, ANY_VALUE] = [2, 3, 2];
-const [STATUS_CODE, STATUS_MESSAGE] = [1, 2];
 // Those of ClusterLoadAssignment, LocalityLbEndpoints, LbEndpoint, Endpoint, AdditionalAddress, Address and SocketAddress.
 const [ASSIGNMENT_LOCALITIES, LOCALITY_ENDPOINTS] = [2, 2];
 const [LB_ENDPOINT, LB_HEALTH, ENDPOINT_ADDRESS, ENDPOINT_MORE, MORE_ADDRESS] = [1, 2, 1, 4, 1];
@@ -301,85 +333,127 @@ function nodeOf(namespace: string): Buffer {
   return encoded([NODE_ID, id], [NODE_METADATA, encoded(...entries)]);
 }
 
-/** By cluster, the addresses that proxies send to. @throws BrokenPush */
-export function* pushIn(
-  fields: readonly Field[],
-): Generator<undefined, ReadonlyMap<string, readonly string[]>> {
-  const push = new Map<string, readonly string[]>();
-  for (const { field, bytes } of fields) {
-    if (field === PUSH_REMOVED) push.set(bytes.toString(), []);
-    if (field !== PUSH_RESOURCES) continue;
-    const resource = fieldsOf(bytes);
-    const assignment = partIn(fieldsOf(partIn(resource, RESOURCE_ANY)), ANY_VALUE);
-    const addresses: string[] = [];
-    for (const locality of partsIn(fieldsOf(assignment), ASSIGNMENT_LOCALITIES))
-      for (const endpoint of partsIn(fieldsOf(locality), LOCALITY_ENDPOINTS)) {
-        addresses.push(...addressesOf(endpoint));
-        yield;
-      }
-    push.set(partIn(resource, RESOURCE_NAME).toString(), addresses);
-    yield;
-  }
-  return push;
-}
+/** What istiod has sent is no push, or exceeds a limit of {@link FOREIGN_LIMITS}.push. */
+export class BrokenPush extends Error {}
 
-function addressesOf(lbEndpoint: Buffer): readonly string[] {
-  const fields = fieldsOf(lbEndpoint);
-  const health = fields.findLast(({ field }) => field === LB_HEALTH)?.number ?? 0;
-  if (!SENT_TO.includes(health)) return [];
-  const endpoint = fieldsOf(partIn(fields, LB_ENDPOINT));
-  const more = partsIn(endpoint, ENDPOINT_MORE).map((each) => partIn(fieldsOf(each), MORE_ADDRESS));
-  return [partIn(endpoint, ENDPOINT_ADDRESS), ...more].flatMap((address) => {
-    const socket = fieldsOf(partIn(fieldsOf(address), ADDRESS_SOCKET));
-    return canonicalAddress(partIn(socket, SOCKET_ADDRESS).toString()) ?? [];
-  });
-}
+/** Of a cluster: four times what Services have been tried with. */
+const MOST_ADDRESSES = 20_000;
 
-const NOTHING = Buffer.alloc(0);
-const asIs = (bytes: Buffer) => bytes;
+/** The names of Kubernetes allow 400 bytes. */
+const LONGEST_TEXT = 1_024;
 
-/** A field of a message in the protobuf encoding: its bytes, or its number. */
-interface Field {
-  readonly field: number;
-  readonly bytes: Buffer;
-  readonly number: number;
+interface Push {
+  /** Istiod's name of the push, for its acknowledgement. */
+  readonly nonce: string;
+  /** By cluster, the addresses that proxies send to; none: the cluster is gone. */
+  readonly clusters: ReadonlyMap<string, readonly string[]>;
 }
 
 /** Wire types: protobuf.dev/programming-guides/encoding. */
 const [VARINT, BYTES] = [0, 2];
+/** Those of groups. Proto3 has none, and skipping nested ones takes recursion. */
+const GROUPS: readonly number[] = [3, 4];
 
-/** What istiod has sent is no push. */
-export class BrokenPush extends Error {}
+/**
+ * Reads a push with one cursor, level by level, and keeps nothing of it but names and addresses.
+ * @yields how many bytes have been read: after each `loopBytes`, wherever in the message that is
+ * @throws BrokenPush
+ */
+export function* pushIn(message: Buffer): Generator<number, Push> {
+  const most = FOREIGN_LIMITS.push.parts.most;
+  const loopBytes = FOREIGN_LIMITS.push.loopBytes;
+  const reader = Reader.create(message);
+  const clusters = new Map<string, readonly string[]>();
+  let nonce = '';
+  let fields = 0;
+  let yieldedAt = 0;
+  /** Of the cluster that is being read. */
+  let addresses: string[] = [];
 
-/** @throws BrokenPush */
-export function fieldsOf(message: Buffer): readonly Field[] {
-  const fields: Field[] = [];
-  try {
-    for (const reader = Reader.create(message); reader.pos < reader.len; ) {
+  function text(end: number): string {
+    if (end - reader.pos > LONGEST_TEXT) throw new BrokenPush('a name is too long');
+    return message.toString('utf8', reader.pos, end);
+  }
+
+  /** Reads the fields of the message that ends there. Those that are not among `parts` are skipped. */
+  function* each(
+    end: number,
+    parts: Readonly<Record<number, (end: number) => Generator<number, void> | void>>,
+    onNumber?: (field: number, number: number) => void,
+  ): Generator<number, void> {
+    while (reader.pos < end) {
+      if (reader.pos - yieldedAt >= loopBytes) {
+        yieldedAt = reader.pos;
+        yield yieldedAt;
+      }
+      fields += 1;
+      if (fields > most) throw new BrokenPush('a message has too many fields');
       const tag = reader.uint32();
       const [field, wire] = [tag >>> 3, tag & 7];
-      const number = wire === VARINT ? reader.uint32() : 0;
-      const bytes = wire === BYTES ? reader.bytes() : NOTHING;
-      if (wire !== VARINT && wire !== BYTES) reader.skipType(wire);
-      // The same memory: a push is not copied once for each level of it.
-      const { buffer, byteOffset, byteLength } = bytes;
-      fields.push({ field, bytes: Buffer.from(buffer, byteOffset, byteLength), number });
-      if (fields.length > FOREIGN_LIMITS.push.parts.most)
-        throw new BrokenPush('a message has too many parts');
+      if (GROUPS.includes(wire)) throw new BrokenPush('a message is broken');
+      if (wire === VARINT) onNumber?.(field, reader.uint32());
+      else if (wire === BYTES) {
+        const to = reader.uint32() + reader.pos;
+        if (to > end) throw new BrokenPush('a message is broken');
+        const reading = parts[field]?.(to);
+        if (reading !== undefined) yield* reading;
+        reader.pos = to;
+      } else reader.skipType(wire);
     }
+    if (reader.pos > end) throw new BrokenPush('a message is broken');
+  }
+
+  const addressOf = (end: number) => each(end, { [ADDRESS_SOCKET]: socketOf });
+  const socketOf = (end: number) => each(end, { [SOCKET_ADDRESS]: take });
+  const moreOf = (end: number) => each(end, { [MORE_ADDRESS]: addressOf });
+  const endpointOf = (end: number) => each(end, { [ENDPOINT_ADDRESS]: addressOf, [ENDPOINT_MORE]: moreOf });
+  const localityOf = (end: number) => each(end, { [LOCALITY_ENDPOINTS]: lbEndpointOf });
+  const assignmentOf = (end: number) => each(end, { [ASSIGNMENT_LOCALITIES]: localityOf });
+  const anyOf = (end: number) => each(end, { [ANY_VALUE]: assignmentOf });
+
+  function take(end: number): void {
+    const address = canonicalAddress(text(end));
+    if (address === undefined) return;
+    addresses.push(address);
+    if (addresses.length > MOST_ADDRESSES) throw new BrokenPush('a cluster has too many addresses');
+  }
+
+  function* lbEndpointOf(end: number): Generator<number, void> {
+    const from = addresses.length;
+    let health = 0;
+    yield* each(end, { [LB_ENDPOINT]: endpointOf }, (field, number) => {
+      if (field === LB_HEALTH) health = number;
+    });
+    if (!SENT_TO.includes(health)) addresses.length = from;
+  }
+
+  function* resourceOf(end: number): Generator<number, void> {
+    addresses = [];
+    let name = '';
+    const nameOf = (to: number) => {
+      name = text(to);
+    };
+    yield* each(end, { [RESOURCE_ANY]: anyOf, [RESOURCE_NAME]: nameOf });
+    clusters.set(name, addresses);
+  }
+
+  const removedOf = (end: number) => void clusters.set(text(end), []);
+  const nonceOf = (end: number) => {
+    nonce = text(end);
+  };
+  try {
+    yield* each(message.length, {
+      [PUSH_RESOURCES]: resourceOf,
+      [PUSH_REMOVED]: removedOf,
+      [PUSH_NONCE]: nonceOf,
+    });
   } catch (error) {
     throw error instanceof BrokenPush ? error : new BrokenPush('a message is broken', { cause: error });
   }
-  return fields;
+  return { nonce, clusters };
 }
 
-function partsIn(fields: readonly Field[], wanted: number): readonly Buffer[] {
-  return fields.flatMap(({ field, bytes }) => (field === wanted ? bytes : []));
-}
-
-function partIn(fields: readonly Field[], wanted: number): Buffer {
-  return partsIn(fields, wanted).at(-1) ?? NOTHING;
-}
+const asIs = (bytes: Buffer) => bytes;
 
 type Written = readonly [field: number, value: string | number | Buffer];
 

@@ -1,9 +1,10 @@
 import type { Histogram } from '@prometheus-io/client';
 import type { Logger } from 'pino';
 
-/** The work that others' bytes make for the event loop. */
-export const LOOP_WORK = ['watch', 'list', 'review', 'policies', 'hold'] as const;
+/** The work that others' bytes make for the event loop; `other` is what has no name here. */
+export const LOOP_WORK = ['watch', 'list', 'review', 'policies', 'hold', 'push', 'curves', 'other'] as const;
 export type LoopWork = (typeof LOOP_WORK)[number];
+type NamedWork = Exclude<LoopWork, 'other'>;
 
 /** Milliseconds. Shorter work is not counted. */
 const COUNTED_MS = 10;
@@ -12,21 +13,27 @@ const LOGGED_MS = 250;
 /** Between two lines about the same work. */
 const LOGGED_EVERY_MS = 10_000;
 
+/** How often it is looked whether the event loop turns. */
+const LOOK_EVERY_MS = 250;
+
 let observe: ((work: LoopWork, milliseconds: number) => void) | undefined;
+/** The named work since the last look, in milliseconds. */
+let named = 0;
 
 /** Does work that keeps the event loop from everything else, and measures how long. */
-export function onLoop<T>(work: LoopWork, call: () => T): T {
+export function onLoop<T>(work: NamedWork, call: () => T): T {
   const begun = performance.now();
   try {
     return call();
   } finally {
     const milliseconds = performance.now() - begun;
+    named += milliseconds;
     if (milliseconds >= COUNTED_MS) observe?.(work, milliseconds);
   }
 }
 
 /** {@link onLoop} for each step of a long computation. */
-export function* stepsOnLoop<T>(work: LoopWork, steps: Generator<unknown, T>): Generator<unknown, T> {
+export function* stepsOnLoop<T>(work: NamedWork, steps: Generator<unknown, T>): Generator<unknown, T> {
   for (;;) {
     const step = onLoop(work, () => steps.next());
     if (step.done === true) return step.value;
@@ -35,13 +42,16 @@ export function* stepsOnLoop<T>(work: LoopWork, steps: Generator<unknown, T>): G
 }
 
 /**
- * Reports the work of this process from now on: as a metric, and as a log line where it took too long.
+ * Reports the work of this process from now on: as a metric, and as a log line where it took too long. Work without a name
+ * is found by a timer that comes late: surely where it takes half a second, and often where it takes a quarter.
  * @param isAnswering whether reviews can come: before, none is delayed
+ * @param pause resolves after so many milliseconds: false once this process ends
  */
 export function reportLoopTime(
   histogram: Histogram<'work'>,
   logger: Logger,
   isAnswering: () => boolean,
+  pause: (milliseconds: number) => Promise<boolean>,
 ): void {
   const loggedAt = new Map<LoopWork, number>();
   observe = (work, milliseconds) => {
@@ -52,4 +62,13 @@ export function reportLoopTime(
     loggedAt.set(work, now);
     logger.warn({ work, milliseconds: Math.round(milliseconds) }, 'event loop blocked; reviews delayed');
   };
+  void lookForOther(pause);
+}
+
+async function lookForOther(pause: (milliseconds: number) => Promise<boolean>): Promise<void> {
+  for (let before = performance.now(); await pause(LOOK_EVERY_MS); before = performance.now()) {
+    const milliseconds = performance.now() - before - LOOK_EVERY_MS - named;
+    named = 0;
+    if (milliseconds >= LOGGED_MS) observe?.('other', milliseconds);
+  }
 }

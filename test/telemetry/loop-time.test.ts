@@ -1,7 +1,9 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Histogram, Registry } from '@prometheus-io/client';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { createLogger } from '../../src/telemetry/logs.ts';
 import { onLoop, reportLoopTime, stepsOnLoop } from '../../src/telemetry/loop-time.ts';
+import { tick } from '../../src/timing/index.ts';
 
 /** Holds the event loop. */
 function hold(milliseconds: number): void {
@@ -9,13 +11,21 @@ function hold(milliseconds: number): void {
   while (performance.now() < until);
 }
 
-test('long work is counted, and logged where reviews had to wait; once for a while', async () => {
+function reporting(isAnswering: () => boolean) {
   const registry = new Registry();
   const lines: string[] = [];
   const logger = createLogger('info', { write: (line: string) => void lines.push(line) });
   const named = { name: 'blocked', help: 'blocked', labelNames: ['work'] as const, buckets: [0.25] };
+  const ending = new AbortController();
+  onTestFinished(() => ending.abort());
+  const histogram = new Histogram({ ...named, registers: [registry] });
+  reportLoopTime(histogram, logger, isAnswering, (ms) => tick(ms, ending.signal));
+  return { registry, lines };
+}
+
+test('long work is counted, and logged where reviews had to wait; once for a while', async () => {
   let isAnswering = false;
-  reportLoopTime(new Histogram({ ...named, registers: [registry] }), logger, () => isAnswering);
+  const { registry, lines } = reporting(() => isAnswering);
 
   // Before a review can come, none is delayed.
   onLoop('policies', () => hold(260));
@@ -36,6 +46,16 @@ test('long work is counted, and logged where reviews had to wait; once for a whi
   expect(text).toContain('blocked_count{work="review"} 1');
   expect(text).toContain('blocked_count{work="watch"} 2');
   expect(text).toContain('blocked_count{work="policies"} 1');
+});
+
+test('long work without a name is logged, too, and named work is not logged twice', async () => {
+  const { lines } = reporting(() => true);
+  const works = () => lines.map((line) => (JSON.parse(line) as { work: string }).work);
+  onLoop('watch', () => hold(600));
+  await sleep(300);
+  expect(works()).toEqual(['watch']);
+  hold(600);
+  await vi.waitFor(() => expect(works()).toEqual(['watch', 'other']), 5_000);
 });
 
 function* steps(): Generator<void, void> {
