@@ -5,6 +5,7 @@ import { Registry } from '@prometheus-io/client';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { ClusterAudit, type ClusterAuditSettings } from '../../src/audit/cluster-audit.ts';
 import { reportsOf } from '../../src/audit/policy-reports.ts';
+import type { ClusterSnapshot } from '../../src/core/decision/index.ts';
 import { PodCounts, projectPod } from '../../src/informers/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 
@@ -106,7 +107,9 @@ async function leading(
     settings,
     pods = [],
     mostObjects,
+    snapshot = EMPTY_SNAPSHOT,
   }: {
+    readonly snapshot?: ClusterSnapshot;
     readonly mostObjects?: number;
     readonly settings?: Partial<ClusterAuditSettings>;
     readonly pods?: readonly ReturnType<typeof projectPod>[];
@@ -133,7 +136,7 @@ async function leading(
     registry,
     logger: createLogger('info', { write: (line: string) => void lines.push(JSON.parse(line) as never) }),
     events: { tell: (event: never) => void events.push(event) } as never,
-    snapshot: () => EMPTY_SNAPSHOT,
+    snapshot: () => snapshot,
     synced: () => true,
     consumers: () => [],
     pods: () => counts.groups(),
@@ -160,6 +163,33 @@ describe('the leader', () => {
     const { samples, lines } = await leading(api, { mostObjects: 2 });
     expect(await samples('linger_audit_truncated')).toEqual(['linger_audit_truncated{kind="Deployment"} 1']);
     expect(lines).toContainEqual(expect.objectContaining({ kinds: 'Deployment (2)' }));
+  });
+
+  test('catches each workload apart: one whose judgement fails is unknown, and the others are judged', async () => {
+    const api = new Lists();
+    api.lists.set('/apis/apps/v1/deployments', [deployment('web'), deployment('web', 'attacker')]);
+    const namespaces = new Map(EMPTY_SNAPSHOT.namespaces);
+    namespaces.get = (name) => {
+      if (name === 'attacker') throw new RangeError('Maximum call stack size exceeded');
+      return undefined;
+    };
+    const { samples, events } = await leading(api, { snapshot: { ...EMPTY_SNAPSHOT, namespaces } });
+    expect(await samples('linger_audited_workloads')).toEqual(
+      expect.arrayContaining(['linger_audited_workloads{verdict="unknown"} 1']),
+    );
+    expect(await samples('linger_findings')).toContain(
+      'linger_findings{namespace="attacker",reason="InternalError"} 1',
+    );
+    await expect
+      .poll(() => events, WITHIN)
+      .toContainEqual(
+        expect.objectContaining({
+          object: { kind: 'Deployment', namespace: 'attacker', name: 'web' },
+          note: expect.stringContaining('RangeError: Maximum call stack size exceeded') as string,
+        }),
+      );
+    const judged = (await samples('linger_audited_workloads')).map((line) => Number(line.split(' ').at(-1)));
+    expect(judged.reduce((sum, each) => sum + each, 0)).toBe(2);
   });
 
   test('judges pods without a controller, and Rollouts by the template that they refer to', async () => {

@@ -2,7 +2,14 @@ import { parseCertificates } from '../../src/certs/index.ts';
 import { parseKey } from '../../src/certs/x509.ts';
 import { KubeFailure } from '../../src/cluster/index.ts';
 import { readEvent, readListPage } from '../../src/cluster/object-json.ts';
-import { type ForeignSource, type PageFormat, reportRequest } from '../../src/core/api/index.ts';
+import {
+  Budget,
+  FOREIGN_LIMITS,
+  type ForeignSource,
+  type PageFormat,
+  readHook,
+  reportRequest,
+} from '../../src/core/api/index.ts';
 import { decide, type Pod, patchFor } from '../../src/core/decision/index.ts';
 import { policiesOfMap } from '../../src/core/manifest/index.ts';
 import { helperLine } from '../../src/hold/connection-monitor.ts';
@@ -31,6 +38,18 @@ export const TARGETS: Readonly<Record<Exclude<ForeignSource, 'proc'>, Fuzz>> = {
     if ('refused' in screened || screened.skip !== undefined) return;
     const decision = decide(screened.review, EMPTY_SNAPSHOT);
     if (decision.outcome === 'inject') patchFor(screened.review.object as Pod, decision);
+  },
+  hook: (data) => {
+    // A command whose words the input separates by NUL.
+    const command = Buffer.from(data).toString().split('\0');
+    const budget = new Budget({
+      ...FOREIGN_LIMITS.hook,
+      bytes: data.length,
+      parts: { most: data.length + 1 },
+      steps: 4 * data.length + 64,
+    });
+    readHook({ exec: { command } }, budget);
+    if (budget.isSpent) throw new Error(`${budget.spent} steps for ${data.length} bytes`);
   },
   watch: (data) => {
     const bytes = Buffer.from(data);

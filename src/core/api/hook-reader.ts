@@ -1,4 +1,5 @@
 import { isRecord, isString } from './json.ts';
+import { Budget, FOREIGN_LIMITS } from './limits.ts';
 
 /** A preStop handler of any kind, as a container has it. */
 export type LifecycleHandler = Readonly<Record<string, unknown>>;
@@ -36,10 +37,6 @@ function isHandlerKind(member: string): boolean {
   return HANDLER_KINDS.some((each) => each === member);
 }
 
-/** Longer commands are not read: foreign text is bounded before it is parsed. Characters, and words. */
-const LONGEST_COMMAND = 4 * 1024;
-const MOST_WORDS = 64;
-
 /** The most characters of an httpGet path, which a note quotes. */
 const LONGEST_PATH = 63;
 
@@ -48,8 +45,15 @@ const MOST_SECONDS = 1e9;
 
 const UNKNOWN: HookReading = { kind: 'unknown' };
 
-/** The one reader of hooks that Linger has not written. */
-export function readHook(handler: LifecycleHandler): HookReading {
+/**
+ * The one reader of hooks that Linger has not written. Its bounds are never wrong, and weak rather than clever: {@link readScript} says
+ * what of a script it reads.
+ * @param budget when it is spent, the rest of the hook is unknown
+ */
+export function readHook(
+  handler: LifecycleHandler,
+  budget: Budget = new Budget(FOREIGN_LIMITS.hook),
+): HookReading {
   const [kind, ...more] = HANDLER_KINDS.filter((each) => (handler[each] ?? undefined) !== undefined);
   // The API server may know a kind of handler that is not known here yet.
   if (kind === undefined && Object.keys(handler).some((each) => !isHandlerKind(each))) return UNKNOWN;
@@ -57,7 +61,7 @@ export function readHook(handler: LifecycleHandler): HookReading {
   if (more.length > 0) return { kind: 'broken', why: 'may not specify more than 1 handler type' };
   const value = handler[kind];
   if (!isRecord(value)) return { kind: 'broken', why: `${kind}: expected an object` };
-  if (kind === 'exec') return readCommand(value.command);
+  if (kind === 'exec') return readCommand(value.command, budget);
   // The kubelet runs no such hook: it fails at once. Source: pkg/kubelet/lifecycle/handlers.go.
   if (kind === 'tcpSocket') return exactly(0, 'the kubelet runs no tcpSocket hook');
   if (kind === 'httpGet') return UNKNOWN;
@@ -146,302 +150,351 @@ export function plainSleep(handler: LifecycleHandler): PlainSleep | undefined {
   };
 }
 
-function readCommand(command: unknown): HookReading {
+function readCommand(command: unknown, budget: Budget): HookReading {
   // An absent or empty list: "exec.command: Required value".
   const words = command ?? [];
   if (!Array.isArray(words) || !words.every(isString))
     return { kind: 'broken', why: 'exec.command: expected a list of strings' };
   if (words.length === 0) return { kind: 'broken', why: 'exec.command: Required value' };
-  const isLong = words.length > MOST_WORDS || words.join('').length > LONGEST_COMMAND;
+  const { bytes, parts, depth } = budget.limits;
+  const isLong = words.length > parts.most || words.reduce((sum, { length }) => sum + length, 0) > bytes;
   if (isLong) return UNKNOWN;
-  const { seconds, exact, why } = runProgram(words.map((text) => ({ text, fixed: true })));
-  if (exact) return exactly(seconds, why);
+  const literals = words.map((text): Word => ({ text, literal: true, harmless: true }));
+  const { seconds, exact, open, why } = runProgram(literals, depth, budget);
+  if (budget.isSpent) return UNKNOWN;
+  if (exact && !open) return exactly(seconds, why);
   return seconds > 0 ? { kind: 'atLeast', seconds: Math.min(seconds, MOST_SECONDS) } : UNKNOWN;
 }
 
-/** A word of a command. Not fixed: variables or substitutions decide its value. */
+/** A word of a command. */
 interface Word {
   readonly text: string;
-  readonly fixed: boolean;
+  /** The text is the word's value: no variable, substitution or pattern decides it. */
+  readonly literal: boolean;
+  /** Computing its value runs no command and cannot end the script. */
+  readonly harmless: boolean;
 }
 
+/** What a command does, as far as its text shows. */
 interface Run {
   /** It takes this long; not exact: or longer. */
   readonly seconds: number;
   readonly exact: boolean;
-  readonly success: boolean | 'unknown';
-  /** The rest of the script may not run, or no longer matters. */
-  readonly ends?: true;
+  /** false: it may fail. */
+  readonly succeeds: boolean;
+  /**
+   * It may do anything else, such as stopping the application or the script, so that nothing after it counts:
+   * `nginx -s quit; sleep 15` and `consul leave; sleep 30` protect nothing.
+   */
+  readonly open: boolean;
   /** Why a sleep in it takes no time. */
-  readonly why?: string;
+  readonly why?: string | undefined;
 }
 
-const FAILS: Run = { seconds: 0, exact: true, success: false };
-const BACKGROUND: Run = {
-  seconds: 0,
-  exact: true,
-  success: true,
-  why: 'what runs in the background is not waited for',
-};
-const SUCCEEDS: Run = { seconds: 0, exact: true, success: true };
-const ANYTHING: Run = { seconds: 0, exact: false, success: 'unknown' };
-const LAST: Run = { ...ANYTHING, ends: true };
-
-/** Programs that run the program that their arguments name. */
-const RUNNERS: ReadonlySet<string> = new Set(['env', 'busybox', 'toybox', 'command', 'nohup']);
-const SHELL_NAMES = /^(?:r?ba|da|a|z|m?k|pdk|lk|ok|po|ya|hu|fi|t?c)?sh$/;
+const ANYTHING: Run = { seconds: 0, exact: false, succeeds: false, open: true };
+const NOTHING: Run = { seconds: 0, exact: true, succeeds: true, open: false };
+/** Next to nothing: its program may be missing, and its output may fail or block. */
+const LITTLE: Run = { seconds: 0, exact: false, succeeds: false, open: false };
+/** The status is not read. */
+const EXIT: Run = { ...NOTHING, succeeds: false };
 
 /**
- * Words of commands that stop the application, after which it serves no more: `nginx -s quit; sleep 15` protects
- * nothing although it takes 15 s.
+ * Commands that stop nothing, whatever their arguments. `set`, `:` and `test` are missing on purpose: dash leaves
+ * `: >/nope/x; sleep 20` and `set -e; test -f /nope; sleep 20` before the sleep.
  */
-const STOPPERS = /kill|stop|quit|shut.?down|terminat|halt|drain/i;
+const HARMLESS: ReadonlySet<string> = new Set(['echo', 'printf', 'true', 'date', 'touch', 'logger']);
+/** Those of them that are part of every shell. */
+const BUILTINS: ReadonlySet<string> = new Set(['echo', 'true']);
+
+/** Programs that run the program that their arguments name. */
+const RUNNERS: ReadonlySet<string> = new Set(['env', 'busybox']);
+const SHELL_NAMES: ReadonlySet<string> = new Set(['sh', 'ash', 'bash', 'dash']);
+/** Programs in other folders may be anything. */
+const USUAL_FOLDERS = /^\/(?:(?:usr\/(?:local\/)?)?bin|busybox)\//;
 
 /**
  * What Istio gives its native sidecars: clients are asked to close their connections, and new ones are taken until SIGTERM.
  * Source: pilot/cmd/pilot-agent/status (handleDrain), and skip_exit of Envoy's /drain_listeners.
  */
-const ISTIO_DRAIN = /^pilot-agent request (--debug-port=\d+ )?POST drain$/;
-const ISTIO_DRAINS: Run = { ...ANYTHING, exact: true, why: 'Envoy drains without being waited for' };
+const ISTIO_DRAIN = /^request (--debug-port=\d+ )?POST drain$/;
+const ISTIO_DRAINS: Run = { ...EXIT, why: 'Envoy drains without being waited for' };
 
-function runProgram(words: readonly Word[]): Run {
-  const [program, ...args] = words;
-  if (program === undefined) return SUCCEEDS;
-  if (!program.fixed) return LAST;
-  const name = program.text.slice(program.text.lastIndexOf('/') + 1);
-  if (RUNNERS.has(name)) {
-    // Assignments before the program (`env TZ=UTC sleep 5`); options make it anything.
-    const first = args.findIndex(({ text }) => !/^\w+=/.test(text));
-    return first < 0 || args[first]?.text.startsWith('-') ? ANYTHING : runProgram(args.slice(first));
-  }
+/** @param depth how many shells may run inside each other */
+function runProgram(words: readonly Word[], depth: number, budget: Budget): Run {
+  budget.spend(words.length);
+  let at = 0;
+  while (RUNNERS.has(nameOf(words[at]))) at += 1;
+  const name = nameOf(words[at]);
+  // A substitution among the arguments may run anything.
+  if (words[at]?.literal !== true || !words.every(({ harmless }) => harmless)) return ANYTHING;
+  const args = words.slice(at + 1);
   if (name === 'sleep') return runSleep(args);
   if (name === 'timeout') return runTimeout(args);
-  if (SHELL_NAMES.test(name)) return runShell(args);
+  if (SHELL_NAMES.has(name)) return depth > 0 ? runShell(args, depth - 1, budget) : ANYTHING;
+  if (HARMLESS.has(name)) return BUILTINS.has(words[0]?.text ?? '') ? NOTHING : LITTLE;
   // One word with spaces (["sleep 5"]) is the name of a program that does not exist.
-  if (/^sleep\s/.test(name)) return { ...FAILS, why: `it fails at once: there is no program "${name}"` };
-  if (ISTIO_DRAIN.test([name, ...args.map(({ text }) => text)].join(' '))) return ISTIO_DRAINS;
-  return STOPPERS.test(words.map(({ text }) => text).join(' ')) ? LAST : ANYTHING;
+  if (/^sleep\s/.test(name)) return failing(`it fails at once: there is no program "${name}"`);
+  const isDrain = name === 'pilot-agent' && ISTIO_DRAIN.test(args.map(({ text }) => text).join(' '));
+  return isDrain ? ISTIO_DRAINS : ANYTHING;
+}
+
+/** Empty where the word is no literal. */
+function nameOf(word: Word | undefined): string {
+  return word?.literal ? word.text.replace(USUAL_FOLDERS, '') : '';
+}
+
+function failing(why: string): Run {
+  return { ...EXIT, why };
 }
 
 const UNITS: Readonly<Record<string, number>> = { '': 1, s: 1, m: 60, h: 3_600, d: 86_400 };
-const NUMBER = /^(\d+\.?\d*|\.\d+)([smhd]?)$/;
+const NUMBER = /^(\d+(?:\.\d*)?|\.\d+)([smhd]?)$/;
+
+function durationOf(word: Word | undefined): number | undefined {
+  const [, number, unit = ''] = NUMBER.exec(word?.literal ? word.text : '') ?? [];
+  return number === undefined ? undefined : Number(number) * (UNITS[unit] ?? 1);
+}
 
 /** coreutils and busybox add up several arguments. */
 function runSleep(args: readonly Word[]): Run {
   if (args.length === 0)
-    return {
-      ...FAILS,
-      why: 'sleep has no argument; what follows the script of sh -c are its $0, $1 and so on',
-    };
+    return failing('sleep has no argument; what follows the script of sh -c are its $0, $1 and so on');
   let seconds = 0;
-  for (const { text, fixed } of args) {
-    if (!fixed) return ANYTHING;
-    const [, number, unit = ''] = NUMBER.exec(text) ?? [];
-    if (/^inf(inity)?$/i.test(text)) seconds = MOST_SECONDS;
+  for (const word of args) {
+    const { text, literal } = word;
+    const duration = durationOf(word);
+    if (duration !== undefined) seconds += duration;
+    else if (literal && /^inf(inity)?$/i.test(text)) seconds = MOST_SECONDS;
     // `--`, `1e2`, `0x10` and `+5` are read by some programs only.
-    else if (number === undefined) {
-      const mayBeRead = /^(--|\+[.\d]+[smhd]?|\+?[.\d]+[exp][\da-f+-]*)$/i.test(text);
-      return mayBeRead ? ANYTHING : { ...FAILS, why: `sleep fails at once: "${text}" is not a duration` };
-    } else seconds += Number(number) * (UNITS[unit] ?? 1);
+    else if (!literal || /^(--|\+[.\d]+[smhd]?|\+?[.\d]+[exp][\da-f+-]*)$/i.test(text)) return LITTLE;
+    else return failing(`sleep fails at once: "${text}" is not a duration`);
   }
-  return { seconds: Math.min(seconds, MOST_SECONDS), exact: true, success: true };
+  return { ...NOTHING, seconds: Math.min(seconds, MOST_SECONDS) };
 }
 
-/** `timeout 20 sleep 30` takes 20 s and fails; a limit of 0 is none. Options make it anything. */
-function runTimeout([limit, ...command]: readonly Word[]): Run {
-  const [, number, unit = ''] = NUMBER.exec(limit?.fixed ? limit.text : '') ?? [];
-  if (number === undefined) return ANYTHING;
-  const most = Number(number) * (UNITS[unit] ?? 1) || MOST_SECONDS;
-  const run = runProgram(command);
-  if (run.seconds < most) return run;
-  return { seconds: most, exact: true, success: run.seconds > most ? false : 'unknown' };
+/** `timeout 20 sleep 30` takes 20 s and fails. Options, a limit of 0, or another command make it anything. */
+function runTimeout([limit, program, ...args]: readonly Word[]): Run {
+  const most = durationOf(limit);
+  if (!most || nameOf(program) !== 'sleep') return ANYTHING;
+  const run = runSleep(args);
+  return run.seconds < most ? run : { ...run, seconds: most, succeeds: false };
 }
 
-/** Options of bash that take an argument. */
-const OPTIONS_WITH_FILE: ReadonlySet<string> = new Set(['--rcfile', '--init-file']);
+function runShell(args: readonly Word[], depth: number, budget: Budget): Run {
+  const isOption = ({ text, literal }: Word) => literal && /^-[cex]+$/.test(text);
+  const at = args.findIndex((each) => !isOption(each));
+  const script = args[at];
+  const options = args.slice(0, Math.max(at, 0)).map(({ text }) => text);
+  // Other options, and scripts in files, are not known.
+  if (!script?.literal || /^[-+]/.test(script.text) || !options.some((each) => each.includes('c')))
+    return ANYTHING;
+  const errexit = options.some((each) => each.includes('e'));
+  return readScript(new ScriptReader(script.text, budget), errexit, (words) =>
+    runProgram(words, depth, budget),
+  );
+}
 
-function runShell(args: readonly Word[]): Run {
-  let [isScript, errexit, at] = [false, false, 0];
-  for (; at < args.length; at += 1) {
-    const { text = '', fixed } = args[at] ?? {};
-    if (!fixed) return LAST;
-    if (!/^[-+]./.test(text)) break;
-    if (text === '--') {
-      at += 1;
-      break;
+/** Words that begin something else than a simple command; a function shows by its parenthesis. */
+const OPENERS: ReadonlySet<string> = new Set([
+  ...['if', 'for', 'while', 'until', 'case', 'select', 'function', 'time', 'coproc', '{', '[[', '!'],
+]);
+/** Without their openers, the shell refuses the line. */
+const CLOSERS: ReadonlySet<string> = new Set(['then', 'else', 'elif', 'fi', 'do', 'done', 'esac', '}']);
+
+/**
+ * Reads lists of simple commands (`;`, `&&`, newline). After the first command that may do anything, and after any other
+ * syntax, nothing counts. A shell runs a line only once it has read it to its end: one that it refuses counts for nothing.
+ * What is not read is taken to be valid.
+ * @param errexit the script ends where a command fails
+ */
+function readScript(reader: ScriptReader, errexit: boolean, run: (words: readonly Word[]) => Run): Run {
+  /** Of the lines before this one. */
+  let certain = 0;
+  let [seconds, exact, open, ended] = [0, true, false, false];
+  let why: string | undefined;
+  /** Of the list that is being read: how long it takes for certain, and whether its next command runs for certain. */
+  let [inList, runs, succeeds] = [0, true, true];
+  for (;;) {
+    const { words, targets, end } = reader.next();
+    const first = words[0]?.text ?? '';
+    if (end === 'unread' || OPENERS.has(first)) return { ...ANYTHING, seconds };
+    if (end === 'refused' || CLOSERS.has(first)) return { ...ANYTHING, seconds: certain };
+    const before = inList;
+    if (words.length + targets.length > 0 && !open && !ended) {
+      const isExec = first === 'exec' && words.length > 1;
+      const isLast = isExec || isExit(words, targets);
+      const made = isLast && !isExec ? EXIT : redirected(run(isExec ? words.slice(1) : words), targets);
+      why ??= made.why;
+      if (runs) inList += made.seconds;
+      exact &&= runs && made.exact;
+      open = made.open || (isLast && !runs);
+      ended = isLast && runs;
+      runs &&= made.succeeds;
+      succeeds = runs;
     }
-    if (text.startsWith('--')) {
-      if (OPTIONS_WITH_FILE.has(text)) at += 1;
+    if (end === '&&') continue;
+    // What runs after `a || b` is not read, nor whether a pipeline waits for all of its commands.
+    if (end === '||' || end === '|') {
+      open = true;
+      if (end === '|') inList = before;
       continue;
     }
-    // `-c sleep 5` as one word: not an option of any shell.
-    if (!/^[-+][A-Za-z]+$/.test(text)) return FAILS;
-    if (text.startsWith('-') && text.includes('n')) return SUCCEEDS;
-    isScript ||= text.includes('c');
-    if (text.includes('e')) errexit = text.startsWith('-');
-    if (/o/i.test(text)) {
-      at += 1;
-      if (args[at]?.text === 'errexit') errexit = text.startsWith('-');
-    }
+    // A list in the background is not waited for, unless the runtime waits until it has closed its output.
+    if (end === '&') open = true;
+    else seconds += inList;
+    if (errexit && !runs && !ended) open = true;
+    const isOver = end === 'end' || (end === '\n' && (open || ended));
+    if (isOver) return { seconds, exact: exact && !open, succeeds: succeeds && !open, open, why };
+    if (end === '\n') certain = seconds;
+    [inList, runs] = [0, true];
   }
-  const script = args[at];
-  // Without a script, the shell reads its empty standard input, or a file that is not known here.
-  if (!isScript) return script === undefined ? SUCCEEDS : ANYTHING;
-  if (script === undefined) return FAILS;
-  return script.fixed ? runScript(script.text, args.slice(at + 1), errexit) : LAST;
 }
 
-/** A simple command, and the operator behind it. */
+function isExit([first, ...args]: readonly Word[], targets: readonly string[]): boolean {
+  const isNumber = ({ text, literal }: Word) => literal && /^\d+$/.test(text);
+  return first?.text === 'exit' && targets.length === 0 && args.every(isNumber);
+}
+
+/** Opening these cannot fail in a container that runs. */
+const SAFE_TARGETS: ReadonlySet<string> = new Set(['/dev/null', '&1', '&2']);
+/** Output to the container's log: where opening it fails, the command does not run. */
+const LOG = /^\/(?:dev\/std(?:out|err)|proc\/(?:1|self)\/fd\/[12])$/;
+
+function redirected(made: Run, targets: readonly string[]): Run {
+  const unsafe = targets.filter((each) => !SAFE_TARGETS.has(each));
+  if (unsafe.length === 0) return made;
+  return unsafe.every((each) => LOG.test(each)) ? { ...LITTLE, open: made.open } : ANYTHING;
+}
+
+/**
+ * What ends a command: an operator, the end of the script, a place beyond which the syntax is not read here, or one that
+ * makes the shell refuse the line.
+ */
+type End = ';' | '\n' | '&' | '&&' | '|' | '||' | 'end' | 'unread' | 'refused';
+
 interface Command {
   readonly words: readonly Word[];
-  /** Its output goes to a file, whose opening may fail. */
-  readonly redirected: boolean;
-  readonly operator: string;
+  /** Of its redirections; `&1` for a descriptor. */
+  readonly targets: readonly string[];
+  readonly end: End;
 }
 
-/** Commands between an opener and its closer may run any number of times. */
-const OPENERS: ReadonlySet<string> = new Set(['if', 'for', 'while', 'until', '{']);
-const CLOSERS: ReadonlySet<string> = new Set(['fi', 'done', '}']);
-const INNER: ReadonlySet<string> = new Set(['then', 'else', 'elif', 'do']);
-/** Words that may end the script or redefine its commands: reading stops at them. */
-const UNREADABLE: ReadonlySet<string> = new Set([
-  ...['case', 'select', 'function', '[[', '!', 'time', 'coproc', 'eval', 'source', '.', 'alias', 'shopt'],
-  ...['return', 'break', 'continue', 'unset'],
-]);
+const ENDS_WORD = ' \t\n;&|<>()';
+/** Unquoted, these make a word a pattern, or what braces and tildes stand for. */
+const PATTERN = /[*?[\]{}~]|[^ -~]/;
+const CONTINUES: ReadonlySet<End> = new Set(['&&', '|', '||']);
 
-/** @param args of the script: `$0`, `$1` and so on */
-function runScript(script: string, args: readonly Word[], errexit: boolean): Run {
-  const { commands, isWhole } = commandsIn(script, args);
-  let [seconds, exact, depth, stopsOnFailure] = [0, true, 0, errexit];
-  let success: Run['success'] = true;
-  let why: string | undefined;
-  /** Whether the next command of a list with && and || runs, and the operator before it. */
-  let [runs, before]: [Run['success'], string] = [true, ''];
-  const stopped = (): Run => ({ ...LAST, seconds });
-  for (const [index, { words, redirected, operator }] of commands.entries()) {
-    let rest = words;
-    for (let [first] = rest; first?.fixed; [first] = rest) {
-      if (OPENERS.has(first.text)) depth += 1;
-      else if (CLOSERS.has(first.text)) depth -= 1;
-      else if (!INNER.has(first.text)) break;
-      rest = first.text === 'for' ? [] : rest.slice(1);
-    }
-    const name = rest[0]?.fixed ? rest[0].text : undefined;
-    if (name !== undefined && UNREADABLE.has(name)) return stopped();
-    if (name === 'set') stopsOnFailure ||= rest.some(({ text }) => /^(-[a-z]*e[a-z]*|errexit)$/i.test(text));
-    const isInBackground =
-      commands.slice(index).find((each) => !/^(&&|[|]{1,2})$/.test(each.operator))?.operator === '&';
-    const isExec = name === 'exec' && rest.length > 1;
-    const isLast = name === 'exit' || isExec;
-    const each = isInBackground ? BACKGROUND : commandRun(isExec ? rest.slice(1) : rest, redirected);
-    why ??= each.why;
-    if (depth === 0 && rest.length > 0 && runs === true && operator !== '|') {
-      seconds += each.seconds;
-      exact &&= each.exact;
-      success = each.success;
-      if (isLast && !isInBackground)
-        return { seconds, exact, success, ends: true, ...(why !== undefined && { why }) };
-      if (each.ends) return stopped();
-    } else if (runs !== false) {
-      // `a || true`: one of the two succeeds.
-      const isRescued = before === '||' && depth === 0 && rest.length > 0 && each.success === true;
-      [exact, success] = [false, isRescued || 'unknown'];
-      if ((isLast || each.ends) && !isInBackground) return stopped();
-    }
-    before = operator;
-    if (operator === '|') continue;
-    if (operator === '&&') runs = success;
-    else if (operator === '||') runs = success === 'unknown' ? success : !success;
-    else {
-      if (stopsOnFailure && success !== true) return { ...stopped(), exact: exact && success === false };
-      runs = true;
-    }
+/** Reads the simple commands of a script, each character once. */
+class ScriptReader {
+  readonly #script: string;
+  readonly #budget: Budget;
+  #at = 0;
+  #last: End = '\n';
+
+  constructor(script: string, budget: Budget) {
+    this.#script = script;
+    this.#budget = budget;
   }
-  return isWhole && depth === 0 ? { seconds, exact, success, ...(why !== undefined && { why }) } : stopped();
-}
 
-function commandRun(words: readonly Word[], redirected: boolean): Run {
-  // Assignments before the command; a substitution in them may run anything.
-  const first = words.findIndex(({ text }) => !/^\w+=/.test(text));
-  if (first < 0) return words.every(({ fixed }) => fixed) ? SUCCEEDS : ANYTHING;
-  const run = namedRun(words.slice(first));
-  return redirected ? { ...ANYTHING, ...(run.ends && { ends: true }) } : run;
-}
-
-/** Reads a builtin of the shell, or a program. */
-function namedRun(words: readonly Word[]): Run {
-  const { text = '', fixed = true } = words[0] ?? {};
-  if (fixed && /^(?::|true|exit|set)$/.test(text)) return SUCCEEDS;
-  return fixed && text === 'false' ? FAILS : runProgram(words);
-}
-
-/** Other white space, such as a carriage return, is part of a word to a shell, and is not read here. In this order: space, comment, operator, harmless redirection, redirection, quoted and plain text, parameters. */
-const TOKEN = new RegExp(
-  [
-    /(?<space>[ \t]+|\\\n)/,
-    /(?<comment>#[^\n]*)/,
-    /(?<operator>&&|\|\||\|&|&(?!>)|[;|\n])/,
-    /(?<harmless>(?:\d*|&)(?:>>?|<)(?:&\d|&-|\s*\/dev\/(?:null|stdout|stderr)\b))/,
-    /(?<redirect>(?:\d*|&)(?:>>?|<)(?![<(]))/,
-    /'(?<single>[^']*)'/,
-    /"(?<double>(?:[^"\\$`]|\\[\s\S])*)"/,
-    /"?\$\{?(?<argument>\d)\}?"?/,
-    /(?<dynamic>"[^"()`]*"|`[^`]*`|\$\([^()]*\)|\$\{[^{}]*\}|\$[\w?!#@*$-])/,
-    /\\(?<escaped>[\s\S])/,
-    /(?<plain>[^\s;&|<>'"\\$`()#]+)/,
-  ]
-    .map(({ source }) => source)
-    .join('|'),
-  'y',
-);
-
-/** The simple commands of a script, as far as its syntax is simple: not whole where it goes on beyond that. */
-function commandsIn(
-  script: string,
-  args: readonly Word[],
-): { readonly commands: readonly Command[]; readonly isWhole: boolean } {
-  const commands: Command[] = [];
-  let words: Word[] = [];
-  let word: Word | undefined;
-  let [redirected, isTarget] = [false, false];
-  const endWord = () => {
-    if (word === undefined) return;
-    if (!isTarget) words.push(word);
-    [word, isTarget] = [undefined, false];
-  };
-  const add = (text: string, fixed = true) => {
-    word = { text: (word?.text ?? '') + text, fixed: (word?.fixed ?? true) && fixed };
-  };
-  const endCommand = (operator: string) => {
-    endWord();
-    const isSequence = operator === '\n' || operator === '';
-    if (words.length > 0 || redirected)
-      commands.push({ words, redirected, operator: isSequence ? ';' : operator.replace('|&', '|') });
-    [words, redirected, isTarget] = [[], false, false];
-  };
-  const pattern = new RegExp(TOKEN);
-  let read = 0;
-  for (let match = pattern.exec(script); match?.groups; match = pattern.exec(script)) {
-    read = pattern.lastIndex;
-    const { space, comment, operator, harmless, redirect, argument, dynamic, ...texts } = match.groups;
-    const text = texts.single ?? texts.double?.replace(/\\([$`"\\])/g, '$1') ?? texts.escaped ?? texts.plain;
-    if (operator !== undefined) endCommand(operator);
-    else if (space !== undefined || harmless !== undefined) endWord();
-    else if (redirect !== undefined) {
-      endWord();
-      [redirected, isTarget] = [true, true];
-    } else if (comment !== undefined) {
-      // In the middle of a word it is part of the word.
-      if (word === undefined) continue;
-      add('#');
-      pattern.lastIndex = read - comment.length + 1;
-    } else if (argument !== undefined) {
-      const given = args[Number(argument)];
-      add(given?.text ?? '', given?.fixed ?? true);
-    } else add(text ?? dynamic ?? '', text !== undefined);
+  next(): Command {
+    const [words, targets, start]: [Word[], string[], number] = [[], [], this.#at];
+    let end: End | undefined;
+    while (end === undefined) {
+      this.#skipBlanks();
+      const redirection = this.#match(/\d*(?:>>?|<)(?![<>|(])&?/y);
+      if (redirection !== undefined) this.#skipBlanks();
+      else end = this.#operator(words.length + targets.length);
+      if (end === '\n' && words.length + targets.length === 0 && CONTINUES.has(this.#last)) end = undefined;
+      else if (end === undefined) {
+        const word = this.#word();
+        if (isString(word)) end = word;
+        else if (redirection === undefined) words.push(word);
+        else targets.push(`${redirection.endsWith('&') ? '&' : ''}${word.literal ? word.text : '$'}`);
+      }
+    }
+    this.#budget.spend(1 + this.#at - start);
+    this.#last = end;
+    return { words, targets, end: this.#budget.isSpent ? 'unread' : end };
   }
-  const isWhole = read === script.length;
-  // A command whose end cannot be read may not run.
-  if (isWhole) endCommand('');
-  return { commands, isWhole };
+
+  #match(pattern: RegExp): string | undefined {
+    pattern.lastIndex = this.#at;
+    const [text] = pattern.exec(this.#script) ?? [];
+    this.#at += text?.length ?? 0;
+    return text;
+  }
+
+  #skipBlanks(): void {
+    this.#match(/(?:[ \t]|\\\n)*(?:#[^\n]*)?/y);
+  }
+
+  /** @param parts how many the command has so far: an operator without a command before it is refused */
+  #operator(parts: number): End | undefined {
+    if (this.#at === this.#script.length) return CONTINUES.has(this.#last) && parts === 0 ? 'refused' : 'end';
+    // A subshell, or the definition of a function.
+    if (this.#script[this.#at] === '(') return parts < 2 ? 'unread' : 'refused';
+    const operator = this.#match(/\n|;;?|&&?|\|[|&]?|\)/y);
+    if (operator === undefined || operator === '\n') return operator;
+    if (parts === 0 || operator === ';;' || operator === ')') return 'refused';
+    return operator === '|&' ? '|' : (operator as End);
+  }
+
+  #word(): Word | 'unread' | 'refused' {
+    const start = this.#at;
+    let text = '';
+    let [literal, harmless, quoted] = [true, true, false];
+    for (;;) {
+      const char = this.#script[this.#at];
+      if (char === undefined || (!quoted && ENDS_WORD.includes(char))) break;
+      this.#at += 1;
+      if (char === '"') quoted = !quoted;
+      else if (char === "'" && !quoted) {
+        const end = this.#script.indexOf("'", this.#at);
+        if (end < 0) return 'refused';
+        text += this.#script.slice(this.#at, end);
+        this.#at = end + 1;
+      } else if (char === '\\') text += this.#escaped(quoted);
+      else if (char === '$' || char === '`') {
+        const expansion = char === '$' ? this.#expansion() : this.#skipTo('`');
+        if (expansion === 'unread' || expansion === 'refused') return expansion;
+        harmless &&= expansion === 'variable';
+        literal = false;
+      } else {
+        text += char;
+        if (!quoted && PATTERN.test(char)) literal = false;
+      }
+    }
+    if (quoted) return 'refused';
+    // An operator that is not known, or a redirection without its target.
+    return this.#at === start ? 'unread' : { text, literal, harmless };
+  }
+
+  #escaped(quoted: boolean): string {
+    const char = this.#script[this.#at] ?? '';
+    this.#at += char.length;
+    if (char === '\n') return '';
+    return quoted && !'$`"\\'.includes(char) ? `\\${char}` : char;
+  }
+
+  /** Reads on behind a `$`. */
+  #expansion(): 'variable' | 'substitution' | 'unread' | 'refused' {
+    if (this.#match(/\{\w+\}|\w+|[?!#@*$-]/y) !== undefined) return 'variable';
+    const opener = this.#match(/[({']/y);
+    // In some shells, `$'` begins a quotation of its own kind.
+    if (opener === undefined || opener === "'") return opener === undefined ? 'variable' : 'unread';
+    return this.#skipTo(opener === '(' ? ')' : '}', opener);
+  }
+
+  /** Skips a substitution; one with quotations or comments is not read. */
+  #skipTo(closer: string, opener?: string): 'substitution' | 'unread' | 'refused' {
+    for (let depth = 1; this.#at < this.#script.length; ) {
+      const char = this.#script[this.#at] ?? '';
+      this.#at += 1;
+      if (char === opener) depth += 1;
+      else if (char === closer) depth -= 1;
+      else if ('"\'`\\#'.includes(char)) return 'unread';
+      if (depth === 0) return 'substitution';
+    }
+    return 'refused';
+  }
 }

@@ -101,7 +101,14 @@ export {
   TOLERATE_UNREADY,
   unseenNamespace,
 } from './kubernetes-objects.ts';
-export { FOREIGN_LIMITS, type ForeignLimit, type ForeignSource, setNewest } from './limits.ts';
+export {
+  Budget,
+  FOREIGN_LIMITS,
+  type ForeignLimit,
+  type ForeignSource,
+  type ReaderLimits,
+  setNewest,
+} from './limits.ts';
 export {
   ANNOTATION,
   ANNOTATION_PREFIX,

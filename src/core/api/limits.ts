@@ -10,6 +10,8 @@ export interface ForeignLimit {
   readonly parts?: { readonly most: number; readonly what: string };
   /** The deepest nesting; undefined: reading it takes no recursion, so any depth that its bytes hold. */
   readonly depth?: number;
+  /** The most steps of reading one, as its reader counts them ({@link Budget}); undefined: its reader counts none. */
+  readonly steps?: number;
   /** The most bytes that are parsed on the event loop at a time. */
   readonly loopBytes: number;
   /** What happens to a longer one. */
@@ -27,6 +29,17 @@ export const FOREIGN_LIMITS = {
     parts: { most: 500_000, what: 'JSON values' },
     loopBytes: 32 * KIB,
     beyond: 'a thread, for 3 s',
+  },
+  hook: {
+    from: 'authors of pods, by the commands of hooks',
+    bytes: 4 * KIB,
+    parts: { most: 64, what: 'words' },
+    // Of shells that run inside each other.
+    depth: 2,
+    // Four for each character: a script inside a script is read twice, and words count besides.
+    steps: 16 * KIB,
+    loopBytes: 4 * KIB,
+    beyond: 'the hook waits for an unknown time',
   },
   watch: {
     from: 'writers of followed objects: tenants',
@@ -95,6 +108,36 @@ export const FOREIGN_LIMITS = {
 } as const satisfies Readonly<Record<string, ForeignLimit>>;
 
 export type ForeignSource = keyof typeof FOREIGN_LIMITS;
+
+/** The limits of a reader that counts its steps. */
+export interface ReaderLimits extends Required<Pick<ForeignLimit, 'bytes' | 'depth' | 'steps'>> {
+  readonly parts: { readonly most: number };
+}
+
+/**
+ * What reading one foreign input may still cost, counted in steps of its reader, so that a busy machine does not matter.
+ * A reader that has spent it answers *unknown*.
+ */
+export class Budget {
+  readonly limits: ReaderLimits;
+  #spent = 0;
+
+  constructor(limits: ReaderLimits) {
+    this.limits = limits;
+  }
+
+  spend(steps = 1): void {
+    this.#spent += steps;
+  }
+
+  get spent(): number {
+    return this.#spent;
+  }
+
+  get isSpent(): boolean {
+    return this.#spent > this.limits.steps;
+  }
+}
 
 /** Sets an entry of a Map that keeps at most so many: those that were set last, as a Map is in the order of insertion. */
 export function setNewest<K, V>(map: Map<K, V>, key: K, value: V, most: number): void {

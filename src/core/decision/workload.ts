@@ -69,8 +69,8 @@ export function templateReferenceOf(
 ): TemplateReference | undefined {
   const reference = memberAt(object, ['spec', 'workloadRef']);
   if (!isRecord(reference) || workloadOf(object) !== undefined) return undefined;
-  const [kind, name] = [String(reference.kind), String(reference.name)];
-  const namespace = String(memberAt(object, ['metadata', 'namespace']) || defaultNamespace);
+  const [kind, name] = [textOr(reference.kind, ''), textOr(reference.name, '')];
+  const namespace = textOr(memberAt(object, ['metadata', 'namespace']), defaultNamespace);
   return { kind, name, key: workloadKey(kind, namespace, name) };
 }
 

@@ -5,6 +5,7 @@ import {
   type Labels,
   leastSecondsOf,
   memberAt,
+  printable,
   readingInWords,
 } from '../api/index.ts';
 import {
@@ -355,13 +356,51 @@ interface Standing {
   readonly text: string;
 }
 
-/** The verdict on one workload, and all of its findings. */
+/**
+ * The verdict on one workload, and all of its findings. Whatever goes wrong with it is a finding on it, too, and not a failure
+ * of the audit of all others: anyone may create a workload.
+ */
 export function auditWorkload(
   audited: AuditSubject,
   snapshot: ClusterSnapshot,
   related: RelatedObjects,
 ): Audited {
-  const { workload, namespace, file, line, column } = audited;
+  try {
+    return judge(audited, snapshot, related);
+  } catch (thrown) {
+    return unjudged(audited, thrown);
+  }
+}
+
+/** The most characters of an error's message that a finding quotes. */
+const LONGEST_ERROR = 200;
+
+function unjudged(audited: AuditSubject, thrown: unknown): Audited {
+  const { workload, namespace } = audited;
+  const error = printable(String(thrown).slice(0, LONGEST_ERROR));
+  const text = `Linger failed on this workload (${error}), so nothing is known of its pods; report this with its manifest`;
+  const finding: AuditFinding = {
+    kind: workload.kind,
+    namespace,
+    name: workload.name,
+    verdict: 'unknown',
+    reason: 'InternalError',
+    level: 'note',
+    waitSeconds: null,
+    graceSeconds: null,
+    exposureSeconds: null,
+    ...placeOf(audited),
+    text,
+  };
+  return { findings: [finding], cost: { rollout: 0, drain: 0 }, wouldBe: false };
+}
+
+function placeOf({ file, line, column }: AuditSubject) {
+  return file === undefined ? {} : { file, ...(line && { line }), ...(column && { column }) };
+}
+
+function judge(audited: AuditSubject, snapshot: ClusterSnapshot, related: RelatedObjects): Audited {
+  const { workload, namespace } = audited;
   const request = requestOf(audited);
   const subject: Decided = { ...audited, request, decision: decide(request, snapshot) };
   const exposure = exposureOf(request, snapshot);
@@ -378,7 +417,7 @@ export function auditWorkload(
     ...{ waitSeconds: standing.wait, graceSeconds: standing.grace },
     exposureSeconds: openFor(exposure, verdict, decisive?.wait ?? standing.wait),
   };
-  const where = file === undefined ? {} : { file, ...(line && { line }), ...(column && { column }) };
+  const where = placeOf(audited);
   const all = [decisive ?? standing, ...said.filter((each) => each !== decisive)];
   const findings = [...Map.groupBy(all, ({ reason }) => reason)].map(([reason, each]) => {
     const [first = '', ...more] = new Set(each.map(({ text }) => text));

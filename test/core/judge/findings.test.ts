@@ -568,3 +568,28 @@ describe('linger audit --suggest', () => {
     expect(stdout).toMatch(/^# 3 of 3 workloads protected; no policy would change that/);
   });
 });
+
+test('a workload whose judgement fails is a finding, and no failure of the audit', () => {
+  const object = {
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    metadata: { name: 'web', namespace: 'shop' },
+    get spec() {
+      throw new RangeError('Maximum\u001b[31m call stack size exceeded');
+    },
+  };
+  const workload = {
+    ...workloadOf({ apiVersion: 'apps/v1', kind: 'Deployment', metadata: {}, spec: { template: {} } })!,
+    name: 'web',
+    namespace: 'shop',
+  };
+  const { findings } = auditWorkload(
+    { workload, namespace: 'shop', object, file: 'a.yaml', line: 3 },
+    slow(5),
+    NOTHING_RELATED,
+  );
+  expect(findings).toMatchObject([
+    { kind: 'Deployment', name: 'web', verdict: 'unknown', reason: 'InternalError', file: 'a.yaml', line: 3 },
+  ]);
+  expect(findings[0]?.text).toMatch(/failed on this workload \(RangeError: Maximum\\u001b\[31m call stack/);
+});
