@@ -8,6 +8,7 @@ import {
   type AuditFinding,
   type AuditVerdict,
   additionsIn,
+  anyPodOf,
   auditWorkload,
   type RunningPod,
   subjectOf,
@@ -132,11 +133,13 @@ export class ClusterAudit {
       return workloadKey(kind, namespace, name);
     });
     const byWorkload = new Map([...groups].map(([key, all]) => [key, all.flatMap(podsOf)] as const));
+    const known = [...groups].flatMap(([of, all]) => all.flatMap((each) => labelledPods(of, each)));
+    const labelled = Map.groupBy(known, ({ namespace }) => namespace);
     const gathering = {
       signal,
       configuration: settings.configuration,
       mostObjects,
-      pods: { byWorkload, bare: [...barePods()] },
+      pods: { byWorkload, bare: [...barePods()], labelled },
     };
     const additions = additionsIn(this.#options.consumers());
     const tally = new AuditTally();
@@ -207,6 +210,14 @@ interface Latest {
 function podsOf({ plan, unread, count }: PodGroup): readonly RunningPod[] {
   if (unread) return [];
   return Array(count).fill({ annotations: plan === undefined ? {} : { [ANNOTATION.plan]: plan } });
+}
+
+/** @param of {@link workloadKey} */
+function labelledPods(of: string, { namespace, owner, labels, count }: PodGroup) {
+  if (labels === undefined) return [];
+  const whose =
+    owner === undefined ? { of: anyPodOf(namespace), by: 'Pod' } : { of, by: owner.replace('/', ' ') };
+  return [{ namespace, ...whose, labels, count }];
 }
 
 /** @param latest undefined where this replica does not lead, or has not audited yet */

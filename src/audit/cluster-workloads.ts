@@ -9,7 +9,7 @@ import {
 import { inTurns } from '../core/api/index.ts';
 import { templateReferenceOf, withTemplate, workloadKey, workloadOf } from '../core/decision/index.ts';
 import { ROUTING_KINDS } from '../core/discovery/index.ts';
-import type { AuditSubject, RunningPod } from '../core/judge/index.ts';
+import type { AuditSubject, KnownPods, RunningPod } from '../core/judge/index.ts';
 import { RELATED_KINDS, type RelatedObjects, relating, WEBHOOK_KIND } from '../core/judge/index.ts';
 import { inPieces } from '../timing/index.ts';
 import { type Kind, objectsIn, POD, WORKLOAD_KINDS } from './kinds.ts';
@@ -29,6 +29,8 @@ export interface RunningPods {
   readonly byWorkload: ReadonlyMap<string, readonly RunningPod[]>;
   /** Those without a controller. */
   readonly bare: readonly { readonly namespace: string; readonly name: string }[];
+  /** The same by their labels: what Services and budgets select. */
+  readonly labelled: KnownPods;
 }
 
 export interface Gathering {
@@ -83,7 +85,7 @@ export async function gather(
     await listKind(kind, connection, { signal, most }, (object) => surrounding.push(object));
   const configurations = await listWebhooks(connection, signal, configuration);
   const steps = relating(surrounding, 'default', configurations);
-  const related = await inPieces(steps, () => performance.now());
+  const related = { ...(await inPieces(steps, () => performance.now())), pods: pods.labelled };
 
   const denied: KubeFailure[] = [];
   const referring: { readonly object: LiveObject; readonly key: string }[] = [];

@@ -39,6 +39,7 @@ import {
   isAsked,
   junit,
   markdown,
+  podsOfAll,
   type RelatedObjects,
   relatedObjectsIn,
   type Suggestion,
@@ -376,10 +377,11 @@ export async function manifestsOf(
   // Policies have an effect only where the webhook is.
   const isThere = settings.webhook || settings.suggest;
   const webhooks = isThere ? undefined : await webhooksBeside(objects, surroundings, cluster?.connection);
-  const related = {
+  const around = {
     ...relatedObjectsIn(objects, namespace, webhooks),
     ...(cluster && { additions: cluster.known.additions }),
   };
+  const related = { ...around, pods: podsOfAll(subjects, around) };
   return { subjects, sources, related, connection: cluster?.connection, failed: reading.failed };
 }
 

@@ -10,6 +10,7 @@ import {
   summaryOf,
   undoFor,
 } from '../core/decision/index.ts';
+import { patched } from '../core/judge/index.ts';
 import {
   type Encoding,
   editDocument,
@@ -23,7 +24,6 @@ import {
   type FoundWorkload,
   type ManifestInput,
   type Manifests,
-  patched,
   planOf,
   readGivenManifests,
   readingOf,

@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { buffer as readAll } from 'node:stream/consumers';
 import { setFlagsFromString } from 'node:v8';
-import fastJsonPatch from 'fast-json-patch';
 import {
   fewOf,
   isRecord,
@@ -19,7 +18,6 @@ import {
   decide,
   NO_DOCUMENTS,
   NO_SOURCES,
-  type Operation,
   observersOf,
   requestOf,
   type Sources,
@@ -30,6 +28,7 @@ import {
   workloadKey,
   workloadOf,
 } from '../core/decision/index.ts';
+import { patched } from '../core/judge/index.ts';
 import {
   decodeText,
   type Encoding,
@@ -424,14 +423,6 @@ function podSpecIn(
     if (found !== undefined) return found;
   }
   return undefined;
-}
-
-/** A pod with operations applied to it; itself where there are none. */
-export function patched(pod: unknown, operations: readonly Operation[]): unknown {
-  if (operations.length === 0) return pod;
-  // Operations are copied, too, as one may change what an earlier one has put in. Copies share no YAML aliases.
-  const patch = fastJsonPatch.deepClone(operations) as fastJsonPatch.Operation[];
-  return fastJsonPatch.applyPatch(fastJsonPatch.deepClone(pod), patch).newDocument as unknown;
 }
 
 export function planOf(found: Pick<FoundWorkload, 'workload' | 'namespace'>, snapshot: ClusterSnapshot) {

@@ -50,9 +50,10 @@ import {
   fleetOf,
   NO_DOCUMENTS,
   templateReferenceOf,
+  workloadKey,
   workloadOf,
 } from '../core/decision/index.ts';
-import { additionsIn, type RelatedObjects, type RunningPod } from '../core/judge/index.ts';
+import { additionsIn, type PodsOf, type RelatedObjects, type RunningPod } from '../core/judge/index.ts';
 import { type ConsumerTable, type LagSource, NONE_YET, plannedLags } from '../core/lag/index.ts';
 import { policiesOfMap } from '../core/manifest/index.ts';
 import {
@@ -353,7 +354,7 @@ export async function readNamedWorkload(
   );
 }
 
-const NO_PODS: RunningPods = { byWorkload: new Map(), bare: [] };
+const NO_PODS: RunningPods = { byWorkload: new Map(), bare: [], labelled: new Map() };
 
 /** Mirror pods belong to their Node. */
 async function readPods(
@@ -365,14 +366,20 @@ async function readPods(
   let count = 0;
   const byWorkload = new Map<string, RunningPod[]>();
   const bare: { readonly namespace: string; readonly name: string }[] = [];
+  const labelled = new Map<string, Map<string, PodsOf>>();
   const project = ({ metadata }: RawObject) => {
     count += 1;
     onPod(count);
-    const { namespace = '', name, annotations = NO_LABELS, deletionTimestamp } = metadata;
+    const { namespace = '', name, annotations = NO_LABELS, labels = NO_LABELS, deletionTimestamp } = metadata;
     const { owner } = ownersOf(metadata);
     if (deletionTimestamp !== undefined) return;
+    const key = owner?.replace('/', `/${namespace}/`) ?? workloadKey('Pod', namespace, name);
+    countPod(labelled, namespace, {
+      of: key,
+      by: owner?.replace('/', ' ') ?? `Pod ${name}`,
+      labels: sharedLabels(labels),
+    });
     if (owner === undefined) return void bare.push({ namespace, name });
-    const key = owner.replace('/', `/${namespace}/`);
     const known = byWorkload.get(key);
     if (known === undefined) byWorkload.set(key, [{ annotations }]);
     else known.push({ annotations });
@@ -381,7 +388,34 @@ async function readPods(
     connection,
     everyOne({ path: pathOf(POD, within), metadataOnly: true, project }, connection, signal),
   );
-  return { byWorkload, bare };
+  const found = [...labelled].map(([namespace, groups]) => [namespace, [...groups.values()]] as const);
+  return { byWorkload, bare, labelled: new Map(found) };
+}
+
+/** Labels that differ among the pods of one workload. */
+const OWN_LABELS: ReadonlySet<string> = new Set([
+  ...[
+    'pod-template-hash',
+    'controller-revision-hash',
+    'rollouts-pod-template-hash',
+    'pod-template-generation',
+  ],
+  ...['statefulset.kubernetes.io/pod-name', 'apps.kubernetes.io/pod-index'],
+]);
+
+function sharedLabels(labels: Labels): Labels {
+  return Object.fromEntries(Object.entries(labels).filter(([key]) => !OWN_LABELS.has(key)));
+}
+
+function countPod(
+  known: Map<string, Map<string, PodsOf>>,
+  namespace: string,
+  pod: Omit<PodsOf, 'count'>,
+): void {
+  const groups = known.get(namespace) ?? new Map<string, PodsOf>();
+  known.set(namespace, groups);
+  const key = `${pod.of} ${JSON.stringify(pod.labels)}`;
+  groups.set(key, { ...pod, count: (groups.get(key)?.count ?? 0) + 1 });
 }
 
 /** None where the CRD is not installed; `problems`: why some could not be read. */

@@ -18,8 +18,7 @@ import {
   patchFor,
   requestOf,
 } from '../core/decision/index.ts';
-import { type AuditSubject, type GraceCut, subjectOf } from '../core/judge/index.ts';
-import { patched } from './manifests.ts';
+import { type AuditSubject, type GraceCut, patched, subjectOf } from '../core/judge/index.ts';
 import type { Surroundings } from './terminal.ts';
 
 /** The limits of a trial; what exceeds them is left out and reported. */

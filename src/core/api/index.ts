@@ -96,6 +96,7 @@ export {
   type ServiceIndex,
   type ServiceRecord,
   selectsNamespace,
+  selectsPod,
   serviceIndex,
   servicesSelecting,
   TOLERATE_UNREADY,

@@ -88,7 +88,8 @@ export function servicesSelecting(
   return selecting.length === 0 && services.some(({ unreadable }) => unreadable) ? 'unknown' : selecting;
 }
 
-function selectsPod(service: ServiceRecord, labels: Labels): boolean {
+/** Whether the Service sends to pods with these labels. */
+export function selectsPod(service: ServiceRecord, labels: Labels): boolean {
   if (service.externalName || service.selector === undefined) return false;
   let compared = 0;
   for (const key in service.selector) {

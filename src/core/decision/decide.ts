@@ -582,7 +582,8 @@ function waitShrunk(wait: number, wanted: number, why: string): Note {
   return note('WaitShrunk', `the wait is ${wait}s instead of ${wanted}s: ${why}`);
 }
 
-function planNotes(plan: Plan, table: readonly ContainerWait[]): readonly Note[] {
+/** The notes on what a plan makes of a pod. */
+export function planNotes(plan: Plan, table: readonly ContainerWait[]): readonly Note[] {
   const { wait, grace, baseGrace, hold } = plan;
   const own = Math.min(baseGrace, grace);
   const longest = longestWait(plan);

@@ -21,6 +21,7 @@ export {
   exposureOf,
   observersOf,
   type PodRequest,
+  planNotes,
   requestOf,
   screen,
   trafficOf,

@@ -13,7 +13,6 @@ import {
   type ContainerWait,
   containerWaits,
   type Decision,
-  decide,
   type Exposure,
   eatenInWords,
   eatsGrace,
@@ -23,7 +22,6 @@ import {
   longestWait,
   type Plan,
   type Pod,
-  type PodRequest,
   parsePlan,
   promiseOf,
   requestOf,
@@ -33,8 +31,10 @@ import {
   workloadKey,
 } from '../decision/index.ts';
 import { misplacedIn } from './misplaced.ts';
-import { type Autoscaler, budgetsOf, isAsked, type RelatedObjects, serviceKey } from './related-objects.ts';
+import { type Budgeted, budgetsOf, type KnownPods, podLabelsIn, servingBeside } from './peers.ts';
+import { type Autoscaler, isAsked, type RelatedObjects, serviceKey } from './related-objects.ts';
 import { type Rollout, rolloutOf } from './rollouts.ts';
+import { type Judged, judgedOf } from './standing-plan.ts';
 
 /** An audit's verdict on a workload's pods: they lose no request, lose some, need no wait, or it is not known. */
 export const VERDICTS = ['protected', 'unprotected', 'skipped', 'unknown'] as const;
@@ -151,6 +151,20 @@ export const AUDIT_FINDINGS = {
     means: 'The note of the same name.',
     cure: 'Correct the name in the policy or the annotation.',
   },
+  MetricsOnly: {
+    verdict: null,
+    level: 'note',
+    means:
+      'The only Services that select its pods have ports for metrics alone, by their names, and nothing routes to them: no request of a client is known to be lost. Without a wait, its verdict is protected.',
+    cure: 'Nothing, unless clients push to that port.',
+  },
+  NoService: {
+    verdict: 'unknown',
+    level: 'note',
+    means:
+      'Its containers declare ports, and no Service selects its pods, although their namespace has others: whether anything sends to them is not known. Only where something else would make it unprotected.',
+    cure: 'Give the audit the Service too, or declare the consumer that finds these pods (DiscoveryConsumer with a podSelector).',
+  },
   NeverWithdrawn: {
     verdict: 'unprotected',
     sometimes: 'none for the Service of the pods’ peers',
@@ -167,12 +181,19 @@ export const AUDIT_FINDINGS = {
       "When its pods stop, no other pod serves, and kube-proxy keeps sending to the stopping ones. This happens in a rollout with Recreate, with a StatefulSet of one, and if `maxUnavailable` (rounded as its controller rounds it) lets all pods stop at once, for the fewest replicas that an autoscaler (HorizontalPodAutoscaler, ScaledObject) allows. No verdict for one replica, whose node may be drained, or for an autoscaler's 0.",
     cure: 'Use two replicas, RollingUpdate, a lower `maxUnavailable`.',
   },
+  RollsTogether: {
+    verdict: null,
+    level: 'note',
+    means:
+      'Its own rollout stops all of its pods, and pods of other workloads serve behind the same Service meanwhile. One `kubectl apply` rolls all of them at once, and PodDisruptionBudgets do not bind rollouts.',
+    cure: 'Roll them one after the other.',
+  },
   DrainRefused: {
     verdict: null,
     level: 'note',
     means:
-      'A PodDisruptionBudget allows none of its pods to be evicted: no request is lost, but a drain of the node never ends.',
-    cure: 'Run more replicas than it requires; where it requires all of them, set its `maxUnavailable: 1` instead.',
+      'A PodDisruptionBudget allows none of its pods to be evicted, or two select the same pods, which the eviction API refuses: no request is lost, but a drain of the node never ends. A budget counts the pods of all workloads that it selects.',
+    cure: 'Run more replicas than it requires; where it requires all of them, set its `maxUnavailable: 1` instead. Let one budget select a pod.',
   },
   LocalTrafficPolicy: {
     verdict: null,
@@ -321,7 +342,7 @@ export interface AuditSubject {
   readonly running?: readonly RunningPod[];
 }
 
-type Decided = AuditSubject & { readonly request: PodRequest; readonly decision: Decision };
+type Decided = AuditSubject & Judged;
 
 /** What all of a workload's lines have in common, and what is reported once per workload. */
 export interface Audited {
@@ -401,14 +422,17 @@ function placeOf({ file, line, column }: AuditSubject) {
 
 function judge(audited: AuditSubject, snapshot: ClusterSnapshot, related: RelatedObjects): Audited {
   const { workload, namespace } = audited;
-  const request = requestOf(audited);
-  const subject: Decided = { ...audited, request, decision: decide(request, snapshot) };
-  const exposure = exposureOf(request, snapshot);
-  const asked = isAsked(related, namespace, snapshot.namespaces.get(namespace)?.labels);
+  const subject: Decided = { ...audited, ...judgedOf(requestOf(audited), snapshot) };
+  const exposure = exposureOf(subject.request, snapshot);
+  const asked =
+    subject.stands !== undefined || isAsked(related, namespace, snapshot.namespaces.get(namespace)?.labels);
   const own = standingOf(subject, exposure, related);
-  const standing = asked ? own : unasked(own);
-  const said =
+  const traffic =
+    exposure && own.verdict !== 'skipped' ? trafficFinding(subject, exposure, related, snapshot) : undefined;
+  const standing = asked ? eased(own, traffic) : unasked(own);
+  const found =
     exposure === undefined || !asked ? [] : furtherFindings(subject, exposure, related, standing, snapshot);
+  const said = traffic?.reason === 'MetricsOnly' ? ofMetricsOnly(found, traffic, standing) : found;
   const sooner = said.find((each) => verdictOf(each) !== undefined);
   const decisive = standing.verdict === 'protected' || standing.verdict === 'unknown' ? sooner : undefined;
   const verdict = (decisive && verdictOf(decisive)) ?? standing.verdict;
@@ -437,6 +461,56 @@ function judge(audited: AuditSubject, snapshot: ClusterSnapshot, related: Relate
     minReadySeconds: said.find((each) => each.minReadySeconds !== undefined)?.minReadySeconds,
     wouldBe: WITHOUT_LINGER.has(standing.reason) && said.every((each) => verdictOf(each) !== 'unprotected'),
   };
+}
+
+/** What is known of the clients of its pods, where that is less than a Service for them. */
+function trafficFinding(
+  subject: Decided,
+  { services, consumers }: Exposure,
+  related: RelatedObjects,
+  snapshot: ClusterSnapshot,
+): Said | undefined {
+  if (services === 'unknown' || consumers.some(({ builtIn }) => !builtIn)) return undefined;
+  const names = fewOf(services.map(({ name }) => name));
+  if (services.length === 0) {
+    if ((snapshot.services.byNamespace.get(subject.namespace)?.length ?? 0) === 0) return undefined;
+    const text =
+      'no Service selects its pods, although the namespace has others: whether anything sends requests to them is not known';
+    return { reason: 'NoService', text };
+  }
+  const isForMetrics = services.every(({ namespace, name }) => {
+    const key = serviceKey(namespace, name);
+    return related.services.get(key)?.metricsOnly === true && !related.routes.has(key);
+  });
+  if (!isForMetrics) return undefined;
+  const text = `Service ${names} has ports for metrics alone, and nothing routes to it: as far as is known, no request of a client is lost when its pods are replaced`;
+  return { reason: 'MetricsOnly', text };
+}
+
+/** Severity follows the evidence: without clients that are known, nothing is known to be lost. */
+function eased(standing: Standing, traffic: Said | undefined): Standing {
+  if (traffic === undefined || standing.verdict !== 'unprotected') return standing;
+  const verdict = verdictOf(traffic) ?? 'protected';
+  return {
+    ...standing,
+    verdict,
+    reason: traffic.reason,
+    text: `${traffic.text}. ${sentence(standing.text)}`,
+  };
+}
+
+function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+}
+
+/** What matters without clients. */
+const WITHOUT_CLIENTS: ReadonlySet<FindingCode> = new Set(['GraceEaten', 'PatchRefused']);
+
+function ofMetricsOnly(found: readonly Said[], traffic: Said, standing: Standing): readonly Said[] {
+  const kept = found
+    .filter(({ reason }) => reason !== 'NoOtherEndpoint')
+    .map((each) => (WITHOUT_CLIENTS.has(each.reason) ? each : { ...each, verdict: null }));
+  return standing.reason === 'MetricsOnly' ? kept : [...kept, traffic];
 }
 
 /** What Linger cures by being there, and by mode Enforce. */
@@ -469,20 +543,22 @@ function neededOf({ policy, choice, lag }: Exposure): number {
 }
 
 function standingOf(subject: Decided, exposure: Exposure | undefined, related: RelatedObjects): Standing {
-  const { decision } = subject;
+  const { decision, stands } = subject;
   if (subject.unknown !== undefined) return standingUnknown(subject.unknown, decision);
   if (replicasOf(subject, related) === 0 && autoscalerOf(subject, related) === undefined) {
     const text = 'it has 0 replicas, so no pod can lose a request';
     return { verdict: 'skipped', reason: 'NoReplicas', wait: null, grace: null, text };
   }
   if (decision.outcome === 'inject') {
+    const unknown = unknownHook(subject);
+    if (stands !== undefined && unknown === undefined) return standingPlan(stands, exposure, subject);
     const { wait, grace: planned, hook, why } = decision.plan;
     const grace = decision.hold?.grace ?? planned;
     const gets =
       decision.hold === undefined
         ? `a wait of ${wait}s (${hook}, ${why}) and a grace of ${grace}s`
         : promiseOf(decision);
-    if (!related.configured && subject.running === undefined) {
+    if (stands === undefined && !related.configured && subject.running === undefined) {
       const rows = ordinaryRows(subject, false);
       const least = Math.floor(Math.min(...rows.map(({ held }) => leastSecondsOf(held))));
       const bare = rows.flatMap(({ own, container }) => (own === undefined ? [container.name] : []));
@@ -491,11 +567,10 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
       const own = graceOf(subject.request.object as Pod);
       return { verdict: 'unprotected', reason: 'NotInjected', wait: least, grace: own, text };
     }
-    if (isAudit(decision)) {
+    if (stands === undefined && isAudit(decision)) {
       const text = `pods would get ${gets}, but the mode is Audit (${decision.policy.mode.origin}): they are left unchanged`;
       return { verdict: 'unprotected', reason: 'AuditOnly', wait: 0, grace, text };
     }
-    const unknown = unknownHook(subject);
     if (unknown !== undefined) {
       const text = `container "${unknown}" keeps its own hook, whose duration is unknown; the others get a wait of ${wait}s`;
       return { verdict: 'unknown', reason: 'ExistingHook', wait, grace, text };
@@ -504,8 +579,7 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
     const left = subject.cut ?? { wait, grace };
     return { verdict: 'protected', reason: 'Injected', wait: left.wait, grace: left.grace, text };
   }
-  const { reason, standing: plan } = decision;
-  if (reason === 'AlreadyInjected' && plan !== undefined) return standingPlan(plan, exposure, subject);
+  const { reason } = decision;
   if (reason === 'ExistingHook' && exposure !== undefined) return standingHook(subject, exposure);
   const { verdict, means } = SKIP_REASONS[reason];
   const [note] = reason === 'InvalidPod' ? decision.notes : [];
@@ -549,10 +623,10 @@ function unasked(standing: Standing): Standing {
  * Whether the lag asks for a longer wait today, and new pods would get one: not beyond wait.max. A fixed wait is the
  * operator's decision: a measurement does not make it wrong.
  */
-function isTooShort(plan: Plan, exposure: Exposure, { decision, cut }: Decided): boolean {
+function isTooShort(plan: Plan, exposure: Exposure, { fresh, cut }: Decided): boolean {
   // What new pods get: less than the policy says where the grace has no room for it, or is cut.
   const given =
-    cut?.wait ?? (decision.outcome === 'inject' ? longestWait(decision.plan) : Number.POSITIVE_INFINITY);
+    cut?.wait ?? (fresh.outcome === 'inject' ? longestWait(fresh.plan) : Number.POSITIVE_INFINITY);
   const longer = Math.min(neededOf(exposure), exposure.choice.seconds, given);
   return plan.why !== 'fixed' && longestWait(plan) < longer;
 }
@@ -625,10 +699,16 @@ function furtherFindings(
   standing: Standing,
   snapshot: ClusterSnapshot,
 ): readonly Said[] {
-  // A plan that is there already leaves no notes: they are those of the wait that new pods would get.
-  const noted = standing.reason === 'AlreadyInjected' ? exposure.choice.notes : [];
-  const ofNotes = [...subject.decision.notes, ...noted].flatMap(({ code, text }) =>
-    OF_NOTES.filter((reason) => reason === code).map((reason) => ({ reason, text })),
+  const { decision } = subject;
+  const least = decision.outcome === 'inject' ? decision.plan.least : undefined;
+  const ofNotes = decision.notes.flatMap(({ code, text }) =>
+    OF_NOTES.filter((reason) => reason === code).map(
+      (reason): Said => ({
+        reason,
+        text,
+        ...(reason === 'PartialWait' && least !== undefined && { wait: least }),
+      }),
+    ),
   );
   const misplaced = misplacedIn(subject.workload, subject.object).map(({ code, text }) => ({
     reason: code,
@@ -660,8 +740,8 @@ function patchRefused({ refusal }: AuditSubject): readonly Said[] {
 }
 
 /** Something in the cluster cuts the grace that the wait needs, so a restart changes nothing. */
-function waitShrunk({ cut, decision }: Decided, exposure: Exposure): readonly Said[] {
-  if (cut === undefined || decision.outcome !== 'inject') return [];
+function waitShrunk({ cut, decision, stands }: Decided, exposure: Exposure): readonly Said[] {
+  if (cut === undefined || stands !== undefined || decision.outcome !== 'inject') return [];
   const { from, grace, wait, by } = cut;
   const planned = decision.plan.wait;
   const who = by.length === 0 ? 'something in the cluster' : fewOf(by);
@@ -675,7 +755,8 @@ function waitShrunk({ cut, decision }: Decided, exposure: Exposure): readonly Sa
 }
 
 function graceEaten(subject: Decided, { configured }: RelatedObjects): readonly Said[] {
-  const rows = ordinaryRows(subject, configured || subject.running !== undefined);
+  const { stands, running } = subject;
+  const rows = ordinaryRows(subject, stands !== undefined || configured || running !== undefined);
   // Without a grace no hook runs.
   const eater = rows.find((row) => row.grace > 0 && row.wait === undefined && eatsGrace(row));
   return eater === undefined ? [] : [{ reason: 'GraceEaten', text: eatenInWords(eater) }];
@@ -710,6 +791,9 @@ function noOtherEndpoint(subject: Decided, exposure: Exposure, related: RelatedO
   const replicas = replicasOf(subject, related);
   if (replicas === undefined) return [];
   const { gap } = rolloutIn(subject, related);
+  const { services } = exposure;
+  const beside = services === 'unknown' ? [] : servingBeside(subject, services, related.pods);
+  if (beside.length > 0) return gap === undefined ? [] : [rollsTogether(gap, beside)];
   if (gap !== undefined) {
     const text = `${gap}: ${GAP}; ${wayOutOf(subject, replicas)}`;
     return [{ reason: 'NoOtherEndpoint', text, verdict: 'unprotected' }];
@@ -720,10 +804,10 @@ function noOtherEndpoint(subject: Decided, exposure: Exposure, related: RelatedO
     return [{ reason: 'NoOtherEndpoint', text }];
   }
   if (replicas !== 1) return [];
-  const { refusing, any } = budgetsOf(related, namespace, podLabelsOf(subject), replicas);
+  const { refusing, all } = budgetedBy(subject, replicas, related);
   // Its drain is refused, and a rollout overlaps.
-  if (refusing !== undefined) return [];
-  const budget = any === undefined ? ' and a PodDisruptionBudget' : '';
+  if (refusing !== undefined || all.length > 1) return [];
+  const budget = all.length === 0 ? ' and a PodDisruptionBudget' : '';
   const least = scaler === undefined ? 'one replica' : `one replica at least (${scaler.by})`;
   const text = `${subjectOf({ ...workload, namespace })} has ${least}: when its node is drained, no other endpoint serves; use two replicas${budget}`;
   return [{ reason: 'NoOtherEndpoint', text }];
@@ -735,23 +819,37 @@ function wayOutOf({ workload: { kind }, object }: AuditSubject, replicas: number
   return 'lower maxUnavailable';
 }
 
-/** A budget that refuses even with so many (100 %, or none unavailable) does so with any number. */
-const MANY_REPLICAS = 1_000_000;
+/** One apply restarts them at the same time. Source: k8s.io/kubernetes pkg/controller/disruption (evictions only). */
+function rollsTogether(gap: string, beside: ReturnType<typeof servingBeside>): Said {
+  const others = beside.map(({ by, count }) => `${by} (${count})`);
+  const text = `${gap}: meanwhile the pods of ${fewOf(others)} serve behind the same Service. One kubectl apply may roll all of them at once, and PodDisruptionBudgets do not bind rollouts: roll them one after the other`;
+  return { reason: 'RollsTogether', text };
+}
+
+function budgetedBy(subject: Decided, count: number, { budgets, pods }: RelatedObjects): Budgeted {
+  const { workload, namespace } = subject;
+  return budgetsOf(budgets, { workload, namespace, labels: podLabelsOf(subject), count }, pods);
+}
 
 /** A drain waits for a budget that lets no pod go, and loses nothing. */
 function drainRefused(subject: Decided, related: RelatedObjects): readonly Said[] {
-  const replicas = replicasOf(subject, related);
+  const replicas = subject.workload.kind === 'Pod' ? 1 : replicasOf(subject, related);
   if (replicas === undefined || replicas === 0) return [];
-  const refusingFor = (count: number) =>
-    budgetsOf(related, subject.namespace, podLabelsOf(subject), count).refusing;
-  const refusing = refusingFor(replicas);
+  const { all, refusing, always } = budgetedBy(subject, replicas, related);
+  const pods = replicas === 1 ? 'its one pod' : `any of ${replicas} pods`;
+  const effect = 'no request is lost, but draining the node blocks until the pod is deleted by hand';
+  if (all.length > 1) {
+    const text = `PodDisruptionBudgets ${fewOf(all.map(({ name }) => name))} select the same pods, and the eviction API refuses a pod with more than one: ${effect}; let one budget select them`;
+    return [{ reason: 'DrainRefused', text }];
+  }
   if (refusing === undefined) return [];
   const cure =
-    refusingFor(MANY_REPLICAS) === undefined
-      ? 'run more replicas than the budget requires'
-      : 'set maxUnavailable: 1 instead, as this budget refuses for any number of replicas';
-  const pods = replicas === 1 ? 'its one pod' : `any of ${replicas} pods`;
-  const text = `PodDisruptionBudget ${refusing.name} refuses the eviction of ${pods}: no request is lost, but draining the node blocks until the pod is deleted by hand; ${cure}`;
+    subject.workload.kind === 'Pod'
+      ? 'let a Deployment make the pod, as a budget counts no pod without a controller unless minAvailable is a number'
+      : always
+        ? 'set maxUnavailable: 1 instead, as this budget refuses for any number of replicas'
+        : 'run more replicas than the budget requires';
+  const text = `PodDisruptionBudget ${refusing.name} refuses the eviction of ${pods}: ${effect}; ${cure}`;
   return [{ reason: 'DrainRefused', text }];
 }
 
@@ -789,8 +887,9 @@ function replicasOf(subject: AuditSubject, related: RelatedObjects): number | un
 function declaredReplicas({ workload, object }: AuditSubject): number | undefined {
   if (!/^(Deployment|ReplicaSet|ReplicationController|StatefulSet|Rollout|CloneSet)$/.test(workload.kind))
     return undefined;
-  const replicas = memberAt(object, ['spec', 'replicas']);
-  return typeof replicas === 'number' ? replicas : 1;
+  const replicas = memberAt(object, ['spec', 'replicas']) ?? 1;
+  // A template’s parameter: `${REPLICAS}`.
+  return typeof replicas === 'number' ? replicas : undefined;
 }
 
 function rolloutIn(subject: Decided, related: RelatedObjects): Rollout {
@@ -809,13 +908,13 @@ function runningFindings(
   exposure: Exposure,
   { configured }: RelatedObjects,
 ): readonly Said[] {
-  const { running, decision, workload } = subject;
+  const { running, decision, stands, workload } = subject;
   if (running === undefined) return [];
   const carried = running.flatMap(({ annotations }) => parsePlan(annotations[ANNOTATION.plan] ?? '') ?? []);
   const plans = carried.filter(({ wait }) => wait > 0);
   const without = running.length - plans.length;
   const isWithdrawn = plans.length < carried.length;
-  const expected = decision.outcome === 'inject' && !isAudit(decision);
+  const expected = stands === undefined && decision.outcome === 'inject' && !isAudit(decision);
   const short = plans.filter((plan) => isTooShort(plan, exposure, subject));
   const cure = workload.kind === 'Pod' ? 'create it again' : 'kubectl rollout restart replaces them';
   const said: Said[] = [];
@@ -837,7 +936,7 @@ function runningFindings(
  * uncovered on purpose.
  */
 function lagNotCovered({ decision }: Decided, exposure: Exposure, standing: Standing): readonly Said[] {
-  const plan = decision.outcome === 'inject' ? decision.plan : decision.standing;
+  const plan = decision.outcome === 'inject' ? decision.plan : undefined;
   const isFixed = plan?.why === 'fixed' || exposure.choice.why === 'fixed';
   if (plan === undefined || isFixed || standing.reason === 'StampedTooShort') return [];
   const wait = longestWait(plan);
@@ -927,6 +1026,20 @@ function costOf(subject: Decided, related: RelatedObjects): Audited['cost'] {
   if (decision.outcome !== 'inject') return { rollout: 0, drain: 0 };
   const wait = decision.hold?.max ?? longestWait(decision.plan);
   return { rollout: wait * rolloutIn(subject, related).waits, drain: wait };
+}
+
+/** The pods of all workloads, for {@link RelatedObjects.pods}: as many of each as there are at least. */
+export function podsOfAll(subjects: readonly AuditSubject[], related: RelatedObjects): KnownPods {
+  const all = subjects.flatMap((subject) => {
+    const { workload, namespace } = subject;
+    const { kind, name } = workload;
+    const labels = podLabelsIn(workload);
+    // Of a DaemonSet, one at least.
+    const count = /^(Pod|DaemonSet)$/.test(kind) ? 1 : replicasOf(subject, related);
+    if (labels === undefined || count === undefined) return [];
+    return [{ namespace, of: workloadKey(kind, namespace, name), by: `${kind} ${name}`, labels, count }];
+  });
+  return Map.groupBy(all, ({ namespace }) => namespace);
 }
 
 /** The totals of an audit. */

@@ -21,12 +21,14 @@ export {
   type GraceCut,
   headlineOf,
   NO_WAIT,
+  podsOfAll,
   type RunningPod,
   subjectOf,
   summaryOfAudit,
   VERDICTS,
 } from './findings.ts';
 export { misplacedIn } from './misplaced.ts';
+export { anyPodOf, type KnownPods, type PodsOf } from './peers.ts';
 export {
   additionsIn,
   isAsked,
@@ -38,4 +40,5 @@ export {
   WEBHOOK_KIND,
 } from './related-objects.ts';
 export { countOf } from './rollouts.ts';
+export { type Judged, judgedOf, patched } from './standing-plan.ts';
 export { type Suggestion, suggest } from './suggest.ts';

@@ -22,7 +22,7 @@ import {
   undeclaredAmong,
 } from '../discovery/index.ts';
 import type { ConsumerView } from '../lag/index.ts';
-import { countOf, isPicked } from './rollouts.ts';
+import { type DisruptionBudget, type KnownPods, NO_PODS } from './peers.ts';
 
 /** What an audit knows beside the snapshot: what the objects around workloads say about them. */
 export interface RelatedObjects {
@@ -37,6 +37,8 @@ export interface RelatedObjects {
   /** By {@link workloadKey}. */
   readonly scaled: ReadonlyMap<string, Autoscaler>;
   readonly budgets: readonly DisruptionBudget[];
+  /** What Services and budgets may select beside a workload’s own pods. */
+  readonly pods: KnownPods;
   /** The selectors of Linger's webhook, as the cluster has it. */
   readonly webhook: WebhookSelectors;
   /** false: there is no configuration with that webhook, so no pod reaches Linger. */
@@ -47,6 +49,8 @@ export interface ServiceTraits {
   /** It lists a terminating pod as ready until it is gone (publishNotReadyAddresses). */
   readonly neverWithdraws: boolean;
   readonly headless: boolean;
+  /** Its ports are for metrics alone, as far as names tell. */
+  readonly metricsOnly: boolean;
   /** The field by which traffic stays on the node that it came to; undefined: it does not. */
   readonly local: 'externalTrafficPolicy' | 'internalTrafficPolicy' | undefined;
 }
@@ -56,12 +60,6 @@ export interface Autoscaler {
   readonly by: string;
   /** The fewest replicas. */
   readonly least: number;
-}
-
-export interface DisruptionBudget {
-  readonly namespace: string;
-  readonly name: string;
-  readonly spec: Readonly<Record<string, unknown>>;
 }
 
 /** As installed by deploy/webhook.yaml, but without the opt-outs, which decisions report themselves. */
@@ -151,7 +149,10 @@ export function* relating(
   const configured = webhooks === undefined || webhook !== undefined;
   const undeclared = undeclaredAmong(yield* discovering(objects, defaultNamespace));
   const selectors = { webhook: webhook ?? INSTALLED, configured };
-  return { undeclared, additions: new Map(), routes, services, scaled, budgets, ...selectors };
+  return {
+    ...{ undeclared, additions: new Map(), routes, services, scaled, budgets, pods: NO_PODS },
+    ...selectors,
+  };
 }
 
 /** With fewer samples, the slowest addition may have been chance. */
@@ -184,8 +185,29 @@ function traitsOf(service: Record<string, unknown>, spec: Record<string, unknown
   return {
     neverWithdraws: neverWithdraws(service),
     headless: spec.clusterIP === 'None',
+    metricsOnly: isForMetrics(service),
     local: external ?? internal,
   };
+}
+
+const METRICS = /(^|[-_])(metrics?|prom(etheus)?|telemetry|monitoring)([-_]|$)/i;
+const CALLED_METRICS = /(^|[-_])metrics([-_]|$)/i;
+/** Names of ports that a Service for metrics may have beside others’: the one of kubebuilder’s projects is `https`. */
+const PLAIN_PORT = /^(https?)?$/i;
+
+/** By the names of its ports; a single port without a name of its own is taken for what the Service is called. */
+function isForMetrics(service: Record<string, unknown>): boolean {
+  const ports = recordsAt(service, 'spec', 'ports');
+  const named = ports.every(
+    ({ name, targetPort }) => METRICS.test(String(name ?? '')) || METRICS.test(String(targetPort)),
+  );
+  const [only, ...more] = ports;
+  const isCalled =
+    only !== undefined &&
+    more.length === 0 &&
+    PLAIN_PORT.test(String(only.name ?? '')) &&
+    CALLED_METRICS.test(String(memberAt(service, ['metadata', 'name'])));
+  return ports.length > 0 && (named || isCalled);
 }
 
 /** Source: kedacore/keda apis/keda/v1alpha1 (minReplicaCount is 0 where it is absent). */
@@ -195,26 +217,6 @@ function leastOfKeda({ minReplicaCount, idleReplicaCount }: Record<string, unkno
 
 function numberOr(value: unknown, otherwise: number): number {
   return typeof value === 'number' ? value : otherwise;
-}
-
-/**
- * The PodDisruptionBudget that lets none of so many pods be evicted while all are healthy, and the one that bounds their
- * evictions. Source: k8s.io/kubernetes pkg/controller/disruption.
- */
-export function budgetsOf(
-  { budgets }: RelatedObjects,
-  namespace: string,
-  labels: unknown,
-  replicas: number,
-): { readonly refusing?: DisruptionBudget; readonly any?: DisruptionBudget } {
-  const own = budgets.filter((each) => each.namespace === namespace && isPicked(each.spec.selector, labels));
-  const allowed = ({ spec: { minAvailable, maxUnavailable } }: DisruptionBudget) =>
-    maxUnavailable === undefined
-      ? replicas - countOf(minAvailable, 0, replicas, Math.ceil)
-      : countOf(maxUnavailable, 0, replicas, Math.ceil);
-  const [any] = own;
-  const refusing = own.find((each) => allowed(each) <= 0);
-  return { ...(any && { any }), ...(refusing && { refusing }) };
 }
 
 /** What leads from outside to a Service by what the Service itself says. */

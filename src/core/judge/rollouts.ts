@@ -32,7 +32,7 @@ export function rolloutOf({ kind, pod }: Workload, object: unknown, replicas: nu
   if (kind === 'Deployment' || kind === 'Rollout') {
     if (type === 'Recreate')
       return { gap: 'strategy Recreate stops every pod before it starts another', waits: 1 };
-    if (isRecord(strategy.blueGreen)) return OVERLAPS;
+    if (isRecord(strategy.blueGreen) || keepsStable(strategy.canary)) return OVERLAPS;
     const rolling = recordIn(kind === 'Rollout' ? strategy.canary : strategy.rollingUpdate);
     const unavailable = (of: number) => {
       const most = countOf(rolling.maxUnavailable, '25%', of, Math.floor);
@@ -70,6 +70,14 @@ export function rolloutOf({ kind, pod }: Workload, object: unknown, replicas: nu
   const waits = inPlace || takesItsNode(pod) ? Math.ceil(replaced(pods) / Math.max(1, unavailable(pods))) : 0;
   const stopped = Math.min(replaced(replicas), unavailable(replicas));
   return { ...gapOf('maxUnavailable', stopped, replicas), waits };
+}
+
+/**
+ * With a traffic router, a canary ignores maxSurge and maxUnavailable and keeps the stable pods until its end, unless it is
+ * to scale them down with their traffic. Source: argo-rollouts utils/replicaset/canary.go.
+ */
+function keepsStable(canary: unknown): boolean {
+  return isRecord(memberAt(canary, ['trafficRouting'])) && memberAt(canary, ['dynamicStableScale']) !== true;
 }
 
 function strategyOf(object: unknown): Readonly<Record<string, unknown>> {

@@ -1,0 +1,61 @@
+import fastJsonPatch from 'fast-json-patch';
+import {
+  type ClusterSnapshot,
+  containerWaits,
+  type Decision,
+  decide,
+  type NoteCode,
+  type Operation,
+  type Plan,
+  type Pod,
+  type PodRequest,
+  planNotes,
+  undoFor,
+} from '../decision/index.ts';
+
+/** A pod as it is judged: one that carries Linger’s plan is its author’s pod with that plan. */
+export interface Judged {
+  /** Of the pod as its author wrote it. */
+  readonly request: PodRequest;
+  /** What the pod gets, or has: with a plan that is there already, that one. */
+  readonly decision: Decision;
+  /** What a pod without a plan would get. */
+  readonly fresh: Decision;
+  /** The plan that the pod carries, with its hooks. */
+  readonly stands?: Plan;
+}
+
+/** The notes that {@link planNotes} makes, or that are about what limited a new plan. */
+const OF_THE_PLAN: ReadonlySet<NoteCode> = new Set<NoteCode>([
+  ...(['SidecarHook', 'HookExtended', 'ExistingHookKept', 'GraceEaten', 'ProbeGraceShort'] as const),
+  ...(['PartialWait', 'ShutdownShortened', 'HoldUnwitnessed', 'WaitShrunk'] as const),
+]);
+
+export function judgedOf(request: PodRequest, snapshot: ClusterSnapshot): Judged {
+  const decision = decide(request, snapshot);
+  const plan = decision.outcome === 'skip' ? decision.standing : undefined;
+  if (decision.outcome !== 'skip' || plan === undefined) return { request, decision, fresh: decision };
+  const authors = { ...request, object: patched(request.object, undoFor(request.object)) };
+  const fresh = decide(authors, snapshot);
+  const policy = fresh.policy ?? decision.policy;
+  if (policy === undefined) return { request, decision, fresh: decision };
+  const stands = { outcome: 'inject', plan, policy, notes: [] } as const;
+  const table = containerWaits(authors.object as Pod, stands);
+  const others = fresh.notes.filter(({ code }) => !OF_THE_PLAN.has(code));
+  const isSame = fresh.outcome === 'inject' && sameTimes(fresh.plan, plan);
+  const notes = isSame ? fresh.notes : [...others, ...planNotes(plan, table)];
+  return { request: authors, decision: { ...stands, notes }, fresh, stands: plan };
+}
+
+function sameTimes(a: Plan, b: Plan): boolean {
+  const timesOf = ({ wait, grace, containers }: Plan) => JSON.stringify([wait, grace, containers]);
+  return timesOf(a) === timesOf(b);
+}
+
+/** A pod with operations applied to it; itself where there are none. */
+export function patched(pod: unknown, operations: readonly Operation[]): unknown {
+  if (operations.length === 0) return pod;
+  // Operations are copied, too, as one may change what an earlier one has put in. Copies share no YAML aliases.
+  const patch = fastJsonPatch.deepClone(operations) as fastJsonPatch.Operation[];
+  return fastJsonPatch.applyPatch(fastJsonPatch.deepClone(pod), patch).newDocument as unknown;
+}
