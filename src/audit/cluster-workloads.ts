@@ -14,7 +14,7 @@ import { RELATED_KINDS, type RelatedObjects, relating, WEBHOOK_KIND } from '../c
 import { inPieces } from '../timing/index.ts';
 import { type Kind, objectsIn, POD, WORKLOAD_KINDS } from './kinds.ts';
 
-/** Of each kind: workloads, and what surrounds them. */
+/** The most objects read of one kind, be it of workloads or of what surrounds them. */
 export const MOST_OBJECTS = 20_000;
 /** They are read one by one. */
 const MOST_BARE_PODS = 200;

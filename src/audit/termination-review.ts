@@ -508,7 +508,7 @@ function heldEnd(
   return { ...end, ...judged, lag: undefined, consumer: slowest?.name ?? '', unmeasured };
 }
 
-/** Of the others it is not known: see {@link Release.reason}. */
+/** For the other reasons the outcome is not known: see {@link Release.reason}. */
 const HELD_OUTCOMES: Readonly<Partial<Record<Release['reason'], TerminationOutcome>>> = {
   Gone: 'InTime',
   NotServing: 'InTime',

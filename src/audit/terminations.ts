@@ -29,9 +29,9 @@ const FINDING = z.object({
   owner: z.string(),
   /** Seconds in which requests may have been lost or were still sent, or that the application or pod took; 0 for none. */
   seconds: z.number(),
-  /** Of `UndeclaredConsumer` and `OpenAtStop`. */
+  /** Set for `UndeclaredConsumer` and `OpenAtStop`. */
   connections: z.number().exactOptional(),
-  /** Of `UndeclaredConsumer`: addresses, and whose they are where that is known. */
+  /** Set for `UndeclaredConsumer`: addresses, with their owners where those are known. */
   from: TEXTS.exactOptional(),
 });
 
@@ -117,7 +117,7 @@ export interface StoppingPod {
   readonly owner: string;
   /** The wait of its hooks, Linger's or its author's. */
   readonly wait: WaitBounds;
-  /** Of the deletion: it cuts the wait short. Seconds; undefined: not said. */
+  /** The grace period that the deletion asked for, which may cut the wait short. Seconds; undefined: it asked for none. */
   readonly grace: number | undefined;
   readonly senders: SendersLag;
 }
@@ -185,7 +185,7 @@ export interface PodEnd {
   readonly stoppedAt: number;
   /** When the API server had forgotten the pod. */
   readonly goneAt: number;
-  /** Of the deletion; undefined: not said. */
+  /** The grace period that the deletion asked for; undefined: it asked for none. */
   readonly grace: number | undefined;
   /** The plan's. */
   readonly planned: { readonly grace: number; readonly baseGrace: number };
@@ -218,7 +218,7 @@ const ENDED_PODS = z.object({
   /** As `Deployment/web`; of a bare pod, `Pod/web`. */
   owner: z.string(),
   ended: z.number(),
-  /** Of those, the ones that were stopped too early, and those of which that is not known. */
+  /** How many of them were stopped too early, and for how many that is not known. */
   tooEarly: z.number(),
   unknown: z.number(),
   /** Without any wait, and with one that was cut short; `cutBy`: by what, the last time. */

@@ -27,7 +27,7 @@ export interface SecretOptions {
   readonly connection: KubeConnection;
   /** Linger's own. */
   readonly namespace: string;
-  /** Of this replica: field managers tell the API server who created the Secret. */
+  /** This replica's name, by which field managers show who created the Secret. */
   readonly identity: string;
   /** The name of the Secret. What is in it is Linger's own: whatever cannot be used is replaced. */
   readonly secret: string;

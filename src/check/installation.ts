@@ -71,7 +71,7 @@ export interface InForce {
   readonly wantingHold: readonly { readonly namespace: string; readonly why: string | undefined }[];
   /** Why some policies could not be read; undefined: all were. */
   readonly policiesUnread: string | undefined;
-  /** Of the helper that the leader delivers; undefined: not known. */
+  /** The digest of the helper that the leader delivers; undefined: not known. */
   readonly holdDigest: string | undefined;
   /** How many policies are of files. */
   readonly files: number;
@@ -79,7 +79,7 @@ export interface InForce {
   readonly fileProblems: readonly string[];
   /** Why files cannot be read. */
   readonly filesUnread: KubeFailure | undefined;
-  /** Of a pod without labels in the namespace that is tried; undefined: there is no such namespace. */
+  /** The mode for a pod without labels in the namespace that is tried; undefined: there is no such namespace. */
   readonly mode: { readonly value: string; readonly origin: string } | undefined;
 }
 

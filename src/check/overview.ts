@@ -11,11 +11,11 @@ export interface Overview {
   readonly replicas: { readonly ready: number; readonly all: number } | undefined;
   /** The replica that leads, and how many seconds ago it renewed its lease. */
   readonly leader: { readonly name: string; readonly renewedSeconds: number } | undefined;
-  /** Of the last hour, on all replicas together: by outcome, and skips by reason. */
+  /** Decisions of the last hour, on all replicas together: by outcome, and skips by reason. */
   readonly decisions: { readonly outcomes: Counts; readonly skips: Counts } | undefined;
   /** Pods that are held now. */
   readonly held: number | undefined;
-  /** Of the last audit: workloads by verdict, and findings by reason and namespace. */
+  /** The last audit: workloads by verdict, and findings by reason and namespace. */
   readonly audit: { readonly verdicts: Counts; readonly findings: readonly FindingCount[] } | undefined;
   readonly unseen: readonly string[];
 }

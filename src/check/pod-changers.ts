@@ -122,7 +122,7 @@ export async function changersOf(trial: Trial, reader: ApiReader): Promise<reado
 }
 
 interface Inquest extends Trial {
-  /** Of the namespace. */
+  /** The labels of the namespace. */
   readonly labels: Labels;
   readonly list: (path: string) => Promise<readonly Listed[]>;
   readonly reader: ApiReader;

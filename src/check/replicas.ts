@@ -43,7 +43,7 @@ export async function modeLimitOf(inquiry: Inquiry): Promise<Mode> {
   return MODES.find((each) => each.toLowerCase() === limit) ?? 'Enforce';
 }
 
-/** Of a number or a duration. */
+/** Takes a number or a duration. */
 export function isZero(value: string | undefined): boolean {
   return value !== undefined && /^0+[a-z]*$/.test(value);
 }

@@ -96,7 +96,7 @@ const ANSWERED: ReadonlySet<FailureReason> = new Set(['Refused', 'ServerError', 
 /** What the plugins ResourceQuota and LimitRanger say. */
 const QUOTAS = /(exceeded|failed) quota| per (Container|Pod) is /;
 
-/** Of deploy/deployment.yaml. */
+/** The resources in deploy/deployment.yaml. */
 const OWN_RESOURCES = { requests: { cpu: '50m', memory: '128Mi' }, limits: { memory: '512Mi' } };
 
 /** Whether hooks survive admission: in Linger's namespace those of its own pods, in another those of applications. */

@@ -334,7 +334,7 @@ interface Trial {
   readonly report: Omit<WhatIfReport, 'after'>;
   readonly snapshot: ClusterSnapshot;
   after: AuditSummary | undefined;
-  /** Of the audit that is under way. */
+  /** Ends the audit that is running. */
   signal: AbortSignal | undefined;
 }
 

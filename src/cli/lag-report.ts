@@ -128,7 +128,7 @@ export function sampledCurve({ coverage }: Pick<Lags, 'coverage'>, longest: numb
 
 type View = ReturnType<typeof namespaceView>;
 
-/** Of hundreds of namespaces they take a while. */
+/** Kept, because those of hundreds of namespaces take a while to compute. */
 const viewsKept = new WeakMap<ClusterSnapshot, Map<string, View>>();
 
 function viewOf(namespace: NamespaceRecord, snapshot: ClusterSnapshot): View {

@@ -1,7 +1,7 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto';
 import type { RequestHandler } from 'express';
 
-/** Of each run, in the fragment of the page's address, which no browser sends anywhere. */
+/** A new token for each run. It stands in the fragment of the page's address, which no browser sends. */
 export function newToken(): string {
   return randomBytes(16).toString('base64url');
 }

@@ -46,7 +46,7 @@ export interface Subject {
   readonly line?: number;
 }
 
-/** Of both texts together: a few hundred workloads. */
+/** Both texts together: a few hundred workloads. */
 const LONGEST_BODY = 1024 * 1024;
 const TOO_LONG =
   'expected a manifest and policies of at most 1 MiB together: explain longer ones by linger explain FILE.yaml';

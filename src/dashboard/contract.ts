@@ -298,7 +298,7 @@ export const nowReport = z.strictObject({
   held: z.union([z.array(heldPod).readonly(), nothingKnown]),
   /** Consumers whose lag cannot be relied on. */
   troubled: z.union([z.array(consumerView).readonly(), nothingKnown]),
-  /** Of the last day, as the leader has published them: the latest first. */
+  /** Those of the last day, as the leader published them, the latest first. */
   shortfalls: z.union([z.array(shortfall).readonly(), nothingKnown]),
   /** What this command watches by itself, since it has begun. */
   watched: z.strictObject({
@@ -335,11 +335,11 @@ export const lagReport = z.strictObject({
   max: seconds,
   /** The upper edges of the bands of lags, ascending; the last band has none. */
   edges: z.array(seconds).readonly(),
-  /** Of each span of time with removals, how many there were in each band. */
+  /** The spans of time with removals, and how many fell into each band. */
   spans: z
     .array(z.strictObject({ from: seconds, to: seconds, counts: z.array(z.number()).readonly() }))
     .readonly(),
-  /** Of the whole: the control plane, followed by the slowest of the consumers that are known. */
+  /** The whole lag: the control plane, followed by the slowest known consumer. */
   distribution,
   /** The control plane first, then each consumer of an ordinary Service; empty: the scope is one of them itself. */
   parts: z
@@ -381,7 +381,7 @@ export const whatIfReport = z.strictObject({
   waits: z.array(wait).readonly(),
   /** How many past removals that is; null: none are known. */
   removals: z.union([z.number(), nothingKnown]),
-  /** Of the whole lag in the cluster; empty: not enough has been measured. */
+  /** The whole lag in the cluster; empty: not enough has been measured. */
   distribution,
   /** With Hold, for how long half and 99 % of pods would be held; null: another hook, or not enough has been measured. */
   held: z.union([z.strictObject({ p50: seconds, p99: seconds }), nothingKnown]),
@@ -411,7 +411,7 @@ const termination = z.strictObject({
   ]),
   consumers: z.array(z.strictObject({ name: z.string(), after: instant, by: instantSource })).readonly(),
   omitted: z.number(),
-  /** Of the helper of hook Hold: the last connection, and how many were open at SIGTERM. */
+  /** What the helper of hook Hold counted: the last connection, and how many were open at SIGTERM. */
   witness: z.union([
     z.strictObject({ last: instant, open: z.union([z.number(), nothingKnown]) }),
     nothingKnown,

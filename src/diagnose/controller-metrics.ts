@@ -46,7 +46,7 @@ export const CONTROLLERS = {
 export type QueueName = keyof typeof CONTROLLERS;
 export const QUEUES = Object.keys(CONTROLLERS) as readonly QueueName[];
 
-/** Of the slices' controllers (options/endpointslicecontroller.go); the other has no limit, and needs no more either. */
+/** The most workers of the slices' controllers (options/endpointslicecontroller.go); the other controller has no limit, and needs no more either. */
 export const MOST_WORKERS = 50;
 
 /**
@@ -331,9 +331,9 @@ function queueActivity(
     longestSeconds: read(after, 'workqueue_longest_running_processor_seconds'),
     adds: read(growth, 'workqueue_adds_total'),
     done: work?.count ?? 0,
-    /** Of the items that were taken up; undefined without any. */
+    /** How long items waited that were taken up; undefined without any. */
     meanWaitSeconds: meanOf(tallyOf(growth, WAIT, named(name))),
-    /** Of the items finished. */
+    /** How long finished items took. */
     meanWorkSeconds: meanOf(work),
     // On average. Work counts in full when it finishes, so the part before the interval is subtracted.
     busyWorkers: seconds === undefined ? undefined : Math.max(0, (work?.sum ?? 0) + unfinished) / seconds,

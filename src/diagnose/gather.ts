@@ -213,7 +213,7 @@ const RBAC = '/apis/rbac.authorization.k8s.io/v1';
 const GENERAL = new Set(['cluster-admin', 'admin', 'edit', 'view']);
 
 /**
- * Of the control plane. kube-proxy and CoreDNS, whose roles name Endpoints as well, have read EndpointSlices since
+ * Roles of the control plane. kube-proxy and CoreDNS, whose roles name Endpoints as well, have read EndpointSlices since
  * Kubernetes 1.19 and CoreDNS 1.8.1.
  */
 const CONTROL_PLANE = 'system:';

@@ -69,7 +69,7 @@ const SLICE_CONTROLLER = 'endpointslice-controller.k8s.io';
 export class HeldPods {
   readonly #options: HeldPodsOptions;
   readonly #byUid = new Map<string, HeldPod>();
-  /** Of several pods with one token, the oldest comes first: the others are copies. */
+  /** Pods with the same token, the oldest first: the others are copies. */
   readonly #byToken = new Map<string, readonly HeldPod[]>();
   /** How many pods have this address. */
   readonly #perAddress = new Map<string, number>();

@@ -101,7 +101,7 @@ export class NodeShutdowns implements Runnable {
   readonly #nodes = new Map<string, number>();
   /** By node: the pods that have been told so. */
   readonly #told = new Map<string, readonly string[]>();
-  /** Of this term. */
+  /** The watch of this term as leader. */
   #watch: ReturnType<typeof watchResource> | undefined;
   #deleted: Counter<'result'> | undefined;
 

@@ -78,7 +78,7 @@ export class ListedAddresses {
     return this.#objects.has(key);
   }
 
-  /** Of these addresses, those that the Services' objects list now, and when those left that they listed until just now. */
+  /** Which of these addresses the Services' objects list (true), or listed until just now (when they left). */
   find(wanted: Iterable<string>, isAsked: (service: string) => boolean): ReadonlyMap<string, true | number> {
     const found = new Map<string, true | number>();
     const since = this.#clock() - REMEMBERED_MS;

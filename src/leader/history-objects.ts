@@ -43,7 +43,7 @@ const PART_CHARACTERS: Readonly<Record<string, number>> = {
   namespace: 60_000,
 };
 const OTHER_CHARACTERS = 14_000;
-/** Of each ConfigMap, which may hold 1 MiB. */
+/** The most that one ConfigMap gets; the API server allows 1 MiB. */
 const OBJECT_BYTES = 900_000;
 
 /** Several times more text than is ever written: anything beyond it was forged to keep a replica busy. */

@@ -2,7 +2,7 @@ import type { ApiError } from '../dashboard/index.ts';
 
 const KEPT = 'linger-token';
 const IN_ADDRESS = /^#token=([\w-]+)$/;
-/** Of this origin alone. Browsers give a tab that is opened from another one nothing of its storage. */
+/** Reaches the tabs of this origin only: a browser gives a new tab none of the session storage of the tab that opened it. */
 const tabs = new BroadcastChannel(KEPT);
 const ASKING = '?';
 const ANSWERED_MS = 200;

@@ -6,7 +6,7 @@ const [WIDE, HIGH] = [800, 220];
 const SHORTEST = 0.001;
 /** More lines could not be told apart. */
 const MOST_CURVES = 6;
-/** Of the words of waits, which may be close to each other; each as high as its letters on a phone. */
+/** Rows for the labels of waits, which may be close to each other; a row is as high as its letters on a phone. */
 const [ROWS, ROW_HEIGHT] = [8, 26];
 
 /** Distributions on a logarithmic scale, the whole first; waits are drawn in. */

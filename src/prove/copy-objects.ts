@@ -15,7 +15,7 @@ export interface Original {
   readonly services: readonly unknown[];
   readonly namespace: unknown;
   readonly policies: readonly unknown[];
-  /** Of its newest pod. */
+  /** The plan of its newest pod. */
   readonly plan: Plan | undefined;
 }
 

@@ -29,7 +29,7 @@ export interface LeasedJobOptions {
   readonly pods: number;
   /** A node that is to be drained: a pod there would be lost with its log. */
   readonly notOn?: string | undefined;
-  /** Of the program: a command and its flags. */
+  /** A command of the program, and its flags. */
   readonly args: readonly string[];
   /** A ServiceAccount whose token the pod gets. */
   readonly account?: string;

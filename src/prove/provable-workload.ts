@@ -30,7 +30,7 @@ export interface WorkloadName {
 
 /** A workload as far as it matters here. */
 export interface ProvableWorkload extends WorkloadName {
-  /** Of its pods, as a query. */
+  /** Selects its pods, as a label query. */
   readonly selector: string;
   readonly podLabels: Labels;
   readonly replicas: number;
@@ -58,7 +58,7 @@ export const fullName = ({ kind, namespace, name }: WorkloadName): string =>
 
 type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 /**
- * Of an object of any kind. A patch is a merge patch.
+ * Gets, patches or deletes an object of any kind. A patch is a merge patch.
  * @returns undefined where there is nothing to get or to delete
  * @throws KubeFailure
  */

@@ -269,7 +269,7 @@ export function drawingOfBoth(found: Comparison, without: Chart, protectedBy: Ch
   };
 }
 
-/** Of the pods that were deleted; those that lost the most. */
+/** Deleted pods that are drawn, those with the most losses first. */
 const MOST_LANES = 40;
 
 /** The run as a picture: a lane for each way with its requests, and one for each deleted pod, with what it may have lost. */

@@ -5,7 +5,7 @@ import type { LossKind, RequestOutcome } from './traffic-plan.ts';
 export interface PodLife {
   readonly name: string;
   node?: string | undefined;
-  /** Of each family. */
+  /** One for each IP family. */
   addresses?: readonly string[];
   createdAt: number;
   deletedAt?: number;

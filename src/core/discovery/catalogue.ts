@@ -25,7 +25,7 @@ export type CatalogueMeasure =
 
 /** Something that sends traffic to pods: how it is recognised, and how its lag is known. */
 export interface Ecosystem {
-  /** Of the DiscoveryConsumer. */
+  /** The name of the DiscoveryConsumer. */
   readonly name: string;
   /** `spec.controller` of IngressClasses, `spec.controllerName` of GatewayClasses. */
   readonly controllers?: readonly string[];

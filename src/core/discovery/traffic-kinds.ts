@@ -2,7 +2,7 @@ import { isRecord, isString, listOf, memberAt } from '../api/index.ts';
 
 /** A kind of object that sends traffic to Services. */
 interface TrafficKind {
-  /** Of these, the version in which a cluster lists it. */
+  /** The version in which a cluster lists these kinds. */
   readonly apiVersion: string;
   readonly kinds: readonly string[];
   /**
@@ -48,7 +48,7 @@ const TRAFFIC_KINDS: readonly TrafficKind[] = [
       ...['tcp[].route[].destination.host', 'tls[].route[].destination.host'],
     ],
   },
-  // Of version 2 the second, which version 3 does not read.
+  // Version 2 has both groups; version 3 does not read the second.
   ...['traefik.io/v1alpha1', 'traefik.containo.us/v1alpha1'].flatMap((apiVersion) =>
     TRAEFIK.map((each) => ({ apiVersion, ...each })),
   ),

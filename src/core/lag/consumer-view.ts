@@ -76,7 +76,7 @@ export interface MeasurementState {
 
 /** Held pods that a consumer applies to and that got no connection from its instances, since one last did. */
 export interface UnseenPods {
-  /** Of the first. Seconds since the epoch. */
+  /** When the first was seen. Seconds since the epoch. */
   readonly since: number;
   readonly pods: number;
 }

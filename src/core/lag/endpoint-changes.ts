@@ -268,7 +268,7 @@ export class ChangeSummary {
     count.lags.record(lag);
     count.min = Math.min(count.min, lag);
     count.max = Math.max(count.max, lag);
-    // Of two equal lags the earlier one stays first.
+    // The earlier of two equal lags stays first.
     this.#slowest = [...this.#slowest, { ...change, lag }].sort((a, b) => b.lag - a.lag).slice(0, SLOWEST);
   }
 

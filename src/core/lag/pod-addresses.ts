@@ -47,7 +47,7 @@ const MOST_REMEMBERED = 10_000;
 const MOST_ADDRESSES = 150_000;
 /** The most addresses of one pod; further ones are left out. A few Services list a pod, by one address of each family. */
 const MOST_OF_POD = 32;
-/** Of a slice, which has at most a thousand endpoints of one or more addresses. */
+/** A slice has at most a thousand endpoints, of one or more addresses each. */
 const MOST_OTHERS = 1_000;
 
 export class PodAddresses {

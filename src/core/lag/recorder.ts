@@ -451,7 +451,7 @@ export class LagRecorder {
       for (const uid of this.#terminations.keys()) this.#settle(uid);
   }
 
-  /** Of slices only what happens while Endpoints would be seen to follow. */
+  /** A change of a slice counts only while Endpoints would be seen to follow it. */
   #countsForUpkeep({ group: { stage } }: EndpointChange): boolean {
     if (this.#streams.get(stage) === 'broken') return false;
     return stage === 'Endpoints' || LAG_STAGES.every((each) => this.#streams.get(each) === 'current');

@@ -7,7 +7,7 @@ interface TextOptions {
   readonly colour: boolean;
 }
 
-/** Of each tone: its character, which tells it without colour, and its colour. */
+/** The character of each tone, which shows it without colour, and its colour. */
 const TONES: Readonly<Record<Tone, readonly [char: string, colour: number]>> = {
   sends: ['━', 33],
   lost: ['█', 31],

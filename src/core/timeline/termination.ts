@@ -24,7 +24,7 @@ export interface Termination {
   readonly owner: string;
   /** When its deletion showed. Seconds since the epoch. */
   readonly deletedAt: number;
-  /** Of its plan: `Sleep`, `Exec`, `Hold`; empty: it has no plan. */
+  /** The hook of its plan: `Sleep`, `Exec`, `Hold`; empty: it has no plan. */
   readonly hook: string;
   /** What listed the pod as ready, and when that stopped; null: that was not measured, since the watches were not current. */
   readonly withdrawals:
@@ -38,7 +38,7 @@ export interface Termination {
   }[];
   /** How many withdrawals and consumers are left out. */
   readonly omitted: number;
-  /** Of the helper of hook Hold: whether it counted connections, when the last one came, and how many were open at the end. */
+  /** What the helper of hook Hold counted: when the last connection came, and how many were open at the end; null: nothing. */
   readonly witness: { readonly last: After; readonly open: number | null } | null;
   readonly sigterm: { readonly after: After; readonly by: InstantSource };
   /** Why hook Hold was released; empty: no such hook was. */
