@@ -7,6 +7,7 @@ import { annotationPolicyText } from './annotation-policy.ts';
 import { CHART } from './chart.ts';
 import { CLUSTER_TERMINATION_POLICY, crdText, DISCOVERY_CONSUMER, TERMINATION_POLICY } from './crd.ts';
 import { installedText } from './installed.ts';
+import { TABLE_PAGES } from './tables.ts';
 
 const VALUES_SCHEMA = 'deploy/chart/values.schema.json';
 const HOLD_RIGHTS = ['deploy/rbac-hold.yaml', 'deploy/rbac-view.yaml'];
@@ -39,4 +40,5 @@ export const GENERATED: readonly { readonly path: string; readonly text: () => s
   // Last: they are made from the files above.
   { path: 'src/check/installed.json', text: installedText },
   ...CHART,
+  ...TABLE_PAGES,
 ];

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { FairLog, isRecord, listOf } from '../core/api/index.ts';
+import { type Curable, FairLog, isRecord, listOf } from '../core/api/index.ts';
 import type { RemovalSample } from '../core/lag/index.ts';
 import { isTermination, MOST_USERS, type Termination } from '../core/timeline/index.ts';
 
@@ -8,12 +8,36 @@ import { isTermination, MOST_USERS, type Termination } from '../core/timeline/in
  * 200 of each other.
  */
 export const TERMINATION_FINDINGS = {
-  StoppedTooEarly: 250_000,
-  UndeclaredConsumer: 50_000,
-  OpenAtStop: 40_000,
-  SlowStop: 40_000,
-  HoldUnreachable: 40_000,
-} as const satisfies Record<string, number>;
+  StoppedTooEarly: {
+    characters: 250_000,
+    means:
+      'The pod got SIGTERM while a slice or Endpoints still listed it, or before the slowest consumer had followed (p99): requests may have been lost.',
+    cure: 'A longer wait, faster controllers ([diagnose](#diagnose)), or [Hold](../concepts.md#hold).',
+  },
+  UndeclaredConsumer: {
+    characters: 50_000,
+    means:
+      "At least two [held](../concepts.md#hold) pods got connections from the same address after every known consumer had stopped. Linger's log and findings name its owner; the Event in the pod's namespace names only the address. For consumers measured by probes Linger uses their percentile, so one connection in a hundred may come from a known consumer.",
+    cure: "Declare the sender as a DiscoveryConsumer; the finding names addresses, pods and owners. `(node NAME)` is a process in that node's own network: a gateway with `hostNetwork`, or the kubelet, which probes every pod.",
+  },
+  OpenAtStop: {
+    characters: 40_000,
+    means:
+      'Connections were open when a held pod got SIGTERM: keep-alive clients, which no wait closes. An Event of type Normal.',
+    cure: 'The application must drain on SIGTERM.',
+  },
+  SlowStop: {
+    characters: 40_000,
+    means: 'After SIGTERM, a pod with a plan used more than its own part of the grace, or all of it.',
+    cure: 'It ignores SIGTERM, or `terminationGracePeriodSeconds` is too short. With Hold it lives that much longer.',
+  },
+  HoldUnreachable: {
+    characters: 40_000,
+    means:
+      'A pod with hook Hold that endpoints listed ended without a call from its hook: its wait was the static one, or none.',
+    cure: "Allow egress to port 8445 of Linger's namespace; check that the ConfigMap with [the helper](../operations.md#the-helper-of-hold) is there.",
+  },
+} as const satisfies Readonly<Record<string, Curable & { readonly characters: number }>>;
 export type TerminationReason = keyof typeof TERMINATION_FINDINGS;
 
 const TEXTS = z.array(z.string()).readonly();
@@ -303,7 +327,7 @@ export interface TerminationRecord {
 export class TerminationLog {
   readonly #by: string;
   readonly #findings = new Map(
-    Object.entries(TERMINATION_FINDINGS).map(([reason, characters]) => [
+    Object.entries(TERMINATION_FINDINGS).map(([reason, { characters }]) => [
       reason,
       new FairLog<TerminationFinding>({ characters, longest: LONGEST }, ({ at }) => at),
     ]),

@@ -6,7 +6,7 @@ export { SecretSource } from './secret-source.ts';
 export { type CertificateSource, FileSource, tellConfigured } from './source.ts';
 export {
   type Authority,
-  certificateErrorCodes,
+  CERTIFICATE_ERRORS,
   isTrusted,
   type KeyPair,
   parseCertificates,

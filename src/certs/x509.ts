@@ -1,25 +1,53 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
-import { FOREIGN_LIMITS, UserError } from '../core/api/index.ts';
+import { type Curable, FOREIGN_LIMITS, UserError } from '../core/api/index.ts';
 import { canonicalAddress } from './addresses.ts';
 
 /**
  * Everything that can stop Linger from having a certificate, by stable code. Each code is explained in
  * certs/README.md, under "When it refuses".
  */
-export const certificateErrorCodes = [
-  'BadName',
-  'Expired',
-  'Mismatched',
-  'Incomplete',
-  'Corrupt',
-  'EncryptedKey',
-  'Unreadable',
-  'Unwritable',
-  'NotShared',
-] as const;
+export const CERTIFICATE_ERRORS = {
+  BadName: {
+    means: 'A certificate cannot have this name, such as `localhost:8443`, `10.0.0.0/8` or `*.com`.',
+    cure: 'Give DNS names, wildcards such as `*.example.com`, or IP addresses.',
+  },
+  Expired: {
+    means: 'Your own certificate has expired.',
+    cure: 'Replace it.',
+  },
+  Mismatched: {
+    means: '`tls.key` does not belong to the first certificate in `tls.crt`.',
+    cure: 'Copy both, and put the serving certificate first.',
+  },
+  Incomplete: {
+    means: 'One of `tls.crt` and `tls.key` is missing.',
+    cure: 'Add it; or delete the other, and Linger makes its own.',
+  },
+  Corrupt: {
+    means: 'A file cannot be read as PEM, or TLS does not accept it.',
+    cure: 'Replace it.',
+  },
+  EncryptedKey: {
+    means: 'A key needs a passphrase.',
+    cure: "Store it decrypted, readable by Linger's user only.",
+  },
+  Unreadable: {
+    means: "A file cannot be read. The message has the system's reason.",
+    cure: "Let Linger's user read it, or use another folder.",
+  },
+  Unwritable: {
+    means: "A certificate is due, and the folder cannot be written to. The message has the system's reason.",
+    cure: "Let Linger's user write it; or provide `tls.crt` and `tls.key` of your own.",
+  },
+  NotShared: {
+    means:
+      "The Secret of `--certs-secret` can neither be read nor made. The message has the API server's reason.",
+    cure: 'Apply `deploy/role-certificates.yaml`; or mount a certificate of your own, and name its folder with `--certs`.',
+  },
+} as const satisfies Readonly<Record<string, Curable>>;
 
-export type CertificateErrorCode = (typeof certificateErrorCodes)[number];
+export type CertificateErrorCode = keyof typeof CERTIFICATE_ERRORS;
 
 /**
  * The message names the file or the name at fault and the way out. It carries no `cause`: a cause could

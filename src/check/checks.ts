@@ -7,30 +7,97 @@ import {
   messageOf,
   type RawObject,
 } from '../cluster/index.ts';
-import { UserError } from '../core/api/index.ts';
+import { type Explained, UserError } from '../core/api/index.ts';
 
 /** What is checked before and after installation, in the order of the report. */
 export const CHECKS = {
-  ApiServer: 'The API server answers, and is new enough.',
-  Rights:
-    'You may create and change what an installation consists of; replicas have the rights that their flags need.',
-  Kubelets: 'Every kubelet supports the native sleep hook.',
-  Admission: 'A pod with a hook, as Linger’s own are, is admitted and keeps it.',
-  CustomResources: 'The API server serves the kinds of linger.dev.',
-  Webhook: 'The webhook configuration points at Linger, and excludes its own pods.',
-  Certificate: 'The caBundle matches the serving certificate, and that is valid.',
-  Replicas: 'All replicas are ready, on more than one node.',
-  Ports: 'Each Service of Linger targets a port that its containers listen on.',
-  Answer: 'A pod that is created reaches Linger, and its answer reaches the pod.',
-  OtherWebhooks: 'No other webhook keeps the replicas from starting.',
-  NetworkPolicy: 'NetworkPolicies let API servers and helpers in, and Linger out to API servers.',
-  Leader: 'One of the replicas leads.',
-  Watches: 'Each replica follows the cluster.',
-  Canary: 'The canary measures.',
-  Consumers: 'The lag of every consumer is known.',
-  Policies: 'Every policy is in force.',
-  HoldHelper: 'The helper is where policies ask for hook Hold.',
-} as const satisfies Record<string, string>;
+  ApiServer: {
+    when: 'both',
+    means: 'It answers, and is 1.32 or later: [what has been run](../operations.md#kubernetes-versions).',
+  },
+  Rights: {
+    when: 'both',
+    means:
+      "Before: you may get, create and patch each kind of `deploy/`; and the API server lets you grant the rights in its Roles. After: the replicas' ServiceAccount has all rights of `deploy/` that the flags of the Deployment need: follow the cluster, lead and publish, keep the certificate, flip the canary, audit, test the helper of Hold, write reports (right: create `subjectaccessreviews`).",
+  },
+  Kubelets: {
+    when: 'both',
+    means: "Every node's kubelet supports the native sleep (1.30).",
+  },
+  Admission: {
+    when: 'before',
+    means:
+      "A dry run of a pod like Linger's own, with a plan (Pod Security *restricted*, and the resources of `deploy/deployment.yaml`), in its namespace if that exists (otherwise in `--namespace`, whose quotas then do not count): who rejects it, whether its native sleep and grace come back unchanged, and if not, what changes them (below). If Linger's namespace exists, the same in `--namespace`, as for an application's pod.",
+  },
+  CustomResources: {
+    when: 'after',
+    means: 'The API server serves the three kinds of `linger.dev`.',
+  },
+  Webhook: {
+    when: 'both',
+    means:
+      "Before: no Linger in another namespace, whose webhook and rights an installation would take over, since their names are the same. After: the configuration exists and leads to ready replicas in this namespace, by a port of its Service; covers some namespace; leaves out Linger's own pods; has its conditions, and if it [fails closed](../operations.md#no-pod-without-linger) also those that a starting cluster needs.",
+  },
+  Certificate: {
+    when: 'after',
+    means:
+      'The certificate in the Secret is valid, for the right name, renewed in time, and covered by the `caBundle`. Needs the right to get that Secret.',
+  },
+  Replicas: {
+    when: 'after',
+    means:
+      'All declared replicas are ready, on more than one node; otherwise why not, by their status and the Events `FailedMount`.',
+  },
+  Ports: {
+    when: 'after',
+    means:
+      "The `targetPort` of each Service that selects the replicas is a port of the containers, and one where replicas listen by the Deployment's flags.",
+  },
+  Answer: {
+    when: 'after',
+    means:
+      "A dry run of a pod through the real webhook, with an unparsable annotation, so that Linger's warning identifies its answer in every mode. If the hook is taken away again, by what (below). In mode Audit it does not show what other webhooks do to hooks: `linger check --pre --namespace NAMESPACE` does. Without an answer, how far the API server's proxy gets (right: get `services/proxy`).",
+  },
+  OtherWebhooks: {
+    when: 'both',
+    means:
+      "Webhooks that fail closed and cover pods of Linger's namespace, and whether they have endpoints; which mutating ones run after Linger. `Admission` and `Answer` name what those took from one pod.",
+  },
+  NetworkPolicy: {
+    when: 'after',
+    means:
+      "The policies that select the replicas allow ingress to 8443, the admin port and 8445 (or what the Deployment's flags say), and egress to the API servers' port: that of the EndpointSlices of `default/kubernetes`, or 443 or 6443 if these may not be listed. In namespaces where policies ask for hook `Hold`, no policy keeps pods from 8445 in Linger's namespace. Addresses are not compared.",
+  },
+  Leader: {
+    when: 'after',
+    means:
+      'The Lease has a holder that renews it and is a pod of Linger: another process that renews it keeps every replica from leading.',
+  },
+  Watches: {
+    when: 'after',
+    means:
+      "`linger_cluster_synced` and `linger_watch_current` of each ready replica, through the API server's proxy (right: get `pods/proxy`).",
+  },
+  Canary: {
+    when: 'after',
+    means: 'At least one flip has measured something, read in the same way.',
+  },
+  Consumers: {
+    when: 'after',
+    means:
+      "No consumer's condition is False, as [the leader publishes it](consumers.md#linger-consumers); each has sent to a held pod within 7 days, as far as its instances are known; and nothing sends that is not declared, by the [catalogue](../guide.md#find-the-consumers) and by what held pods have seen.",
+  },
+  Policies: {
+    when: 'after',
+    means:
+      "No policy object's condition `Ready` is False, and no document of the ConfigMap `linger-policies` is broken. The number of policies in files and as objects, and the mode of a pod without labels in `--namespace`, with its origin.",
+  },
+  HoldHelper: {
+    when: 'after',
+    means:
+      'If policies ask for hook `Hold`: it is not off (`--hold-port=0`), the Service `linger-hold` exists, its [ConfigMap](../operations.md#the-helper-of-hold) exists and is not being deleted, and pods that may run on any node get it; otherwise the reason, as in the note `HoldUnavailable`.',
+  },
+} as const satisfies Readonly<Record<string, Explained & { readonly when: 'before' | 'after' | 'both' }>>;
 
 export type CheckCode = keyof typeof CHECKS;
 

@@ -1,12 +1,11 @@
 import { fstatSync, writeSync } from 'node:fs';
 import { inspect } from 'node:util';
-import { asError, printable, UserError } from '../core/api/index.ts';
+import { asError, ERRORS, LingerError, printable, UserError } from '../core/api/index.ts';
 import {
   type CommandInvocation,
   type Environment,
   FAILURE_EXIT_CODE,
   readCommandLine,
-  USAGE_EXIT_CODE,
 } from './command-line.ts';
 import type { CommandName, Settings } from './commands.ts';
 import { fitTablesTo, Progress, type Streams, type Surroundings } from './terminal.ts';
@@ -147,7 +146,7 @@ function explainFailure(error: unknown, stderr: NodeJS.WritableStream): number {
   // Messages may quote a value of a megabyte.
   const shown = message.length > LONGEST_MESSAGE ? `${message.slice(0, LONGEST_MESSAGE)}…` : message;
   stderr.write(printableLines(`linger: ${shown} [${error.code}]`));
-  return error.code === 'settings-invalid' ? USAGE_EXIT_CODE : FAILURE_EXIT_CODE;
+  return error instanceof LingerError ? ERRORS[error.code].exit : FAILURE_EXIT_CODE;
 }
 
 function printableLines(text: string): string {

@@ -178,7 +178,7 @@ export function renderSummary(summary: WatchSummary): string {
     section('Removals without a lag, of everything watched', discards, (reason) => [
       String(discarded[reason]),
       reason,
-      DISCARDS[reason],
+      DISCARDS[reason].means,
     ]),
     section('Interruptions: changes during them have no lag', gaps, (gap) => [
       `${showSeconds(gap.seconds)}${gap.goesOn ? ' so far' : ''}`,

@@ -1,36 +1,112 @@
-import { asError, isRecord, isString, jsonIn, UserError } from '../core/api/index.ts';
+import { asError, type Curable, isRecord, isString, jsonIn, UserError } from '../core/api/index.ts';
 
 /** Why a list or a watch ended and is being restarted. The metric's label. */
 export const RESTARTS = {
-  Ended: 'The server closed the watch cleanly, as it does at its timeout and when it shuts down.',
-  Cut: 'The connection broke in the middle of an answer.',
-  Silent: 'Nothing arrived for longer than bookmarks are apart: it was dead, or idle (see stalls).',
-  Unreachable: 'No connection, or no answer on it.',
-  Expired: 'The server no longer remembers the resourceVersion (410): everything is listed again.',
-  Throttled: 'The server asked to come back later (429).',
-  Unauthorized: 'The credentials were not accepted (401); they are read again.',
-  Forbidden: 'The credentials do not allow it (403).',
-  ServerError: 'The server failed (5xx).',
-  NotServed: 'The server does not serve that kind (404).',
-  Refused: 'The server did not accept the request (another 4xx).',
-  ErrorEvent: 'The watch brought an error other than the above.',
-  Malformed: 'The answer is not a list or a watch.',
-  Internal: 'A bug in Linger.',
-} as const satisfies Record<string, string>;
+  Ended: {
+    means: 'The server closed the watch cleanly: at its timeout, or because it shuts down.',
+    cure: 'Nothing.',
+  },
+  Cut: {
+    means: 'The connection broke in the middle of an answer.',
+    cure: 'Often: look for what resets connections on the path (load balancers, idle timeouts).',
+  },
+  Silent: {
+    means:
+      'Nothing came for 70 s. Either nothing happened, or the connection was dead: `linger_watch_stalls_total` counts the latter.',
+    cure: 'With stalls: look for what drops connections silently.',
+  },
+  Unreachable: {
+    means: 'No connection, or no answer on it.',
+    cure: 'Check the API server; a NetworkPolicy without egress has the same effect.',
+  },
+  Expired: {
+    means:
+      'The server no longer has the resourceVersion at which the watch stopped (410). Everything is listed again.',
+    cure: 'Occasionally: nothing. Often: the outages are longer than 5 minutes, or etcd is compacted too often.',
+  },
+  Throttled: {
+    means: 'The server asked to retry later (429).',
+    cure: "If it lasts, give Linger's ServiceAccount its own priority level (Priority and Fairness).",
+  },
+  Unauthorized: {
+    means: 'The credentials were not accepted (401). They are reread.',
+    cure: 'Token or certificate expired, or of another cluster.',
+  },
+  Forbidden: {
+    means:
+      'The credentials do not allow it (403). While an API server starts, for some seconds: it has not read its roles yet.',
+    cure: 'If it lasts, [`LingerForbidden`](#alerts).',
+  },
+  ServerError: {
+    means: 'The server failed (5xx).',
+    cure: "Check the API server's log.",
+  },
+  NotServed: {
+    means: 'The server does not serve that kind (404).',
+    cure: "Linger's own kinds: [install the CRDs](../operations.md#install-the-crds), or ignore it: Linger retries about every half minute.",
+  },
+  Refused: {
+    means: 'The server did not accept the request (another 4xx).',
+    cure: "The log line has the server's message.",
+  },
+  ErrorEvent: {
+    means: 'The watch delivered another kind of error.',
+    cure: "The log line has the server's message.",
+  },
+  Malformed: {
+    means: 'The answer is not a list or a watch.',
+    cure: 'Something other than an API server answers; the log line has its beginning.',
+  },
+  Internal: {
+    means: 'A bug in Linger.',
+    cure: 'Report it, with the log line.',
+  },
+} as const satisfies Readonly<Record<string, Curable>>;
 
 /** Why an object could not be read or written. A metric's label. */
 export const OBJECT_FAILURES = {
-  NotFound: 'There is no such object, or no such namespace (404).',
-  AlreadyExists: 'It exists already: another writer was first (409).',
-  Conflict: 'It has changed since it was read (409).',
-  Throttled: 'The server asked to come back later (429).',
-  Unauthorized: 'The credentials were not accepted (401); they are read again.',
-  Forbidden: 'The credentials do not allow it (403).',
-  ServerError: 'The server failed (5xx).',
-  Refused: 'The server did not accept the request (another 4xx), such as an object that is too large.',
-  Unreachable: 'No connection, or no full answer in time: a write may still take effect.',
-  Malformed: 'The answer is not an object.',
-} as const satisfies Record<string, string>;
+  NotFound: {
+    means: 'The object or namespace does not exist (404).',
+    cure: 'Check `--namespace`.',
+  },
+  AlreadyExists: {
+    means: 'Another writer has created it first (409).',
+    cure: 'Nothing: it is reread.',
+  },
+  Conflict: {
+    means: 'Another writer has changed it since it was read (409).',
+    cure: 'Occasionally: nothing. Often: something else writes it, too.',
+  },
+  Throttled: {
+    means: 'The server asked to retry later (429).',
+    cure: "If it lasts, give Linger's ServiceAccount its own priority level (Priority and Fairness).",
+  },
+  Unauthorized: {
+    means: 'The credentials were not accepted (401). They are reread.',
+    cure: 'Token expired, or of another cluster.',
+  },
+  Forbidden: {
+    means: 'The credentials do not allow it (403).',
+    cure: 'Compare with `deploy/role-publish.yaml` and, for statuses, `deploy/rbac.yaml`.',
+  },
+  ServerError: {
+    means: 'The server failed (5xx).',
+    cure: "Check the API server's log.",
+  },
+  Refused: {
+    means:
+      'The server did not accept the object (another 4xx): too large, or against a policy. The next history is half as long.',
+    cure: "The log line has the server's message.",
+  },
+  Unreachable: {
+    means: 'No connection, or no full answer in time.',
+    cure: 'Check the API server.',
+  },
+  Malformed: {
+    means: 'The answer is not an object.',
+    cure: 'Something other than an API server answers; the log line has its beginning.',
+  },
+} as const satisfies Readonly<Record<string, Curable>>;
 
 export type FailureReason = keyof typeof RESTARTS | keyof typeof OBJECT_FAILURES;
 
@@ -105,12 +181,30 @@ export const CONCERNS_ONE_NAMESPACE: ReadonlySet<FailureReason> = new Set([
 
 /** Everything that can keep Linger from connecting to its API server. */
 export const CONNECTION_ERRORS = {
-  NotInCluster: 'There are no in-cluster credentials here.',
-  KubeconfigUnreadable: 'A kubeconfig, or a file that it names, cannot be read.',
-  KubeconfigInvalid: 'A kubeconfig is not one, or names a context, cluster or user that it does not have.',
-  KubeconfigUnsupported: 'A kubeconfig asks for something that Linger does not do.',
-  PluginFailed: 'The program that a kubeconfig gets its credentials from (exec) gave none.',
-} as const satisfies Record<string, string>;
+  NotInCluster: {
+    means: 'There are no in-cluster credentials here. The message names what is missing.',
+    cure: 'In a pod: `automountServiceAccountToken`. Elsewhere: `--kubeconfig`, or `--cluster off`.',
+  },
+  KubeconfigUnreadable: {
+    means: "A kubeconfig, or a file that it names, cannot be read. The message has the system's reason.",
+    cure: "Let Linger's user read it. Relative names count from the kubeconfig's folder.",
+  },
+  KubeconfigInvalid: {
+    means:
+      'It is not a kubeconfig, or it names a context, cluster or user that it does not have. The message has the field, and never a value.',
+    cure: '`kubectl config view` shows the same file.',
+  },
+  KubeconfigUnsupported: {
+    means:
+      'It asks for something that Linger does not do, such as an unverified server, impersonation of groups, or an auth-provider other than `oidc`, `azure` and `gcp`.',
+    cure: 'The message says what to use instead: mostly a client certificate or a token (`kubectl create token`).',
+  },
+  PluginFailed: {
+    means:
+      'The program that a kubeconfig gets its credentials from (`exec`) gave none. The message says how it failed.',
+    cure: 'Run it by hand; log in again.',
+  },
+} as const satisfies Readonly<Record<string, Curable>>;
 
 export type ConnectionErrorCode = keyof typeof CONNECTION_ERRORS;
 

@@ -1,4 +1,4 @@
-import { amount, count, percent, rate, span } from '../core/api/index.ts';
+import { amount, type Curable, count, percent, rate, span } from '../core/api/index.ts';
 import {
   CONTROLLERS,
   MOST_WORKERS,
@@ -25,46 +25,157 @@ interface Found {
 
 /** What a rule sees, and what the rules before it have found. */
 type Rule = (facts: Facts, found: readonly Diagnosed[]) => Found | undefined;
-type RuleEntry = readonly [severity: Severity, rule: Rule];
+interface DiagnosisKind extends Curable {
+  readonly severity: Severity;
+  readonly rule: Rule;
+}
 
-/** All that a diagnosis can find, in the order of the report; what each means is in the reference. */
-const RULES = {
-  ClientThrottled: ['critical', clientThrottled],
-  StuckWorker: ['critical', stuckWorker],
-  TooFewWorkers: ['critical', tooFewWorkers],
-  QueueBacklog: ['critical', queueBacklog],
-  WriteStorm: ['warning', writeStorm],
-  ApiServerSlow: ['warning', apiServerSlow],
-  ApiServerRejects: ['warning', apiServerRejects],
-  SyncErrors: ['warning', syncErrors],
-  BatchPeriod: ['warning', batchPeriod],
-  SlowWithdrawals: ['warning', slowWithdrawals],
-  LeaderChanged: ['warning', leaderChanged],
-  NotLeading: ['warning', notLeading],
-  LagUnexplained: ['warning', lagUnexplained],
-  ThrottledBefore: ['info', throttledBefore],
-  BacklogBefore: ['info', backlogBefore],
-  SlowBefore: ['info', slowBefore],
-  NeverWithdrawn: ['info', neverWithdrawn],
-  EndpointsUnread: ['info', endpointsUnread],
-  ControllerNotSeen: ['info', controllerNotSeen],
-  MetricsMissing: ['info', metricsMissing],
-  NothingWrong: ['info', nothingWrong],
-} as const satisfies Readonly<Record<string, RuleEntry>>;
+/** All that a diagnosis can find, in the order of the report: the worst first. */
+export const DIAGNOSES = {
+  ClientThrottled: {
+    severity: 'critical',
+    rule: clientThrottled,
+    means:
+      "Services wait in the queue, and writes wait for the client's own rate limiter: 100 ms or more, and longer than for the API server. Without metrics of the limiter: the queue drains at exactly the limit.",
+    cure: '`--kube-api-qps` and `--kube-api-burst`: 300 and 325, or twice the current values. More workers share the same limit; they are proposed only if that many writes would keep more of them busy.',
+  },
+  StuckWorker: {
+    severity: 'critical',
+    rule: stuckWorker,
+    means: "A worker has been busy with one Service for over a minute, the API server's own timeout.",
+    cure: "Check the controller-manager's log; a restart frees the worker.",
+  },
+  TooFewWorkers: {
+    severity: 'critical',
+    rule: tooFewWorkers,
+    means: 'Services wait, but not for the limiter, so all workers are busy.',
+    cure: 'The number given for `--concurrent-service-endpoint-syncs` (slices), `--concurrent-endpoint-syncs` (Endpoints) or `--mirroring-concurrent-service-endpoint-syncs`: at least twice as many, at most 50.',
+  },
+  QueueBacklog: {
+    severity: 'critical',
+    rule: queueBacklog,
+    means: 'Services wait, and the cause is unknown: there is only one scrape, or nothing left the queue.',
+    cure: 'Give two scrapes; check that the controller runs.',
+  },
+  WriteStorm: {
+    severity: 'warning',
+    rule: writeStorm,
+    means: 'A fifth of all Services (at least 100) wait at once, or more arrive than may be written.',
+    cure: 'Find what changes so many pods at once. The flags are those of `ClientThrottled`.',
+  },
+  ApiServerSlow: {
+    severity: 'warning',
+    rule: apiServerSlow,
+    means: 'Writes take 250 ms on average, or 1 % of them over a second, without the wait for the limiter.',
+    cure: 'Check the API server, etcd, and webhooks on endpoints.',
+  },
+  ApiServerRejects: {
+    severity: 'warning',
+    rule: apiServerRejects,
+    means: '429, 5xx or no answer, or requests that wait for a seat in the priority level `workload-high`.',
+    cure: '`dump_priority_levels` and `dump_requests` show what fills it.',
+  },
+  SyncErrors: {
+    severity: 'warning',
+    rule: syncErrors,
+    means:
+      "Syncs of slices fail, or find the controller's cache behind; each is retried after 1 s, then 2 s, 4 s.",
+    cure: "The controller-manager's log and its events name the Services.",
+  },
+  BatchPeriod: {
+    severity: 'warning',
+    rule: batchPeriod,
+    means:
+      '`--endpointslice-updates-batch-period`, `--endpoint-updates-batch-period` or the mirroring one delays every withdrawal on purpose.',
+    cure: 'Set it to 0, or allow for it in the wait.',
+  },
+  SlowWithdrawals: {
+    severity: 'warning',
+    rule: slowWithdrawals,
+    means: 'Measured during the run: a p99 of a second or more, or a removal pending that long.',
+    cure: 'The other findings say why.',
+  },
+  LeaderChanged: {
+    severity: 'warning',
+    rule: leaderChanged,
+    means:
+      'It was started, or took over, in the last 15 minutes, or between the readings. Every Service is synced once after that.',
+    cure: 'Run it again later.',
+  },
+  NotLeading: {
+    severity: 'warning',
+    rule: notLeading,
+    means: 'The metrics are from a standby instance, which does nothing.',
+    cure: "Give the leader's.",
+  },
+  LagUnexplained: {
+    severity: 'warning',
+    rule: lagUnexplained,
+    means: 'Withdrawals are late, and queues, limiter and workers are not the reason.',
+    cure: "Check the pod stage, the controller-manager's watches, and the API server that was watched.",
+  },
+  ThrottledBefore: {
+    severity: 'info',
+    rule: throttledBefore,
+    means:
+      'Not now, but 1 % of all writes since its start, or more, waited for over a second for the limiter.',
+    cure: 'The flags are those of `ClientThrottled`: the next storm will be throttled again.',
+  },
+  BacklogBefore: {
+    severity: 'info',
+    rule: backlogBefore,
+    means:
+      'Not now, but 1 % of all Services since its start, or more, waited for over a second in the queue.',
+    cure: 'Run it while it happens.',
+  },
+  SlowBefore: {
+    severity: 'info',
+    rule: slowBefore,
+    means: 'A running Linger has measured late withdrawals since its start.',
+    cure: 'Run it while it happens.',
+  },
+  NeverWithdrawn: {
+    severity: 'info',
+    rule: neverWithdrawn,
+    means: 'Services with `publishNotReadyAddresses`: a terminating pod stays in them until it is gone.',
+    cure: 'Correct for peers of a StatefulSet; clients need another Service.',
+  },
+  EndpointsUnread: {
+    severity: 'info',
+    rule: endpointsUnread,
+    means:
+      'The controller-manager writes Endpoints, and no Role grants them by name to anything but the control plane and Linger. Accounts with general rights (`cluster-admin`, `view`) are not counted.',
+    cure: '[`--controllers=*,-endpoints-controller`](../operations.md#without-endpoints): half the writes of a storm.',
+  },
+  ControllerNotSeen: {
+    severity: 'info',
+    rule: controllerNotSeen,
+    means: "The controller-manager's metrics could not be read.",
+    cure: 'Use one of the [sources](../guide.md#the-controller-managers-metrics).',
+  },
+  MetricsMissing: {
+    severity: 'info',
+    rule: metricsMissing,
+    means:
+      'Some metrics are missing in the scrape, so what they show is unknown; the finding names both. Without them nothing is called `NothingWrong`.',
+    cure: 'Give the whole, unfiltered scrape.',
+  },
+  NothingWrong: {
+    severity: 'info',
+    rule: nothingWrong,
+    means: 'No critical finding or warning; it lists what was checked.',
+    cure: 'Run it while it happens.',
+  },
+} as const satisfies Readonly<Record<string, DiagnosisKind>>;
 
-export type DiagnosisCode = keyof typeof RULES;
+export type DiagnosisCode = keyof typeof DIAGNOSES;
 
 export interface Diagnosed extends Found {
   readonly code: DiagnosisCode;
   readonly severity: Severity;
 }
 
-const ENTRIES = Object.entries(RULES) as readonly (readonly [DiagnosisCode, RuleEntry])[];
-
-/** Their codes, in the order of the report: the worst first. */
-export const DIAGNOSES = Object.fromEntries(
-  ENTRIES.map(([code, [severity]]) => [code, { severity }]),
-) as Readonly<Record<DiagnosisCode, { readonly severity: Severity }>>;
+const ENTRIES = Object.entries(DIAGNOSES) as readonly (readonly [DiagnosisCode, DiagnosisKind])[];
 
 /**
  * Why endpoints are withdrawn late in this cluster, and what to do about it. Each code at most once, in the order of
@@ -72,7 +183,7 @@ export const DIAGNOSES = Object.fromEntries(
  */
 export function diagnose(facts: Facts): readonly Diagnosed[] {
   const found: Diagnosed[] = [];
-  for (const [code, [severity, rule]] of ENTRIES) {
+  for (const [code, { severity, rule }] of ENTRIES) {
     const said = rule(facts, found);
     if (said !== undefined) found.push({ code, severity, ...said });
   }

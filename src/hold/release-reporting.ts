@@ -73,7 +73,7 @@ export function reportRelease(
 }
 
 function noteOf({ reason, heldMs, waitingFor, skipped, open, undeclared }: Release): string {
-  const parts = [`Released after ${(heldMs / 1000).toFixed(1)}s. ${RELEASE_REASONS[reason]}`];
+  const parts = [`Released after ${(heldMs / 1000).toFixed(1)}s. ${RELEASE_REASONS[reason].means}`];
   if (waitingFor.length > 0)
     parts.push(
       `${CUT.has(reason) ? 'Still waiting' : 'Last waited'} for: ${waitingFor.slice(0, SHOWN).map(inWords).join('; ')}.`,

@@ -1,18 +1,37 @@
-import type { Labels } from '../core/api/index.ts';
+import type { Explained, Labels } from '../core/api/index.ts';
 import { type HoldPlan, NODE_BUDGET_SHARE, nodeBudgetOf, type Plan } from '../core/decision/index.ts';
 import type { QuietVerdict } from './connection-monitor.ts';
 
 /** Why a hook was released; in metrics, log lines and Events. */
 export const RELEASE_REASONS = {
-  Gone: 'Everything that listed the pod has withdrawn it, and every consumer that applies has dropped it.',
-  NotServing: 'Nothing listed the pod when its termination began, nor shortly before.',
-  NotTerminating: 'The pod is not being deleted: one of its containers restarts.',
-  NodeShutdown:
-    'The node is shutting down: the application keeps two thirds of the time that the node leaves.',
-  Max: 'hold.max has passed, or the application would lose its own time to shut down.',
-  Unsure: 'Linger cannot tell what still sends traffic to the pod: its static wait applies.',
-  Observed: 'hold.observe: the static wait has passed.',
-} as const satisfies Record<string, string>;
+  Gone: {
+    means: 'Everything that listed the pod has withdrawn it, and every consumer that applies has dropped it.',
+    more: 'Of the consumers, reporting ones have acknowledged the withdrawal, and for each of the others enough time has passed: the policy’s percentile of a measured lag, all of a declared lag, or `initial` if its lag is unknown or its instances are silent. Not before `hold.min`, nor while connections arrive that no consumer explains.',
+  },
+  NotServing: {
+    means: 'Nothing listed the pod when its termination began, nor shortly before.',
+    more: 'That is: not within the longest lag of its consumers before its termination began. Not before `hold.min`.',
+  },
+  NotTerminating: {
+    means: 'The pod is not being deleted: one of its containers restarts.',
+    more: 'The API server shows no deletion, and its node no shutdown, twice within a second: a liveness or startup probe failed, or a resize asks for a restart (`resizePolicy: RestartContainer`, from 1.33 on). An eviction that leaves no deletion and no condition looks the same.',
+  },
+  NodeShutdown: {
+    means: 'The node is shutting down: the application keeps two thirds of the time that the node leaves.',
+    more: 'A third of the time that the node leaves the pod has passed since the hook started. If that time is [not known](../operations.md#nodes-that-shut-down), it is 15 s.',
+  },
+  Max: {
+    means: 'hold.max has passed, or the application would lose its own time to shut down.',
+    more: 'The application’s own time is the grace minus what it asked for, or half of a grace that was cut. The log and the Event name what was still awaited.',
+  },
+  Unsure: {
+    means: 'Linger cannot tell what still sends traffic to the pod: its static wait applies.',
+    more: 'Its watches have been interrupted for 30 s. Not before the static wait has passed.',
+  },
+  Observed: {
+    means: 'hold.observe: the static wait has passed.',
+  },
+} as const satisfies Readonly<Record<string, Explained>>;
 
 export type ReleaseReason = keyof typeof RELEASE_REASONS;
 

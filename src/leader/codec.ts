@@ -3,7 +3,7 @@ import { isDeepStrictEqual, promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import type { V1ConfigMap } from '@kubernetes/client-node';
 import { z } from 'zod';
-import { GROUP, isRecord, isStringMap, listOf } from '../core/api/index.ts';
+import { type Curable, GROUP, isRecord, isStringMap, listOf } from '../core/api/index.ts';
 import type { ClusterSnapshot, HoldSupply } from '../core/decision/index.ts';
 import {
   type ConsumerTable,
@@ -56,12 +56,27 @@ export const SHARED_ANNOTATIONS = {
 
 /** Why a shared ConfigMap is not used. A metric's label. */
 export const REFUSALS = {
-  Newer: 'A newer version of Linger wrote it. It is left alone.',
-  Foreign: 'Something other than Linger wrote it. It is left alone.',
-  Corrupt: 'It is not what this version of Linger writes. The leader overwrites it.',
-  Future:
-    'It was written by a clock that is ahead of this one by more than an hour. What is not of the future is used, and it is left alone.',
-} as const satisfies Record<string, string>;
+  Newer: {
+    means: 'A newer version of Linger wrote it. It is left alone.',
+    more: 'Nothing new is published: waits stay as they are, or are `initial`.',
+    cure: 'Upgrade again; or, to stay with the older version, delete the ConfigMap.',
+  },
+  Foreign: {
+    means: 'Something other than Linger wrote it. It is left alone.',
+    cure: 'Move it elsewhere, and delete it here.',
+  },
+  Corrupt: {
+    means: 'It is not what this version of Linger writes. The leader overwrites it.',
+    more: 'It is damaged, or of an older version. Of a history, all other parts are used.',
+    cure: 'After an upgrade: nothing. Otherwise: find out what else writes it.',
+  },
+  Future: {
+    means:
+      'It was written by a clock that is ahead of this one by more than an hour. What is not of the future is used, and it is left alone.',
+    more: 'No history is written.',
+    cure: "Correct the wrong clock; if it was the writer's, delete `linger-history`.",
+  },
+} as const satisfies Readonly<Record<string, Curable>>;
 export type Refusal = keyof typeof REFUSALS;
 
 /** Refused objects that may hold a week of measurements, and so are not overwritten. */
@@ -311,7 +326,7 @@ export function isKnown(span: Forgotten, known: readonly Forgotten[]): boolean {
 }
 
 export function refused(refusal: Refusal, where?: string): Refused {
-  const problem = where === undefined ? REFUSALS[refusal] : `${where}: ${REFUSALS[refusal]}`;
+  const problem = where === undefined ? REFUSALS[refusal].means : `${where}: ${REFUSALS[refusal].means}`;
   return { outcome: 'refused', refusal, problem };
 }
 

@@ -13,6 +13,7 @@ import {
   asError,
   type DeregisterSpec,
   deregisterRequest,
+  type Explained,
   fillTemplate,
   type Labels,
   NO_LABELS,
@@ -35,11 +36,19 @@ import { askOnce, type Problem, problem, refusal, resolve } from './probe.ts';
 
 /** How a deregistration ends: the label `result` of linger_consumer_deregistrations_total. */
 export const DEREGISTRATION_RESULTS = {
-  Done: 'The registry has taken the pod out.',
-  NotRegistered: 'The registry answered 404 or 410: it had no such instance.',
-  NoAddress: 'The pod had ended before its address was read.',
-  Failed: 'It was not taken out before the retries ended.',
-} as const satisfies Record<string, string>;
+  Done: {
+    means: 'The registry has taken the pod out.',
+  },
+  NotRegistered: {
+    means: 'The registry answered 404 or 410: it had no such instance.',
+  },
+  NoAddress: {
+    means: 'The pod had ended before its address was read.',
+  },
+  Failed: {
+    means: 'It was not taken out before the retries ended.',
+  },
+} as const satisfies Readonly<Record<string, Explained>>;
 export type DeregistrationResult = keyof typeof DEREGISTRATION_RESULTS;
 
 /** Milliseconds unless noted otherwise. */

@@ -1,4 +1,4 @@
-import { fewOf, grouped } from '../core/api/index.ts';
+import { type Explained, fewOf, grouped } from '../core/api/index.ts';
 import type { LossKind, RequestOutcome } from './traffic-plan.ts';
 
 /** What happened to a pod. Instants in milliseconds since the epoch. */
@@ -25,15 +25,29 @@ export interface PodLife {
 
 /** Why a request was lost. */
 export const LOSS_CAUSES = {
-  late: 'It was sent to a pod that had got SIGTERM or ended: whatever chose the pod had not followed the withdrawal.',
-  inFlight: 'It was under way when its pod got SIGTERM: the application did not finish what it had accepted.',
-  kept: 'It was sent on a connection that had stayed open since before SIGTERM.',
-  unready:
-    'No pod was ending, but one that stayed was not ready: the application or its node was overloaded.',
-  ghost:
-    'No pod was ending, but an earlier rollout was less than two minutes ago: conntrack may still have led to a dead pod.',
-  unexplained: 'No pod of the workload that was ending explains it.',
-} as const;
+  late: {
+    means:
+      'It was sent to a pod that had got SIGTERM or ended: whatever chose the pod had not followed the withdrawal. A longer wait covers it.',
+  },
+  inFlight: {
+    means: 'It was under way when its pod got SIGTERM: the application did not finish what it had accepted.',
+  },
+  kept: {
+    means:
+      'It was sent on a connection that had stayed open since before SIGTERM. No wait covers it: the server must close idle connections before it ends.',
+  },
+  unready: {
+    means:
+      'No pod was ending, but one that stayed was not ready: the application or its node was overloaded.',
+  },
+  ghost: {
+    means:
+      'No pod was ending, but an earlier rollout was less than two minutes ago: [ghost losses](../guide.md#ghost-losses).',
+  },
+  unexplained: {
+    means: 'No pod of the workload that was ending explains it: look for another cause, such as overload.',
+  },
+} as const satisfies Readonly<Record<string, Explained>>;
 export type LossCause = keyof typeof LOSS_CAUSES;
 
 /** A request that was lost, or answered slowly. */

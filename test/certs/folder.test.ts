@@ -6,7 +6,7 @@ import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ensureCertificates } from '../../src/certs/folder.ts';
 import { issueServingCertificate } from '../../src/certs/issue.ts';
-import { CertificateError, certificateErrorCodes } from '../../src/certs/x509.ts';
+import { CERTIFICATE_ERRORS, CertificateError, type CertificateErrorCode } from '../../src/certs/x509.ts';
 import {
   copyOf,
   days,
@@ -272,7 +272,7 @@ describe('what Linger refuses, saying the file, and leaves as it was', () => {
 });
 
 describe('certs/README.md', () => {
-  it.each(certificateErrorCodes)('explains %s', async (code) => {
+  it.each(Object.keys(CERTIFICATE_ERRORS) as CertificateErrorCode[])('explains %s', async (code) => {
     expect(await read('certs', 'README.md')).toMatch(new RegExp(`^\\| \`${code}\` \\| .{20,} \\|$`, 'm'));
   });
 });

@@ -95,8 +95,8 @@ Not withdrawn yet, and for how long
   12.3s  Endpoints  shop/web  web-1
 
 Removals without a lag, of everything watched
-  3  Reconnect  ${DISCARDS.Reconnect}
-  1  Expired    ${DISCARDS.Expired}
+  3  Reconnect  ${DISCARDS.Reconnect.means}
+  1  Expired    ${DISCARDS.Expired.means}
 
 Interruptions: changes during them have no lag
         3.100s  2026-03-04T05:06:07.089Z  pods in shop  Cut: aborted

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
 import { discoveryConsumerSpec, discoveryConsumerStatus } from '../../src/core/api/index.ts';
-import { CONDITIONS } from '../../src/core/lag/index.ts';
 import { DISCOVERY_CONSUMERS } from '../../src/informers/index.ts';
 import { PUBLISH_LIMITS } from '../../src/leader/index.ts';
 import { codeOf, codesOf, read, tableUnder } from './markdown.ts';
@@ -16,14 +15,6 @@ test('the table has exactly the fields of the schema', () => {
 test('the table has exactly the fields of the status', () => {
   const documented = tableUnder(PAGE, 'Status of a DiscoveryConsumer').flatMap((each) => codesOf(each.field));
   expect(documented.toSorted()).toEqual(leafPaths(discoveryConsumerStatus).toSorted());
-});
-
-test('the table has exactly the reasons of conditions, each with its status and what to do', () => {
-  const rows = tableUnder(PAGE, 'Conditions');
-  expect(rows.map((row) => [codeOf(row.reason), row.status, row['what it means']])).toEqual(
-    Object.entries(CONDITIONS).map(([reason, { status, summary }]) => [reason, status, summary]),
-  );
-  for (const row of rows) expect(row['what to do']).not.toBe('');
 });
 
 test('the numbers that the page names are those of the source', () => {

@@ -1,8 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { RESTARTS } from '../../src/cluster/index.ts';
-import { DISCARDS } from '../../src/core/lag/index.ts';
-import { RELEASE_REASONS } from '../../src/hold/index.ts';
-import { DEREGISTRATION_RESULTS } from '../../src/measurement/index.ts';
 import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
 import { own, registered, series } from './registered-metrics.ts';
 
@@ -37,13 +33,11 @@ test('labels that Prometheus gives to targets, too, are kept by the ServiceMonit
 });
 
 test.each([
-  ['Why a watch restarts', PAGE, RESTARTS],
-  ['Why a removal gives no sample', PAGE, DISCARDS],
-  ['Why a held pod is released', 'docs/reference/reasons.md', RELEASE_REASONS],
-  ['How a deregistration ends', 'docs/reference/consumers.md', DEREGISTRATION_RESULTS],
-])('%s: the table has exactly the reasons, in the catalogue’s order', (heading, page, reasons) => {
-  const rows = tableUnder(page, heading);
-  expect(rows.map((row) => codeOf(row.reason))).toEqual(Object.keys(reasons));
+  'linger_removal_lag_seconds',
+  'linger_removals_unresolved',
+  'linger_removals_oldest_unresolved_seconds',
+])('%s, which a diagnosis reads of a running Linger, has a stage', (name) => {
+  expect(own.find((metric) => metric.name === name)?.labelNames).toEqual(['stage']);
 });
 
 test.each(PAGES)('%s names no metric that does not exist', (page) => {

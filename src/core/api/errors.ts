@@ -1,26 +1,104 @@
+import type { Curable } from './catalogue.ts';
+
 /**
  * Stable codes of everything that Linger refuses. A message names what was wrong and the way out; the code is
  * what scripts, dashboards and docs/reference/errors.md hold on to.
  */
 export const ERRORS = {
-  'settings-invalid': 'A flag or LINGER_ variable has a value that cannot be used.',
-  'policy-unreadable': 'A policy file or folder cannot be read.',
-  'policy-syntax': 'A policy file is not valid YAML or JSON.',
-  'policy-invalid': 'A linger.dev document has an unknown or invalid field.',
-  'policy-duplicate': 'Two policy documents of one kind have the same name.',
-  'manifest-invalid': 'A manifest given to inject, uninject or explain cannot be used.',
-  'events-invalid': 'A file of events given to simulate cannot be used.',
-  'output-unwritable': 'Standard output, or a file to be changed in its place, cannot be written.',
-  'port-unavailable': 'The server cannot listen on the address it was given.',
-  'page-missing': 'This build has no page, or the page cannot be built.',
-  'cluster-unreachable': 'The API server does not answer, or not as one does.',
-  'cluster-denied': 'The API server does not accept these credentials, or they do not allow what is needed.',
-  'not-found': 'The cluster has no object of the name that was given.',
-  'not-published': 'No leader of Linger has published there what is asked for.',
-  'prove-refused': 'prove did not disturb the workload, or was interrupted.',
-  'metrics-unreadable': 'Metrics that were named cannot be read.',
-  'metrics-invalid': 'Metrics that were named are not in the Prometheus text format, or not those asked for.',
-} as const satisfies Record<string, string>;
+  'settings-invalid': {
+    exit: 2,
+    means:
+      'A flag or `LINGER_` variable has a value that cannot be used. An empty variable counts as not set.',
+    cure: 'The message says what was expected: [flags](commands.md).',
+  },
+  'policy-unreadable': {
+    exit: 1,
+    means: 'A policy file or folder cannot be read, is not a regular file, or is longer than 4 MiB.',
+    cure: 'Check path and permissions. `--policies` takes a folder or a file.',
+  },
+  'policy-syntax': {
+    exit: 1,
+    means: 'A policy file is not valid YAML or JSON.',
+    cure: 'The message has file, line and column.',
+  },
+  'policy-invalid': {
+    exit: 1,
+    means: 'A `linger.dev` document has an unknown or invalid field, kind or version.',
+    cure: 'The message names each field and what was expected: [policies](policies.md#fields).',
+  },
+  'policy-duplicate': {
+    exit: 1,
+    means: 'Two policy documents of one kind have the same name (and namespace).',
+    cure: 'Rename or remove one; the message says where both are.',
+  },
+  'manifest-invalid': {
+    exit: 1,
+    means: 'A manifest given to `inject`, `uninject` or `explain` cannot be used.',
+    cure: 'The message has the file, and line and column if known. Render templates first, for example with `helm template`.',
+  },
+  'events-invalid': {
+    exit: 1,
+    means: 'A file of events given to `simulate` cannot be used.',
+    cure: 'The message has the file, the line and what was expected there.',
+  },
+  'output-unwritable': {
+    exit: 1,
+    means:
+      'Standard output, or a file that `--in-place` was to change, cannot be written: a full disk, missing rights.',
+    cure: '`--in-place` never leaves a half-written file; standard output may end early.',
+  },
+  'port-unavailable': {
+    exit: 1,
+    means: 'The server cannot listen on its address.',
+    cure: 'Choose another with `--port`, `--admin-port` or `--page-port`.',
+  },
+  'page-missing': {
+    exit: 1,
+    means: 'This build, like that of the image, has no page, or a checkout cannot build it.',
+    cure: 'Run it from the package or a checkout; there, `npm ci` first.',
+  },
+  'cluster-unreachable': {
+    exit: 1,
+    means:
+      'The API server does not answer, or not as an API server does. The message has its address, the context and the kubeconfig.',
+    cure: '`kubectl --context … version` fails in the same way. Check the VPN and `--context`.',
+  },
+  'cluster-denied': {
+    exit: 1,
+    means:
+      "The API server does not accept the credentials (401), or they do not allow what is needed (403). The message has the server's words.",
+    cure: "Log in again; or ask for the rights that the command's page lists, or for less with `--namespace`.",
+  },
+  'not-found': {
+    exit: 1,
+    means:
+      'The cluster has no object of the given name, such as `deployment/web`. The message has kind, name and namespace.',
+    cure: 'Check the namespace (`-n`) and cluster (`--context`).',
+  },
+  'not-published': {
+    exit: 1,
+    means:
+      'The ConfigMap `linger-consumers` (`linger consumers`), `linger-shortfalls` (`linger timeline`, `linger audit --since`) or `linger-history` (`linger history`) in the namespace is missing, empty or damaged.',
+    cure: 'Check that Linger runs there (`--linger-namespace`) and a replica has led for a minute. Its log says why it could not write.',
+  },
+  'prove-refused': {
+    exit: 1,
+    means:
+      '`prove` did not disturb the workload: it would leave no ready pod, a PodDisruptionBudget forbids it, requests fail without any disturbance, or its pods cannot be copied. Or it was interrupted.',
+    cure: 'The message says why.',
+  },
+  'metrics-unreadable': {
+    exit: 1,
+    means:
+      'Metrics that were named with `--controller-metrics` or `--linger` cannot be read, or the server refuses them.',
+    cure: "The message has the server's words, and the identity used: [the sources](../guide.md#the-controller-managers-metrics).",
+  },
+  'metrics-invalid': {
+    exit: 1,
+    means: "They are not in the Prometheus text format (the message has the line), or are another program's.",
+    cure: 'Give those of kube-controller-manager, or of a Linger that measures.',
+  },
+} as const satisfies Readonly<Record<string, Curable & { readonly exit: 1 | 2 }>>;
 
 export type ErrorCode = keyof typeof ERRORS;
 

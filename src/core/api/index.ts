@@ -1,4 +1,5 @@
 export { amount, count, grouped, percent, rate, span } from './amounts.ts';
+export type { Curable, Explained } from './catalogue.ts';
 export {
   EXCLUDABLE_KINDS,
   EXISTING_HOOK_RULES,

@@ -84,6 +84,7 @@ export {
   type DefaultWait,
   defaultWait,
   shareInWords,
+  WAIT_REASONS,
   type WaitChoice,
   type WaitReason,
 } from './wait.ts';

@@ -1,7 +1,7 @@
 import { type HookName, isHookName, isRecord, isString, jsonIn } from '../api/index.ts';
 import { type HoldPlan, type Plan, riseOf } from './plan.ts';
 import { POD_LIMITS } from './pod.ts';
-import { WAIT_REASONS } from './wait.ts';
+import { WAIT_REASONS, type WaitReason } from './wait.ts';
 
 /** The version in the plan annotation: a reader that predates Hold must not apply a Hold plan. */
 function versionFor(hook: HookName): number {
@@ -37,6 +37,8 @@ const PLAN_MAX_LENGTH = 72 * 1024;
  */
 const MOST_TEXTS_OF_DIGITS = 250;
 
+const WAIT_NAMES = Object.keys(WAIT_REASONS) as readonly WaitReason[];
+
 const DIGEST = /^[0-9a-f]{8}$/;
 
 /** Reads a plan annotation; undefined for any text that {@link renderPlan} would not have written. */
@@ -63,7 +65,7 @@ export function parsePlan(text: string): Plan | undefined {
   if (!isNameList(containers) || (wait === 0) !== (containers.length === 0)) return undefined;
   if (extended !== undefined && !isExtension(extended, containers, wait, grace)) return undefined;
   if (least !== undefined && !(isSeconds(least) && least < wait)) return undefined;
-  const reason = WAIT_REASONS.find((each) => each === why);
+  const reason = WAIT_NAMES.find((each) => each === why);
   if (typeof policy !== 'string' || reason === undefined) return undefined;
   return {
     ...{ wait, grace, baseGrace, hook, containers, policy, why: reason },

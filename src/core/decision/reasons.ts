@@ -1,3 +1,4 @@
+import type { Curable } from '../api/index.ts';
 /** The questions that skip reasons answer, in the order in which they are asked. */
 export const SKIP_QUESTIONS = {
   creation: 'Is this the creation of a pod, and can it be read?',
@@ -9,16 +10,10 @@ export const SKIP_QUESTIONS = {
   fault: 'Did Linger itself fail?',
 } as const satisfies Record<string, string>;
 
-interface SkipReasonKind {
+interface SkipReasonKind extends Curable {
   readonly asked: keyof typeof SKIP_QUESTIONS;
   /** What an audit says of such pods. `skipped`: they lose no request, or are none of Linger's business. */
   readonly verdict: 'skipped' | 'unprotected' | 'unknown';
-  /** A sentence without markup. */
-  readonly means: string;
-  /** What the reference adds, in Markdown; links are relative to docs/reference. */
-  readonly more?: string;
-  /** In Markdown, too. */
-  readonly cure: string;
 }
 
 /** Why a pod is left unchanged, in the order in which the reasons are tried: the first that applies is reported. */
@@ -159,18 +154,16 @@ export const SKIP_REASONS = {
     asked: 'fault',
     verdict: 'unknown',
     means: 'Linger failed on this pod and let it pass unchanged; the log has the error.',
+    more: 'In an audit: it failed on this workload, the finding has the error, and the other workloads are judged.',
     cure: 'Report it, with that line.',
   },
 } as const satisfies Readonly<Record<string, SkipReasonKind>>;
 
 export type SkipReason = keyof typeof SKIP_REASONS;
 
-interface NoteKind {
+interface NoteKind extends Curable {
   /** Whether the pod's creator also gets it, as an admission warning. */
   readonly warns: boolean;
-  /** Markdown, whose links are relative to docs/reference. */
-  readonly means: string;
-  readonly cure: string;
 }
 
 /** The notes that a decision may carry beside its outcome. */

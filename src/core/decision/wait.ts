@@ -1,4 +1,5 @@
 import {
+  type Explained,
   formatDuration,
   type Labels,
   type NamespaceRecord,
@@ -13,8 +14,26 @@ import type { EffectivePolicy, Origin } from './policy-values.ts';
 import { type Note, note } from './reasons.ts';
 
 /** How the wait was chosen: `why` in the plan annotation. */
-export const WAIT_REASONS = ['fixed', 'initial', 'declared', 'measured', 'storm'] as const;
-export type WaitReason = (typeof WAIT_REASONS)[number];
+export const WAIT_REASONS = {
+  fixed: {
+    means: "A policy's `from: Fixed`, or the annotation `linger.dev/wait`.",
+  },
+  initial: {
+    means:
+      '`wait.initial`: fewer samples or less history than `minSamples` and `minHistory`, or no cluster is followed.',
+  },
+  declared: {
+    means:
+      'As `initial`, but the declared lag of a `DiscoveryConsumer` asks for more: safetyFactor × its percentile + margin, in steps of 5 s.',
+  },
+  measured: {
+    means: 'safetyFactor × percentile + margin, in steps of 5 s.',
+  },
+  storm: {
+    means: 'The tail is beyond `wait.max`: the smallest step that covers nearly as much.',
+  },
+} as const satisfies Readonly<Record<string, Explained>>;
+export type WaitReason = keyof typeof WAIT_REASONS;
 
 /** The wait that the policy leads to, before the pod's grace limits it. */
 export interface WaitChoice {

@@ -1,5 +1,6 @@
 import {
   ANNOTATION,
+  type Curable,
   fewOf,
   GROUP,
   type Labels,
@@ -20,6 +21,7 @@ import {
   graceOf,
   isAudit,
   longestWait,
+  NOTES,
   type Plan,
   type Pod,
   parsePlan,
@@ -43,15 +45,12 @@ export type AuditVerdict = (typeof VERDICTS)[number];
 /** How much a line matters: `warning`, the workload loses requests by it; `note`, it is good to know. */
 export type AuditLevel = 'warning' | 'note';
 
-interface FindingKind {
+interface FindingKind extends Curable {
   /** What it makes of an otherwise protected workload; null: it stays protected. */
   readonly verdict: AuditVerdict | null;
   /** When a workload's finding gives another verdict ({@link Said}), and which. Its level is the one of that verdict. */
   readonly sometimes?: string;
   readonly level: AuditLevel;
-  /** Sentences in Markdown, whose links are relative to docs/reference: what is the matter, and the way out. */
-  readonly means: string;
-  readonly cure: string;
 }
 
 /** The findings beside the reasons of decisions, in the order in which they are reported. */
@@ -92,63 +91,63 @@ export const AUDIT_FINDINGS = {
     verdict: null,
     sometimes: 'unprotected if the rest is shorter than the lag',
     level: 'note',
-    means:
-      "The note of the same name. Or, with `--server-dry-run`: the cluster cuts the grace that the wait needs. The text names what: the rule that older versions of Kyverno record on the pod; otherwise the policies for these pods (also Gatekeeper's, and MutatingAdmissionPolicies) that mention `terminationGracePeriodSeconds`; otherwise all mutating webhooks; never what is asked only before Linger.",
+    means: `${NOTES.WaitShrunk.means} Or, with \`--server-dry-run\`: the cluster cuts the grace that the wait needs. The text names what: the rule that older versions of Kyverno record on the pod; otherwise the policies for these pods (also Gatekeeper's, and MutatingAdmissionPolicies) that mention \`terminationGracePeriodSeconds\`; otherwise all mutating webhooks; never what is asked only before Linger.`,
     cure: 'Exempt the pods there, or lower `grace.max`. A restart changes nothing.',
   },
   SidecarHook: {
     verdict: null,
     level: 'note',
-    means: 'The note of the same name: a native sidecar begins to drain while the pod still gets requests.',
+    means: 'A native sidecar begins to drain while the pod still gets requests.',
     cure: 'Remove that hook, or let it sleep first.',
   },
   HoldUnavailable: {
     verdict: null,
     level: 'note',
-    means: 'The note of the same name: the policy says Hold, and these pods get the fallback.',
+    means: 'The policy says Hold, and these pods get the fallback.',
     cure: 'The text says why.',
   },
   NodeBudgetShort: {
     verdict: null,
     level: 'note',
     means:
-      'The note of the same name: its pods can only run on nodes with short notice, and the wait is limited to a third of that time.',
+      'Its pods can only run on nodes with short notice, and the wait is limited to a third of that time.',
     cure: 'Use nodes that stay, or shorten the lag.',
   },
   ShutdownShortened: {
     verdict: null,
     level: 'note',
-    means: 'The note of the same name.',
+    means: NOTES.ShutdownShortened.means,
     cure: 'Raise `grace.max`.',
   },
   ProbeGraceShort: {
     verdict: null,
     level: 'note',
-    means: 'The note of the same name.',
+    means: NOTES.ProbeGraceShort.means,
     cure: "Raise the probe's `terminationGracePeriodSeconds`.",
   },
   HookUnsupported: {
     verdict: null,
     level: 'note',
-    means: 'The note of the same name.',
+    means:
+      'The hook asked for does not work on its pods’ nodes; the note of the same name says where that choice comes from.',
     cure: 'Use another hook, or nodes where it works.',
   },
   InvalidAnnotation: {
     verdict: null,
     level: 'note',
-    means: 'The note of the same name: the annotation does not count.',
+    means: 'The annotation does not count.',
     cure: 'Correct it.',
   },
   UnknownAnnotation: {
     verdict: null,
     level: 'note',
-    means: 'The note of the same name: the annotation does not count.',
+    means: 'The annotation does not count.',
     cure: 'Correct its name.',
   },
   UnknownContainer: {
     verdict: null,
     level: 'note',
-    means: 'The note of the same name.',
+    means: NOTES.UnknownContainer.means,
     cure: 'Correct the name in the policy or the annotation.',
   },
   MetricsOnly: {
@@ -264,13 +263,13 @@ export const AUDIT_FINDINGS = {
   StormNotCovered: {
     verdict: null,
     level: 'note',
-    means: 'The note of the same name, also for pods that already carry their wait.',
+    means: `${NOTES.StormNotCovered.means} Also of pods that already carry their wait.`,
     cure: 'Faster controllers.',
   },
   Episode: {
     verdict: null,
     level: 'note',
-    means: 'The note of the same name.',
+    means: NOTES.Episode.means,
     cure: '`linger history`.',
   },
 } as const satisfies Readonly<Record<string, FindingKind>>;

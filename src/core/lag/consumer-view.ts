@@ -1,65 +1,95 @@
-import { formatDuration, isAbsentOr, isRecord, isString, readEntries } from '../api/index.ts';
+import { type Curable, formatDuration, isAbsentOr, isRecord, isString, readEntries } from '../api/index.ts';
 import type { Consumer, ConsumerLag, MeasureKind } from './consumer.ts';
 import { lagsOf } from './distribution.ts';
 import { isInstant } from './histogram.ts';
 
 /** The reasons of the condition `Measured`. Status True: the estimate can be relied on; Unknown: too early to say. */
 export const CONDITIONS = {
-  Declared: { status: 'True', summary: 'Its lag is what its author has declared; nothing is measured.' },
-  Measured: { status: 'True', summary: 'Samples arrive.' },
+  Declared: {
+    status: 'True',
+    means: 'Its lag is what its author has declared; nothing is measured.',
+    cure: 'Measure it if you can: a declaration does not follow changes.',
+  },
+  Measured: { status: 'True', means: 'Samples arrive.', cure: 'Nothing.' },
   Invalid: {
     status: 'False',
-    summary:
-      'This version of Linger cannot read its spec. The last good one stays in force, if there was one.',
+    means: 'This version of Linger cannot read its spec. The last good one stays in force, if there was one.',
+    cure: 'The message names each field. Written past validation, or for a newer CRD: upgrade Linger.',
   },
-  Waiting: { status: 'Unknown', summary: 'Measuring has begun, and no sample is complete yet.' },
+  Waiting: {
+    status: 'Unknown',
+    means: 'Measuring has begun, and no sample is complete yet.',
+    cure: 'Wait some minutes for the first samples. If it stays so, there is nothing to time.',
+  },
   NotMeasuring: {
     status: 'Unknown',
-    summary: 'No replica measures at the moment: none leads, or the canary is off.',
+    means: 'No replica measures at the moment: none leads, or the canary is off.',
+    cure: 'Check that a replica leads (`linger_leader`) and the canary is on (`--canary-every`). Where ten flips in a row have told nothing, or the API server refuses them, the message says [how they end](#how-a-flip-ends).',
   },
   NoServices: {
     status: 'False',
-    summary: 'It applies to no Service of the cluster: no wait considers it.',
+    means: 'It applies to no Service of the cluster: no wait considers it.',
+    cure: 'Compare `appliesTo` with the labels of namespaces and Services: `kubectl get services -A --show-labels`.',
   },
   NoInstances: {
     status: 'False',
-    summary: 'No instance reports, all that did have fallen silent, or there is none to ask.',
+    means: 'No instance reports, all that did have fallen silent, or there is none to ask.',
+    cure: 'Check that its instances [report](../guide.md#a-gateway-that-reports-when-it-has-synced). With `inspect`, check that the selectors select running pods.',
   },
   TooManyInstances: {
     status: 'False',
-    summary: 'It has more instances than are asked: what the others send to is not known.',
+    means: 'It has more instances than are asked: what the others send to is not known.',
+    cure: 'At most 200 are asked (20 istiods). Select fewer with each of several DiscoveryConsumers, or declare a lag.',
   },
-  Stale: { status: 'False', summary: 'There were samples, and there have been no new ones for too long.' },
+  Stale: {
+    status: 'False',
+    means: 'There were samples, and there have been no new ones for too long.',
+    cure: 'Check that it still runs. `linger consumers` has the last sample.',
+  },
   Unreachable: {
     status: 'False',
-    summary:
+    means:
       'The probe, or the request for a page, gets no answer: refused, timed out, or a name that does not resolve.',
+    cure: "Call the URL from Linger's network; check NetworkPolicies, including Linger's own. A page on a gateway's loopback needs [a witness](../guide.md#pages-on-a-gateways-loopback).",
   },
   BadAnswer: {
     status: 'False',
-    summary:
+    means:
       'The answer cannot be used: an error status, a redirect, too much data, or not a page of that format.',
+    cure: "Check where the URL leads. A probe's must reach the Service `linger-canary`, without a redirect. For a page, the message says what is wrong.",
   },
   ListsNothing: {
     status: 'False',
-    summary: 'Its pages can be read, and have never listed a pod that they were asked about.',
+    means: 'Its pages can be read, and have never listed a pod that they were asked about.',
+    cure: 'Check `format`, `port` and `path`, and whether it sends traffic to the Services of `appliesTo`.',
   },
   StaleUpstream: {
     status: 'False',
-    summary:
+    means:
       'An instance still sends to an address that no slice has listed for longer than it takes to follow.',
+    cure: 'Restart that instance. [How that is found](../measuring.md#dead-addresses).',
   },
   NotDeregistered: {
     status: 'False',
-    summary: 'Its registry does not take terminating pods out, so its clients go on sending to them.',
+    means: 'Its registry does not take terminating pods out, so its clients go on sending to them.',
+    cure: 'The message says why. 404 for every pod: compare the [templates](#deregistration) with what pods register.',
   },
-  NotLinger: { status: 'False', summary: 'Something answers with success, and it is not Linger.' },
+  NotLinger: {
+    status: 'False',
+    means: 'Something answers with success, and it is not Linger.',
+    cure: "It may be a default page, or another Linger's canary: check where the URL leads.",
+  },
   Unauthorized: {
     status: 'False',
-    summary: 'Reports are refused: no token, a wrong audience, or no right to report.',
+    means: 'Reports are refused: no token, a wrong audience, or no right to report.',
+    cure: 'The message has the reason; [who may report](../guide.md#who-may-report).',
   },
-  Implausible: { status: 'False', summary: 'What is received contradicts itself and is left out.' },
-} as const satisfies Record<string, { status: 'True' | 'False' | 'Unknown'; summary: string }>;
+  Implausible: {
+    status: 'False',
+    means: 'What is received contradicts itself and is left out.',
+    cure: 'The message says what contradicts what; look at the instance it names.',
+  },
+} as const satisfies Readonly<Record<string, Curable & { readonly status: 'True' | 'False' | 'Unknown' }>>;
 
 export type ConditionReason = keyof typeof CONDITIONS;
 
@@ -232,8 +262,8 @@ function latestRemovalOf({ removals, latestRemoval }: ConsumerFacts): number | u
 }
 
 function judgement(reason: ConditionReason, more?: string): Judgement {
-  const { summary } = CONDITIONS[reason];
-  return { reason, message: more === undefined ? summary : `${summary} ${more}` };
+  const { means } = CONDITIONS[reason];
+  return { reason, message: more === undefined ? means : `${means} ${more}` };
 }
 
 /** How many expected samples in a row may be missing before the numbers count as stale: a single one is chance. */

@@ -1,4 +1,4 @@
-import { Shares } from '../api/index.ts';
+import { type Explained, Shares } from '../api/index.ts';
 import { type EndpointChange, type EndpointGroup, EndpointIndex } from './endpoint-index.ts';
 import { EndpointsUpkeep } from './endpoints-upkeep.ts';
 import {
@@ -19,22 +19,48 @@ import { WatchDelay } from './watch-delay.ts';
 
 /** Why a removal gave no sample. Each withdrawal is counted under one reason at most. */
 export const DISCARDS = {
-  Reconnect:
-    'The watch of the pods, of the object or of the Services was interrupted while the removal was under way.',
-  Late: 'A watch was behind when it brought the termination or the withdrawal: the lag would have been wrong by more than 250 ms and 2 %.',
-  Inversion: 'The withdrawal showed more than 250 ms before the termination did.',
-  NeverWithdrawn: 'The Service has publishNotReadyAddresses: it lists a terminating pod until it is gone.',
-  OverCapacity:
-    'The Endpoints object is truncated at 1,000 addresses, or its namespace has more endpoints than are kept, so a missing pod says nothing.',
-  NoService:
-    'The Service is unknown, or was deleted meanwhile, so whether it withdraws pods is unknown as well.',
-  NoSelector:
-    'The Service has no selector, or its selector changed meanwhile: something other than the termination may have withdrawn the pod, or kept it listed.',
-  Unmaintained: 'No controller maintains Endpoints, so the object goes on listing the pod.',
-  Expired: 'Two hours passed without a withdrawal.',
-  TooMany: 'More removals were under way at once than are followed, or than the share of their namespace.',
-  Relisted: 'A terminating pod was listed as ready again: the sample taken of it was too short.',
-} as const satisfies Record<string, string>;
+  Reconnect: {
+    means:
+      'The watch of the pods, of the object or of the Services was interrupted while the removal was under way.',
+    more: 'A pause of the process (over 1 s: a suspended node, no CPU) interrupts all of them.',
+  },
+  Late: {
+    means:
+      'A watch was behind when it brought the termination or the withdrawal: the lag would have been wrong by more than 250 ms and 2 %.',
+    more: 'The leader’s heartbeats show it.',
+  },
+  Inversion: {
+    means: 'The withdrawal showed more than 250 ms before the termination did.',
+  },
+  NeverWithdrawn: {
+    means: 'The Service has publishNotReadyAddresses: it lists a terminating pod until it is gone.',
+  },
+  OverCapacity: {
+    means:
+      'The Endpoints object is truncated at 1,000 addresses, or its namespace has more endpoints than are kept, so a missing pod says nothing.',
+  },
+  NoService: {
+    means:
+      'The Service is unknown, or was deleted meanwhile, so whether it withdraws pods is unknown as well.',
+  },
+  NoSelector: {
+    means:
+      'The Service has no selector, or its selector changed meanwhile: something other than the termination may have withdrawn the pod, or kept it listed.',
+  },
+  Unmaintained: {
+    means: 'No controller maintains Endpoints, so the object goes on listing the pod.',
+    more: '[The slices decide](../operations.md#without-endpoints).',
+  },
+  Expired: {
+    means: 'Two hours passed without a withdrawal.',
+  },
+  TooMany: {
+    means: 'More removals were under way at once than are followed, or than the share of their namespace.',
+  },
+  Relisted: {
+    means: 'A terminating pod was listed as ready again: the sample taken of it was too short.',
+  },
+} as const satisfies Readonly<Record<string, Explained>>;
 
 export type DiscardReason = keyof typeof DISCARDS;
 export type DiscardCounts = Readonly<Record<DiscardReason, number>>;

@@ -1,0 +1,159 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { TERMINATION_FINDINGS } from '../../src/audit/index.ts';
+import { CERTIFICATE_ERRORS } from '../../src/certs/index.ts';
+import { CHECKS } from '../../src/check/index.ts';
+import { CONNECTION_ERRORS, OBJECT_FAILURES, RESTARTS } from '../../src/cluster/index.ts';
+import { type Curable, ERRORS, type Explained } from '../../src/core/api/index.ts';
+import { NOTES, SKIP_QUESTIONS, SKIP_REASONS, WAIT_REASONS } from '../../src/core/decision/index.ts';
+import { AUDIT_FINDINGS } from '../../src/core/judge/index.ts';
+import { CONDITIONS, DISCARDS } from '../../src/core/lag/index.ts';
+import { DIAGNOSES } from '../../src/diagnose/index.ts';
+import { RELEASE_REASONS } from '../../src/hold/index.ts';
+import { REFUSALS } from '../../src/leader/index.ts';
+import { DEREGISTRATION_RESULTS } from '../../src/measurement/index.ts';
+import { LOSS_CAUSES } from '../../src/prove/index.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+
+/** A table in Markdown: headings, then what they say of each row. */
+function table<Row>(rows: Iterable<Row>, columns: Readonly<Record<string, (row: Row) => string>>): string {
+  const line = (cells: readonly string[]) =>
+    `|${cells.map((cell) => (cell === '' ? ' |' : ` ${cell} |`)).join('')}`;
+  const body = Array.from(rows, (row) => line(Object.values(columns).map((cell) => escaped(cell(row)))));
+  const names = Object.keys(columns);
+  return [line(names), `|${names.map(() => '---|').join('')}`, ...body].join('\n');
+}
+
+/** A bar ends a cell, even within code. */
+function escaped(cell: string): string {
+  return cell.replaceAll(/(?<!\\)\|/g, '\\|');
+}
+
+type Of<Entry> = readonly [code: string, entry: Entry];
+
+function code<Entry>([name]: Of<Entry>): string {
+  return `\`${name}\``;
+}
+
+function means([, { means: said, more }]: Of<Explained>): string {
+  return more === undefined ? said : `${said} ${more}`;
+}
+
+function cure([, entry]: Of<Curable>): string {
+  return entry.cure;
+}
+
+function ofErrors(errors: Readonly<Record<string, Curable>>): string {
+  return table(Object.entries(errors), { code, 'what is wrong': means, 'what to do': cure });
+}
+
+function ofReasons(reasons: Readonly<Record<string, Curable>>): string {
+  return table(Object.entries(reasons), { reason: code, 'what happened': means, 'what to do': cure });
+}
+
+/** The reasons of each question, in the order of the catalogue. */
+function skipQuestions(): string {
+  const asked = Map.groupBy(Object.entries(SKIP_REASONS), ([, reason]) => reason.asked);
+  return table(asked, {
+    'asked in this order': ([question]) => SKIP_QUESTIONS[question],
+    reasons: ([, reasons]) => reasons.map(code).join(', '),
+  });
+}
+
+function auditFindings(): string {
+  const findings: Readonly<
+    Record<string, Curable & { verdict: string | null; sometimes?: string; level: string }>
+  > = AUDIT_FINDINGS;
+  return table(Object.entries(findings), {
+    finding: code,
+    verdict: ([, { verdict, sometimes }]) =>
+      `${sometimes === undefined ? '' : `${sometimes}, otherwise `}${verdict ?? 'none'}`,
+    level: ([, { level }]) => level,
+    'what it means': means,
+    'what to do': cure,
+  });
+}
+
+/** Every table that a page takes from a catalogue, between `<!-- table: NAME -->` and `<!-- end -->`. */
+export const TABLES: Readonly<Record<string, () => string>> = {
+  'skip-questions': skipQuestions,
+  'skip-reasons': () =>
+    table(Object.entries(SKIP_REASONS), { reason: code, 'what it means': means, 'what to do': cure }),
+  notes: () =>
+    table(Object.entries(NOTES), {
+      note: code,
+      warns: ([, { warns }]) => (warns ? 'yes' : 'no'),
+      'what it means': means,
+      'what to do': cure,
+    }),
+  'wait-reasons': () => table(Object.entries(WAIT_REASONS), { why: code, 'what it means': means }),
+  'release-reasons': () => table(Object.entries(RELEASE_REASONS), { reason: code, when: means }),
+  'deregistration-results': () =>
+    table(Object.entries(DEREGISTRATION_RESULTS), { reason: code, when: means }),
+  conditions: () =>
+    table(Object.entries(CONDITIONS), {
+      reason: code,
+      status: ([, { status }]) => status,
+      'what it means': means,
+      'what to do': cure,
+    }),
+  errors: () =>
+    table(Object.entries(ERRORS), {
+      code,
+      'exit code': ([, { exit }]) => String(exit),
+      'what is wrong': means,
+      'what to do': cure,
+    }),
+  'connection-errors': () => ofErrors(CONNECTION_ERRORS),
+  'certificate-errors': () => ofErrors(CERTIFICATE_ERRORS),
+  'watch-restarts': () => ofReasons(RESTARTS),
+  'publish-failures': () => ofReasons(OBJECT_FAILURES),
+  refusals: () =>
+    table(Object.entries(REFUSALS), { reason: code, 'what it means': means, 'what to do': cure }),
+  discards: () => table(Object.entries(DISCARDS), { reason: code, 'what happened': means }),
+  'audit-findings': auditFindings,
+  'termination-findings': () =>
+    table(Object.entries(TERMINATION_FINDINGS), {
+      finding: code,
+      'what it means': means,
+      'what to do': cure,
+    }),
+  diagnoses: () =>
+    table(Object.entries(DIAGNOSES), {
+      finding: code,
+      severity: ([, { severity }]) => severity,
+      'what it means': means,
+      'what to do': cure,
+    }),
+  checks: () =>
+    table(Object.entries(CHECKS), { check: code, when: ([, { when }]) => when, 'what is checked': means }),
+  'loss-causes': () => table(Object.entries(LOSS_CAUSES), { cause: code, meaning: means }),
+};
+
+const MARKED = /(?<=^<!-- table: (?<name>[\w-]+) -->\n)(?:\|.*\n)*(?=<!-- end -->$)/gm;
+
+/** A page with its tables as they are now. @throws Error for a table that there is not */
+function pageText(path: string): string {
+  return readFileSync(join(ROOT, path), 'utf8').replaceAll(MARKED, (_, name: string) => {
+    const text = TABLES[name];
+    if (text === undefined)
+      throw new Error(`${path}: there is no table "${name}" in deploy/generate/tables.ts`);
+    return `${text()}\n`;
+  });
+}
+
+const PAGES = [
+  'README.md',
+  'certs/README.md',
+  ...readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => relative(ROOT, join(ROOT, 'docs', name))),
+];
+
+/** The pages with tables. */
+export const TABLE_PAGES: readonly { readonly path: string; readonly text: () => string }[] = PAGES.filter(
+  (path) => readFileSync(join(ROOT, path), 'utf8').includes('\n<!-- table: '),
+)
+  .toSorted()
+  .map((path) => ({ path, text: () => pageText(path) }));

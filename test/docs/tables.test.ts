@@ -1,0 +1,19 @@
+import { expect, test } from 'vitest';
+import { TABLES } from '../../deploy/generate/tables.ts';
+import { PAGES, read } from './markdown.ts';
+
+// Whether the pages are current is tested with everything else that is generated (test/deploy/generated.test.ts).
+
+test.each(Object.keys(TABLES))('the table %s is on a page', (name) => {
+  expect(PAGES.filter((page) => read(page).includes(`\n<!-- table: ${name} -->\n`))).not.toEqual([]);
+});
+
+// An empty cell is right only where a metric has no labels.
+test.each(Object.entries(TABLES))('every cell of the table %s says something', (_, text) => {
+  const columns = text().split('\n')[0]?.split('|').slice(1, -1) ?? [];
+  for (const line of text().split('\n').slice(2)) {
+    const cells = line.split(/(?<!\\)\|/).slice(1, -1);
+    const empty = columns.filter((_, index) => cells[index]?.trim() === '').map((column) => column.trim());
+    expect([line, empty.filter((column) => column !== 'labels')]).toEqual([line, []]);
+  }
+});
