@@ -194,7 +194,8 @@ class YamlReader {
     for (;;) {
       let code = this.#code();
       while (code === SPACE || (code === TAB && this.#mayBeTab())) {
-        this.#at++;
+        // If this tab may stand here, so may the blanks behind it, which have been looked at once.
+        this.#at += code === TAB ? this.#blanks() : 1;
         code = this.#code();
       }
       if (code === HASH) {
@@ -695,7 +696,7 @@ class YamlReader {
       } else if (code === TAB) {
         if (this.#column() < least && !this.#isWithoutContent())
           throw this.#error('a tab does not indent: use spaces');
-        this.#at++;
+        this.#at += this.#blanks();
       } else {
         return breaks;
       }
