@@ -1,8 +1,9 @@
 import { Registry } from '@prometheus-io/client';
-import { TerminationLog, TerminationReview } from '../src/audit/index.ts';
+import { TerminationLog } from '../src/audit/index.ts';
+import { TerminationReview } from '../src/audit/termination-review.ts';
 import { fleetOf } from '../src/core/decision/index.ts';
+import type { PodMetadata } from '../src/core/lag/index.ts';
 import { NONE_YET, STREAMS, type Stream } from '../src/core/lag/index.ts';
-import type { PodMetadata } from '../src/informers/index.ts';
 import { Measurement } from '../src/measurement/index.ts';
 import { createLogger } from '../src/telemetry/index.ts';
 import { samplePlan } from '../test/core/decision/sample-plan.ts';

@@ -5,7 +5,8 @@ import { createGunzip } from 'node:zlib';
 import { readKubeconfig } from '../../src/cluster/connection.ts';
 import { type PageEnd, readListPage } from '../../src/cluster/object-json.ts';
 import { acceptOf, requestPath, WATCH_LIMITS } from '../../src/cluster/resource.ts';
-import { type PodMetadata, podsResource } from '../../src/informers/pods.ts';
+import type { PodMetadata } from '../../src/core/lag/index.ts';
+import { podsResource } from '../../src/informers/pods.ts';
 
 // One list of the pods, as a process that has just started reads it; prints what it took, in a line of JSON.
 

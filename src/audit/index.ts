@@ -1,4 +1,4 @@
-export { ClusterAudit, type ClusterAuditSettings, registerAuditMetrics } from './cluster-audit.ts';
+export { type ClusterAuditSettings, registerAuditMetrics } from './cluster-audit.ts';
 export {
   everyOne,
   gather,
@@ -21,8 +21,9 @@ export {
   WORKLOAD_KINDS,
   type WorkloadKind,
 } from './kinds.ts';
+export { clusterAuditPart, terminationReviewPart } from './part.ts';
 export { REPORT_ANNOTATION } from './policy-reports.ts';
-export { registerTerminationMetrics, TerminationReview } from './termination-review.ts';
+export { registerTerminationMetrics } from './termination-review.ts';
 export {
   type EndedPods,
   isShortfall,

@@ -20,10 +20,11 @@ import {
   trafficOf,
 } from '../core/decision/index.ts';
 import { NO_WAIT } from '../core/judge/index.ts';
+import type { PodMetadata } from '../core/lag/index.ts';
 import { findsByItself, type PodKey, type RemovalSample } from '../core/lag/index.ts';
 import { MOST_USERS, type ObservedEnd, type ObservedRelease, terminationOf } from '../core/timeline/index.ts';
 import type { HeldPod, Release } from '../hold/index.ts';
-import { ownersOf, type PodMetadata } from '../informers/index.ts';
+import { ownersOf } from '../informers/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause, RateLimit } from '../timing/index.ts';
 import { pathOf, WORKLOAD_KINDS } from './kinds.ts';

@@ -38,3 +38,4 @@ export {
   type WatchStats,
 } from './resource.ts';
 export { DeadWatches, registerWatchMetrics } from './watch-metrics.ts';
+export { watchReporting, watchReportingOf } from './watch-reporting.ts';

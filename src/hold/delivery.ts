@@ -33,8 +33,7 @@ import {
   type SnapshotHolder,
   wantsHold,
 } from '../core/decision/index.ts';
-import type { Place } from '../leader/index.ts';
-import type { Leadership, Runnable } from '../manager/index.ts';
+import type { Leadership, Place, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
 import { Schedule, throttle } from '../timing/index.ts';
 import { HELPER_ARCHITECTURES, readHelperObject } from './helper-object.ts';

@@ -2,6 +2,7 @@ import { canonicalAddress } from '../certs/index.ts';
 import type { ResourceEvent } from '../cluster/index.ts';
 import { type Labels, NO_LABELS } from '../core/api/index.ts';
 import { parsePlan } from '../core/decision/index.ts';
+import type { PodMetadata } from '../core/lag/index.ts';
 import {
   type ClusterEvent,
   type EndpointChange,
@@ -9,7 +10,6 @@ import {
   HEARTBEAT_STREAMS,
   type Stream,
 } from '../core/lag/index.ts';
-import type { PodMetadata } from '../informers/index.ts';
 import type { HoldTerms } from './release-rules.ts';
 
 /** When something that listed a pod as ready stopped doing so. */

@@ -1,7 +1,7 @@
 import type { ResourceEvent, StreamChange } from '../cluster/index.ts';
+import type { PodMetadata } from '../core/lag/index.ts';
 import { type ClusterEvent, type HeartbeatStream, heartbeatOf, type Stream } from '../core/lag/index.ts';
 import type { EndpointsProjection, SliceProjection } from './endpoints.ts';
-import type { PodMetadata } from './pods.ts';
 import type { ServiceProjection } from './services.ts';
 
 /** @returns undefined for a pod that does not terminate, which the recorder does not need */

@@ -90,6 +90,13 @@ export function customKey({ namespace, name }: Pick<CustomObject<unknown>, 'name
   return namespace === '' ? name : `${namespace}/${name}`;
 }
 
+/** What applies instead of a spec that cannot be read. */
+export function effectOf({ value, good }: Pick<CustomObject<unknown>, 'value' | 'good'>): string {
+  if (value === undefined) return 'none of it is in force';
+  if (good !== undefined) return 'its last good spec stays in force';
+  return 'no good spec of it is known, so the pods that it may select are kept in Audit';
+}
+
 export function customResource<T>(kind: CustomKind<T>): Resource<CustomObject<T>> {
   return { path: kind.path, project: (raw) => customObject(kind, raw) };
 }

@@ -11,7 +11,13 @@ import {
 } from '../cluster/index.ts';
 import type { NamespaceRecord } from '../core/api/index.ts';
 import type { SnapshotChange } from '../core/decision/index.ts';
-import type { ClusterEvent, EndpointsChoice, HeartbeatStream, Stream } from '../core/lag/index.ts';
+import type {
+  ClusterEvent,
+  EndpointsChoice,
+  HeartbeatStream,
+  PodMetadata,
+  Stream,
+} from '../core/lag/index.ts';
 import { throttle } from '../timing/index.ts';
 import {
   endpointsEvent,
@@ -31,7 +37,7 @@ import {
 import { putChanged } from './kept.ts';
 import { namespacesResource } from './namespaces.ts';
 import { followFleet, nodesResource } from './nodes.ts';
-import { PodCounts, type PodGroup, type PodMetadata, podsResource } from './pods.ts';
+import { PodCounts, type PodGroup, podsResource } from './pods.ts';
 import { ProcessPauseGuard } from './process-pause.ts';
 import { ServiceTable, servicesResource } from './services.ts';
 

@@ -7,6 +7,7 @@ export {
   customKey,
   customResource,
   DISCOVERY_CONSUMERS,
+  effectOf,
   followCustomResources,
   TERMINATION_POLICIES,
 } from './custom-resources.ts';
@@ -22,13 +23,13 @@ export { type ClusterSource, followCluster } from './follow.ts';
 export { ListedAddresses } from './listed-addresses.ts';
 export { namespacesResource } from './namespaces.ts';
 export { nodesResource } from './nodes.ts';
+export { clusterPart, declaredPart, unreadProblems } from './part.ts';
 export {
   type AddressedPod,
   addressedPodsResource,
   ownersOf,
   PodCounts,
   type PodGroup,
-  type PodMetadata,
   podsResource,
   projectPod,
 } from './pods.ts';

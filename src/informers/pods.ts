@@ -10,34 +10,8 @@ import {
   recordsAt,
   Shares,
 } from '../core/api/index.ts';
-import { HEARTBEAT_ANNOTATION, type TerminatingPod } from '../core/lag/index.ts';
+import { HEARTBEAT_ANNOTATION, type PodMetadata } from '../core/lag/index.ts';
 import { keptLabels } from './kept.ts';
-
-export interface PodMetadata extends TerminatingPod {
-  /** undefined: not known; see {@link unread}. */
-  readonly labels: Labels | undefined;
-  /** Present once it terminates. RFC 3339; the end of the grace, not its beginning. */
-  readonly deletionTimestamp: string | undefined;
-  readonly deletionGracePeriodSeconds: number | undefined;
-  /** Annotation linger.dev/heartbeat. */
-  readonly heartbeat: string | undefined;
-  /** The token's hash and the creation time, for the Hold Service; absent without a token. */
-  readonly hold?: PodHold | undefined;
-  /** Annotation linger.dev/plan. */
-  readonly plan?: string | undefined;
-  /** Such as `ReplicaSet/web-7d9f`; undefined: none. */
-  readonly controller?: string | undefined;
-  /** The workload that owns the controller, such as `Deployment/web`. */
-  readonly owner?: string | undefined;
-  /** Its labels or its plan are too large, or its namespace has taken all the room there is: they are not known. */
-  readonly unread?: true | undefined;
-}
-
-interface PodHold {
-  /** Annotation linger.dev/hold-token: SHA-256, in hex. */
-  readonly token: string;
-  readonly created: string;
-}
 
 /** Metadata only: a deletion is metadata, and the status would cost many times the bytes. */
 export function podsResource(path = '/api/v1/pods'): Resource<PodMetadata> {

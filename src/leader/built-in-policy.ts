@@ -1,11 +1,10 @@
 import { asFailure, callApi, type KubeConnection } from '../cluster/index.ts';
 import { API_VERSION } from '../core/api/index.ts';
 import { CLUSTER_TERMINATION_POLICIES } from '../informers/index.ts';
-import type { Leadership } from '../manager/index.ts';
+import type { Leadership, Place } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Schedule } from '../timing/index.ts';
 import type { ElectionClock } from './election.ts';
-import type { Place } from './lease.ts';
 import { FIELD_MANAGER } from './status-publisher.ts';
 import { readConfigMap } from './store.ts';
 

@@ -1,4 +1,3 @@
-export { BUILT_IN_POLICY_NAME, createBuiltInPolicy } from './built-in-policy.ts';
 export {
   type Forgotten,
   REFUSALS,
@@ -12,8 +11,7 @@ export {
 } from './codec.ts';
 export { restoreHistory } from './history-objects.ts';
 export { LEADER_LABEL, labelLeader } from './leader-label.ts';
-export type { Place } from './lease.ts';
-export { effectOf, policyStatuses } from './policy-statuses.ts';
+export { builtInPolicyPart, leaderLabelPart, publishingPart } from './part.ts';
 export { newStatus, PUBLISH_LIMITS, registerPublishMetrics } from './publish-status.ts';
 export { type PublishingOptions, startPublishing } from './publishing.ts';
 export { followPublished, readConfigMap, recordForgotten } from './store.ts';

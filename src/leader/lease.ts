@@ -1,13 +1,6 @@
 import type { V1Lease, V1MicroTime } from '@kubernetes/client-node';
 import { type ApiCall, callApi, type KubeConnection, unlessNotFound } from '../cluster/index.ts';
 
-/** The namespace in which replicas share what they measure, and the name of this one. */
-export interface Place {
-  /** Linger's own. */
-  readonly namespace: string;
-  readonly identity: string;
-}
-
 /**
  * Microseconds since the Unix epoch as metav1.MicroTime, which the API server reads only with exactly six fractional
  * digits. Source: k8s.io/apimachinery meta/v1 RFC3339Micro, `2006-01-02T15:04:05.000000Z07:00`.

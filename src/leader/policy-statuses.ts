@@ -7,7 +7,7 @@ import {
   unseenNamespace,
 } from '../core/api/index.ts';
 import { type ClusterSnapshot, policiesSelecting, policyView } from '../core/decision/index.ts';
-import { type CustomObject, customKey, type PodGroup } from '../informers/index.ts';
+import { type CustomObject, customKey, effectOf, type PodGroup } from '../informers/index.ts';
 import { inPieces } from '../timing/index.ts';
 import { lagText } from './consumer-statuses.ts';
 import { STATUS_KINDS } from './publish-status.ts';
@@ -150,13 +150,6 @@ function holdUse(noHold: readonly string[]): Said {
 
 const SHADOWED =
   'the policy of the same kind and name in the files (--policies): the object of the cluster wins';
-
-/** What applies instead of a spec that cannot be read. */
-export function effectOf({ value, good }: Pick<CustomObject<unknown>, 'value' | 'good'>): string {
-  if (value === undefined) return 'none of it is in force';
-  if (good !== undefined) return 'its last good spec stays in force';
-  return 'no good spec of it is known, so the pods that it may select are kept in Audit';
-}
 
 /** An object may have any number of faults. */
 function shortened(problem: string): string {

@@ -1,2 +1,11 @@
 export { Listeners, Manager, registerManagerMetrics } from './manager.ts';
+export {
+  type AnyPart,
+  inOrder,
+  type PartContext,
+  type Place,
+  part,
+  type Started,
+  startParts,
+} from './part.ts';
 export type { Leadership, PodEvent, Runnable } from './runnable.ts';

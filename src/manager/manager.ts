@@ -26,13 +26,16 @@ const RETRY = { firstPauseMs: 1_000, longestPauseMs: 60_000 };
 const LOG_AGAIN_MS = 60_000;
 
 /**
- * Runs the parts of a server, as controller-runtime's manager does: starts them, passes each event to each of them in the
- * order in which they were added, has them lead while this replica leads, and closes them in reverse. What fails in one
- * is counted and logged, and costs the others nothing.
+ * Runs the parts of a server, as controller-runtime's manager does: starts them, passes each event to each of them, has them
+ * lead while this replica leads, and closes them. What fails in one is counted and logged, and costs the others nothing.
+ *
+ * Each is added after what it needs. Starts and terms follow that order. Events and the end go the other way: a part has
+ * heard of an event when one that it needs draws a conclusion from it or forgets its object.
  */
 export class Manager {
   readonly #options: ManagerOptions;
   readonly #runnables: Runnable[] = [];
+  #usersFirst: readonly Runnable[] = [];
   /** By runnable, the work of its latest term. */
   readonly #leading = new Map<Runnable, Promise<void>>();
   readonly #loggedAt = new Map<string, number>();
@@ -45,9 +48,10 @@ export class Manager {
     this.#failures = registerManagerMetrics(options.registry);
   }
 
-  /** Adds what {@link start} starts. Events and terms reach runnables in this order. */
+  /** Adds what {@link start} starts, each after what it needs. */
   add(...runnables: readonly (Runnable | undefined)[]): void {
     this.#runnables.push(...runnables.filter((each) => each !== undefined));
+    this.#usersFirst = this.#runnables.toReversed();
   }
 
   start(): void {
@@ -60,13 +64,13 @@ export class Manager {
 
   /** Passes on an event of the cluster's watches. Never throws. */
   readonly event = (event: ClusterEvent): void => {
-    for (const each of this.#runnables)
+    for (const each of this.#usersFirst)
       if (each.onEvent !== undefined) this.#attempt(each.name, 'event', () => each.onEvent?.(event));
   };
 
   /** Passes on an event of the pods' watch. Never throws. */
   readonly pod = (event: PodEvent): void => {
-    for (const each of this.#runnables)
+    for (const each of this.#usersFirst)
       if (each.onPod !== undefined) this.#attempt(each.name, 'pod', () => each.onPod?.(event));
   };
 
@@ -100,7 +104,7 @@ export class Manager {
 
   /** Closes the runnables, the last one first; resolves once all are closed. Never rejects. */
   async close(): Promise<void> {
-    const closing = this.#runnables.toReversed().map(async (each) => {
+    const closing = this.#usersFirst.map(async (each) => {
       try {
         await each.close?.();
       } catch (thrown) {

@@ -1,7 +1,6 @@
 import type { Registry } from '@prometheus-io/client';
 import type { ResourceEvent, WatchStats } from '../cluster/index.ts';
-import type { ClusterEvent } from '../core/lag/index.ts';
-import type { PodMetadata } from '../informers/index.ts';
+import type { ClusterEvent, PodMetadata } from '../core/lag/index.ts';
 
 /** A term as the leader, for code that does what only a leader may do. */
 export interface Leadership {

@@ -25,8 +25,8 @@ import {
   unseenNamespace,
 } from '../core/api/index.ts';
 import type { ClusterSnapshot } from '../core/decision/index.ts';
+import type { PodMetadata } from '../core/lag/index.ts';
 import { sendsTo } from '../core/lag/index.ts';
-import type { PodMetadata } from '../informers/index.ts';
 import { type Leadership, Listeners, type PodEvent, type Runnable } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Backoff } from '../timing/index.ts';

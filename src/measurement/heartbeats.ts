@@ -7,7 +7,7 @@ import {
   type HeartbeatStream,
   heartbeatText,
 } from '../core/lag/index.ts';
-import type { Place } from '../leader/index.ts';
+import type { Place } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Schedule } from '../timing/index.ts';
 

@@ -4,9 +4,9 @@ import { TerminationReview } from '../../src/audit/termination-review.ts';
 import { TerminationLog, type TerminationReason, terminationsIn } from '../../src/audit/terminations.ts';
 import type { ObjectEvent } from '../../src/cluster/index.ts';
 import { fleetOf } from '../../src/core/decision/index.ts';
+import type { PodMetadata } from '../../src/core/lag/index.ts';
 import { NONE_YET, plannedLags, type RemovalSample } from '../../src/core/lag/index.ts';
 import type { HeldPod, Release } from '../../src/hold/index.ts';
-import type { PodMetadata } from '../../src/informers/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 
 import { samplePlan } from '../core/decision/sample-plan.ts';

@@ -4,7 +4,7 @@ import { callApi, type KubeConnection, readKubeconfig } from '../../src/cluster/
 import { type ClusterEvent, HEARTBEAT_STREAMS, type HeartbeatStream } from '../../src/core/lag/index.ts';
 import { WatchDelay } from '../../src/core/lag/watch-delay.ts';
 import { followCluster } from '../../src/informers/index.ts';
-import { sendHeartbeats } from '../../src/measurement/index.ts';
+import { sendHeartbeats } from '../../src/measurement/heartbeats.ts';
 import { pause } from '../../src/timing/index.ts';
 import { bearer } from '../cluster/bearer.ts';
 import {

@@ -107,16 +107,16 @@ describe('docs/examples', () => {
 describe('the README', () => {
   test('shows what npm start prints', () => {
     const { port, adminPort, host, certs } = VERBS.serve.flags;
-    const endpoint = {
-      host: host.fallback ?? '',
-      port: Number(port.fallback),
-      adminPort: Number(adminPort.fallback),
-      certs: certs.fallback ?? '',
-    };
+    const settings = { host: host.fallback ?? '', certs: certs.fallback ?? '' };
     const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
     const [, pagePort] = / --page-port (\d+)$/.exec(scripts.start ?? '') ?? [];
     const page = `http://127.0.0.1:${pagePort}/#token=TOKEN`;
-    const printed = greeting(endpoint, true, page);
+    const printed = greeting(settings, {
+      port: Number(port.fallback),
+      adminPort: Number(adminPort.fallback),
+      ownAuthority: true,
+      page,
+    });
     // The token is of each run.
     const shown = blocksOf('README.md').map(({ text }) =>
       text.trim().replace(/#token=[\w-]{22}\n/, '#token=TOKEN\n'),

@@ -15,9 +15,10 @@ import {
   registerDeregistrationMetrics,
   registerInspectionMetrics,
   registerLagMetrics,
+  registerReportMetrics,
 } from '../../src/measurement/index.ts';
 import { createMetrics } from '../../src/telemetry/index.ts';
-import { AdmissionMetrics, registerReportMetrics } from '../../src/webhook/index.ts';
+import { AdmissionMetrics } from '../../src/webhook/index.ts';
 import { EMPTY_SNAPSHOT } from '../core/decision/sample-snapshot.ts';
 
 /** What the registry's metrics carry beside their declared type. */

@@ -12,12 +12,12 @@ import {
   renderPlan,
   snapshotOf,
 } from '../../src/core/decision/index.ts';
+import type { PodMetadata } from '../../src/core/lag/index.ts';
 import { type EndpointGroup, HEARTBEAT_STREAMS } from '../../src/core/lag/index.ts';
 import { HOLD_LIMITS, type HoldLimits, type Route } from '../../src/hold/caller.ts';
 import { HeldPods } from '../../src/hold/held-pods.ts';
 import { type HoldSources, Holds, type PodState, type Release } from '../../src/hold/holds.ts';
 import { HoldService } from '../../src/hold/service.ts';
-import type { PodMetadata } from '../../src/informers/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 import { pass } from './simulated-time.ts';
 

@@ -5,7 +5,7 @@ import { Registry } from '@prometheus-io/client';
 import { beforeAll, expect, it, vi } from 'vitest';
 import type { KubeConnection } from '../../src/cluster/index.ts';
 import { nodeBudgetOf } from '../../src/core/decision/index.ts';
-import { NodeShutdowns } from '../../src/hold/index.ts';
+import { NodeShutdowns } from '../../src/hold/node-shutdown.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 
 import { atEndOfFile } from '../webhook/connection.ts';

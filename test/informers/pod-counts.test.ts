@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { ResourceEvent } from '../../src/cluster/index.ts';
-import { PodCounts, type PodMetadata } from '../../src/informers/pods.ts';
+import type { PodMetadata } from '../../src/core/lag/index.ts';
+import { PodCounts } from '../../src/informers/pods.ts';
 
 /** Less than three pods of {@link event} weigh. */
 const MOST = 4_000;

@@ -43,17 +43,17 @@ function term() {
 const turns = () => pause(20, new AbortController().signal);
 
 describe('events', () => {
-  it('reach every runnable in the declared order, whatever the ones before throw', async () => {
+  it('reach each runnable before the ones that it needs, whatever others throw', async () => {
     const heard: string[] = [];
     const { manager, failures, lines } = managing(
-      { name: 'first', onEvent: broken, onPod: broken },
+      { name: 'needed', onEvent: () => heard.push('needed') },
       { name: 'recorder', onEvent: () => heard.push('recorder'), onPod: () => heard.push('pods') },
-      { name: 'last', onEvent: () => heard.push('last') },
+      { name: 'first', onEvent: broken, onPod: broken },
     );
     manager.start();
     manager.pod(POD);
     for (let times = 0; times < 3; times += 1) manager.event(EVENT);
-    expect(heard).toEqual(['pods', ...Array(3).fill(['recorder', 'last']).flat()]);
+    expect(heard).toEqual(['pods', ...Array(3).fill(['recorder', 'needed']).flat()]);
     expect(await failures()).toEqual([
       'linger_runnable_failures_total{runnable="first",call="pod"} 1',
       'linger_runnable_failures_total{runnable="first",call="event"} 3',

@@ -46,6 +46,33 @@ export interface TerminatingPod {
   readonly labels?: Readonly<Record<string, string>> | undefined;
 }
 
+/** What is kept of a pod: its metadata only. */
+export interface PodMetadata extends TerminatingPod {
+  /** undefined: not known; see {@link unread}. */
+  readonly labels: Readonly<Record<string, string>> | undefined;
+  /** Present once it terminates. RFC 3339; the end of the grace, not its beginning. */
+  readonly deletionTimestamp: string | undefined;
+  readonly deletionGracePeriodSeconds: number | undefined;
+  /** Annotation linger.dev/heartbeat. */
+  readonly heartbeat: string | undefined;
+  /** The token's hash and the creation time, for the Hold Service; absent without a token. */
+  readonly hold?: PodHold | undefined;
+  /** Annotation linger.dev/plan. */
+  readonly plan?: string | undefined;
+  /** Such as `ReplicaSet/web-7d9f`; undefined: none. */
+  readonly controller?: string | undefined;
+  /** The workload that owns the controller, such as `Deployment/web`. */
+  readonly owner?: string | undefined;
+  /** Its labels or its plan are too large, or its namespace has taken all the room there is: they are not known. */
+  readonly unread?: true | undefined;
+}
+
+interface PodHold {
+  /** Annotation linger.dev/hold-token: SHA-256, in hex. */
+  readonly token: string;
+  readonly created: string;
+}
+
 /** A uid is no secret, so objects may name that of another namespace's pod: only those of its own namespace count. */
 export type PodKey = Pick<TerminatingPod, 'namespace' | 'uid'>;
 

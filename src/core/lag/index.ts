@@ -65,6 +65,7 @@ export {
   LAG_STAGES,
   type LagStage,
   type PodKey,
+  type PodMetadata,
   type RemovalSample,
   type ServiceState,
   type SliceState,

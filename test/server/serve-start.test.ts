@@ -4,13 +4,13 @@ import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { sharedCertificates } from '../cli/certificates.ts';
+import { emptyDirectory, linger, ROOT, run, type Serving, serving, until } from '../cli/linger.ts';
+import { reasonNow } from '../cli/reviewing.ts';
+import { writeKubeconfig } from '../cli/watching.ts';
 import type { JsonObject } from '../core/decision/sample-pod.ts';
 import { atEndOfFile, connect, requestBytes } from '../webhook/connection.ts';
 import { bodyOf } from '../webhook/reviews.ts';
-import { sharedCertificates } from './certificates.ts';
-import { emptyDirectory, linger, ROOT, run, type Serving, serving, until } from './linger.ts';
-import { reasonNow } from './reviewing.ts';
-import { writeKubeconfig } from './watching.ts';
 
 const certs = sharedCertificates();
 const atEnd = atEndOfFile();

@@ -1,6 +1,9 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { sharedCertificates } from '../cli/certificates.ts';
+import { emptyDirectory, linger, type Serving, serving, until } from '../cli/linger.ts';
+import { reasonNow, waitNow } from '../cli/reviewing.ts';
 import {
   ModelCluster,
   type ModelResource,
@@ -12,9 +15,6 @@ import {
   sliceObject,
 } from '../cluster/model-cluster.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
-import { sharedCertificates } from './certificates.ts';
-import { emptyDirectory, linger, type Serving, serving, until } from './linger.ts';
-import { reasonNow, waitNow } from './reviewing.ts';
 
 const certs = sharedCertificates();
 const atEnd = atEndOfFile();
@@ -64,9 +64,9 @@ describe.concurrent('a server that follows a cluster', () => {
     await until(() => ready(server));
     await server.logged('CRD not installed; only objects from files count', 3);
     await server.logged('initial sync done');
-    const levels = server.logs().map(({ level }) => level);
-    expect(levels).not.toContain('warn');
-    expect(levels).not.toContain('error');
+    // On a busy machine the event loop may have been blocked, whatever the cluster has.
+    const lines = server.logs().filter(({ msg }) => msg !== 'event loop blocked; reviews delayed');
+    expect(lines.filter(({ level }) => level === 'warn' || level === 'error')).toEqual([]);
     const { text } = await server.get('/metrics');
     expect(text).toContain('linger_watch_current{resource="pods"}');
     expect(text).not.toMatch(/resource="(discoveryconsumers|.*policies)"/);

@@ -5,12 +5,12 @@ import { newSnapshotHolder } from '../../src/core/decision/index.ts';
 import type { PolicyState } from '../../src/core/manifest/index.ts';
 import { followPolicyFiles } from '../../src/policy-files/index.ts';
 import { inPieces } from '../../src/timing/index.ts';
+import { sharedCertificates } from '../cli/certificates.ts';
+import { emptyDirectory, replaceFile, serving } from '../cli/linger.ts';
+import { waitNow } from '../cli/reviewing.ts';
+import { cpuSeconds, teamPolicies } from '../cli/team-policies.ts';
 import type { AtEnd } from '../webhook/connection.ts';
 import { longestTurn } from '../webhook/longest-turn.ts';
-import { sharedCertificates } from './certificates.ts';
-import { emptyDirectory, replaceFile, serving } from './linger.ts';
-import { waitNow } from './reviewing.ts';
-import { cpuSeconds, teamPolicies } from './team-policies.ts';
 
 const certs = sharedCertificates();
 

@@ -5,11 +5,11 @@ import { type FileHandle, open, readFile, writeFile } from 'node:fs/promises';
 import { delimiter, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import { sharedCertificates } from '../cli/certificates.ts';
+import { emptyDirectory, environment, MAIN, ROOT, type Serving, serving, until } from '../cli/linger.ts';
 import { atEndOfFile, connect, connectSilently, requestBytes } from '../webhook/connection.ts';
 import { bodyOf, UID } from '../webhook/reviews.ts';
 import { responseOf } from '../webhook/webhook.ts';
-import { sharedCertificates } from './certificates.ts';
-import { emptyDirectory, environment, MAIN, ROOT, type Serving, serving, until } from './linger.ts';
 
 const certs = sharedCertificates();
 const atEnd = atEndOfFile();

@@ -2,13 +2,13 @@ import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { issueAuthority, issueServingCertificate } from '../../src/certs/index.ts';
+import { sharedCertificates } from '../cli/certificates.ts';
+import { emptyDirectory, replaceFile, type Serving, serving, until } from '../cli/linger.ts';
+import { waitNow } from '../cli/reviewing.ts';
 import { swapMounted } from '../cluster/mounted.ts';
 import { atEndOfFile, connect, requestBytes } from '../webhook/connection.ts';
 import { bodyOf } from '../webhook/reviews.ts';
 import { responseOf } from '../webhook/webhook.ts';
-import { sharedCertificates } from './certificates.ts';
-import { emptyDirectory, replaceFile, type Serving, serving, until } from './linger.ts';
-import { waitNow } from './reviewing.ts';
 
 const certs = sharedCertificates();
 // The tests mostly wait for the next look at the disk, so they do it together.

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { expect, it } from 'vitest';
-import { placeOf } from '../../src/cli/serve-cluster.ts';
+import { placeOf } from '../../src/server/cluster.ts';
 
 /** A pod's connection knows the ServiceAccount's namespace, a kubeconfig's that of its context. */
 const connection = (namespace?: string) => ({

@@ -1,0 +1,150 @@
+import { hostname } from 'node:os';
+import { clusterAuditPart, terminationReviewPart } from '../audit/index.ts';
+import { DeadWatches, type KubeConnection, ObjectEvents, registerWatchMetrics } from '../cluster/index.ts';
+import { defaultWait } from '../core/decision/index.ts';
+import { holdDeliveryPart, holdPart, nodeShutdownsPart } from '../hold/index.ts';
+import { clusterPart, declaredPart, unreadProblems } from '../informers/index.ts';
+import { builtInPolicyPart, leaderLabelPart, publishingPart } from '../leader/index.ts';
+import { type AnyPart, type PartContext, type Place, startParts } from '../manager/index.ts';
+import {
+  canaryPart,
+  consumersPart,
+  deregistrationPart,
+  heartbeatsPart,
+  inspectionPart,
+  measurementPart,
+  reportsPart,
+} from '../measurement/index.ts';
+import { pause } from '../timing/index.ts';
+import { estimatesPage, reportEndpointPart } from '../webhook/index.ts';
+import type { ServerContext } from './context.ts';
+import type { ClusterOptions } from './options.ts';
+
+/** Everything that a server with a cluster consists of. Each starts after the parts that it needs; see its room's `part.ts`. */
+export const PARTS: readonly AnyPart<ClusterOptions>[] = [
+  clusterPart,
+  declaredPart,
+  measurementPart,
+  consumersPart,
+  inspectionPart,
+  deregistrationPart,
+  reportsPart,
+  canaryPart,
+  heartbeatsPart,
+  publishingPart,
+  leaderLabelPart,
+  builtInPolicyPart,
+  holdDeliveryPart,
+  nodeShutdownsPart,
+  holdPart,
+  terminationReviewPart,
+  clusterAuditPart,
+  reportEndpointPart,
+];
+
+/**
+ * Linger's own namespace: the flag's, or that of the ServiceAccount. A kubeconfig's namespace is a person's, and a server
+ * that a person tries out must not become the cluster's leader.
+ */
+export function placeOf(
+  options: Readonly<Record<'namespace' | 'identity' | 'kubeconfig', string | undefined>>,
+  connection: KubeConnection,
+): Place | undefined {
+  const own = options.kubeconfig === undefined ? connection.namespace : undefined;
+  const namespace = options.namespace ?? own;
+  return namespace === undefined ? undefined : { namespace, identity: options.identity ?? hostname() };
+}
+
+export type RunningCluster = ReturnType<typeof startCluster>;
+
+/** Follows the cluster and measures its lag, from now on until the signal aborts: snapshots, metrics and log lines follow. */
+export function startCluster(
+  { manager, logger, metrics: { registry }, snapshot, changePolicies, signal }: ServerContext,
+  connection: KubeConnection,
+  place: Place | undefined,
+  options: ClusterOptions,
+) {
+  const clock = () => performance.now();
+  const sync: { state: 'reading' | 'late' | 'synced' } = { state: 'reading' };
+  const identity = place?.identity ?? hostname();
+  const context: PartContext<ClusterOptions> = {
+    options,
+    connection,
+    place,
+    snapshot,
+    changePolicies,
+    sync,
+    manager,
+    events: new ObjectEvents({ connection, identity, logger, clock, signal }),
+    registry,
+    logger,
+    clock,
+    epochSeconds: () => (performance.timeOrigin + clock()) / 1000,
+    random: Math.random,
+    signal,
+  };
+  const { of, read } = startParts(PARTS, context);
+  const cluster = of(clusterPart);
+  const declared = of(declaredPart);
+  const measurement = of(measurementPart);
+  const consumers = of(consumersPart);
+  const sharing = of(publishingPart);
+
+  const begun = clock();
+  const seconds = () => Math.round((clock() - begun) / 100) / 10;
+  void read.then(() => {
+    sync.state = 'synced';
+    const { namespaces, services, nodes } = cluster.watches;
+    const counts = { namespaces: namespaces.objects, services: services.objects, nodes: nodes.objects };
+    logger.info({ seconds: seconds(), ...counts }, 'initial sync done');
+  });
+  void pause(options.syncTimeout * 1000, signal).then((elapsed) => {
+    if (!elapsed || sync.state === 'synced') return;
+    sync.state = 'late';
+    logger.warn({ seconds: seconds() }, 'initial sync timed out; serving anyway and retrying');
+  });
+
+  const synced = () => sync.state === 'synced';
+  registerWatchMetrics(registry, {
+    watches: manager.watches,
+    unread: cluster.unread,
+    refused: declared.refused,
+    synced,
+    clock,
+  });
+  // Nothing is shared with others that could lead.
+  if (place === undefined) manager.lead({ signal, holds: () => !signal.aborted });
+
+  const deadWatches = new DeadWatches();
+  return {
+    dead: () => {
+      const names = deadWatches.look(manager.watches(), clock());
+      if (names.length === 0) return undefined;
+      logger.error(
+        { watches: names },
+        'watches have stalled, failing the liveness probe; this is a bug in Linger',
+      );
+      return `watches have stalled: ${names.join(', ')}`;
+    },
+    unready: () => (sync.state === 'reading' || !sharing.warm() ? 'the cluster is being read' : undefined),
+    problems: () => [
+      ...declared.problems(),
+      ...unreadProblems({ ...cluster.unread(), removals: measurement.leftOut }),
+    ],
+    /** What `/estimates` shows. */
+    estimates: () =>
+      estimatesPage({
+        measurement,
+        consumers: consumers.all,
+        watches: manager.watches(),
+        synced: synced(),
+        defaultWait: defaultWait(snapshot.current()),
+        clock,
+      }),
+    /** Answers what comes to `/v1`: reports of consumers. */
+    reports: of(reportEndpointPart),
+    hold: of(holdPart),
+    /** Hands over the lead, if this replica has it; resolves within 15 s. */
+    leave: () => Promise.all([sharing.leave(), manager.idle()]),
+  };
+}

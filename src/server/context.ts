@@ -1,0 +1,20 @@
+import type { SnapshotChange, SnapshotHolder } from '../core/decision/index.ts';
+import type { Manager } from '../manager/index.ts';
+import type { Logger, Metrics } from '../telemetry/index.ts';
+import type { connectionsThatFit } from '../webhook/index.ts';
+import type { ServerOptions } from './options.ts';
+
+/** What the files of this room share. */
+export interface ServerContext {
+  readonly options: ServerOptions;
+  readonly manager: Manager;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly snapshot: SnapshotHolder;
+  /** Puts policies into force in steps, between which reviews are answered; resolves once they are in force. */
+  readonly changePolicies: (change: SnapshotChange) => Promise<void>;
+  /** How many connections fit into this process's file descriptors. */
+  readonly fitting: Awaited<ReturnType<typeof connectionsThatFit>>;
+  /** Aborts when the server ends; everything that goes on in the background listens to it. */
+  readonly signal: AbortSignal;
+}

@@ -1,0 +1,3 @@
+export { isUnspecified } from './addresses.ts';
+export type { ServerOptions } from './options.ts';
+export { type Listening, serve } from './serve.ts';
