@@ -58,6 +58,8 @@ interface ClusterAuditOptions {
   readonly random: () => number;
   /** The most objects of each kind that are read, if not the usual number. */
   readonly mostObjects?: number;
+  /** The most characters of objects around workloads that are kept, if not the usual number. */
+  readonly mostKept?: number;
 }
 
 /** More than a person reads, and 400 KB. Metrics count all findings. */
@@ -126,7 +128,7 @@ export class ClusterAudit {
   }
 
   async #audit(signal: AbortSignal): Promise<Omit<Latest, 'at'>> {
-    const { connection, settings, snapshot: current, pods, barePods, mostObjects } = this.#options;
+    const { connection, settings, snapshot: current, pods, barePods, mostObjects, mostKept } = this.#options;
     const snapshot = current();
     const groups = Map.groupBy(pods() ?? [], ({ namespace, owner = '' }) => {
       const [kind = '', name = ''] = owner.split('/');
@@ -139,6 +141,7 @@ export class ClusterAudit {
       signal,
       configuration: settings.configuration,
       mostObjects,
+      mostKept,
       pods: { byWorkload, bare: [...barePods()], labelled },
     };
     const additions = additionsIn(this.#options.consumers());

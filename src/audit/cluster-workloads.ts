@@ -6,16 +6,20 @@ import {
   type RawObject,
   type Resource,
 } from '../cluster/index.ts';
-import { inTurns } from '../core/api/index.ts';
+import { inTurns, Shares } from '../core/api/index.ts';
 import { templateReferenceOf, withTemplate, workloadKey, workloadOf } from '../core/decision/index.ts';
-import { ROUTING_KINDS } from '../core/discovery/index.ts';
+import { ROUTING_KINDS, reduced } from '../core/discovery/index.ts';
 import type { AuditSubject, KnownPods, RunningPod } from '../core/judge/index.ts';
 import { RELATED_KINDS, type RelatedObjects, relating, WEBHOOK_KIND } from '../core/judge/index.ts';
 import { inPieces } from '../timing/index.ts';
 import { type Kind, objectsIn, POD, WORKLOAD_KINDS } from './kinds.ts';
 
-/** The most objects read of one kind, be it of workloads or of what surrounds them. */
+/** Of each kind: workloads, and what surrounds them. A namespace has no more than it leaves to the others. */
 export const MOST_OBJECTS = 20_000;
+/** How many times as many are listed, so that those of a namespace with a great number do not hide the others. */
+const LISTED = 5;
+/** Characters of what is kept while workloads are judged, one after the other: some 100 MB at worst. */
+const MOST_KEPT = 32 * 1024 ** 2;
 /** They are read one by one. */
 const MOST_BARE_PODS = 200;
 const BARE_AT_ONCE = 10;
@@ -41,6 +45,8 @@ export interface Gathering {
   /** The one MutatingWebhookConfiguration that counts; undefined: any that has Linger's webhook. */
   readonly configuration?: string;
   readonly mostObjects?: number | undefined;
+  /** Characters of what is kept, if not the usual number. */
+  readonly mostKept?: number | undefined;
 }
 
 /** The objects around workloads, and what is missing or incomplete. */
@@ -63,29 +69,65 @@ export interface Gathered {
  */
 export async function gather(
   connection: KubeConnection,
-  { signal, pods, namespace, configuration, mostObjects: most = MOST_OBJECTS }: Gathering,
+  {
+    signal,
+    pods,
+    namespace,
+    configuration,
+    mostObjects: most = MOST_OBJECTS,
+    mostKept = MOST_KEPT,
+  }: Gathering,
   onWorkload: (subject: LiveWorkload, related: RelatedObjects) => void,
 ): Promise<Gathered> {
   const truncated = new Map<string, number>();
+  const kept = new Shares();
+  const unread = new Map<string, Set<string>>();
+  const leaveOut = (of: string, kind: string) => void unread.set(of, (unread.get(of) ?? new Set()).add(kind));
+  /** @returns whether it may be kept; otherwise it is not known what it says of its namespace */
+  const isKept = (object: LiveObject, value: unknown): boolean => {
+    const of = ownerOf(object);
+    const weight = value === undefined ? Number.POSITIVE_INFINITY : JSON.stringify(value).length;
+    const fits = kept.hasRoomFor(of, weight, mostKept);
+    if (fits) kept.add(of, weight);
+    else leaveOut(of, object.kind);
+    return fits;
+  };
   /** @returns why the kind may not be listed */
   const list = async (
     kind: Kind,
     onObject: (object: LiveObject) => void,
+    within = namespace,
   ): Promise<KubeFailure | undefined> => {
-    const { isWhole, denied } = await listKind(kind, connection, { signal, namespace, most }, onObject);
+    const shares = new Shares();
+    const onEach = (object: LiveObject) => {
+      const of = ownerOf(object);
+      const hasRoom = of === within || of === '' ? shares.total < most : shares.hasRoomFor(of, 1, most);
+      if (!hasRoom) {
+        truncated.set(kind.kind, most);
+        return;
+      }
+      shares.add(of, 1);
+      onObject(object);
+    };
+    const asked = { signal, namespace: within, most: LISTED * most };
+    const { isWhole, denied } = await listKind(kind, connection, asked, onEach);
     if (!isWhole) truncated.set(kind.kind, most);
     return denied;
   };
-  const surrounding: LiveObject[] = [];
+  const surrounding: Readonly<Record<string, unknown>>[] = [];
+  const surrounds = (object: LiveObject) => {
+    const part = reduced(object);
+    if (isKept(object, part) && part !== undefined) surrounding.push(part);
+  };
   const unlisted: string[] = [];
-  for (const kind of RELATED_KINDS)
-    if (await list(kind, (object) => surrounding.push(object))) unlisted.push(kind.kind);
+  for (const kind of RELATED_KINDS) if (await list(kind, surrounds)) unlisted.push(kind.kind);
   // Not of the namespace alone. Without the right, findings name the route instead of whose it is.
-  for (const kind of ROUTING_KINDS)
-    await listKind(kind, connection, { signal, most }, (object) => surrounding.push(object));
+  for (const kind of ROUTING_KINDS) await list(kind, surrounds, undefined);
   const configurations = await listWebhooks(connection, signal, configuration);
   const steps = relating(surrounding, 'default', configurations);
-  const related = { ...(await inPieces(steps, () => performance.now())), pods: pods.labelled };
+  const found = await inPieces(steps, () => performance.now());
+  for (const [of, kinds] of found.unread) for (const kind of kinds) leaveOut(of, kind);
+  const related = { ...found, pods: pods.labelled, unread };
 
   const denied: KubeFailure[] = [];
   const referring: { readonly object: LiveObject; readonly key: string }[] = [];
@@ -99,9 +141,10 @@ export async function gather(
   for (const kind of audited.toSorted((a, b) => Number(b.refers ?? false) - Number(a.refers ?? false))) {
     const failure = await list(kind, (object) => {
       const key = workloadKey(object.kind, object.metadata.namespace ?? '', object.metadata.name);
-      if (templates.has(key)) templates.set(key, workloadOf(object)?.pod);
+      const own = templates.has(key) ? workloadOf(object)?.pod : undefined;
+      if (own !== undefined && isKept(object, own)) templates.set(key, own);
       const reference = templateReferenceOf(object);
-      if (reference === undefined) return pass(object);
+      if (reference === undefined || !isKept(object, object)) return pass(object);
       referring.push({ object, key: reference.key });
       templates.set(reference.key, undefined);
     });
@@ -119,6 +162,11 @@ export async function gather(
     denied,
     unlisted: unlisted.toSorted(),
   };
+}
+
+/** Whose share an object counts to: what a Namespace says is written by its owners. */
+function ownerOf({ kind, metadata: { namespace = '', name } }: LiveObject): string {
+  return kind === 'Namespace' ? name : namespace;
 }
 
 /** `Deployment (20000), Pod without a controller (200)` */

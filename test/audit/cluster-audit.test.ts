@@ -107,10 +107,12 @@ async function leading(
     settings,
     pods = [],
     mostObjects,
+    mostKept,
     snapshot = EMPTY_SNAPSHOT,
   }: {
     readonly snapshot?: ClusterSnapshot;
     readonly mostObjects?: number;
+    readonly mostKept?: number;
     readonly settings?: Partial<ClusterAuditSettings>;
     readonly pods?: readonly ReturnType<typeof projectPod>[];
   } = {},
@@ -145,6 +147,7 @@ async function leading(
     epochSeconds: () => 1_790_000_000,
     random: Math.random,
     ...(mostObjects !== undefined && { mostObjects }),
+    ...(mostKept !== undefined && { mostKept }),
   });
   let holds = true;
   void audit.lead({ signal: ending.signal, holds: () => holds });
@@ -163,6 +166,53 @@ describe('the leader', () => {
     const { samples, lines } = await leading(api, { mostObjects: 2 });
     expect(await samples('linger_audit_truncated')).toEqual(['linger_audit_truncated{kind="Deployment"} 1']);
     expect(lines).toContainEqual(expect.objectContaining({ kinds: 'Deployment (2)' }));
+  });
+
+  test('reads no more of a namespace than it leaves to the others', async () => {
+    const api = new Lists();
+    const greedy = Array.from({ length: 12 }, (_, index) => deployment(`web-${index}`, 'a-greedy'));
+    api.lists.set('/apis/apps/v1/deployments', [...greedy, deployment('web'), deployment('api')]);
+    const { samples } = await leading(api, { mostObjects: 10 });
+    const judged = (await samples('linger_audited_workloads')).map((line) => Number(line.split(' ').at(-1)));
+    // Half of the room, and both of the other namespace.
+    expect(judged.reduce((sum, each) => sum + each, 0)).toBe(5 + 2);
+  });
+
+  test('takes what it has no room for as unknown, in the namespace that has it, and nowhere else', async () => {
+    const api = new Lists();
+    api.lists.set('/apis/apps/v1/deployments', [deployment('web', 'a-greedy'), deployment('web')]);
+    const ingresses = (namespace: string, count: number) =>
+      Array.from({ length: count }, (_, index) => ({
+        ...named(`i${index}`, namespace),
+        spec: {
+          defaultBackend: { service: { name: `web-${index}` } },
+          rules: [{ host: 'x'.repeat(100_000) }],
+        },
+      }));
+    api.lists.set('/apis/networking.k8s.io/v1/ingresses', [
+      ...ingresses('a-greedy', 40),
+      ...ingresses('shop', 1),
+    ]);
+    const { samples, events } = await leading(api, { mostKept: 10_000 });
+    expect(await samples('linger_findings')).toContain(
+      'linger_findings{namespace="a-greedy",reason="ObjectsUnread"} 1',
+    );
+    await expect
+      .poll(() => events, WITHIN)
+      .toContainEqual(
+        expect.objectContaining({
+          reason: 'ObjectsUnread',
+          note: expect.stringContaining(
+            'namespace a-greedy are too large to be kept, or too many (Ingress)',
+          ) as string,
+        }),
+      );
+    expect(await samples('linger_audited_workloads')).toEqual(
+      expect.arrayContaining(['linger_audited_workloads{verdict="unknown"} 1']),
+    );
+    expect(JSON.stringify(await samples('linger_findings'))).not.toContain(
+      'namespace=\\"shop\\",reason=\\"ObjectsUnread',
+    );
   });
 
   test('catches each workload apart: one whose judgement fails is unknown, and the others are judged', async () => {

@@ -11,6 +11,8 @@ import {
   reportRequest,
 } from '../../src/core/api/index.ts';
 import { decide, type Pod, patchFor } from '../../src/core/decision/index.ts';
+import { reduced } from '../../src/core/discovery/index.ts';
+import { relatedObjectsIn } from '../../src/core/judge/index.ts';
 import { policiesOfMap } from '../../src/core/manifest/index.ts';
 import { helperLine } from '../../src/hold/connection-monitor.ts';
 import { projectPod } from '../../src/informers/index.ts';
@@ -50,6 +52,20 @@ export const TARGETS: Readonly<Record<Exclude<ForeignSource, 'proc'>, Fuzz>> = {
     });
     readHook({ exec: { command } }, budget);
     if (budget.isSpent) throw new Error(`${budget.spent} steps for ${data.length} bytes`);
+  },
+  related: (data) => {
+    let object: unknown;
+    try {
+      object = JSON.parse(Buffer.from(data).toString());
+    } catch {
+      return;
+    }
+    // Two steps for each character would be more than it has entries.
+    const budget = new Budget({ ...FOREIGN_LIMITS.related, steps: 2 * data.length });
+    const kept = reduced(object, budget);
+    const again = kept && reduced(kept, new Budget({ ...budget.limits, steps: Number.POSITIVE_INFINITY }));
+    if (JSON.stringify(again) !== JSON.stringify(kept)) throw new Error('reduced twice, it is another');
+    relatedObjectsIn([object], 'default');
   },
   watch: (data) => {
     const bytes = Buffer.from(data);

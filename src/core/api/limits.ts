@@ -48,6 +48,17 @@ export const FOREIGN_LIMITS = {
     loopBytes: 32 * KIB,
     beyond: 'labels and annotations are skipped as bytes',
   },
+  related: {
+    from: 'writers of what audits read beside workloads: tenants',
+    // Of a page of a list; an API server stores objects of 1.5 MiB.
+    bytes: 16 * MIB,
+    parts: { most: 8 * KIB, what: 'entries of lists and labels' },
+    depth: 8,
+    // An entry or a label each: some 10 ms.
+    steps: 8 * KIB,
+    loopBytes: 16 * MIB,
+    beyond: 'the object counts as unknown, and the audit says so',
+  },
   page: {
     from: 'inspected gateways',
     bytes: 16 * MIB,

@@ -23,6 +23,7 @@ import {
 } from '../api/index.ts';
 import { type Consumer, consumerOf, sendsThrough } from '../lag/index.ts';
 import { CATALOGUE, type Ecosystem } from './catalogue.ts';
+import { reduced } from './reduced-objects.ts';
 import { type BackendService, backendsOf } from './traffic-kinds.ts';
 
 /** A pod group that sends traffic: what serves the page of its upstreams. */
@@ -104,16 +105,27 @@ export const SENDER_KINDS = [
 
 /** Finds in objects (of any kind, not validated) what sends traffic to Services, and how its lag is known. */
 export function discover(objects: Iterable<unknown>, defaultNamespace: string): Discovered {
-  return taken(discovering(objects, defaultNamespace));
+  const known = Array.from(objects, (object) => reduced(object)).filter((each) => each !== undefined);
+  return taken(discovering(known, defaultNamespace));
 }
 
-/** {@link discover} in steps: a leader that audits a large cluster answers reviews meanwhile. */
+/**
+ * {@link discover} in steps: a leader that audits a large cluster answers reviews meanwhile.
+ * @param objects as {@link reduced} leaves them
+ */
 export function* discovering(
-  objects: Iterable<unknown>,
+  objects: readonly Readonly<Record<string, unknown>>[],
   defaultNamespace: string,
 ): Generator<undefined, Discovered> {
-  const things = [...objects].flatMap((object) => thingOf(object, defaultNamespace) ?? []);
-  const index = new Map(things.map((each) => [partKey(each), each]));
+  const things: Thing[] = [];
+  const index = new Map<string, Thing>();
+  for (const object of objects) {
+    yield;
+    const thing = thingOf(object, defaultNamespace);
+    if (thing === undefined) continue;
+    things.push(thing);
+    index.set(partKey(thing), thing);
+  }
   const byKind = Map.groupBy(things, ({ kind }) => kind);
   const found = new Map<string, Found>();
   const unrecognised = new Set<string>();
@@ -130,9 +142,11 @@ export function* discovering(
   const classes = new Classes(byKind);
   const grants = grantsIn(byKind.get('ReferenceGrant') ?? []);
   const included = includedProxies(byKind.get('HTTPProxy') ?? [], index);
-  const ofIngresses = new Set(
-    (byKind.get('Ingress') ?? []).flatMap((each) => servicesOf(each, grants, index)),
-  );
+  const ofIngresses = new Set<string>();
+  for (const each of byKind.get('Ingress') ?? []) {
+    yield;
+    for (const service of servicesOf(each, grants, index)) ofIngresses.add(service);
+  }
   for (const thing of things) {
     yield;
     const subject = `${thing.kind} ${thing.namespace}/${thing.name}`;
@@ -150,6 +164,7 @@ export function* discovering(
       add(name, within, seen, services);
   }
   for (const thing of things) {
+    yield;
     const ecosystem = senderOf(thing);
     const one = ecosystem && found.get(ecosystem.name);
     if (one === undefined) continue;
@@ -164,14 +179,16 @@ export function* discovering(
     });
   }
   const declared = new Declared(byKind, index);
-  return {
-    consumers: CATALOGUE.flatMap((each) => consumersOf(each, found.get(each.name), declared)),
-    unrecognised: [...unrecognised].toSorted(),
-  };
+  const consumers: DiscoveredConsumer[] = [];
+  for (const ecosystem of CATALOGUE) {
+    const one = found.get(ecosystem.name);
+    if (one !== undefined) consumers.push(...(yield* consumersOf(ecosystem, one, declared)));
+  }
+  return { consumers, unrecognised: [...unrecognised].toSorted() };
 }
 
-function thingOf(object: unknown, defaultNamespace: string): Thing | undefined {
-  if (!isRecord(object) || !isString(object.kind) || !isString(object.apiVersion)) return undefined;
+function thingOf(object: Readonly<Record<string, unknown>>, defaultNamespace: string): Thing | undefined {
+  if (!isString(object.kind) || !isString(object.apiVersion)) return undefined;
   const name = memberAt(object, ['metadata', 'name']);
   if (!isString(name)) return undefined;
   const given = memberAt(object, ['metadata', 'namespace']);
@@ -299,6 +316,9 @@ function grantsIn(things: readonly Thing[]): ReadonlySet<string> {
   return grants;
 }
 
+/** TraefikServices behind one route: any number of routes may lead to the same ones. */
+const MOST_THROUGH = 16;
+
 function servicesOf(
   thing: Thing,
   grants: ReadonlySet<string>,
@@ -315,7 +335,7 @@ function servicesOf(
   const reached = new Set<string>();
   const queue = traefikServicesOf(object, namespace, group);
   const through: BackendService[] = [];
-  for (let key = queue.pop(); key !== undefined; key = queue.pop()) {
+  for (let key = queue.pop(); key !== undefined && reached.size < MOST_THROUGH; key = queue.pop()) {
     const next = index.get(key);
     if (next === undefined || reached.has(key)) continue;
     reached.add(key);
@@ -414,20 +434,26 @@ function senderOf({ group, kind, object }: Thing): Ecosystem | undefined {
   );
 }
 
-function consumersOf(
+/** In steps: there may be thousands of instances, and each may send to thousands of Services. */
+function* consumersOf(
   ecosystem: Ecosystem,
-  found: Found | undefined,
+  found: Found,
   declared: Declared,
-): readonly DiscoveredConsumer[] {
-  if (found === undefined) return [];
+): Generator<undefined, readonly DiscoveredConsumer[]> {
+  const { measure, usual, name } = ecosystem;
   const services = [...found.services].toSorted();
   const seen = [...found.seen].toSorted();
-  const { measure, usual, name } = ecosystem;
+  yield;
+  const routed = { services, seen, namespaces: found.namespaces };
+  const appliesTo = appliesToOf(services);
+  const standing = yield* declared.sendingTo(services);
   const workloads = found.instances.toSorted((a, b) => (String(a.workload) < String(b.workload) ? -1 : 1));
   const places: (Instances | undefined)[] =
     measure.by === 'inspect' ? (workloads.length > 0 ? workloads : [usual]) : [undefined];
   const times = new Map<string, number>();
-  return places.map((instances) => {
+  const consumers: DiscoveredConsumer[] = [];
+  for (const instances of places) {
+    yield;
     const place =
       places.length === 1 ? name : `${name}-${(instances?.workload ?? '').split(' ')[1]?.replace('/', '-')}`;
     // At most 63 characters: it is a label of metrics, and kubectl prints it in a column.
@@ -440,28 +466,21 @@ function consumersOf(
     const nth = (times.get(short) ?? 0) + 1;
     times.set(short, nth);
     const own = nth === 1 ? short : `${short.slice(0, 58)}-${nth}`;
-    const spec = specOf(ecosystem, services, instances);
+    const spec = specOf(ecosystem, appliesTo, instances);
     const document: ConsumerDocument | undefined = spec && {
       apiVersion: API_VERSION,
       kind: 'DiscoveryConsumer',
       metadata: { name: own },
       spec,
     };
+    const named = document?.metadata.name ?? name;
     const declaredBy =
       measure.by === 'clusterIp'
         ? BUILT_IN_CONSUMERS.clusterIp
-        : declared.by(document?.metadata.name ?? name, { ecosystem, instances }, services);
-    return {
-      name: document?.metadata.name ?? name,
-      ecosystem,
-      services,
-      seen,
-      namespaces: found.namespaces,
-      instances,
-      declaredBy,
-      spec: document,
-    };
-  });
+        : declared.by(named, { ecosystem, instances }, standing);
+    consumers.push({ name: named, ecosystem, ...routed, instances, declaredBy, spec: document });
+  }
+  return consumers;
 }
 
 type Asked = Pick<DiscoveredConsumer, 'ecosystem' | 'instances'>;
@@ -481,12 +500,21 @@ class Declared {
     this.#index = index;
   }
 
-  /** The one that stands for a discovered consumer: of its name, or it asks the same pods about all of these Services. */
-  by(name: string, asked: Asked, services: readonly string[]): string | undefined {
+  /** The consumers that send to all of these Services, in steps. */
+  *sendingTo(services: readonly string[]): Generator<undefined, readonly Consumer[]> {
+    let left = this.#consumers;
+    for (const service of services) {
+      if (left.length === 0) break;
+      yield;
+      left = left.filter((each) => this.#sends(each, service));
+    }
+    return left;
+  }
+
+  /** The one that stands for a discovered consumer: of its name, or it asks the same pods, and is among these. */
+  by(name: string, asked: Asked, sending: readonly Consumer[]): string | undefined {
     if (this.#names.has(name)) return name;
-    const isOf = (each: Consumer) =>
-      asksSame(each, asked) && services.every((service) => this.#sends(each, service));
-    return this.#consumers.find(isOf)?.name;
+    return sending.find((each) => asksSame(each, asked))?.name;
   }
 
   #sends(consumer: Consumer, service: string): boolean {
@@ -547,39 +575,55 @@ export type UndeclaredSenders = (
   applying: readonly Consumer[],
 ) => readonly DiscoveredConsumer[];
 
-/** Thousands of workloads look for theirs among thousands of Services. */
+/** Thousands of workloads look for theirs among thousands of Services and instances. */
 export function undeclaredAmong({ consumers }: Discovered): UndeclaredSenders {
-  const sendsTo = new Map(consumers.map((each) => [each, new Set(each.services)]));
-  const isFor = (each: Consumer) => (found: DiscoveredConsumer) =>
-    each.name === found.name || each.name === found.ecosystem.name || asksSame(each, found);
+  // Those of one ecosystem send to the same Services.
+  const ecosystems = [...Map.groupBy(consumers, ({ ecosystem }) => ecosystem)].flatMap(([ecosystem, all]) => {
+    const [one] = all;
+    return one === undefined || ecosystem.measure.by === 'clusterIp'
+      ? []
+      : [{ all, services: new Set(one.services), namespaces: one.namespaces }];
+  });
+  const standing = new Map<Consumer, ReadonlySet<DiscoveredConsumer>>();
+  const stoodForBy = (each: Consumer) => {
+    const known = standing.get(each);
+    if (known !== undefined) return known;
+    const isFor = (found: DiscoveredConsumer) =>
+      each.name === found.name || each.name === found.ecosystem.name || asksSame(each, found);
+    const those = new Set(consumers.filter(isFor));
+    standing.set(each, those);
+    return those;
+  };
   return ({ namespace, services }, applying) => {
-    if (applying.some((each) => !each.builtIn && !consumers.some(isFor(each)))) return [];
-    return consumers.filter((found) => {
-      const reaches =
-        found.services.length === 0
-          ? found.namespaces.has(namespace)
-          : services.some((each) => sendsTo.get(found)?.has(each));
-      const isBuiltIn = found.ecosystem.measure.by === 'clusterIp';
-      return reaches && !isBuiltIn && !applying.some((each) => isFor(each)(found));
-    });
+    const stoodFor = applying.map(stoodForBy);
+    if (applying.some(({ builtIn }, index) => !builtIn && stoodFor[index]?.size === 0)) return [];
+    const reaching = ecosystems.filter((each) =>
+      each.services.size === 0
+        ? each.namespaces.has(namespace)
+        : services.some((service) => each.services.has(service)),
+    );
+    return reaching.flatMap(({ all }) => all.filter((found) => !stoodFor.some((those) => those.has(found))));
   };
 }
 
 /** As text durations: what is printed is what an author would write. */
 type WrittenSpec = { readonly [M in keyof DiscoveryConsumerSpec]?: unknown };
 
+type AppliesTo = { readonly appliesTo?: unknown };
+
+function appliesToOf(services: readonly string[]): AppliesTo {
+  const values = [...new Set(services.map((each) => each.split('/')[0] ?? ''))];
+  // A mesh's proxies send to any Service; and a selector has no room for more values.
+  if (values.length === 0 || values.length > MOST_VALUES) return {};
+  const expression = { key: NAMESPACE_NAME_LABEL, operator: 'In', values };
+  return { appliesTo: { namespaceSelector: { matchExpressions: [expression] } } };
+}
+
 function specOf(
   { measure }: Ecosystem,
-  services: readonly string[],
+  appliesTo: AppliesTo,
   instances: Instances | undefined,
 ): WrittenSpec | undefined {
-  const namespaces = [...new Set(services.map((each) => each.split('/')[0] ?? ''))];
-  const within = (values: readonly string[]) => ({
-    matchExpressions: [{ key: NAMESPACE_NAME_LABEL, operator: 'In', values }],
-  });
-  // A mesh's proxies send to any Service; and a selector has no room for more values.
-  const applies = namespaces.length > 0 && namespaces.length <= MOST_VALUES;
-  const appliesTo = applies && { appliesTo: { namespaceSelector: within(namespaces) } };
   if (measure.by === 'clusterIp') return undefined;
   if (measure.by === 'declared' || measure.by === 'xds') {
     const { by, ...how } = measure;

@@ -8,4 +8,5 @@ export {
   type UndeclaredSenders,
   undeclaredAmong,
 } from './discover.ts';
-export { backendsOf, TRAFFIC_SOURCE_KINDS } from './traffic-kinds.ts';
+export { reduced } from './reduced-objects.ts';
+export { backendsOf, SERVICE_MARKS, TRAFFIC_SOURCE_KINDS } from './traffic-kinds.ts';

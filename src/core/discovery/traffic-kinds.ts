@@ -89,6 +89,16 @@ const TRAFFIC_KINDS: readonly TrafficKind[] = [
   },
 ];
 
+/** Marks of Services, as annotations or labels, whose pods' addresses are copied to where something else follows them. */
+export const SERVICE_MARKS: Readonly<Record<string, RegExp>> = {
+  'cloud.google.com/neg': /exposed_ports/,
+  'external-dns.alpha.kubernetes.io/hostname': /./,
+  'consul.hashicorp.com/service-sync': /^true$/,
+  'service.cilium.io/global': /^true$/,
+  'io.cilium/global-service': /^true$/,
+  'mirror.linkerd.io/exported': /./,
+};
+
 const SERVICE_EXPORT = 'multicluster.x-k8s.io/ServiceExport';
 
 /** The kinds to be listed of a cluster. Many clusters do not serve most of them. */
@@ -97,8 +107,8 @@ export const TRAFFIC_SOURCE_KINDS = [
   { apiVersion: 'multicluster.x-k8s.io/v1alpha1', kind: 'ServiceExport' },
 ];
 
-/** By group and kind, in whatever version. */
-const SERVICES_AT: ReadonlyMap<string, readonly string[]> = new Map(
+/** By group and kind, in whatever version, the paths in a spec at which Services are named. */
+export const BACKENDS_AT: ReadonlyMap<string, readonly string[]> = new Map(
   TRAFFIC_KINDS.flatMap(({ apiVersion, kinds, services }) =>
     kinds.map((kind) => [`${apiVersion.split('/')[0]}/${kind}`, services] as const),
   ),
@@ -118,7 +128,7 @@ export function backendsOf(
   const key = `${String(object.apiVersion).split('/')[0]}/${String(object.kind)}`;
   const name = memberAt(object, ['metadata', 'name']);
   if (key === SERVICE_EXPORT) return isString(name) ? [{ namespace, service: name }] : [];
-  const paths = SERVICES_AT.get(key) ?? [];
+  const paths = BACKENDS_AT.get(key) ?? [];
   return paths.flatMap((path) => valuesAt(object.spec, path)).flatMap((each) => targetOf(each, namespace));
 }
 

@@ -272,6 +272,13 @@ export const AUDIT_FINDINGS = {
     means: NOTES.Episode.means,
     cure: '`linger history`.',
   },
+  ObjectsUnread: {
+    verdict: 'unknown',
+    level: 'note',
+    means:
+      'Some objects around it are not known: those of its namespace take more room than a namespace may, or one of them is too large. What they would change is unknown.',
+    cure: 'Delete objects that are not needed, or make them smaller; the text names the kinds.',
+  },
 } as const satisfies Readonly<Record<string, FindingKind>>;
 export type FindingCode = keyof typeof AUDIT_FINDINGS;
 
@@ -729,7 +736,15 @@ function furtherFindings(
     ...undeclaredConsumer(subject, exposure, related, snapshot),
     ...rolloutOutruns(subject, exposure, related),
     ...misplaced,
+    ...objectsUnread(subject, related),
   ];
+}
+
+function objectsUnread({ namespace }: Decided, { unread }: RelatedObjects): readonly Said[] {
+  const kinds = unread.get(namespace);
+  if (kinds === undefined) return [];
+  const text = `some objects of namespace ${namespace} are too large to be kept, or too many (${fewOf([...kinds])}): what they say about these pods is unknown`;
+  return [{ reason: 'ObjectsUnread', text }];
 }
 
 function patchRefused({ refusal }: AuditSubject): readonly Said[] {
@@ -901,6 +916,31 @@ function rolloutIn(subject: Decided, related: RelatedObjects): Rollout {
 const WITHDRAWN =
   'something in the cluster has changed them after Linger, which took its hook back (linger audit --server-dry-run names what cuts a grace), or they were created before the policy, or while the webhook was down';
 
+/** Characters of all different plans of one workload that are read: more than a thousand of the usual length. */
+const MOST_PLANS = 256 * 1024;
+
+/** The plans of pods: those of one ReplicaSet have the same text. @returns also how many pods have one that is not read */
+function plansOf(running: readonly RunningPod[]) {
+  const read = new Map<string, Plan | undefined>();
+  const carried: Plan[] = [];
+  let left = MOST_PLANS;
+  let unread = 0;
+  for (const { annotations } of running) {
+    const text = annotations[ANNOTATION.plan] ?? '';
+    if (!read.has(text)) {
+      if (text.length > left) {
+        unread += 1;
+        continue;
+      }
+      left -= text.length;
+      read.set(text, parsePlan(text));
+    }
+    const plan = read.get(text);
+    if (plan !== undefined) carried.push(plan);
+  }
+  return { carried, unread };
+}
+
 /** Pods that were created without the webhook or before its policy, and pods with outdated waits. */
 function runningFindings(
   subject: Decided,
@@ -909,9 +949,9 @@ function runningFindings(
 ): readonly Said[] {
   const { running, decision, stands, workload } = subject;
   if (running === undefined) return [];
-  const carried = running.flatMap(({ annotations }) => parsePlan(annotations[ANNOTATION.plan] ?? '') ?? []);
+  const { carried, unread } = plansOf(running);
   const plans = carried.filter(({ wait }) => wait > 0);
-  const without = running.length - plans.length;
+  const without = running.length - unread - plans.length;
   const isWithdrawn = plans.length < carried.length;
   const expected = stands === undefined && decision.outcome === 'inject' && !isAudit(decision);
   const short = plans.filter((plan) => isTooShort(plan, exposure, subject));

@@ -90,11 +90,17 @@ export interface Budgeted {
 /** A budget that refuses even with so many (100 %, or none unavailable) does so with any number. */
 const MANY_PODS = 1_000_000;
 
+/** No pod with two budgets can be evicted, whatever they say; findings name a few. */
+const MOST_BUDGETED = 4;
+
 /** A budget counts all pods that its selector matches, whatever they belong to. */
-export function budgetsOf(budgets: readonly DisruptionBudget[], member: Member, known: KnownPods): Budgeted {
-  const all = budgets.filter(
-    ({ namespace, spec }) => namespace === member.namespace && isPicked(spec.selector, member.labels),
-  );
+export function budgetsOf(
+  budgets: ReadonlyMap<string, readonly DisruptionBudget[]>,
+  member: Member,
+  known: KnownPods,
+): Budgeted {
+  const own = budgets.get(member.namespace) ?? [];
+  const all = own.filter(({ spec }) => isPicked(spec.selector, member.labels)).slice(0, MOST_BUDGETED);
   const beside = all.length === 0 ? [] : others(member, known);
   const isManaged = member.workload.kind !== 'Pod';
   const allowed = ({ spec }: DisruptionBudget, own: number) => {

@@ -17,6 +17,8 @@ import { workloadKey } from '../decision/index.ts';
 import {
   backendsOf,
   discovering,
+  reduced,
+  SERVICE_MARKS,
   TRAFFIC_SOURCE_KINDS,
   type UndeclaredSenders,
   undeclaredAmong,
@@ -36,13 +38,16 @@ export interface RelatedObjects {
   readonly services: ReadonlyMap<string, ServiceTraits>;
   /** By {@link workloadKey}. */
   readonly scaled: ReadonlyMap<string, Autoscaler>;
-  readonly budgets: readonly DisruptionBudget[];
+  /** By namespace. */
+  readonly budgets: ReadonlyMap<string, readonly DisruptionBudget[]>;
   /** What Services and budgets may select beside a workload’s own pods. */
   readonly pods: KnownPods;
   /** The selectors of Linger's webhook, as the cluster has it. */
   readonly webhook: WebhookSelectors;
   /** false: there is no configuration with that webhook, so no pod reaches Linger. */
   readonly configured: boolean;
+  /** By namespace, the kinds of which some objects are not known, because they take more than their share, or than one may. */
+  readonly unread: ReadonlyMap<string, ReadonlySet<string>>;
 }
 
 export interface ServiceTraits {
@@ -76,15 +81,9 @@ export function serviceKey(namespace: string, name: string): string {
   return `${namespace}/${name}`;
 }
 
-/** Marks of Services, as annotations or labels, whose pods' addresses are copied to where something else follows them. */
-const MARKS: Readonly<Record<string, RegExp>> = {
-  'cloud.google.com/neg': /exposed_ports/,
-  'external-dns.alpha.kubernetes.io/hostname': /./,
-  'consul.hashicorp.com/service-sync': /^true$/,
-  'service.cilium.io/global': /^true$/,
-  'io.cilium/global-service': /^true$/,
-  'mirror.linkerd.io/exported': /./,
-};
+/** Of a namespace, and characters of one: each of its workloads is held against all of them. */
+const MOST_BUDGETS = 1_000;
+const LONGEST_BUDGET = 4_096;
 
 /** The kinds that {@link relatedObjectsIn} reads. Many clusters do not serve most of them. */
 export const RELATED_KINDS = [
@@ -113,20 +112,30 @@ export function* relating(
   const routes = new Map<string, string[]>();
   const services = new Map<string, ServiceTraits>();
   const scaled = new Map<string, Autoscaler>();
-  const budgets: DisruptionBudget[] = [];
+  const budgets = new Map<string, DisruptionBudget[]>();
   const leads = (route: string, key: string) => {
     const known = routes.get(key);
     if (known === undefined) routes.set(key, [route]);
     // If a route names a Service twice, the entries are adjacent.
     else if (known.at(-1) !== route) known.push(route);
   };
-  for (const object of objects) {
+  const unread = new Map<string, Set<string>>();
+  const leaveOut = (namespace: string, kind: string) =>
+    void unread.set(namespace, (unread.get(namespace) ?? new Set()).add(kind));
+  const kept: Readonly<Record<string, unknown>>[] = [];
+  for (const each of objects) {
     yield;
-    if (!isRecord(object) || !isString(object.kind)) continue;
-    const { kind } = object;
-    const name = String(memberAt(object, ['metadata', 'name']));
-    const given = memberAt(object, ['metadata', 'namespace']);
+    if (!isRecord(each) || !isString(each.kind)) continue;
+    const { kind } = each;
+    const name = String(memberAt(each, ['metadata', 'name']));
+    const given = memberAt(each, ['metadata', 'namespace']);
     const namespace = isString(given) && given !== '' ? given : defaultNamespace;
+    const object = reduced(each);
+    if (object === undefined) {
+      leaveOut(namespace, kind);
+      continue;
+    }
+    kept.push(object);
     const spec = isRecord(object.spec) ? object.spec : {};
     const subject = `${kind} ${namespace}/${name}`;
     for (const target of backendsOf(object, namespace))
@@ -136,7 +145,13 @@ export function* relating(
       for (const way of waysInto(object)) leads(way === '' ? subject : `${subject} (${way})`, key);
       services.set(key, traitsOf(object, spec));
     }
-    if (kind === 'PodDisruptionBudget') budgets.push({ namespace, name, spec });
+    if (kind === 'PodDisruptionBudget') {
+      const own = budgets.get(namespace) ?? [];
+      budgets.set(namespace, own);
+      if (own.length < MOST_BUDGETS && JSON.stringify(spec).length <= LONGEST_BUDGET)
+        own.push({ namespace, name, spec });
+      else leaveOut(namespace, kind);
+    }
     const target = isRecord(spec.scaleTargetRef) ? spec.scaleTargetRef : undefined;
     if (target !== undefined && (kind === 'HorizontalPodAutoscaler' || kind === 'ScaledObject'))
       scaled.set(workloadKey(String(target.kind ?? 'Deployment'), namespace, String(target.name)), {
@@ -147,10 +162,10 @@ export function* relating(
   const webhooks = configurations?.flatMap((each) => recordsAt(each, 'webhooks'));
   const webhook = webhooks?.find(({ name }) => name === WEBHOOK);
   const configured = webhooks === undefined || webhook !== undefined;
-  const undeclared = undeclaredAmong(yield* discovering(objects, defaultNamespace));
+  const undeclared = undeclaredAmong(yield* discovering(kept, defaultNamespace));
   const selectors = { webhook: webhook ?? INSTALLED, configured };
   return {
-    ...{ undeclared, additions: new Map(), routes, services, scaled, budgets, pods: NO_PODS },
+    ...{ undeclared, additions: new Map(), routes, services, scaled, budgets, pods: NO_PODS, unread },
     ...selectors,
   };
 }
@@ -228,7 +243,9 @@ function waysInto(service: Readonly<Record<string, unknown>>): readonly string[]
     ...(type === 'LoadBalancer' ? [''] : []),
     ...(type === 'NodePort' ? ['NodePort'] : []),
     ...(listOf(memberAt(spec, ['externalIPs'])).length > 0 ? ['externalIPs'] : []),
-    ...Object.keys(MARKS).filter((key) => MARKS[key]?.test(String(marks[key] ?? '')) === true),
+    ...Object.keys(SERVICE_MARKS).filter(
+      (key) => SERVICE_MARKS[key]?.test(String(marks[key] ?? '')) === true,
+    ),
   ];
 }
 

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { parse } from 'yaml';
 import { type ClusterSnapshot, workloadOf } from '../../../src/core/decision/index.ts';
 import type { AuditReport } from '../../../src/core/judge/audit-formats.ts';
@@ -485,6 +485,20 @@ describe('a rollout beside the additions that have been measured', () => {
 
 describe('an audit of very much', () => {
   const web = [service({ selector: { app: 'web' }, clusterIP: '10.0.0.1' }, 'web')];
+
+  test('reads a plan once that thousands of pods share, and of different ones only so much', () => {
+    const parsing = vi.spyOn(JSON, 'parse');
+    onTestFinished(() => parsing.mockRestore());
+    const readOf = (running: readonly number[]) => {
+      parsing.mockClear();
+      auditOf({ running }, slow(12));
+      return parsing.mock.calls.map(([text]) => text).filter((text) => text.includes('"baseGrace"'));
+    };
+    expect(readOf(Array<number>(5_000).fill(20))).toHaveLength(1);
+    const different = readOf(Array.from({ length: 5_000 }, (_, index) => index + 1));
+    expect(different.join('').length).toBeLessThanOrEqual(256 * 1024);
+    expect(different.length).toBeGreaterThan(500);
+  });
 
   test('says of thousands of routes to one Service the first, and how many there are', () => {
     const backend = { service: { name: 'web', port: { number: 80 } } };
