@@ -110,7 +110,9 @@ export class LagEstimator {
 
   /** Records a removed pod: how long it took until the last object that listed it had withdrawn it. */
   record({ namespace, lag }: Pick<StageSample, 'namespace' | 'lag'>, epochSeconds: number): void {
-    for (const scope of [this.#cluster, this.#namespaces.count(namespace, epochSeconds)]) {
+    // By their seconds, too: few but long lags of one namespace must be known as its own, or they would count as many's.
+    const own = this.#namespaces.count(namespace, epochSeconds, 1 + lag);
+    for (const scope of [this.#cluster, own]) {
       scope?.history.record(lag, epochSeconds);
       scope?.recent.record(lag, epochSeconds);
     }
@@ -182,8 +184,13 @@ export class LagEstimator {
   /** Most important first: the cluster’s history, then those of the busiest namespaces. */
   *parts(now: number): Generator<HistoryPart> {
     yield* this.cluster.parts(CLUSTER_KEY, now);
-    const namespaces = [...this.namespaces].sort(([, a], [, b]) => b.samples - a.samples);
-    for (const [name, history] of namespaces) yield* history.parts(`${NAMESPACE_KEY}${name}`, now);
+    const weighed = [...this.namespaces].map(([name, history]) => ({
+      name,
+      history,
+      weight: history.weight,
+    }));
+    for (const { name, history } of weighed.sort((a, b) => b.weight - a.weight))
+      yield* history.parts(`${NAMESPACE_KEY}${name}`, now);
   }
 
   /** Merges a part that an earlier process or another replica has stored. @returns false for anything else */
@@ -192,10 +199,13 @@ export class LagEstimator {
     if (part?.key === CLUSTER_KEY) this.cluster.merge(part.history, now);
     else if (part?.key.startsWith(NAMESPACE_KEY) === true) {
       const name = part.key.slice(NAMESPACE_KEY.length);
-      const kept = this.#namespaces.kept.get(name);
       // What comes in counts: a removal may have come before its namespace's history, and a history comes in parts.
-      if (kept !== undefined) this.#namespaces.count(name, now, kept.history.merge(part.history, now));
-      else this.#namespaces.count(name, now, part.history.samples)?.history.merge(part.history, now);
+      const kept = this.#namespaces.kept.get(name);
+      const before = kept?.history.weight ?? 0;
+      kept?.history.merge(part.history, now);
+      const weight = (kept?.history ?? part.history).weight - before;
+      const scope = this.#namespaces.count(name, now, weight);
+      if (kept === undefined) scope?.history.merge(part.history, now);
     } else return false;
     return true;
   }

@@ -117,6 +117,8 @@ export function isEnough({ samples, seconds }: Reached, { minSamples, minHistory
 }
 
 export interface WindowLags {
+  /** Where the window begins, at the latest; and the instant it is looked at. */
+  readonly from: number;
   readonly at: number;
   readonly samples: number;
   /** How long lags had been measured in the window at that instant. */
@@ -238,9 +240,27 @@ export class LagHistory {
     const inWindow = lastDays(slots, at, minSamples);
     const [first] = inWindow;
     if (first === undefined) return undefined;
-    const since = Math.max(this.#began, first.first * SLICE_SECONDS);
+    const from = first.first * SLICE_SECONDS;
+    const since = Math.max(this.#began, from);
     const [samples, counts] = [samplesOf(inWindow), countsOf(inWindow)];
-    return { at, samples, historySeconds: Math.max(0, at - since), counts };
+    return { from, at, samples, historySeconds: Math.max(0, at - since), counts };
+  }
+
+  /** The lags by bucket of the part of another history's window: what ended in it as far as that is told apart. */
+  countsWithin(from: number, at: number): Density {
+    const isOpen = at >= this.#openSlice * SLICE_SECONDS;
+    const until = isOpen ? Number.POSITIVE_INFINITY : at;
+    return countsOf(
+      this.#slots().filter((slot) => slot.first * SLICE_SECONDS >= from && endOf(slot) <= until),
+    );
+  }
+
+  /** What a history weighs when there is no room for all: its lags, and their seconds. */
+  get weight(): number {
+    let weight = 0;
+    for (const slot of this.#slots())
+      for (const [bucket, count] of bucketsIn(slot)) weight += count * (1 + secondsOf(bucket));
+    return weight;
   }
 
   /**

@@ -97,7 +97,7 @@ export function plannedLags(table: PlannedTable): LagSource {
         ),
         ...witnesses.map((name) => partOf({ name, builtIn: true }, rowOf(name), ENOUGH_OF_WITNESS)),
       ];
-      const combined = combine(own === undefined ? 'cluster' : 'namespace', plane, parts);
+      const combined = combine(own?.scope ?? 'cluster', plane, parts);
       setNewest(combinations, key, combined, COMBINATIONS_KEPT);
       return combined;
     },

@@ -35,7 +35,10 @@ export interface PlannedRow {
   readonly reached: Reached;
   /** The lags of the window, as measured: a plan states its coverage by them. */
   readonly current: Density;
-  /** The curve that waits are taken from: the pointwise maximum of the hourly curves of the last 24 hours. */
+  /**
+   * The curve that waits are taken from: the pointwise maximum of the hourly curves of the last 24 hours. In the cluster's,
+   * no namespace counts for more than all others together.
+   */
   readonly slow: Density;
   /** Measured before the history was lost, or lengthened since: no more than that is known again. */
   readonly kept?: true;
@@ -57,7 +60,7 @@ export interface PlannedTable {
   /** When it was made: seconds since the epoch; −Infinity for none. */
   readonly at: number;
   readonly cluster: PlannedRow | undefined;
-  /** Only namespaces with enough samples of their own. */
+  /** Those with enough samples of their own, and those whose own lags are longer than the cluster's row shows. */
   readonly namespaces: ReadonlyMap<string, PlannedRow>;
   /** By name: how long a consumer takes after the control plane has withdrawn an endpoint. */
   readonly consumers: ReadonlyMap<string, PlannedRow>;
@@ -84,6 +87,11 @@ const PERCENTILES = [50, 90, 99, 99.9] as const;
 /** A percentile must move by this share, and by this much, to count as changed: waits go in steps of 5 s. */
 const MOVED_SHARE = 0.05;
 const MOVED_SECONDS = 0.05;
+
+/**
+ * From how many removals on what all but one namespace have seen is a curve: with fewer, their p99 would be their worst one.
+ */
+const LEAST_OTHERS = 100;
 
 /** The coverage in plans may be wrong by this much. */
 const MOVED_COVERAGE = 0.003;
@@ -117,7 +125,7 @@ export function* nextPlanned(
 
   const minSamples = Math.max(...asked.map((each) => each.minSamples));
   const look = { now, minSamples, asked };
-  const ofCluster = yield* curvesOf(cluster, look);
+  const ofCluster = yield* curvesOf(cluster, look, [...namespaces.values()]);
   // Not further back than it takes: what is older does not count as its own.
   const lookAtOwn = { ...look, minSamples: Math.min(minSamples, OWN_SAMPLES) };
   const rows = new Map<string, PlannedRow>();
@@ -128,21 +136,27 @@ export function* nextPlanned(
   };
   // A namespace whose history was lost with the cluster's would otherwise have the cluster's waits.
   if (next.cluster?.kept) for (const [name, row] of table.namespaces) next.namespaces.set(name, row);
+  const isCapped = haveMoved(largestOf(cappedIn(ofCluster)), largestOf(ofCluster.map(longerIn)));
   for (const [name, history] of namespaces) {
-    if (history.samples < OWN_SAMPLES) continue;
-    const own = yield* curvesOf(history, lookAtOwn);
-    if (!own.some(isOwn)) continue;
-    // While the namespace's own lag did not count, its pods had the cluster's waits.
-    const curves = own.map((curve) =>
-      isOwn(curve) ? curve : (ofCluster.find(({ at }) => at === curve.at) ?? curve),
-    );
-    const reached = furthest(history.reached(now), cluster.reached(now));
-    const row = yield* nextRow(table.namespaces.get(name), history, lookAtOwn, {
-      scope: 'namespace',
-      curves,
-      reached,
-    });
-    if (row !== undefined) next.namespaces.set(name, row);
+    const before = table.namespaces.get(name);
+    const own = history.samples < OWN_SAMPLES ? [] : yield* curvesOf(history, lookAtOwn);
+    if (own.some(isOwn)) {
+      // While the namespace's own lag did not count, its pods had the cluster's waits.
+      const curves = own.map((curve) => {
+        const instead = isOwn(curve) ? undefined : ofCluster.find(({ at }) => at === curve.at);
+        return instead === undefined ? curve : { ...instead, capped: instead.longer };
+      });
+      const reached = furthest(history.reached(now), cluster.reached(now));
+      const row = yield* nextRow(before, history, lookAtOwn, { scope: 'namespace', curves, reached });
+      if (row !== undefined) next.namespaces.set(name, row);
+    } else if (isCapped && next.cluster !== undefined && !next.cluster.kept) {
+      // Its own lags count in full for itself: the cap protects others.
+      const { episode: _, ...ofAll } = next.cluster;
+      const few = yield* curvesOf(history, look);
+      const row = { ...ofAll, slow: largestOf([...few.map(longerIn), beyondEach(ofAll.slow)]) };
+      if (!haveMoved(row.slow, ofAll.slow)) continue;
+      next.namespaces.set(name, before === undefined || isNews(row, before, look) ? row : before);
+    }
   }
   for (const [name, history] of consumers ?? []) {
     const row = yield* nextRow(table.consumers.get(name), history, { ...look, asked: ofConsumers });
@@ -170,20 +184,63 @@ function isOwn({ samples, historySeconds }: HourlyCurve): boolean {
 /** The share of lags beyond each bucket, at one hour. */
 interface HourlyCurve extends Omit<WindowLags, 'counts'> {
   readonly longer: Uint32Array;
+  /** The same where no namespace counts for more than all others together; undefined: too little is known of these. */
+  readonly capped: Uint32Array | undefined;
 }
 
-function curveOf({ counts, ...lags }: WindowLags): HourlyCurve {
-  const longer = new Uint32Array(BUCKETS);
-  let [beyond, units] = [0, 0];
-  for (let bucket = BUCKETS - 1; bucket >= 0; bucket -= 1) {
-    longer[bucket] = units;
-    const count = counts[bucket] as number;
-    if (count === 0) continue;
-    beyond += count;
-    // Rounded up, so that no rare lag is lost and no coverage is overstated.
-    units = Math.ceil((beyond / lags.samples) * UNITS - 1e-6);
+const longerIn = ({ longer }: HourlyCurve) => longer;
+
+/** Hours of which too little is known to cap them are left out, unless it still is. */
+function cappedIn(curves: readonly HourlyCurve[]): readonly Uint32Array[] {
+  return curves[0]?.capped === undefined
+    ? curves.map(longerIn)
+    : curves.flatMap(({ capped }) => capped ?? []);
+}
+
+function curveOf({ counts, ...lags }: WindowLags, namespaces: readonly LagHistory[]): HourlyCurve {
+  const all = reachingEach(counts);
+  const longer = sharesBeyond(all);
+  const capped = cappedCounts(all, lags, namespaces);
+  return { ...lags, longer, capped: capped && sharesBeyond(capped) };
+}
+
+/** How many lags are in each bucket or a later one. */
+function reachingEach(counts: Density): Float64Array {
+  const reaching = Float64Array.from(counts);
+  for (let bucket = BUCKETS - 2; bucket >= 0; bucket -= 1)
+    reaching[bucket] = (reaching[bucket] as number) + (reaching[bucket + 1] as number);
+  return reaching;
+}
+
+/** The share of lags beyond each bucket, rounded up, so that no rare lag is lost and no coverage is overstated. */
+function sharesBeyond(reaching: Float64Array): Uint32Array {
+  const beyond = new Uint32Array(BUCKETS);
+  const total = reaching[0] as number;
+  for (let bucket = 0; bucket < BUCKETS - 1; bucket += 1)
+    beyond[bucket] = Math.ceil(((reaching[bucket + 1] as number) / total) * UNITS - 1e-6);
+  return beyond;
+}
+
+/**
+ * Who may write one namespace can have any number of removals there that take as long as they like. So at each length, the
+ * namespace with the most removals of that length or longer counts for as many as all others together have: alone it at
+ * most doubles what they have seen, or halves it, however many its removals are.
+ * @param all how many lags reach each bucket
+ * @returns undefined: what the others have seen is too little to judge by
+ */
+function cappedCounts(
+  all: Float64Array,
+  { from, at }: Pick<WindowLags, 'from' | 'at'>,
+  namespaces: readonly LagHistory[],
+): Float64Array | undefined {
+  const most = new Float64Array(BUCKETS);
+  for (const history of namespaces) {
+    const reaching = reachingEach(history.countsWithin(from, at));
+    for (let bucket = 0; bucket < BUCKETS && (reaching[bucket] as number) > 0; bucket += 1)
+      most[bucket] = Math.max(most[bucket] as number, reaching[bucket] as number);
   }
-  return { ...lags, longer };
+  if ((all[0] as number) - (most[0] as number) < LEAST_OTHERS) return undefined;
+  return all.map((count, bucket) => Math.max(0, Math.min(count, 2 * (count - (most[bucket] as number)))));
 }
 
 interface Look {
@@ -192,14 +249,15 @@ interface Look {
   readonly asked: readonly Enough[];
 }
 
-/** The current curve comes first. Each hour is a step. */
+/** The current curve comes first. Each hour is a step. @param namespaces whose share is capped */
 function* curvesOf(
   history: LagHistory,
   { now, minSamples }: Look,
+  namespaces: readonly LagHistory[] = [],
 ): Generator<undefined, readonly HourlyCurve[]> {
   const curves: HourlyCurve[] = [];
   for (const lags of history.windows(now, minSamples)) {
-    curves.push(curveOf(lags));
+    curves.push(curveOf(lags, namespaces));
     yield;
   }
   return curves;
@@ -207,11 +265,11 @@ function* curvesOf(
 
 /** The published row until as much is known as it rests on, but longer where what is known by now is. */
 function keptRow(before: PlannedRow, curves: readonly HourlyCurve[]): PlannedRow {
-  const slow = largestOf([...curves, beyondEach(before.slow)]);
+  const slow = largestOf([...cappedIn(curves), beyondEach(before.slow)]);
   if (before.kept && !haveMoved(slow, before.slow)) return before;
   return {
     ...before,
-    current: largestOf([...curves.slice(0, 1), beyondEach(before.current)]),
+    current: largestOf([...curves.slice(0, 1).map(longerIn), beyondEach(before.current)]),
     slow,
     kept: true,
   };
@@ -246,31 +304,36 @@ function* nextRow(
     historySeconds: Math.floor(current.historySeconds),
     reached: { ...reached, seconds: Math.floor(reached.seconds) },
     current: densityOf(current.longer),
-    slow: largestOf(curves),
+    slow: largestOf(cappedIn(curves)),
   };
-  const relevant = (1 - MOVED_SHARE) * quantileOf(row.current, 99);
+  // An episode of one namespace that the cap has taken out already makes no wait longer.
+  const p99Seconds = Math.min(quantileOf(row.current, 99), quantileOf(row.slow, 99));
+  const relevant = (1 - MOVED_SHARE) * p99Seconds;
   const [first] = history.episodes(look.now, look.minSamples);
   const episode = first && first.p99WithoutSeconds <= relevant ? first : undefined;
-  const differs =
-    before === undefined ||
-    before.kept ||
-    isNewlyEnough(row.reached, before, look.asked) ||
-    row.scope !== before.scope ||
-    (episode === undefined) !== (before.episode === undefined) ||
-    haveMoved(row.slow, before.slow) ||
-    haveMoved(row.current, before.current) ||
-    hasCoverageMoved(row.current, before.current);
-  if (!differs) return before;
+  const isOther = (episode === undefined) !== (before?.episode === undefined);
+  if (before !== undefined && !isOther && !isNews(row, before, look)) return before;
   if (episode === undefined) return row;
   const { from, to, share } = episode;
-  const without = largestOf(yield* curvesOf(history.without(from, to), look));
+  const without = largestOf((yield* curvesOf(history.without(from, to), look)).map(longerIn));
   return { ...row, episode: { from, to, share, without } };
 }
 
+function isNews(row: PlannedRow, before: PlannedRow, { asked }: Look): boolean {
+  return (
+    before.kept === true ||
+    isNewlyEnough(row.reached, before, asked) ||
+    row.scope !== before.scope ||
+    haveMoved(row.slow, before.slow) ||
+    haveMoved(row.current, before.current) ||
+    hasCoverageMoved(row.current, before.current)
+  );
+}
+
 /** The pointwise maximum: beyond each bucket, the largest share of any curve. */
-function largestOf(curves: readonly Pick<HourlyCurve, 'longer'>[]): Density {
+function largestOf(curves: readonly Uint32Array[]): Density {
   const longest = new Uint32Array(BUCKETS);
-  for (const { longer } of curves) {
+  for (const longer of curves) {
     for (let bucket = 0; bucket < BUCKETS; bucket += 1) {
       const units = longer[bucket] as number;
       if (units > (longest[bucket] as number)) longest[bucket] = units;
@@ -279,9 +342,9 @@ function largestOf(curves: readonly Pick<HourlyCurve, 'longer'>[]): Density {
   return densityOf(longest);
 }
 
-function beyondEach(density: Density): Pick<HourlyCurve, 'longer'> {
+function beyondEach(density: Density): Uint32Array {
   let beyond = UNITS;
-  return { longer: Uint32Array.from(density, (units) => (beyond -= units)) };
+  return Uint32Array.from(density, (units) => (beyond -= units));
 }
 
 function densityOf(longer: Uint32Array): Density {

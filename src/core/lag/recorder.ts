@@ -45,7 +45,7 @@ export const DISCARDS = {
   },
   NoSelector: {
     means:
-      'The Service has no selector, or its selector changed meanwhile: something other than the termination may have withdrawn the pod, or kept it listed.',
+      'The Service has no selector, its selector does not match the pod, or it changed meanwhile: something other than the termination may have withdrawn the pod, or kept it listed.',
   },
   Unmaintained: {
     means: 'No controller maintains Endpoints, so the object goes on listing the pod.',
@@ -396,7 +396,7 @@ export class LagRecorder {
     };
     this.#terminations.set(uid, termination);
     const seenInTime = this.#streams.get('pods') === 'current';
-    for (const group of groups) this.#openRemoval(termination, group, seenInTime);
+    for (const group of groups) this.#openRemoval(termination, { group, labels }, seenInTime);
     if (!seenInTime) return termination;
     for (const { group, at: endedAt, version } of early) {
       if (group.namespace !== namespace || at - endedAt >= REMEMBERED_MS || this.#deselects(group, labels))
@@ -414,8 +414,12 @@ export class LagRecorder {
   }
 
   /** @param seenInTime otherwise the termination began some time before, and the removal gives no sample */
-  #openRemoval(termination: Termination, group: EndpointGroup, seenInTime: boolean): void {
-    const exclusion = this.#exclusionOf(group);
+  #openRemoval(
+    termination: Termination,
+    { group, labels }: { readonly group: EndpointGroup; readonly labels: TerminatingPod['labels'] },
+    seenInTime: boolean,
+  ): void {
+    const exclusion = this.#exclusionOf(group) ?? (this.#deselects(group, labels) ? 'NoSelector' : undefined);
     if (exclusion !== undefined) this.#discard(exclusion, termination);
     else if (this.#takesPlace(termination)) {
       const spoiled = !seenInTime || this.#streams.get(group.stage) === 'broken';
@@ -664,7 +668,10 @@ export class LagRecorder {
     return Object.keys(this.#services.get(`${namespace}/${service}`)?.selector ?? {}).length > 0;
   }
 
-  /** Labels that no longer match the Service withdrew the pod; its termination did not. */
+  /**
+   * Labels that no longer match the Service withdrew the pod; its termination did not. Those that never did: its controller
+   * has not listed the pod, and will not withdraw it.
+   */
   #deselects({ namespace, service }: EndpointGroup, labels: TerminatingPod['labels']): boolean {
     const selector = this.#services.get(`${namespace}/${service}`)?.selector;
     if (selector === undefined || labels === undefined) return false;

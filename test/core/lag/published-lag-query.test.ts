@@ -140,7 +140,7 @@ describe('the planned lag of a pod with consumers', () => {
 
 describe('a table as text', () => {
   const namespaces = new Map([['shop', historyOf([0.2, 3], 2_000)]]);
-  const cluster = historyOf([0.2], 3_000);
+  const cluster = historyOf([0.2, 0.2, 0.2, 3], 20_000);
   for (let each = 0; each < 500; each += 1) cluster.record(30, START - 7_000 + each / 10);
   const table = tableOf({ cluster, namespaces, consumers: new Map([['edge', historyOf([7])]]) });
 
