@@ -1,7 +1,7 @@
 import type { Registry } from '@prometheus-io/client';
 import { tellConfigured } from '../certs/index.ts';
 import { asFailure, type KubeConnection, type ObjectEvents } from '../cluster/index.ts';
-import { ANNOTATION, fewOf, setNewest } from '../core/api/index.ts';
+import { ANNOTATION, fewOf, type ReplicaStatus, setNewest } from '../core/api/index.ts';
 import { type ClusterSnapshot, workloadKey } from '../core/decision/index.ts';
 import {
   type Audited,
@@ -94,6 +94,14 @@ export class ClusterAudit {
     this.#reports = api === 'off' ? undefined : new PolicyReports({ ...options, api });
     const latest = () => (this.#last?.lead.holds() === true ? this.#last : undefined);
     registerAuditMetrics(options.registry, latest, configured);
+  }
+
+  /** What the last audit of this term has found. */
+  latest(): ReplicaStatus['audit'] {
+    const { tally, lead } = this.#last ?? {};
+    if (tally === undefined || lead?.holds() !== true) return null;
+    const findings = tally.series.map(([{ namespace, reason }, count]) => ({ namespace, reason, count }));
+    return { verdicts: tally.verdicts, findings };
   }
 
   /** Audits while this replica leads. */

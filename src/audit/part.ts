@@ -62,6 +62,7 @@ export const clusterAuditPart = part({
       pods: cluster.pods,
       barePods: cluster.barePods,
     });
-    return { provides: undefined, runnables: [{ name: 'audit', lead: (term) => audit.lead(term) }] };
+    const status = () => ({ audit: audit.latest() });
+    return { provides: undefined, runnables: [{ name: 'audit', status, lead: (term) => audit.lead(term) }] };
   },
 });

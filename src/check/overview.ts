@@ -1,10 +1,7 @@
 import { messageOf } from '../cluster/index.ts';
-import { isString } from '../core/api/index.ts';
-import type { MetricSample } from '../telemetry/index.ts';
+import type { ReplicaStatus } from '../core/api/index.ts';
 import type { Inquiry } from './checks.ts';
-import { leaseOf, replicaMetrics, replicaPods } from './replicas.ts';
-
-export type Counts = Readonly<Record<string, number>>;
+import { type Counts, leaseOf, replicaPods, replicaStatuses, sumOf } from './replicas.ts';
 
 /** A running Linger at a glance. What is undefined could not be read; `unseen` says why. */
 export interface Overview {
@@ -26,12 +23,6 @@ interface FindingCount {
   readonly namespaces: readonly string[];
 }
 
-const DECISIONS = 'linger_recent_decisions';
-const HELD = 'linger_hold_pods';
-const VERDICTS = 'linger_audited_workloads';
-const FINDINGS = 'linger_findings';
-const WANTED: ReadonlySet<string> = new Set([DECISIONS, HELD, VERDICTS, FINDINGS]);
-
 /** Asks everything on its own, so that a right that is missing costs one line. */
 export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
   const unseen: string[] = [];
@@ -45,39 +36,29 @@ export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
   };
   const pods = await attempt('replicas', () => replicaPods(inquiry));
   const lease = await attempt('leader', () => leaseOf(inquiry));
-  const metrics = await attempt('metrics', () => replicaMetrics(inquiry, WANTED));
-  const samples = (name: string) => [...(metrics?.values() ?? [])].flatMap((each) => each.get(name) ?? []);
-  const known = metrics !== undefined && metrics.size > 0;
-  const verdicts = tallied(samples(VERDICTS), 'verdict');
-  const decisions = samples(DECISIONS);
-  const skips = decisions.filter(({ labels }) => labels.get('outcome') === 'skip');
+  const statuses = [...((await attempt('status', () => replicaStatuses(inquiry)))?.values() ?? [])];
+  const known = statuses.length > 0;
+  const audit = statuses.map((each) => each.audit).find((each) => each !== null);
   return {
     replicas: pods && { ready: pods.filter(({ ready }) => ready).length, all: pods.length },
     leader: lease,
     decisions: known
-      ? { outcomes: tallied(decisions, 'outcome'), skips: tallied(skips, 'reason') }
+      ? {
+          outcomes: sumOf(statuses.map(({ decisions }) => decisions.outcomes)),
+          skips: sumOf(statuses.map(({ decisions }) => decisions.skips)),
+        }
       : undefined,
-    held: known ? samples(HELD).reduce((sum, { value }) => sum + value, 0) : undefined,
-    audit: Object.keys(verdicts).length > 0 ? { verdicts, findings: counted(samples(FINDINGS)) } : undefined,
+    held: known ? statuses.reduce((sum, { held }) => sum + (held ?? 0), 0) : undefined,
+    audit: audit && { verdicts: audit.verdicts, findings: counted(audit.findings) },
     unseen,
   };
 }
 
-function tallied(samples: readonly MetricSample[], label: string): Counts {
-  const tally: Record<string, number> = {};
-  for (const { labels, value } of samples) {
-    const key = labels.get(label) ?? '';
-    if (value > 0) tally[key] = (tally[key] ?? 0) + value;
-  }
-  return tally;
-}
-
-function counted(samples: readonly MetricSample[]): readonly FindingCount[] {
-  const byReason = Map.groupBy(samples, ({ labels }) => labels.get('reason') ?? '');
-  const counts = [...byReason].map(([reason, each]) => ({
+function counted(findings: NonNullable<ReplicaStatus['audit']>['findings']): readonly FindingCount[] {
+  const counts = [...Map.groupBy(findings, ({ reason }) => reason)].map(([reason, each]) => ({
     reason,
-    workloads: each.reduce((sum, { value }) => sum + value, 0),
-    namespaces: each.map(({ labels }) => labels.get('namespace')).filter(isString),
+    workloads: each.reduce((sum, { count }) => sum + count, 0),
+    namespaces: each.map(({ namespace }) => namespace),
   }));
   return counts.toSorted((a, b) => b.workloads - a.workloads);
 }

@@ -7,10 +7,11 @@ import {
   MODES,
   type Mode,
   memberAt,
+  parseReplicaStatus,
+  type ReplicaStatus,
   recordsAt,
   span,
 } from '../core/api/index.ts';
-import { type Exposition, MalformedExposition, parseExposition } from '../telemetry/index.ts';
 import { failure, type Inquiry, ok, type Seen, unknown, warning } from './checks.ts';
 
 export const APPLY = 'kubectl apply --kustomize deploy/, or helm upgrade.';
@@ -180,38 +181,39 @@ export async function leader(inquiry: Inquiry): Promise<Seen> {
 }
 
 /**
- * The metrics of each ready replica, by its name, through the API server: that takes the right to get pods/proxy.
- * @throws KubeFailure, MalformedExposition
+ * What each ready replica says of itself, by its name, through the API server: that takes the right to get pods/proxy.
+ * @throws KubeFailure
  */
-export async function replicaMetrics(
-  inquiry: Inquiry,
-  wanted: ReadonlySet<string>,
-): Promise<ReadonlyMap<string, Exposition>> {
+export async function replicaStatuses(inquiry: Inquiry): Promise<ReadonlyMap<string, ReplicaStatus>> {
   const { admin } = await portsOf(inquiry);
-  const metrics = new Map<string, Exposition>();
+  const statuses = new Map<string, ReplicaStatus>();
   for (const { name, ready } of await replicaPods(inquiry)) {
-    const path = `/api/v1/namespaces/${inquiry.options.namespace}/pods/${name}:${admin}/proxy/metrics`;
-    if (ready) metrics.set(name, parseExposition(await inquiry.text(path), wanted));
+    if (!ready) continue;
+    const path = `/api/v1/namespaces/${inquiry.options.namespace}/pods/${name}:${admin}/proxy/status`;
+    const text = await inquiry.text(path);
+    const status = parseReplicaStatus(text);
+    if (status === undefined)
+      throw new KubeFailure(
+        'Malformed',
+        `${name} did not answer with the status of a replica of this version, but with ${text.slice(0, 100)}`,
+      );
+    statuses.set(name, status);
   }
-  return metrics;
+  return statuses;
 }
 
-const WATCH = 'linger_watch_current';
-const SYNCED = 'linger_cluster_synced';
-const FLIPS = 'linger_canary_flips_total';
-
-/** A check of the metrics of all ready replicas, by their names. */
-function byMetrics(judge: (metrics: ReadonlyMap<string, Exposition>) => Seen) {
+/** A check of the statuses of all ready replicas, by their names. */
+function byStatus(judge: (statuses: ReadonlyMap<string, ReplicaStatus>) => Seen) {
   return async (inquiry: Inquiry): Promise<Seen> => {
     try {
-      const metrics = await replicaMetrics(inquiry, new Set([WATCH, SYNCED, FLIPS]));
-      return metrics.size === 0 ? unknown('no replica is ready, so no metrics can be read') : judge(metrics);
+      const statuses = await replicaStatuses(inquiry);
+      return statuses.size === 0 ? unknown('no replica is ready, so none can be asked') : judge(statuses);
     } catch (thrown) {
-      if (!(thrown instanceof KubeFailure) && !(thrown instanceof MalformedExposition)) throw thrown;
-      const denied = thrown instanceof KubeFailure && thrown.reason === 'Forbidden';
+      if (!(thrown instanceof KubeFailure)) throw thrown;
+      const denied = thrown.reason === 'Forbidden';
       const { admin } = await portsOf(inquiry);
       return unknown(
-        `the metrics of a replica cannot be read through the API server: ${oneLine(thrown.message)}`,
+        `a replica cannot be asked through the API server: ${oneLine(thrown.message)}`,
         denied
           ? `Get the right to get pods/proxy in namespace ${inquiry.options.namespace}.`
           : `Open port ${admin} to API servers (deploy/networkpolicy.yaml), or query your Prometheus.`,
@@ -220,14 +222,12 @@ function byMetrics(judge: (metrics: ReadonlyMap<string, Exposition>) => Seen) {
   };
 }
 
-export const watches = byMetrics((replicas) => {
-  const behind = [...replicas].flatMap(([name, metrics]) => {
-    const synced = metrics.get(SYNCED);
-    if (synced === undefined) return [`${name} follows no cluster`];
-    const idle = (metrics.get(WATCH) ?? []).filter(({ value }) => value !== 1);
-    const resources = idle.map(({ labels }) => labels.get('resource') ?? '');
+export const watches = byStatus((replicas) => {
+  const behind = [...replicas].flatMap(([name, { synced, watches }]) => {
+    if (synced === null) return [`${name} follows no cluster`];
+    const resources = Object.entries(watches).flatMap(([resource, current]) => (current ? [] : [resource]));
     const problems = [
-      ...(synced.some(({ value }) => value !== 1) ? ['initial sync not finished'] : []),
+      ...(synced ? [] : ['initial sync not finished']),
       ...(resources.length > 0 ? [`watch not current: ${resources.join(', ')}`] : []),
     ];
     return problems.length === 0 ? [] : [`${name}: ${problems.join(', ')}`];
@@ -239,19 +239,24 @@ export const watches = byMetrics((replicas) => {
   );
 });
 
-export const canary = byMetrics((replicas) => {
-  const flips = new Map<string, number>();
-  for (const metrics of replicas.values())
-    for (const { labels, value } of metrics.get(FLIPS) ?? []) {
-      const result = labels.get('result') ?? '';
-      flips.set(result, (flips.get(result) ?? 0) + value);
-    }
-  const results = [...flips].filter(([, times]) => times > 0).toSorted(([, a], [, b]) => b - a);
+export const canary = byStatus((replicas) => {
+  const flips = sumOf([...replicas.values()].map((each) => each.flips ?? {}));
+  const results = Object.entries(flips).toSorted(([, a], [, b]) => b - a);
   const text = results.map(([result, times]) => `${times} ${result}`).join(', ');
   if (results.length === 0) return ok('no flip has ended yet, or the canary is off (--canary-every=0)');
-  if ((flips.get('Measured') ?? 0) > 0) return ok(`flips: ${text}`);
+  if ((flips.Measured ?? 0) > 0) return ok(`flips: ${text}`);
   return warning(
     `no flip has measured anything: ${text}`,
     'docs/reference/consumers.md, “How a flip ends”, has the remedy for each.',
   );
 });
+
+export type Counts = Readonly<Record<string, number>>;
+
+/** Without zeros. */
+export function sumOf(all: readonly Counts[]): Counts {
+  const sums: Record<string, number> = {};
+  for (const [key, times] of all.flatMap(Object.entries<number>))
+    if (times > 0) sums[key] = (sums[key] ?? 0) + times;
+  return sums;
+}

@@ -122,6 +122,7 @@ export function startHold(context: HoldContext) {
     server: service.server,
     runnable: {
       name: 'hold',
+      status: () => ({ held: holds.size }),
       onPod: pods.apply.bind(pods),
       onEvent: pods.observe.bind(pods),
       lead,

@@ -19,7 +19,7 @@ export const clusterPart = part({
   name: 'cluster',
   needs: {},
   start(_, context: PartContext<{ readonly endpoints: EndpointsChoice }>) {
-    const { connection, options, place, snapshot, manager, logger, signal, clock, random } = context;
+    const { connection, options, place, snapshot, sync, manager, logger, signal, clock, random } = context;
     const source = followCluster(
       connection,
       {
@@ -32,7 +32,13 @@ export const clusterPart = part({
     );
     return {
       provides: source,
-      runnables: [{ name: 'cluster', watches: () => source.watches }],
+      runnables: [
+        {
+          name: 'cluster',
+          status: () => ({ synced: sync.state === 'synced' }),
+          watches: () => source.watches,
+        },
+      ],
       read: source.synced,
     };
   },

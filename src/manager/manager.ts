@@ -1,6 +1,6 @@
 import { Counter, type Registry } from '@prometheus-io/client';
 import type { WatchStats } from '../cluster/index.ts';
-import { asError } from '../core/api/index.ts';
+import { asError, NO_STATUS, type ReplicaStatus } from '../core/api/index.ts';
 import type { ClusterEvent } from '../core/lag/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
@@ -17,7 +17,7 @@ interface ManagerOptions {
 }
 
 /** Where a runnable has failed; `listener`: in what hears of another runnable's results. */
-type Call = 'metrics' | 'event' | 'pod' | 'listener' | 'run' | 'lead' | 'close';
+type Call = 'metrics' | 'status' | 'event' | 'pod' | 'listener' | 'run' | 'lead' | 'close';
 
 /** Before work that has failed is begun again. */
 const RETRY = { firstPauseMs: 1_000, longestPauseMs: 60_000 };
@@ -101,6 +101,15 @@ export class Manager {
   /** The list-watches of all runnables. */
   readonly watches = (): Readonly<Record<string, WatchStats>> =>
     Object.assign({}, ...this.#runnables.map((each) => each.watches?.()));
+
+  /** What all runnables say of this replica, and which of its watches are current. */
+  readonly status = (): ReplicaStatus => {
+    const watches = Object.entries(this.watches()).map(([name, { current }]) => [name, current] as const);
+    const status = { ...NO_STATUS, watches: Object.fromEntries(watches) };
+    for (const each of this.#runnables)
+      this.#attempt(each.name, 'status', () => Object.assign(status, each.status?.()));
+    return status;
+  };
 
   /** Closes the runnables, the last one first; resolves once all are closed. Never rejects. */
   async close(): Promise<void> {

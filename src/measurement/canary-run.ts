@@ -25,7 +25,7 @@ import { FLIP_RESULTS, type FlipResult } from './probe.ts';
 
 type FlipReading = Pick<Flipped, 'result' | 'attempts'>;
 
-/** Registers the metrics of the canary. @param present the current consumers @returns a function to call with each flip */
+/** Registers the metrics of the canary. @param present the current consumers @returns their counter */
 export function registerCanaryMetrics(registry: Registry, present: () => readonly Consumer[]) {
   const flips = new Counter({
     name: 'linger_canary_flips_total',
@@ -41,9 +41,14 @@ export function registerCanaryMetrics(registry: Registry, present: () => readonl
   const read = () => present().filter(isTimed).length;
   numberAtScrape(registry, { name: 'linger_canary_consumers', help: 'Consumers that it is to time.', read });
   for (const result of Object.keys(FLIP_RESULTS) as FlipResult[]) flips.inc({ result }, 0);
-  return ({ result, attempts }: FlipReading): void => {
-    flips.inc({ result });
-    connections.inc(attempts);
+  const totals: Record<string, number> = {};
+  return {
+    totals: (): Readonly<Record<string, number>> => totals,
+    count: ({ result, attempts }: FlipReading): void => {
+      flips.inc({ result });
+      totals[result] = (totals[result] ?? 0) + 1;
+      connections.inc(attempts);
+    },
   };
 }
 
@@ -53,12 +58,12 @@ interface CanaryRunContext
   readonly present: () => readonly Consumer[];
   readonly measurement: Pick<Measurement, 'isReady' | 'listing' | 'onChange' | 'onRemoval' | 'consumers'>;
   readonly logger: Logger;
-  readonly count: (flip: FlipReading) => void;
+  readonly flips: ReturnType<typeof registerCanaryMetrics>;
 }
 
 /** The canary of a replica: it always follows endpoints, and flips while the replica leads. */
 export function startCanary(context: CanaryRunContext): Runnable {
-  const { namespace, every, present, measurement } = context;
+  const { namespace, every, present, measurement, flips } = context;
   const endpoints = new CanaryEndpoints(measurement, namespace);
   const removals = new EventEmitter<{ removal: [] }>();
   measurement.onRemoval(() => removals.emit('removal'));
@@ -67,15 +72,20 @@ export function startCanary(context: CanaryRunContext): Runnable {
     const timed = (consumer: string) => measurement.consumers.measured(consumer, 'removal')?.samples ?? 0;
     const everyMs = every * 1000;
     const intervalOf = (consumer: Timed) => everyMsOf(consumer, everyMs, timed(consumer.name)) / 1000;
-    const onFlip = flipReporter({ ...context, consumers: measurement.consumers, intervalOf }, lead);
+    const onFlip = flipReporter(
+      { ...context, count: flips.count, consumers: measurement.consumers, intervalOf },
+      lead,
+    );
     const dns = await clusterDns();
     const flipping = { endpoints, dns, everyMs, timed, consumers: present, removals, onFlip };
     await runCanary({ ...context, ...flipping, random: Math.random }, lead);
   };
-  return { name: 'canary', onEvent: endpoints.observe.bind(endpoints), lead };
+  const status = () => ({ flips: flips.totals() });
+  return { name: 'canary', status, onEvent: endpoints.observe.bind(endpoints), lead };
 }
 
-interface FlipReporterContext extends Pick<CanaryRunContext, 'present' | 'logger' | 'count'> {
+interface FlipReporterContext extends Pick<CanaryRunContext, 'present' | 'logger'> {
+  readonly count: (flip: FlipReading) => void;
   readonly consumers: ConsumerMeasurement;
   /** Seconds between two flips for a consumer, on average. */
   readonly intervalOf: (consumer: Timed) => number;

@@ -152,7 +152,7 @@ export const canaryPart = part({
       // The probed gateway may itself be held: these connections are not traffic.
       onProbe: (address) => inspection.connected(address),
       logger,
-      count: registerCanaryMetrics(registry, present),
+      flips: registerCanaryMetrics(registry, present),
       clock,
     });
     const lead = async (leadership: Leadership) => {

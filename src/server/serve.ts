@@ -192,13 +192,14 @@ async function answerUntilShutdown(
     running;
   let draining = false;
   const clientCa = options.clientCa === undefined ? undefined : await readClientCa(options.clientCa);
+  const admissionMetrics = new AdmissionMetrics(metrics.registry);
   const app = admissionApp({
     snapshot: snapshot.current,
     clientCertificates: clientCa !== undefined,
     auditWarnings: options.auditWarnings,
     closesConnection: () => draining || Math.random() < options.connectionCloseProbability,
     reports: cluster?.reports,
-    metrics: new AdmissionMetrics(metrics.registry),
+    metrics: admissionMetrics,
     logger,
   });
   const unready = () => {
@@ -213,7 +214,9 @@ async function answerUntilShutdown(
   });
   const hold = cluster?.hold;
   const pages = { estimates: nothingToShow ? undefined : estimates, holds: hold?.list };
-  const admin = adminServer(adminApp({ unready, dead: cluster?.dead, metrics, ...pages }));
+  const admin = adminServer(
+    adminApp({ unready, dead: cluster?.dead, metrics, status: manager.status, ...pages }),
+  );
   manager.add(
     {
       name: 'certificates',
@@ -222,7 +225,11 @@ async function answerUntilShutdown(
       run: () => certificates.follow((pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)), running),
     },
     { name: 'admin', close: () => close(admin) },
-    { name: 'webhook', close: () => close(webhook) },
+    {
+      name: 'webhook',
+      status: () => ({ decisions: admissionMetrics.recent() }),
+      close: () => close(webhook),
+    },
   );
   manager.start();
 

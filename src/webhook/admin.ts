@@ -1,4 +1,5 @@
 import express, { type Express, type Response } from 'express';
+import type { ReplicaStatus } from '../core/api/index.ts';
 import type { Metrics } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
 
@@ -21,6 +22,8 @@ interface AdminOptions {
   /** Why this process should be restarted; undefined while it is healthy. */
   readonly dead?: (() => string | undefined) | undefined;
   readonly metrics: Metrics;
+  /** What `/status` shows. */
+  readonly status: () => ReplicaStatus;
   /** What `/estimates` shows; undefined without a cluster. */
   readonly estimates?: (() => unknown) | undefined;
   /** What `/holds` shows: the pods that are held; where it answers undefined, another replica leads. */
@@ -28,10 +31,10 @@ interface AdminOptions {
 }
 
 /**
- * `/healthz` (the process lives), `/readyz` (send reviews here), `/metrics`, `/estimates` (what is measured) and
- * `/holds` (who is held), over plain HTTP.
+ * `/healthz` (the process lives), `/readyz` (send reviews here), `/metrics`, `/status` (of this replica), `/estimates` (what
+ * is measured) and `/holds` (who is held), over plain HTTP.
  */
-export function adminApp({ unready, dead, metrics, estimates, holds }: AdminOptions): Express {
+export function adminApp({ unready, dead, metrics, status, estimates, holds }: AdminOptions): Express {
   const app = express();
   app.disable('x-powered-by').disable('etag');
   const say = (response: Response, status: number, text: string) =>
@@ -46,6 +49,10 @@ export function adminApp({ unready, dead, metrics, estimates, holds }: AdminOpti
   app.get('/metrics', async (_request, response) => {
     response.setHeader('Content-Type', metrics.registry.contentType).send(await samples());
   });
+  const seen = sharing(() => JSON.stringify(status()));
+  app.get('/status', (_request, response) => {
+    response.type('application/json').send(`${seen()}\n`);
+  });
   const estimated = sharing(() => JSON.stringify(estimates?.(), undefined, 2));
   app.get('/estimates', (_request, response) => {
     if (estimates === undefined) say(response, 404, 'nothing is measured: no cluster is followed');
@@ -58,6 +65,6 @@ export function adminApp({ unready, dead, metrics, estimates, holds }: AdminOpti
     else if (text === undefined) say(response, 503, 'another replica leads, or this one has just begun to');
     else response.type('application/json').send(`${text}\n`);
   });
-  const here = 'not found; here are /healthz, /readyz, /metrics, /estimates and /holds';
+  const here = 'not found; here are /healthz, /readyz, /metrics, /status, /estimates and /holds';
   return app.use((_request, response) => void say(response, 404, here));
 }

@@ -1,7 +1,6 @@
 import { Counter, Histogram, type Registry } from '@prometheus-io/client';
-import { ANNOTATION } from '../core/api/index.ts';
+import { ANNOTATION, type ReplicaStatus } from '../core/api/index.ts';
 import { NOTES, type Note } from '../core/decision/index.ts';
-import { gaugeAtScrape } from '../telemetry/index.ts';
 
 /**
  * Finer than the API server's own apiserver_admission_webhook_admission_duration_seconds, whose first bucket ends
@@ -43,15 +42,6 @@ export class AdmissionMetrics {
   /** @param clock monotonic milliseconds */
   constructor(registry: Registry, clock = () => performance.now()) {
     this.#recent = new RecentDecisions(clock);
-    gaugeAtScrape<'outcome' | 'reason'>(registry, {
-      name: 'linger_recent_decisions',
-      help: 'Decisions of the last hour, to five minutes, for `linger status`; labels as of linger_decisions_total.',
-      labelNames: ['outcome', 'reason'],
-      read: () => {
-        this.#flush();
-        return this.#recent.totals();
-      },
-    });
     this.#series = admissionSeries([registry], () => this.#flush());
     // Prometheus sees no increase in a series that starts with 1, so the series that alerts use start at 0.
     const { decisions, notes, invalidAnnotations, responses } = this.#series;
@@ -70,15 +60,22 @@ export class AdmissionMetrics {
   }
 
   decided({ outcome, reason, wait, notes: remarks }: Decided): void {
+    const step = this.#recent.now();
     this.#later(({ decisions, plannedWait, notes, invalidAnnotations }) => {
       decisions.inc({ outcome, reason });
-      this.#recent.add(outcome, reason);
+      this.#recent.add(step, outcome, reason);
       if (wait !== undefined) plannedWait.observe({ outcome }, wait);
       for (const { code, subject } of remarks) {
         notes.inc({ code });
         if (code === 'InvalidAnnotation') invalidAnnotations.inc({ annotation: subject ?? '' });
       }
     });
+  }
+
+  /** The decisions of the last hour, to five minutes. */
+  recent(): ReplicaStatus['decisions'] {
+    this.#flush();
+    return this.#recent.totals();
   }
 
   #later(update: (series: Series) => void): void {
@@ -105,30 +102,37 @@ class RecentDecisions {
     this.#clock = clock;
   }
 
-  add(outcome: string, reason: string): void {
-    const step = this.#now();
+  /** @param step in which the decision was made */
+  add(step: number, outcome: string, reason: string): void {
+    if (!this.#steps.has(step)) this.#forget();
     const counts = this.#steps.get(step) ?? new Map<string, number>();
     this.#steps.set(step, counts);
     const key = `${outcome} ${reason}`;
     counts.set(key, (counts.get(key) ?? 0) + 1);
   }
 
-  totals(): readonly (readonly [{ outcome: string; reason: string }, number])[] {
-    this.#now();
-    const totals = new Map<string, number>();
+  totals(): ReplicaStatus['decisions'] {
+    this.#forget();
+    const outcomes: Record<string, number> = {};
+    const skips: Record<string, number> = {};
     for (const counts of this.#steps.values())
-      for (const [key, count] of counts) totals.set(key, (totals.get(key) ?? 0) + count);
-    return [...totals].map(([key, count]) => {
-      const [outcome = '', reason = ''] = key.split(' ');
-      return [{ outcome, reason }, count];
-    });
+      for (const [key, count] of counts) {
+        const [outcome = '', reason = ''] = key.split(' ');
+        outcomes[outcome] = (outcomes[outcome] ?? 0) + count;
+        if (outcome === 'skip') skips[reason] = (skips[reason] ?? 0) + count;
+      }
+    return { outcomes, skips };
   }
 
-  /** The step that is under way; what is older than an hour is forgotten. */
-  #now(): number {
-    const now = Math.floor(this.#clock() / RECENT_STEP_MS);
-    for (const step of this.#steps.keys()) if (step <= now - RECENT_STEPS) this.#steps.delete(step);
-    return now;
+  /** What is older than an hour. */
+  #forget(): void {
+    const oldest = this.now() - RECENT_STEPS;
+    for (const step of this.#steps.keys()) if (step <= oldest) this.#steps.delete(step);
+  }
+
+  /** The step that is under way. */
+  now(): number {
+    return Math.floor(this.#clock() / RECENT_STEP_MS);
   }
 }
 

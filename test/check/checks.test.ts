@@ -8,7 +8,7 @@ import { checkInstallation, type Senders } from '../../src/check/installation.ts
 import { checkBefore } from '../../src/check/preflight.ts';
 import { type Access, accessesToInstall, declaredRights } from '../../src/check/rights.ts';
 import { KubeFailure } from '../../src/cluster/index.ts';
-import { LingerError } from '../../src/core/api/index.ts';
+import { LingerError, NO_STATUS } from '../../src/core/api/index.ts';
 import { FLEET_SETTLE_SECONDS } from '../../src/core/decision/index.ts';
 import { discover } from '../../src/core/discovery/index.ts';
 import { readHelperObject } from '../../src/hold/index.ts';
@@ -50,7 +50,7 @@ const SERVICES = '/api/v1/namespaces/linger/services?limit=250';
 const EVERY_NETWORK = '/apis/networking.k8s.io/v1/networkpolicies?limit=250';
 const NETWORK = '/apis/networking.k8s.io/v1/namespaces/linger/networkpolicies?limit=250';
 const CLUSTER_POLICIES = '/apis/linger.dev/v1alpha1/clusterterminationpolicies?limit=250';
-const metricsOf = (pod: string) => `/api/v1/namespaces/linger/pods/${pod}:8080/proxy/metrics`;
+const statusOf = (pod: string) => `/api/v1/namespaces/linger/pods/${pod}:8080/proxy/status`;
 const slicesOf = (service: string, namespace = 'other') =>
   `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices?${query('labelSelector', `kubernetes.io/service-name=${service}`)}`;
 
@@ -110,10 +110,8 @@ const egress = (namespace: string, name: string, podSelector: Json, ...rules: re
   metadata: { namespace, name },
   spec: { podSelector, policyTypes: ['Egress'], egress: rules },
 });
-const metrics = (current = 1) =>
-  well(
-    `linger_cluster_synced 1\nlinger_watch_current{resource="pods"} ${current}\nlinger_canary_flips_total{result="Measured"} 7\n`,
-  );
+const status = (current = true) =>
+  well(JSON.stringify({ ...NO_STATUS, synced: true, watches: { pods: current }, flips: { Measured: 7 } }));
 const lease = (holder: string, ageSeconds: number, now = NOW) =>
   well({
     spec: { holderIdentity: holder, renewTime: new Date(now.getTime() - ageSeconds * 1000).toISOString() },
@@ -229,8 +227,8 @@ function healthy(): Answers {
     [NETWORK]: items(parse(read('networkpolicy.yaml'))),
     [CLUSTER_POLICIES]: items(policy('base', 'True', 'InForce')),
     '/apis/linger.dev/v1alpha1/terminationpolicies?limit=250': items(),
-    [metricsOf('a')]: metrics(),
-    [metricsOf('b')]: metrics(),
+    [statusOf('a')]: status(),
+    [statusOf('b')]: status(),
   };
 }
 
@@ -1196,7 +1194,7 @@ describe('afterwards', () => {
     ],
     [
       'a watch that is behind',
-      () => ({ [metricsOf('b')]: metrics(0) }),
+      () => ({ [statusOf('b')]: status(false) }),
       /^warning Watches: b: watch not current: pods$/,
     ],
     [
@@ -1362,14 +1360,14 @@ describe('afterwards', () => {
     expect(said).toEqual([
       `failure Replicas: 0 of 2 ready; ${message}`,
       'warning Leader: a_1f leads, renewed 1 s ago by its clock, but is not a pod of this installation',
-      'unknown Watches: no replica is ready, so no metrics can be read',
-      'unknown Canary: no replica is ready, so no metrics can be read',
+      'unknown Watches: no replica is ready, so none can be asked',
+      'unknown Canary: no replica is ready, so none can be asked',
     ]);
   });
 
-  it('replicas are asked for their metrics at the port of the Deployment', async () => {
-    const at = (pod: string) => metricsOf(pod).replace(':8080', ':9080');
-    const metered = { [at('a')]: metrics(), [at('b')]: metrics(0) };
+  it('replicas are asked at the port of the Deployment', async () => {
+    const at = (pod: string) => statusOf(pod).replace(':8080', ':9080');
+    const metered = { [at('a')]: status(), [at('b')]: status(false) };
     const changes = { [DEPLOYMENT]: flagged('--admin-port=9080'), [NETWORK]: items(), ...metered };
     const said = worthSaying(await check(changes));
     expect(said).toEqual([expect.stringMatching(/^warning Watches: b: watch not current: pods$/)]);
@@ -1383,7 +1381,7 @@ describe('afterwards', () => {
     ],
     ['answers something else', well('<html>'), /^Open port 8080 to API servers/],
   ])('a replica that %s: lines say so', async (_, answer, cure) => {
-    const unknown = (await check({ [metricsOf('a')]: answer })).filter(({ state }) => state === 'unknown');
+    const unknown = (await check({ [statusOf('a')]: answer })).filter(({ state }) => state === 'unknown');
     expect(unknown.map(({ code }) => code)).toEqual(['Watches', 'Canary']);
     for (const line of unknown) expect(line.cure).toMatch(cure);
   });

@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { NO_STATUS, type ReplicaStatus } from '../../src/core/api/index.ts';
 import { consumersToText } from '../../src/core/lag/index.ts';
 import { statusReport } from '../../src/dashboard/index.ts';
 import { type Answer, AnsweringServer, type Answers, refused, well } from '../cluster/answers.ts';
@@ -13,7 +14,7 @@ const items = (...objects: readonly unknown[]): Answer =>
   well({ metadata: { resourceVersion: '1' }, items: objects });
 const LISTED = '?limit=250';
 const PODS = `/api/v1/namespaces/linger/pods?labelSelector=${encodeURIComponent('app.kubernetes.io/name=linger')}&limit=250`;
-const metricsOf = (pod: string) => `/api/v1/namespaces/linger/pods/${pod}:8080/proxy/metrics`;
+const ownStatusOf = (pod: string) => `/api/v1/namespaces/linger/pods/${pod}:8080/proxy/status`;
 
 const replica = (name: string) => ({
   metadata: { name, namespace: 'linger', uid: name },
@@ -25,18 +26,22 @@ const namespaceObject = (name: string, annotations = {}) => ({
 });
 
 /** Of the leader, and of a follower, which has audited nothing. */
-const LEADS = `linger_recent_decisions{outcome="inject",reason=""} 100
-linger_recent_decisions{outcome="skip",reason="NotServing"} 7
-linger_hold_pods 3
-linger_audited_workloads{verdict="unprotected"} 4
-linger_audited_workloads{verdict="protected"} 30
-linger_audited_workloads{verdict="skipped"} 5
-linger_audited_workloads{verdict="unknown"} 1
-linger_findings{namespace="shop",reason="NoHook"} 3
-linger_findings{namespace="team",reason="NoHook"} 1
-linger_findings{namespace="shop",reason="GraceEaten"} 1
-`;
-const FOLLOWS = 'linger_recent_decisions{outcome="inject",reason=""} 20\nlinger_hold_pods 0\n';
+const LEADS: ReplicaStatus = {
+  synced: true,
+  watches: { pods: true },
+  decisions: { outcomes: { inject: 100, skip: 7 }, skips: { NotServing: 7 } },
+  held: 3,
+  flips: {},
+  audit: {
+    verdicts: { unprotected: 4, protected: 30, skipped: 5, unknown: 1 },
+    findings: [
+      { namespace: 'shop', reason: 'NoHook', count: 3 },
+      { namespace: 'team', reason: 'NoHook', count: 1 },
+      { namespace: 'shop', reason: 'GraceEaten', count: 1 },
+    ],
+  },
+};
+const FOLLOWS: ReplicaStatus = { ...NO_STATUS, decisions: { outcomes: { inject: 20 }, skips: {} }, held: 0 };
 
 function running(): Answers {
   return {
@@ -46,8 +51,8 @@ function running(): Answers {
       // Ages of more than ten seconds have no decimals: a second more on a busy machine changes nothing.
       spec: { holderIdentity: 'a_1f', renewTime: new Date(Date.now() - 11_000).toISOString() },
     }),
-    [metricsOf('a')]: well(LEADS),
-    [metricsOf('b')]: well(FOLLOWS),
+    [ownStatusOf('a')]: well(JSON.stringify(LEADS)),
+    [ownStatusOf('b')]: well(JSON.stringify(FOLLOWS)),
     [`/api/v1/namespaces${LISTED}`]: items(
       namespaceObject('shop', { 'linger.dev/mode': 'Enforce' }),
       namespaceObject('team'),
@@ -130,12 +135,12 @@ describe.concurrent('linger status', () => {
       [`/api/v1/services${LISTED}`]: no('services'),
       [`/api/v1/namespaces/shop/services${LISTED}`]: items(),
       [`/api/v1/nodes${LISTED}`]: no('nodes'),
-      [metricsOf('a')]: no('pods/proxy'),
+      [ownStatusOf('a')]: no('pods/proxy'),
     });
     expect(code).toBe(0);
     expect(stdout).toMatch(/^Not known which workloads may lose requests: /);
     expect(stdout).toMatch(/^decisions +not seen$/m);
-    expect(stdout).toMatch(/^ {2}metrics: 403: pods\/proxy is forbidden/m);
+    expect(stdout).toMatch(/^ {2}status: 403: pods\/proxy is forbidden/m);
     expect(stdout).toMatch(/nodes is forbidden.*; assuming that all kubelets know the native sleep$/m);
     // The Services of the context's own namespace may be read.
     expect(asked).toContain(`/api/v1/namespaces/shop/services${LISTED}`);

@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { parseReplicaStatus } from '../../src/core/api/index.ts';
 import { sharedCertificates } from '../cli/certificates.ts';
 import { emptyDirectory, linger, type Serving, serving, until } from '../cli/linger.ts';
 import { reasonNow, waitNow } from '../cli/reviewing.ts';
@@ -55,6 +56,12 @@ describe.concurrent('a server that follows a cluster', () => {
     await until(() => ready(server));
     expect(await server.count('linger_cluster_synced')).toBe(1);
     await server.logged('initial sync done');
+    await waitNow(server, atEnd);
+    const status = parseReplicaStatus((await server.get('/status')).text);
+    expect(status).toMatchObject({ synced: true, watches: { pods: true, services: true } });
+    expect(status?.decisions).toEqual({ outcomes: { inject: 1 }, skips: {} });
+    // It shares nothing with other replicas: it holds no pod, and has no canary.
+    expect(status).toMatchObject({ held: null, flips: null });
   });
 
   it('does without the CRDs: no trouble, and no watch that should be current', async () => {

@@ -3,13 +3,16 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import supertest from 'supertest';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { NO_STATUS, parseReplicaStatus } from '../../src/core/api/index.ts';
 import { createMetrics } from '../../src/telemetry/index.ts';
 import { adminApp } from '../../src/webhook/admin.ts';
 import { adminServer } from '../../src/webhook/server.ts';
 import { listening } from './listening.ts';
 
+const status = () => NO_STATUS;
+
 function admin(unready: () => string | undefined = () => undefined) {
-  return supertest(adminApp({ unready, metrics: createMetrics('1.2.3') }));
+  return supertest(adminApp({ unready, metrics: createMetrics('1.2.3'), status }));
 }
 
 describe('the admin port', () => {
@@ -27,7 +30,12 @@ describe('the admin port', () => {
   it.each(['/healthz', '/livez'])('%s answers 503 and why to restart the process', async (path) => {
     const reasons = ['watches have come to a stop: pods', undefined];
     const app = supertest(
-      adminApp({ unready: () => 'draining', dead: () => reasons.shift(), metrics: createMetrics('1.2.3') }),
+      adminApp({
+        unready: () => 'draining',
+        dead: () => reasons.shift(),
+        metrics: createMetrics('1.2.3'),
+        status,
+      }),
     );
     expect(await app.get(path)).toMatchObject({ status: 503, text: 'watches have come to a stop: pods\n' });
     expect(await app.get(path)).toMatchObject({ status: 200, text: 'ok\n' });
@@ -48,6 +56,13 @@ describe('the admin port', () => {
     expect(response.text).toMatch(/^process_resident_memory_bytes \d+$/m);
   });
 
+  it('/status is JSON, and is read back', async () => {
+    const response = await admin().get('/status');
+    expect(response.headers['content-type']).toMatch(/^application\/json/);
+    expect(parseReplicaStatus(response.text)).toEqual(NO_STATUS);
+    expect(parseReplicaStatus('<html>')).toBeUndefined();
+  });
+
   it('HEAD works where GET does', async () => {
     expect(await admin().head('/readyz')).toMatchObject({ status: 200 });
   });
@@ -60,24 +75,25 @@ describe('the admin port', () => {
 
 describe('the admin port, asked by too many', () => {
   it.each([
+    ['/status', 'status'],
     ['/estimates', 'estimates'],
     ['/holds', 'holds'],
   ])(
     '%s is made a few times a second, however often it is asked for, and is then new again',
     async (path, page) => {
       let made = 0;
-      const count = () => ({ made: ++made });
+      const count = () => ({ ...NO_STATUS, made: ++made });
       const app = supertest(
-        adminApp({ unready: () => undefined, metrics: createMetrics('1.2.3'), [page]: count }),
+        adminApp({ unready: () => undefined, metrics: createMetrics('1.2.3'), status, [page]: count }),
       );
       const began = performance.now();
-      for (let times = 0; times < 200; times += 1) expect((await app.get(path)).body).toEqual({ made });
+      for (let times = 0; times < 200; times += 1) expect((await app.get(path)).body).toMatchObject({ made });
       const seconds = (performance.now() - began) / 1000;
       expect(made).toBeLessThanOrEqual(20 + Math.ceil(4 * seconds));
 
       await sleep(300);
       const before = made;
-      expect((await app.get(path)).body).toEqual({ made: before + 1 });
+      expect((await app.get(path)).body).toMatchObject({ made: before + 1 });
     },
   );
 
@@ -89,7 +105,7 @@ describe('the admin port, asked by too many', () => {
       made += 1;
       return make();
     };
-    const app = supertest(adminApp({ unready: () => undefined, metrics }));
+    const app = supertest(adminApp({ unready: () => undefined, metrics, status }));
     const began = performance.now();
     for (let times = 0; times < 100; times += 1)
       expect((await app.get('/metrics')).text).toContain('linger_build_info');
@@ -98,7 +114,9 @@ describe('the admin port, asked by too many', () => {
   });
 
   it('by 400 connections that ask for much and read nothing: health is still answered, and 100 are kept', async () => {
-    const server = adminServer(adminApp({ unready: () => undefined, metrics: createMetrics('1.2.3') }));
+    const server = adminServer(
+      adminApp({ unready: () => undefined, metrics: createMetrics('1.2.3'), status }),
+    );
     const port = await listening(server);
     const greedy: Socket[] = [];
     onTestFinished(() => {

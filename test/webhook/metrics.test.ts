@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { createMetrics } from '../../src/telemetry/index.ts';
+import { AdmissionMetrics } from '../../src/webhook/admission-metrics.ts';
 import { annotated, container, type JsonObject, pod, podOf } from '../core/decision/sample-pod.ts';
 import { clusterPolicy, snapshotOf } from '../core/decision/sample-snapshot.ts';
 import { bodyOf } from './reviews.ts';
@@ -35,7 +37,6 @@ describe('each decision is counted exactly once', () => {
       ...answered(1),
       'linger_decisions_total{outcome="inject",reason=""}': 1,
       'linger_planned_wait_seconds_count{outcome="inject"}': 1,
-      'linger_recent_decisions{outcome="inject",reason=""}': 1,
     });
   });
 
@@ -52,8 +53,6 @@ describe('each decision is counted exactly once', () => {
       ...answered(3),
       'linger_decisions_total{outcome="skip",reason="ZeroGrace"}': 2,
       'linger_decisions_total{outcome="skip",reason="OptedOut"}': 1,
-      'linger_recent_decisions{outcome="skip",reason="ZeroGrace"}': 2,
-      'linger_recent_decisions{outcome="skip",reason="OptedOut"}': 1,
     });
   });
 
@@ -64,7 +63,6 @@ describe('each decision is counted exactly once', () => {
       ...answered(1),
       'linger_decisions_total{outcome="audit",reason=""}': 1,
       'linger_planned_wait_seconds_count{outcome="audit"}': 1,
-      'linger_recent_decisions{outcome="audit",reason=""}': 1,
     });
   });
 
@@ -139,4 +137,21 @@ describe('linger_admission_duration_seconds', () => {
     expect(bounds.filter((bound) => bound < 0.005).length).toBeGreaterThanOrEqual(3);
     expect(bounds).toEqual(bounds.toSorted((a, b) => a - b));
   });
+});
+
+it('the decisions of the last hour are counted by outcome and reason, and then forgotten', () => {
+  let now = 0;
+  const metrics = new AdmissionMetrics(createMetrics('1').registry, () => now);
+  metrics.decided({ outcome: 'inject', reason: '', notes: [] });
+  now = 30 * 60_000;
+  for (const reason of ['ZeroGrace', 'ZeroGrace', 'OptedOut'])
+    metrics.decided({ outcome: 'skip', reason, notes: [] });
+  expect(metrics.recent()).toEqual({
+    outcomes: { inject: 1, skip: 3 },
+    skips: { ZeroGrace: 2, OptedOut: 1 },
+  });
+  now = 61 * 60_000;
+  expect(metrics.recent().outcomes).toEqual({ skip: 3 });
+  now = 91 * 60_000;
+  expect(metrics.recent()).toEqual({ outcomes: {}, skips: {} });
 });

@@ -1,0 +1,43 @@
+import { z } from 'zod';
+import { jsonIn } from './json.ts';
+
+const count = z.number().min(0);
+const counts = z.record(z.string(), count).readonly();
+
+const replicaStatus = z.object({
+  /** Whether everything that decisions read has been read once; null: it follows no cluster. */
+  synced: z.boolean().nullable(),
+  /** By the plural of a kind: whether its events arrive as they happen. */
+  watches: z.record(z.string(), z.boolean()).readonly(),
+  /** Of the last hour, to five minutes: by outcome, and skips by reason. */
+  decisions: z.object({ outcomes: counts, skips: counts }),
+  /** The pods that it holds now; only the leader holds any. null: there is no Hold Service. */
+  held: count.nullable(),
+  /** The flips of the canary that it has led, by result; null: it has no canary. */
+  flips: counts.nullable(),
+  /** Its last audit while it leads: workloads by verdict, and those of a namespace with a finding. null: none. */
+  audit: z
+    .object({
+      verdicts: counts,
+      findings: z.array(z.object({ namespace: z.string(), reason: z.string(), count })).readonly(),
+    })
+    .nullable(),
+});
+
+/** What a replica says of itself, at `/status` of its admin port. Each part of the server adds its own members. */
+export type ReplicaStatus = z.output<typeof replicaStatus>;
+
+/** What a member says while no part of the server has one. */
+export const NO_STATUS: ReplicaStatus = {
+  synced: null,
+  watches: {},
+  decisions: { outcomes: {}, skips: {} },
+  held: null,
+  flips: null,
+  audit: null,
+};
+
+/** @returns undefined for what is no status of this version */
+export function parseReplicaStatus(text: string): ReplicaStatus | undefined {
+  return replicaStatus.safeParse(jsonIn(text)).data;
+}
