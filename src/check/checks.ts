@@ -76,7 +76,7 @@ export const CHECKS = {
   Watches: {
     when: 'after',
     means:
-      "`linger_cluster_synced` and `linger_watch_current` of each ready replica, through the API server's proxy (right: get `pods/proxy`).",
+      'Each ready replica has read the cluster, and its watches are current: its `/status`, through the API server’s proxy (right: get `pods/proxy`).',
   },
   Canary: {
     when: 'after',
