@@ -1,6 +1,7 @@
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { describeViolation, readSources, violationsOf } from './imports.ts';
+import { describeViolation, LAYERS, readSources, violationsOf } from './imports.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -242,4 +243,12 @@ describe('the tree', () => {
     expect([...sources.keys()]).toContain('src/core/decision/decide.ts');
     expect(violationsOf(sources).map(describeViolation)).toEqual([]);
   });
+});
+
+it('is drawn as it is checked', () => {
+  const page = readFileSync(`${ROOT}/docs/architecture.md`, 'utf8');
+  const [, drawing = ''] = /^## Layers\n.*?^```\n(.*?)^```/ms.exec(page) ?? [];
+  const rows = drawing.trimEnd().split('\n');
+  const sorted = (rooms: readonly string[]) => rooms.toSorted();
+  expect(rows.map((row) => sorted(row.split(/ +/)))).toEqual(LAYERS.map(sorted).toReversed());
 });

@@ -18,7 +18,7 @@ export type Sources = ReadonlyMap<string, string>;
  * goes one way through them: cluster → informers → lag → decision → webhook. Neither the client of the API server nor the
  * pure rooms know of each other; the informers turn what the one reads into the values that the others take.
  */
-const LAYERS: readonly (readonly string[])[] = [
+export const LAYERS: readonly (readonly string[])[] = [
   ['core/api'],
   ['core/yaml', 'core/timeline', 'timing', 'telemetry'],
   ['core/lag', 'cluster'],
@@ -28,7 +28,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['measurement'],
   ['leader'],
   ['hold'],
-  ['webhook', 'check', 'diagnose', 'audit', 'dashboard'],
+  ['webhook', 'audit', 'check', 'diagnose', 'dashboard'],
   ['prove', 'server'],
   ['cli', 'page'],
   ['main.ts'],
