@@ -53,9 +53,10 @@ import {
 import { ManifestError, readDocuments } from '../core/manifest/index.ts';
 import type { AuditJson } from '../dashboard/index.ts';
 import { inPieces } from '../timing/index.ts';
+import { type Known, knownIn } from './baseline.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
-import { askCluster, readGivenManifests, readingOf, sourcesFor, workloadsIn } from './manifests.ts';
+import { askCluster, placeOf, readGivenManifests, readingOf, sourcesFor, workloadsIn } from './manifests.ts';
 import { rendered, yamlText } from './rendering.ts';
 import type { Tried } from './server-dry-run.ts';
 import {
@@ -103,7 +104,8 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
   const { subjects, incomplete } = settings.serverDryRun
     ? await tried(input.subjects, snapshot, related, connection, surroundings)
     : { ...input, incomplete: false };
-  if (subjects.length === 0) warn('no Pod or workload in the input');
+  const isEmpty = subjects.length === 0;
+  if (isEmpty) warn('no Pod or workload in the input');
   if (settings.suggest) {
     print(
       renderSuggestion(suggest(subjects, related, (policies) => snapshotOf(withPolicies(sources, policies)))),
@@ -111,12 +113,18 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
     return failed || incomplete ? 1 : 0;
   }
   const audited = await auditAll({ subjects, related }, snapshot, { progress: surroundings.progress });
-  const report: AuditReport & AuditJson = {
-    findings: audited.flatMap(({ findings }) => findings),
-    summary: summaryOfAudit(audited),
-  };
+  const all = audited.flatMap(({ findings }) => findings);
+  const known = await knownBefore(settings, surroundings);
+  const findings = all.filter((each) => !known(each));
+  if (findings.length < all.length)
+    warn(`${all.length - findings.length} of ${all.length} findings are in the baseline, and left out`);
+  const report: AuditReport & AuditJson = { findings, summary: summaryOfAudit(audited) };
   print(printed(settings, report, surroundings.version));
   if (failed || incomplete) return 1;
+  if (isEmpty && failOn !== undefined && !settings.allowEmpty) {
+    warn('--fail-on: there is nothing to judge, so this fails; pass --allow-empty if that may be');
+    return 1;
+  }
   // `any` means findings that lose requests; merely informative ones do not fail.
   const codes = report.findings.flatMap(({ verdict, reason }) => [
     verdict,
@@ -124,6 +132,18 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
     verdict === 'unprotected' ? ANY : null,
   ]);
   return exitCodeFor(failOn, input.incomplete ? [...codes, 'unknown'] : codes);
+}
+
+async function knownBefore(settings: Settings<'audit'>, surroundings: Surroundings): Promise<Known> {
+  const { baseline, filename = [], operands } = settings;
+  if (baseline === undefined) return () => false;
+  const quiet = { ...surroundings, warn: () => undefined };
+  return knownIn(baseline, [...filename, ...operands], async (paths) => {
+    const then = { ...settings, filename: paths, operands: [] };
+    const { subjects, related, sources } = await manifestsOf(then, quiet);
+    const audited = await auditAll({ subjects, related }, snapshotOf(sources));
+    return audited.flatMap(({ findings }) => findings);
+  });
 }
 
 /**
@@ -142,6 +162,7 @@ function refuseTogether(settings: Settings<'audit'>): void {
   const workloads = {
     '--suggest': suggests,
     '--server-dry-run': serverDryRun,
+    '--baseline': settings.baseline !== undefined,
     '--policies': policies !== undefined,
   };
   if (since !== undefined) {
@@ -151,6 +172,7 @@ function refuseTogether(settings: Settings<'audit'>): void {
   const forms = {
     [`--output ${output}`]: output !== 'table' && output !== 'yaml',
     '--fail-on': settings.failOn !== undefined,
+    '--baseline': settings.baseline !== undefined,
   };
   if (suggests) refuse('--suggest', given(forms), 'it prints policies, as YAML');
   if (namespace !== undefined && settings.allNamespaces)
@@ -360,7 +382,7 @@ export async function manifestsOf(
   const wanted = { ...settings, namespace };
   const asked = kubeconfig !== undefined || context !== undefined;
   const cluster = asked ? await askCluster(settings, surroundings) : undefined;
-  const manifests = await readGivenManifests(wanted, surroundings);
+  const manifests = await readGivenManifests(wanted, surroundings, 'with origins');
   const sources = await sourcesFor(manifests.documents, wanted, cluster?.known);
   const subjects: AuditSubject[] = [];
   const objects: unknown[] = [];
@@ -370,8 +392,7 @@ export async function manifestsOf(
       for (const object of document.objects())
         if (!(object instanceof ManifestError)) objects.push(object.value);
       for (const { object, ...placed } of workloadsIn(document, input, wanted, manifests, reading)) {
-        const { value, line, column } = object;
-        subjects.push({ ...placed, object: value, file: input.name, line, column });
+        subjects.push({ ...placed, object: object.value, ...(await placeOf(input, object)) });
       }
     }
   // Policies have an effect only where the webhook is.
@@ -432,7 +453,7 @@ function renderAudit({ findings, summary }: AuditReport, wide: boolean): string 
     return [
       [
         ...[verdict, subject, seconds(waitSeconds), seconds(graceSeconds), seconds(exposureSeconds), reasons],
-        ...(isOfFiles ? [`${file}:${line}`] : []),
+        ...(isOfFiles ? [line === undefined ? `${file}` : `${file}:${line}`] : []),
       ],
     ];
   });

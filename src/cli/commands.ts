@@ -163,6 +163,10 @@ const SERVE_FLAGS = {
   ),
 };
 
+const allowRemote = toggle(
+  'let a kustomization that is rendered fetch what it names from the network; without it, such a one is refused',
+);
+
 const EDIT_FLAGS = {
   inPlace: toggle('write each file in its place, and print nothing'),
   diff: toggle('print what would change, as a unified diff, and not the manifests'),
@@ -171,16 +175,18 @@ const EDIT_FLAGS = {
 const INJECT_FLAGS = {
   ...MANIFEST_FLAGS,
   policies,
+  allowRemote,
   refresh: toggle('decide again for workloads that have been injected before'),
   ...EDIT_FLAGS,
 };
 
-const UNINJECT_FLAGS = { ...MANIFEST_FLAGS, ...EDIT_FLAGS };
+const UNINJECT_FLAGS = { ...MANIFEST_FLAGS, allowRemote, ...EDIT_FLAGS };
 
 const lingerNamespace = optional(name, 'namespace in which Linger runs; without it, where its webhook leads');
 
 const EXPLAIN_FLAGS = {
   ...MANIFEST_FLAGS,
+  allowRemote,
   namespace: optional(
     name,
     'namespace of the objects that name none; of objects of the cluster, without it, that of the context',
@@ -215,6 +221,7 @@ const AUDIT_FLAGS = {
   ...CLUSTER_FLAGS,
   filename: MANIFEST_FLAGS.filename,
   recursive: MANIFEST_FLAGS.recursive,
+  allowRemote,
   namespace: optional(
     name,
     'of a cluster, only this namespace; of manifests, the namespace of the objects that name none',
@@ -231,6 +238,11 @@ const AUDIT_FLAGS = {
   ),
   webhook: toggle('of manifests: assume that Linger’s webhook runs where they are applied'),
   suggest: toggle('instead: print the smallest policies that protect what can be protected, with their cost'),
+  baseline: optional(
+    text('<file|commit>'),
+    'leave out the findings of this earlier audit (-o json), or of the same files at this commit of git',
+  ),
+  allowEmpty: toggle('with --fail-on: an input without any workload is no failure'),
   serverDryRun: toggle(
     'also check by dry run whether the cluster accepts the pods with their waits; needs the right to create pods',
   ),
@@ -245,6 +257,7 @@ const DASHBOARD_FLAGS = {
   ...CLUSTER_FLAGS,
   filename: MANIFEST_FLAGS.filename,
   recursive: MANIFEST_FLAGS.recursive,
+  allowRemote,
   namespace: optional(
     name,
     'of a cluster, only this namespace; of manifests, the namespace of the objects that name none',
@@ -325,6 +338,7 @@ const CONSUMERS_FLAGS = {
     'f',
   ),
   recursive: toggle('discover: also read the folders in the folders named', 'R'),
+  allowRemote,
   apply: toggle('discover: create what was found, with mode Observe; what exists stays as it is'),
   output: optional(
     oneOf(OUTPUT_FORMATS),

@@ -400,12 +400,16 @@ function policyOf(fields: Fields) {
 
 /** What an audit takes of the settings of this command, and of its own otherwise. */
 function auditSettings(settings: Settings<'dashboard'>): Settings<'audit'> {
-  const { kubeconfig, context, filename, recursive, namespace, policies, lingerNamespace } = settings;
+  const { kubeconfig, context, filename, recursive, allowRemote, namespace, policies, lingerNamespace } =
+    settings;
   return {
     kubeconfig,
     context,
     filename,
     recursive,
+    allowRemote,
+    allowEmpty: false,
+    baseline: undefined,
     namespace,
     policies,
     lingerNamespace,

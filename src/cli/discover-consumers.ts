@@ -51,10 +51,17 @@ export async function discoverConsumers(
   return failed ? 1 : 0;
 }
 
-async function ofManifests(settings: Settings<'consumers'>, { stdin, warn }: Surroundings) {
-  const { filename, recursive } = settings;
-  const wanted = { filename, recursive, operands: [], namespace: 'default', selector: undefined };
-  const manifests = await readGivenManifests(wanted, { stdin, warn });
+async function ofManifests(settings: Settings<'consumers'>, { stdin, warn, kube }: Surroundings) {
+  const { filename, recursive, allowRemote } = settings;
+  const wanted = {
+    filename,
+    recursive,
+    allowRemote,
+    operands: [],
+    namespace: 'default',
+    selector: undefined,
+  };
+  const manifests = await readGivenManifests(wanted, { stdin, warn, kube });
   const objects: unknown[] = [];
   let { failed } = manifests;
   for (const { text, name } of manifests.inputs)

@@ -1,9 +1,8 @@
-import { execFile } from 'node:child_process';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename, dirname, join, normalize, relative, resolve } from 'node:path';
-import { promisify } from 'node:util';
 import { asError, isRecord, LingerError } from '../core/api/index.ts';
 import { decodeText, readManifests } from '../core/manifest/index.ts';
+import { KUSTOMIZATION } from './kustomize.ts';
 
 export interface FoundFiles {
   /** Manifests, `-` for standard input. */
@@ -14,8 +13,6 @@ export interface FoundFiles {
 }
 
 const MANIFEST_FILE = /\.(ya?ml|json)$/;
-/** Source: sigs.k8s.io/kustomize api/konfig (RecognizedKustomizationFileNames). */
-const KUSTOMIZATION = /^(kustomization\.ya?ml|Kustomization)$/;
 const CHART = 'Chart.yaml';
 
 /**
@@ -125,30 +122,3 @@ function textsIn(value: unknown): readonly string[] {
 }
 
 const LONGEST_PATH = 4096;
-/** For one build; a kustomization may name remote bases. */
-const BUILD_WITHIN_MS = 60_000;
-const MOST_BYTES = 256 * 1024 * 1024;
-
-const BUILDERS = [
-  ['kubectl', 'kustomize'],
-  ['kustomize', 'build'],
-] as const;
-
-/** @returns undefined where neither kubectl nor kustomize is installed */
-export async function build(
-  folder: string,
-): Promise<{ readonly bytes: Buffer; readonly by: string } | undefined> {
-  for (const [program, verb] of BUILDERS) {
-    const options = { timeout: BUILD_WITHIN_MS, maxBuffer: MOST_BYTES, encoding: 'buffer' } as const;
-    try {
-      const { stdout } = await promisify(execFile)(program, [verb, folder], options);
-      return { bytes: stdout, by: `${program} ${verb} ${folder}` };
-    } catch (thrown) {
-      const { code, stderr } = thrown as { readonly code?: unknown; readonly stderr?: Buffer };
-      if (code === 'ENOENT') continue;
-      const said = stderr?.toString().trim() || asError(thrown).message;
-      throw new LingerError('manifest-invalid', `${program} ${verb} ${folder}: ${said}`);
-    }
-  }
-  return undefined;
-}

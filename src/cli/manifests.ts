@@ -6,6 +6,7 @@ import {
   isRecord,
   isStringMap,
   type LabelSelector,
+  LingerError,
   memberAt,
   NO_LABELS,
   nonTexts,
@@ -41,11 +42,15 @@ import {
 import type { TextProblem } from '../core/yaml/index.ts';
 import { readPolicies } from '../policy-files/index.ts';
 import type { Settings } from './commands.ts';
-import { build, findManifests, unreadable } from './manifest-files.ts';
+import { type Built, build, type Place } from './kustomize.ts';
+import { findManifests, unreadable } from './manifest-files.ts';
 import type { KnownCluster } from './read-cluster.ts';
 import type { Surroundings, Terminal } from './terminal.ts';
 
-export type ManifestSettings = Omit<Settings<'uninject'>, 'inPlace' | 'diff'>;
+export type ManifestSettings = Omit<Settings<'uninject'>, 'inPlace' | 'diff' | 'allowRemote'> & {
+  /** Absent: rendering reaches no network. */
+  readonly allowRemote?: boolean;
+};
 
 export interface ManifestInput {
   /** `-` is standard input; a kustomization's folder. */
@@ -54,6 +59,8 @@ export interface ManifestInput {
   readonly name: string;
   readonly text: string;
   readonly encoding: Encoding;
+  /** Of what was rendered: the file that an object comes from. */
+  readonly placeOf?: Built['placeOf'];
 }
 
 export interface Manifests {
@@ -98,14 +105,14 @@ export function collectEarly(): void {
  * @throws LingerError, ManifestError
  */
 export async function readGivenManifests(
-  { filename = [], operands, recursive, namespace }: ManifestSettings,
-  { stdin, warn }: Pick<Surroundings, 'stdin' | 'warn'>,
-  mayBuild = true,
+  { filename = [], operands, recursive, namespace, allowRemote = false }: ManifestSettings,
+  { stdin, warn, kube }: Pick<Surroundings, 'stdin' | 'warn'> & Partial<Pick<Surroundings, 'kube'>>,
+  builds: 'plainly' | 'with origins' | 'never' = 'plainly',
 ): Promise<Manifests> {
   collectEarly();
   const named = [...filename, ...operands];
   const paths = named.length === 0 ? ['-'] : named;
-  const { files, kustomizations, charts } = await findManifests(paths, recursive, !mayBuild);
+  const { files, kustomizations, charts } = await findManifests(paths, recursive, builds === 'never');
   const inputs: ManifestInput[] = [];
   let failed = false;
   const refuse = (what: string) => {
@@ -120,19 +127,42 @@ export async function readGivenManifests(
     inputs.push({ path, name, ...decodeText(bytes, name) });
   }
   for (const folder of kustomizations) {
-    const built = mayBuild ? await build(folder) : undefined;
-    if (built === undefined) {
+    const terms = { allowRemote, variables: kube?.variables, withOrigins: builds === 'with origins' };
+    const built =
+      builds === 'never'
+        ? undefined
+        : await build(folder, terms).catch((thrown: unknown) => {
+            if (!(thrown instanceof LingerError)) throw thrown;
+            return thrown;
+          });
+    // One that cannot be rendered does not silence the others.
+    if (built instanceof LingerError) refuse(built.message);
+    else if (built === undefined) {
       const parts = 'its files are fragments';
       refuse(`${folder} is a kustomization, ${parts}: render it first (kubectl kustomize ${folder})`);
     } else {
       warn(`linger: ${folder} is a kustomization: rendered with ${built.by}`);
-      inputs.push({ path: folder, name: folder, ...decodeText(built.bytes, folder) });
+      const { placeOf } = built;
+      inputs.push({
+        path: folder,
+        name: folder,
+        ...decodeText(built.bytes, folder),
+        ...(placeOf && { placeOf }),
+      });
     }
   }
   for (const folder of charts) refuse(`${folder} is a Helm chart: render it first (helm template ${folder})`);
   const { documents, objects, problems } = survey(inputs, namespace);
   for (const { message } of problems) refuse(message);
   return { inputs, documents, objects, failed };
+}
+
+/** Where a workload stands, in a file that its author can change. */
+export async function placeOf(
+  input: ManifestInput,
+  object: ManifestObject,
+): Promise<Place & { column?: number }> {
+  return input.placeOf?.(object) ?? { file: input.name, line: object.line, column: object.column };
 }
 
 /** A way through manifests that is told in the terminal. */

@@ -222,10 +222,11 @@ const MANIFESTS = {
   namespace: TEXT('default'),
   selector: SELECTOR,
 } as const satisfies Readonly<Record<string, Row>>;
-const UNINJECT: Rows<'uninject'> = { ...MANIFESTS, inPlace: SWITCH, diff: SWITCH };
+const UNINJECT: Rows<'uninject'> = { ...MANIFESTS, allowRemote: SWITCH, inPlace: SWITCH, diff: SWITCH };
 const INJECT: Rows<'inject'> = { ...UNINJECT, policies: TEXT(undefined), refresh: SWITCH };
 const EXPLAIN: Rows<'explain'> = {
   ...MANIFESTS,
+  allowRemote: SWITCH,
   namespace: { ...MANIFESTS.namespace, byDefault: undefined },
   policies: TEXT(undefined),
   modeLimit: MODES,
@@ -253,6 +254,9 @@ const DURATION: Row = {
 };
 const AUDIT: Rows<'audit'> = {
   ...MANIFESTS,
+  allowRemote: SWITCH,
+  allowEmpty: SWITCH,
+  baseline: TEXT(undefined),
   namespace: { ...MANIFESTS.namespace, byDefault: undefined },
   allNamespaces: SWITCH,
   policies: TEXT(undefined),
@@ -358,6 +362,7 @@ const DIAGNOSE: Rows<'diagnose'> = {
 
 const { selector: _, ...SHOWN_MANIFESTS } = MANIFESTS;
 const DASHBOARD: Rows<'dashboard'> = {
+  allowRemote: SWITCH,
   ...SHOWN_MANIFESTS,
   namespace: { ...MANIFESTS.namespace, byDefault: undefined },
   policies: TEXT(undefined),
@@ -390,6 +395,7 @@ const CONSUMERS: Rows<'consumers'> = {
   lingerNamespace: TEXT(undefined),
   filename: EXPLAIN.filename,
   recursive: SWITCH,
+  allowRemote: SWITCH,
   apply: SWITCH,
   output: { ...EXPLAIN.output, byDefault: undefined },
   failOn: {

@@ -56,7 +56,7 @@ export function sarif(report: AuditReport, version: string): object {
         ...(finding.file !== undefined && {
           physicalLocation: {
             artifactLocation: { uri: finding.file.split('/').map(encodeURIComponent).join('/') },
-            region: { startLine: finding.line ?? 1 },
+            ...(finding.line !== undefined && { region: { startLine: finding.line } }),
           },
         }),
         logicalLocations: [{ fullyQualifiedName: subjectOf(finding), kind: 'resource' }],
@@ -103,7 +103,8 @@ export function github(report: AuditReport): string {
   const property = (text: string) => data(text).replaceAll(':', '%3A').replaceAll(',', '%2C');
   const lines = reportedIn(report).map(({ finding, level }) => {
     const { file, line, reason } = finding;
-    const place = file === undefined ? '' : `file=${property(file)},line=${line ?? 1},`;
+    const place =
+      file === undefined ? '' : `file=${property(file)},${line === undefined ? '' : `line=${line},`}`;
     const text = data(`${subjectOf(finding)}: ${finding.text}`);
     return `::${level === 'warning' ? 'warning' : 'notice'} ${place}title=${property(reason)}::${text}\n`;
   });
