@@ -56,7 +56,15 @@ import { inPieces } from '../timing/index.ts';
 import { type Known, knownIn } from './baseline.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
-import { askCluster, placeOf, readGivenManifests, readingOf, sourcesFor, workloadsIn } from './manifests.ts';
+import {
+  askCluster,
+  placeOf,
+  readGivenManifests,
+  readingOf,
+  sourcesFor,
+  withEmbedded,
+  workloadsIn,
+} from './manifests.ts';
 import { rendered, yamlText } from './rendering.ts';
 import type { Tried } from './server-dry-run.ts';
 import {
@@ -390,7 +398,8 @@ export async function manifestsOf(
   for (const input of manifests.inputs)
     for (const document of readDocuments(input.text, input.name)) {
       for (const object of document.objects())
-        if (!(object instanceof ManifestError)) objects.push(object.value);
+        if (!(object instanceof ManifestError))
+          objects.push(...withEmbedded(object).map(({ value }) => value));
       for (const { object, ...placed } of workloadsIn(document, input, wanted, manifests, reading)) {
         subjects.push({ ...placed, object: object.value, ...(await placeOf(input, object)) });
       }

@@ -97,14 +97,17 @@ export function explanationsIn(
       for (const found of workloadsIn(document, input, settings, manifests, reading)) {
         const { notes, ...known } = explanationOf(planOf(found, snapshot));
         // If the template cannot be read, the decision of the webhook is unknown.
-        const isOpen = found.unknown !== undefined && known.reason === 'InvalidPod';
+        const isOpen =
+          found.refused !== undefined || (found.unknown !== undefined && known.reason === 'InvalidPod');
         const explained = isOpen ? { ...known, outcome: 'unknown' as const, reason: null } : known;
         const { value, line } = found.object;
         const also = misplacedIn(found.workload, value).map(({ code, text }) => ({ code, text }));
         const unknown =
-          found.unknown === undefined
-            ? []
-            : [{ code: 'UnknownKind' as const, text: unknownText(found.unknown, isOpen) }];
+          found.refused !== undefined
+            ? [{ code: 'InvalidObject' as const, text: found.refused }]
+            : found.unknown === undefined
+              ? []
+              : [{ code: 'UnknownKind' as const, text: unknownText(found.unknown, isOpen) }];
         const all = [...(isOpen ? [] : notes), ...unknown, ...also];
         plans.push({ ...explained, notes: all, file: input.name, line });
       }

@@ -2,8 +2,10 @@ import { readFile } from 'node:fs/promises';
 import { buffer as readAll } from 'node:stream/consumers';
 import { setFlagsFromString } from 'node:v8';
 import {
+  atPointer,
   fewOf,
   isRecord,
+  isString,
   isStringMap,
   type LabelSelector,
   LingerError,
@@ -192,6 +194,46 @@ export async function sourcesFor(
   return cluster === undefined ? sources : { ...sources, cluster, lags: cluster.lags };
 }
 
+/** The object, and those that it holds: an OpenShift Template, a ManifestWork. */
+export function withEmbedded(object: ManifestObject): readonly ManifestObject[] {
+  return [object, ...embeddedIn(object)];
+}
+
+/** Deep enough for an object in a template in a list of steps. */
+const EMBEDDED_DEPTH = 10;
+
+function embeddedIn(object: ManifestObject): readonly ManifestObject[] {
+  if (workloadOf(object.value) !== undefined) return [];
+  const found: ManifestObject[] = [];
+  const walk = (value: unknown, path: readonly string[]): void => {
+    if (typeof value !== 'object' || value === null || path.length > EMBEDDED_DEPTH) return;
+    if (path.length > 0 && isObject(value)) {
+      const { where, lineOf } = object;
+      found.push({
+        ...object,
+        value,
+        where: `${where} ${path.join('.')}`,
+        line: lineOf(path),
+        column: 1,
+        lineOf: (more) => lineOf([...path, ...more]),
+      });
+    } else
+      for (const [key, member] of Object.entries(value)) if (key !== 'metadata') walk(member, [...path, key]);
+  };
+  walk(object.value, []);
+  return found;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return (
+    isRecord(value) &&
+    isString(value.apiVersion) &&
+    isString(value.kind) &&
+    isRecord(value.metadata) &&
+    (isRecord(value.spec) || isRecord(value.data) || value.kind === 'Namespace')
+  );
+}
+
 /** Texts without any of these words refer to no other object, and are not parsed twice. */
 const SURVEYED = /\b(?:Service|Namespace)(?:List)?\b|\bownerReferences\b|\bworkloadRef\b/;
 
@@ -207,8 +249,9 @@ export function survey(inputs: readonly ManifestInput[], defaultNamespace: strin
   for (const { text, name } of inputs) {
     if (!owned && !SURVEYED.test(text)) continue;
     for (const document of readDocuments(text, name))
-      for (const object of document.objects()) {
-        if (object instanceof ManifestError) continue;
+      for (const object of [...document.objects()].flatMap((each) =>
+        each instanceof ManifestError ? [] : withEmbedded(each),
+      )) {
         if (isClusterObject(object.value)) documents.push(object);
         const key = owned ? ownerKeyOf(object.value, defaultNamespace) : undefined;
         // A PodTemplate makes no pods, but may be referred to.
@@ -260,6 +303,10 @@ export interface FoundWorkload {
   readonly namespace: string;
   /** What is unknown about its pods, as a sentence: their kind or their template. */
   readonly unknown?: string;
+  /** Its workloads are made elsewhere, from what it names. */
+  readonly notRendered?: true;
+  /** Why kubectl refuses the object. */
+  readonly refused?: string;
 }
 
 /** What is wrong with a manifest. */
@@ -311,22 +358,41 @@ export function* workloadsIn(
       fail({ message: `${name}:${line}: ${problem}`, place: { line, problem } });
       continue;
     }
+    const source = sourceIn(value, name);
+    if (source !== undefined) {
+      if (!edits) yield { ...source, object };
+      continue;
+    }
+    const embedded = embeddedIn(object);
+    if (embedded.length > 0 && podSpecsIn(value).length > 0) {
+      const first = `${String(memberAt(value, ['kind']))} ${nameOf(value)} holds ${embedded.length} objects`;
+      const process = isTemplate(value) ? `: process it first (oc process --local -f ${name})` : '';
+      passOver(
+        `${first}${process}${edits ? '; left unchanged' : process === '' ? '' : '; judged as they stand in it'}`,
+        line,
+      );
+      for (const each of edits ? [] : embedded)
+        for (const found of foundIn(each.value, namespace, objects))
+          yield { ...found, object: each, namespace: found.workload.namespace ?? namespace };
+      continue;
+    }
     const replacement = replacementOf(value);
     if (replacement !== undefined) {
       passOver(`${replacement}${edits ? '; left unchanged' : ''}`, line);
-      const gone = edits ? undefined : foreignWorkload(value);
-      if (gone !== undefined)
+      for (const gone of edits ? [] : foreignWorkloads(value))
         yield { ...gone, object, namespace: gone.workload.namespace ?? namespace, unknown: replacement };
       continue;
     }
     const own = workloadOf(value);
-    const found = own === undefined ? foundOtherwise(value, namespace, objects) : { workload: own };
+    const all = foundIn(value, namespace, objects);
+    const [found] = all;
     if (found === undefined) continue;
     const { workload } = found;
     const where = { object, namespace: workload.namespace ?? namespace };
     if (isOwnedIn(value, where.namespace, objects)) owned.push(`${workload.kind} ${workload.name}`);
     else if (object.duplicateKey !== undefined) fail(object.duplicateKey);
-    else if (!edits || own !== undefined) yield { ...where, ...found };
+    else if (edits && found.refused !== undefined) passOver(`${found.refused}; left unchanged`, line);
+    else if (!edits || own !== undefined) for (const each of all) yield { ...where, ...each };
     // The template is in the other workload, and is changed there.
     else
       passOver(
@@ -338,16 +404,114 @@ export function* workloadsIn(
     passOver(`${fewOf(owned)}: left ${edits ? 'unchanged' : 'out'}, as their owners are among the manifests`);
 }
 
-/** Pods whose template is in another object, or of a kind that Linger does not know. */
-function foundOtherwise(
+type FoundPods = Pick<FoundWorkload, 'workload' | 'unknown' | 'refused'>;
+
+/** The pods of an object: also where their template is in another object, or its kind is not known. */
+function foundIn(
   value: unknown,
   defaultNamespace: string,
   objects: Manifests['objects'],
-): Pick<FoundWorkload, 'workload' | 'unknown'> | undefined {
+): readonly FoundPods[] {
+  const workload = workloadOf(value);
+  if (workload !== undefined) {
+    const refused = typeProblemOf(value);
+    return [{ workload, ...(refused !== undefined && { refused }) }];
+  }
   const reference = templateReferenceOf(value, defaultNamespace);
-  return reference === undefined
-    ? foreignWorkload(value)
-    : withTemplate(value, reference, objects.get(reference.key));
+  if (reference === undefined) return foreignWorkloads(value);
+  const found = withTemplate(value, reference, objects.get(reference.key));
+  return found === undefined ? [] : [found];
+}
+
+const isParameter = (value: unknown) => isString(value) && value.includes('${');
+
+/** What the API’s types ask of the fields around a pod. Source: k8s.io/apimachinery meta/v1, k8s.io/api apps/v1. */
+const TYPES: readonly (readonly [path: string, expected: string, is: (value: unknown) => boolean])[] = [
+  ...['metadata.name', 'metadata.generateName', 'metadata.namespace', 'spec.serviceName'].map(
+    (path) => [path, 'a string', isString] as const,
+  ),
+  ...['metadata.labels', 'metadata.annotations', 'spec.selector.matchLabels'].map(
+    (path) => [path, 'a map of strings', isStringMap] as const,
+  ),
+  ...[
+    'spec.replicas',
+    'spec.minReadySeconds',
+    'spec.progressDeadlineSeconds',
+    'spec.revisionHistoryLimit',
+  ].map(
+    (path) =>
+      [path, 'a whole number', (value: unknown) => Number.isInteger(value) || isParameter(value)] as const,
+  ),
+  ...['spec.strategy', 'spec.updateStrategy'].map((path) => [path, 'an object', isRecord] as const),
+  ['spec.paused', 'true or false', (value) => typeof value === 'boolean' || isParameter(value)],
+];
+
+/** Why kubectl refuses an object whose pod may be right. A value that is null counts as absent. */
+function typeProblemOf(value: unknown): string | undefined {
+  for (const [path, expected, is] of TYPES) {
+    const member = memberAt(value, path.split('.')) ?? undefined;
+    if (member === undefined || is(member)) continue;
+    const members = isRecord(member) ? nonTexts(member) : [];
+    const got =
+      members.length > 0
+        ? fewOf(members)
+        : isRecord(member)
+          ? 'an object'
+          : `${typeof member} ${String(member)}`;
+    return `${path}: expected ${expected}, got ${got}${typeof member === 'boolean' ? ' (YAML 1.1 reads no, off, yes and on so: write quotes)' : ''}; kubectl refuses the object`;
+  }
+  return undefined;
+}
+
+/** Kinds of GitOps: what they name makes the workloads, and how to render that. */
+const SOURCES: readonly (readonly [group: RegExp, kinds: RegExp, how: string])[] = [
+  [
+    /^helm\.toolkit\.fluxcd\.io\//,
+    /^HelmRelease$/,
+    'helm template CHART with its values, or flux-local build',
+  ],
+  [
+    /^kustomize\.toolkit\.fluxcd\.io\//,
+    /^Kustomization$/,
+    'flux build kustomization NAME --path PATH --dry-run',
+  ],
+  [/^fluxcd\.controlplane\.io\//, /^ResourceSet$/, 'flux-operator build rset -f FILE'],
+  [
+    /^argoproj\.io\//,
+    /^(Application|ApplicationSet)$/,
+    'argocd app manifests NAME, or helm template / kubectl kustomize of its source',
+  ],
+  [/^helm\.cattle\.io\//, /^HelmChart$/, 'helm template CHART with its values'],
+  [/^fleet\.cattle\.io\//, /^(GitRepo|Bundle|HelmOp)$/, 'fleet apply --output -'],
+  [/^helm\.crossplane\.io\//, /^Release$/, 'helm template CHART with its values'],
+  [/^kappctrl\.k14s\.io\//, /^(App|PackageInstall)$/, 'kctrl dev --local -f FILE'],
+  [/^packaging\.carvel\.dev\//, /^PackageInstall$/, 'kctrl dev --local -f FILE'],
+  [/^configsync\.gke\.io\//, /^(RootSync|RepoSync)$/, 'nomos hydrate'],
+  [/^gitops\.kluctl\.io\//, /^KluctlDeployment$/, 'kluctl render'],
+];
+
+function sourceIn(value: unknown, file: string): Omit<FoundWorkload, 'object'> | undefined {
+  if (!isRecord(value)) return undefined;
+  const [apiVersion, kind] = [String(value.apiVersion), String(value.kind)];
+  const source = SOURCES.find(([group, kinds]) => group.test(apiVersion) && kinds.test(kind));
+  const metadata = isRecord(value.metadata) ? value.metadata : {};
+  const as = workloadOf({ apiVersion: 'v1', kind: 'Pod', metadata, spec: {} });
+  if (source === undefined || as === undefined) return undefined;
+  const how = source[2].replace('FILE', file).replace('NAME', as.name);
+  return {
+    workload: { ...as, kind, pod: undefined },
+    namespace: as.namespace ?? 'default',
+    unknown: `the workloads of ${kind} ${as.name} are not here: render them (${how}), and audit what comes out`,
+    notRendered: true,
+  };
+}
+
+function isTemplate(value: unknown): boolean {
+  return (
+    isRecord(value) &&
+    value.kind === 'Template' &&
+    /^(template\.openshift\.io\/)?v1$/.test(String(value.apiVersion))
+  );
 }
 
 function isSelected(value: unknown, selector: LabelSelector | undefined): boolean {
@@ -395,10 +559,18 @@ function nameOf(value: unknown): string {
 /** Deep enough for an operator's nested templates. */
 const TEMPLATE_DEPTH = 8;
 
-/** The pods that an object of an unknown kind seems to create, and what to report about that. */
-function foreignWorkload(
-  value: unknown,
-): { readonly workload: Workload; readonly unknown?: string } | undefined {
+/** The pods that an object of an unknown kind seems to create, of each of its templates, and what to report about that. */
+function foreignWorkloads(value: unknown): readonly FoundPods[] {
+  const specs = podSpecsIn(value);
+  if (specs.length === 0) return listOfOne(foreignWorkload(value));
+  return specs.flatMap((each) => listOfOne(foreignWorkload(value, each, specs.length > 1)));
+}
+
+function listOfOne<T>(value: T | undefined): readonly T[] {
+  return value === undefined ? [] : [value];
+}
+
+function foreignWorkload(value: unknown, found?: PodSpecAt, isOneOf = false): FoundPods | undefined {
   if (!isRecord(value)) return undefined;
   const [apiVersion, kind] = [String(value.apiVersion), String(value.kind)];
   const metadata = isRecord(value.metadata) ? value.metadata : {};
@@ -406,7 +578,16 @@ function foreignWorkload(
     // undefined: the template of a known kind is missing.
     const workload = workloadOf({ apiVersion: 'v1', kind: 'Pod', metadata, spec: {} });
     return (
-      workload && { workload: { ...workload, kind, pointer, pod }, ...(unknown !== undefined && { unknown }) }
+      workload && {
+        workload: {
+          ...workload,
+          kind,
+          pointer,
+          pod,
+          name: isOneOf ? `${workload.name} (${groupIn(pointer)})` : workload.name,
+        },
+        ...(unknown !== undefined && { unknown }),
+      }
     );
   };
   const subject = `${kind} ${nameOf(value)}`;
@@ -414,12 +595,11 @@ function foreignWorkload(
     const pod = { metadata: {}, spec: { restartPolicy: 'Never', containers: [{ name: 'compute' }] } };
     return as('', pod, `${subject} runs in a pod of KubeVirt’s, and is not a kind that Linger knows`);
   }
-  const found = podSpecIn(value, '', 0);
   if (found === undefined) return undefined;
   const { path, spec } = found;
   const unknown = `${subject} has a pod template (${path}/containers), but ${apiVersion} ${kind} is not a kind that Linger knows`;
   const pointer = path.replace(/\/spec$/, '');
-  const template = pointer === path ? {} : memberAt(value, pointer.split('/').slice(1));
+  const template = pointer === path ? {} : atPointer(value, pointer);
   const own = pointer === '' ? {} : memberAt(template, ['metadata']);
   const metadataOf = (more = {}) => ({
     ...(isRecord(own) && own),
@@ -437,22 +617,29 @@ function foreignWorkload(
 /** By which decisions know the pods of a group; its controller adds them. */
 const LABELS_OF_PODS = ['serving.knative.dev/revision', 'agones.dev/gameserver'];
 
-/** The first list of containers in an object. */
-function podSpecIn(
-  value: unknown,
-  path: string,
-  depth: number,
-): { readonly path: string; readonly spec: { readonly containers: readonly unknown[] } } | undefined {
-  if (depth > TEMPLATE_DEPTH || typeof value !== 'object' || value === null) return undefined;
+/** `/spec/workerGroupSpecs/0/template` as `workerGroupSpecs[0]`. */
+function groupIn(pointer: string): string {
+  return pointer
+    .replace(/^\/spec\//, '')
+    .replace(/\/(template|spec)$/, '')
+    .replaceAll(/\/(\d+)(?=\/|$)/g, '[$1]')
+    .replaceAll('/', '.');
+}
+
+interface PodSpecAt {
+  readonly path: string;
+  readonly spec: { readonly containers: readonly unknown[] };
+}
+
+/** The lists of containers in an object, with what they stand in. */
+function podSpecsIn(value: unknown, path = '', depth = 0): readonly PodSpecAt[] {
+  if (depth > TEMPLATE_DEPTH || typeof value !== 'object' || value === null) return [];
   if (isRecord(value) && Array.isArray(value.containers)) {
     const isContainer = (item: unknown) => isRecord(item) && typeof item.image === 'string';
-    if (value.containers.some(isContainer)) return { path, spec: { ...value, containers: value.containers } };
+    if (value.containers.some(isContainer))
+      return [{ path, spec: { ...value, containers: value.containers } }];
   }
-  for (const [key, member] of Object.entries(value)) {
-    const found = podSpecIn(member, `${path}/${key}`, depth + 1);
-    if (found !== undefined) return found;
-  }
-  return undefined;
+  return Object.entries(value).flatMap(([key, member]) => podSpecsIn(member, `${path}/${key}`, depth + 1));
 }
 
 export function planOf(found: Pick<FoundWorkload, 'workload' | 'namespace'>, snapshot: ClusterSnapshot) {

@@ -207,3 +207,247 @@ describe.concurrent('what is known of the clients', () => {
     expect(rows).toEqual({ 'Deployment notifier': 'unknown NoService' });
   });
 });
+
+describe.concurrent('objects around pods', () => {
+  it('32: every group of workers', async () => {
+    const { rows, said } = await audit('32-worker-groups.yaml');
+    expect(rows).toEqual({
+      'RayCluster ray (headGroupSpec)': 'unknown UnknownKind',
+      'RayCluster ray (workerGroupSpecs[0])': 'unknown UnknownKind',
+    });
+    expect(said('FieldMisplaced')).toEqual([]);
+    const { stdout } = await linger(['explain', '-f', at('32-worker-groups.yaml')]);
+    expect(stdout).not.toContain('FieldMisplaced');
+  });
+
+  it('32: a group whose hook eats its grace is judged', async () => {
+    const { rows } = await auditWith('32-worker-groups.yaml', [
+      /\[\/bin\/sh, -c, ray stop\]\}\}\}\}\]\n$/g,
+      '[sleep, "90"]}}}}]\n',
+    ]);
+    expect(rows['RayCluster ray (workerGroupSpecs[0])']).toBe('unprotected GraceEaten');
+  });
+
+  const POD =
+    'spec: {containers: [{name: a, image: x, ports: [{containerPort: 80}], lifecycle: {preStop: {exec: {command: [sleep, "60"]}}}}]}';
+  it.each([
+    [
+      'LeaderWorkerSet',
+      `apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: l}\nspec: {leaderWorkerTemplate: {leaderTemplate: {${POD}}, workerTemplate: {${POD}}}}`,
+      2,
+    ],
+    [
+      'JobSet',
+      `apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: j}\nspec: {replicatedJobs: [{name: a, template: {spec: {template: {${POD}}}}}]}`,
+      1,
+    ],
+    [
+      'ManifestWork',
+      `apiVersion: work.open-cluster-management.io/v1\nkind: ManifestWork\nmetadata: {name: w}\nspec: {workload: {manifests: [{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 2, template: {${POD}}}}]}}`,
+      1,
+    ],
+    [
+      'Object',
+      `apiVersion: kubernetes.crossplane.io/v1alpha2\nkind: Object\nmetadata: {name: o}\nspec: {forProvider: {manifest: {apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 2, template: {${POD}}}}}}`,
+      1,
+    ],
+  ])('33: every template of a %s', async (_, text, count) => {
+    const { rows } = await audited(['--webhook', '-'], `${text}\n`);
+    expect(Object.values(rows)).toEqual(Array(count).fill('unprotected GraceEaten'));
+  });
+
+  it('33: both Deployments of a Template', async () => {
+    const { rows, stderr, findings } = await audit('33-template-of-two.yaml');
+    expect(rows).toEqual({
+      'Deployment web': 'protected OwnHook',
+      'Deployment api': 'unprotected GraceEaten',
+    });
+    expect(stderr).toContain(`oc process --local -f ${at('33-template-of-two.yaml')}`);
+    expect(findings.map(({ line }) => line).toSorted()).toEqual([10, 21]);
+    const { stdout } = await linger(['inject', '-f', at('33-template-of-two.yaml')]);
+    expect(stdout).toBe(await textOf('33-template-of-two.yaml'));
+  });
+
+  it.each(['audit', 'explain'])('39: %s of a namespace that is a boolean', async (verb) => {
+    const { stdout } = await linger([verb, '-f', at('39-namespace-no.yaml')]);
+    expect(stdout).toContain('metadata.namespace: expected a string, got boolean false');
+    expect(stdout).not.toMatch(/^protected|outcome {2}inject/m);
+  });
+
+  it.each([
+    [
+      'a number as name',
+      'name: web, namespace: no',
+      'name: 80',
+      'metadata.name: expected a string, got number 80',
+    ],
+    ['a label', 'namespace: no', 'labels: {a: 1}', 'metadata.labels: expected a map of strings, got a (1)'],
+    [
+      'replicas in quotes',
+      'namespace: no}\nspec:\n  replicas: 2',
+      'labels: {}}\nspec:\n  replicas: "2"',
+      'spec.replicas: expected a whole number, got string 2',
+    ],
+    [
+      'a strategy without its type',
+      'namespace: no}\nspec:',
+      'labels: {}}\nspec:\n  strategy: Recreate',
+      'spec.strategy: expected an object, got string Recreate',
+    ],
+  ])('39: %s', async (_, from, to, expected) => {
+    const { said, rows } = await auditWith('39-namespace-no.yaml', [from, to]);
+    expect(Object.values(rows)).toEqual(['unknown InvalidObject']);
+    expect(said('InvalidObject')[0]).toContain(expected);
+  });
+
+  it('39: inject leaves it unchanged', async () => {
+    const { stdout, stderr } = await linger(['inject', '-f', at('39-namespace-no.yaml')]);
+    expect([stdout, stderr]).toEqual([
+      await textOf('39-namespace-no.yaml'),
+      expect.stringContaining('left unchanged'),
+    ]);
+  });
+
+  it('51: fields of the workload in the pod', async () => {
+    const { said } = await audit('51-strategy-in-the-pod.yaml');
+    expect(said('FieldMisplaced')[0]).toContain(
+      'spec.template.spec.strategy, spec.template.spec.minReadySeconds has no effect',
+    );
+    const { stdout } = await linger(['explain', '-f', at('51-strategy-in-the-pod.yaml')]);
+    expect(stdout).toContain('note FieldMisplaced');
+  });
+
+  it.each([
+    [
+      'kind: Deployment',
+      'kind: StatefulSet',
+      '  replicas: 2',
+      '  strategy: {type: Recreate}',
+      'calls it updateStrategy',
+    ],
+    [
+      'kind: Deployment',
+      'kind: Deployment',
+      '  replicas: 2',
+      '  updateStrategy: {type: OnDelete}',
+      'calls it strategy',
+    ],
+    [
+      'kind: Deployment',
+      'kind: Deployment',
+      '  replicas: 2',
+      '  maxUnavailable: 1',
+      'spec.maxUnavailable has no effect: it belongs in rollingUpdate',
+    ],
+    [
+      'kind: Deployment',
+      'kind: Deployment',
+      'minReadySeconds: 20',
+      'replicas: 3',
+      'spec.template.spec.replicas',
+    ],
+    [
+      'kind: Deployment',
+      'kind: Deployment',
+      '  replicas: 2',
+      '  strategy: {minReadySeconds: 5}',
+      'spec.strategy.minReadySeconds',
+    ],
+  ])('51: by the schema of the object: %s %s %s %s', async (kind, other, from, to, expected) => {
+    const { said } = await auditWith('51-strategy-in-the-pod.yaml', [kind, other], [from, to]);
+    expect(said('FieldMisplaced')[0]).toContain(expected);
+  });
+
+  it.each([
+    [
+      'of a canary',
+      'argoproj.io/v1alpha1',
+      'Rollout',
+      'strategy: {canary: {maxSurge: 1, maxUnavailable: 0, steps: [{setWeight: 5}]}}',
+    ],
+    [
+      'of a StatefulSet',
+      'apps/v1',
+      'StatefulSet',
+      'minReadySeconds: 5, updateStrategy: {rollingUpdate: {maxUnavailable: 1, partition: 0}}',
+    ],
+    [
+      'of a CloneSet',
+      'apps.kruise.io/v1alpha1',
+      'CloneSet',
+      'minReadySeconds: 5, lifecycle: {preDelete: {}}, updateStrategy: {maxUnavailable: 1, maxSurge: 0}',
+    ],
+  ])('51: not where they belong: %s', async (_, apiVersion, kind, spec) => {
+    const pod =
+      'template: {spec: {terminationGracePeriodSeconds: 40, containers: [{name: a, ports: [{containerPort: 80}]}]}}';
+    const { said } = await audited(
+      ['--webhook', '-'],
+      `apiVersion: ${apiVersion}\nkind: ${kind}\nmetadata: {name: a}\nspec: {replicas: 3, ${spec}, ${pod}}\n`,
+    );
+    expect(said('FieldMisplaced')).toEqual([]);
+  });
+});
+
+describe.concurrent('real repositories', () => {
+  it.each(['audit', 'explain'])(
+    '36: %s goes on beside a kustomization that cannot be rendered',
+    async (verb) => {
+      const { code, stdout, stderr } = await linger([verb, '-R', '-f', at('36-one-bad-kustomization')]);
+      expect([code, stdout, stderr]).toEqual([
+        1,
+        expect.stringMatching(/web[\s\S]*GraceEaten/),
+        expect.stringMatching(/needs-a-step.*names all\.yaml, which is not there/),
+      ]);
+    },
+  );
+
+  it('37: a source of GitOps is named, and unknown', async () => {
+    const { code, rows, said } = await audited([
+      '--webhook',
+      '-R',
+      '-f',
+      at('37-gitops-sources'),
+      '--fail-on',
+      'unknown',
+    ]);
+    expect([code, rows]).toEqual([
+      3,
+      { 'HelmRelease shop': 'unknown NotRendered', 'Deployment web': 'protected OwnHook' },
+    ]);
+    expect(said('NotRendered')[0]).toContain('helm template');
+  });
+
+  it.each([
+    ['kustomize.toolkit.fluxcd.io/v1', 'Kustomization', 'flux build'],
+    ['argoproj.io/v1alpha1', 'Application', 'argocd app manifests'],
+    ['argoproj.io/v1alpha1', 'ApplicationSet', 'argocd'],
+    ['helm.cattle.io/v1', 'HelmChart', 'helm template'],
+    ['fleet.cattle.io/v1alpha1', 'GitRepo', 'fleet apply'],
+  ])('37: %s %s', async (apiVersion, kind, how) => {
+    const text = `apiVersion: ${apiVersion}\nkind: ${kind}\nmetadata: {name: a}\nspec: {source: {chart: x}}\n`;
+    const { rows, said } = await audited(['-'], text);
+    expect(rows).toEqual({ [`${kind} a`]: 'unknown NotRendered' });
+    expect(said('NotRendered')[0]).toContain(how);
+    const { stdout, stderr } = await linger(['inject', '-'], { stdin: text });
+    expect([stdout, stderr]).toEqual([text, '']);
+  });
+
+  it.each([
+    [[], 1],
+    [['--allow-empty'], 0],
+  ])('37: --fail-on over nothing %j: %i', async (flags, expected) => {
+    const stdin = 'apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {}\n';
+    const { code } = await audited(['--fail-on', 'any', ...flags, '-'], stdin);
+    expect(code).toBe(expected);
+  });
+
+  it('47: places are files of the repository', async () => {
+    const file = /testdata\/cases\/47-kustomize-places\/base\/web\.yaml/;
+    const { findings } = await audit('47-kustomize-places', '-R');
+    expect(findings).toMatchObject([{ name: 'prod-web', file: expect.stringMatching(file), line: 1 }]);
+    for (const output of ['github', 'sarif', 'junit', 'table']) {
+      const { stdout } = await linger(['audit', '-R', '-f', at('47-kustomize-places'), '-o', output]);
+      expect(stdout).toMatch(file);
+    }
+  });
+});

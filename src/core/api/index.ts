@@ -76,6 +76,7 @@ export {
   runsHelper,
 } from './hooks.ts';
 export {
+  atPointer,
   fingerprint,
   isAbsentOr,
   isRecord,

@@ -20,6 +20,17 @@ export function memberAt(object: unknown, path: readonly string[]): unknown {
   return value;
 }
 
+/** What a JSON pointer of plain names leads to, through lists too. */
+export function atPointer(object: unknown, pointer: string): unknown {
+  return pointer
+    .split('/')
+    .slice(1)
+    .reduce<unknown>(
+      (value, step) => (Array.isArray(value) ? value[Number(step)] : memberAt(value, [step])),
+      object,
+    );
+}
+
 /** A list; what is none, as Go writes an empty one (null), counts as empty. */
 export function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];

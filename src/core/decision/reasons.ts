@@ -340,6 +340,12 @@ export const NOTES = {
       "In manifests: Linger does not know this kind, or does not see its pod template. The decision is the webhook's for such pods, or `unknown` if their template cannot be read; `inject` leaves the object unchanged.",
     cure: 'Explain a pod: `linger explain pod/NAME`.',
   },
+  InvalidObject: {
+    warns: false,
+    means:
+      'In manifests: a field around the pod has another type than the API has, such as `namespace: no`, which is a boolean: kubectl refuses the object.',
+    cure: 'Correct it: the text names the field.',
+  },
   AnnotationMisplaced: {
     warns: false,
     means: 'In manifests: a `linger.dev` annotation on the workload itself has no effect on its pods.',
@@ -348,7 +354,7 @@ export const NOTES = {
   FieldMisplaced: {
     warns: false,
     means:
-      'In manifests: `terminationGracePeriodSeconds`, `lifecycle` or `preStop` is where it has no effect, or is misspelt.',
+      'In manifests: a field by which pods terminate or roll out (`terminationGracePeriodSeconds`, `lifecycle`, `strategy`, `minReadySeconds`) is where it has no effect, or is misspelt.',
     cure: 'The text says where it belongs.',
   },
   ServicesUnknown: {

@@ -215,6 +215,20 @@ export const AUDIT_FINDINGS = {
       "Linger does not know this kind of workload (the text has what the webhook does with its pods), or the template of its pods was not found (a Rollout's `workloadRef`), or Kubernetes no longer serves its API version.",
     cure: 'Add the object with the template; look at a pod with `linger explain`.',
   },
+  NotRendered: {
+    verdict: 'unknown',
+    level: 'note',
+    means:
+      'Of manifests: a HelmRelease, Application or another kind of GitOps, whose workloads come from what it names and are not in the input.',
+    cure: 'Render them; the text says how. Audit what comes out.',
+  },
+  InvalidObject: {
+    verdict: 'unknown',
+    level: 'note',
+    means:
+      'Of manifests: a field around the pod has another type than the API has, such as `namespace: no`, which is a boolean: kubectl refuses the object.',
+    cure: 'Correct it: the text names the field.',
+  },
   StampedTooShort: {
     verdict: 'unprotected',
     level: 'warning',
@@ -340,6 +354,10 @@ export interface AuditSubject {
   readonly column?: number;
   /** What is not known of its pods, as a sentence: their template, or who makes them. */
   readonly unknown?: string;
+  /** Its workloads are made elsewhere, from what it names. */
+  readonly notRendered?: true;
+  /** Why kubectl refuses the object. */
+  readonly refused?: string;
   /** Why the API server refuses its pods with a wait and accepts them without; absent: it does not, or was not asked. */
   readonly refusal?: string;
   /** Absent: its grace is left as it is, or that is not known. */
@@ -539,6 +557,8 @@ function levelOf(line: Standing | Said): AuditLevel | null {
 function openFor(exposure: Exposure | undefined, verdict: AuditVerdict, wait: number | null): number | null {
   if (verdict === 'protected') return 0;
   if (verdict === 'skipped' || exposure === undefined) return null;
+  // For how long something that is not known is open is not known.
+  if (verdict === 'unknown' && wait === null) return null;
   return Math.max(0, Math.ceil(neededOf(exposure) - (wait ?? 0)));
 }
 
@@ -550,7 +570,11 @@ function neededOf({ policy, choice, lag }: Exposure): number {
 
 function standingOf(subject: Decided, exposure: Exposure | undefined, related: RelatedObjects): Standing {
   const { decision, stands } = subject;
-  if (subject.unknown !== undefined) return standingUnknown(subject.unknown, decision);
+  const { refused, unknown: isOpen, notRendered } = subject;
+  if (refused !== undefined)
+    return { verdict: 'unknown', reason: 'InvalidObject', wait: null, grace: null, text: refused };
+  if (isOpen !== undefined)
+    return { ...standingUnknown(isOpen, decision), ...(notRendered && { reason: 'NotRendered' as const }) };
   if (replicasOf(subject, related) === 0 && autoscalerOf(subject, related) === undefined) {
     const text = 'it has 0 replicas, so no pod can lose a request';
     return { verdict: 'skipped', reason: 'NoReplicas', wait: null, grace: null, text };

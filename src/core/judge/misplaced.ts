@@ -1,5 +1,5 @@
-import { ANNOTATION_PREFIX, fewOf, isRecord, memberAt } from '../api/index.ts';
-import type { Workload } from '../decision/index.ts';
+import { ANNOTATION_PREFIX, atPointer, fewOf, isRecord, memberAt } from '../api/index.ts';
+import { type Workload, workloadOf } from '../decision/index.ts';
 
 /** Something in a workload that has no effect where it stands. */
 export interface Misplaced {
@@ -7,35 +7,83 @@ export interface Misplaced {
   readonly text: string;
 }
 
-/** The fields by which a pod waits; `fits` is asked with the path of what they stand in, from the pod on. */
-const FIELDS: readonly {
+/** A place within an object: dotted, of the whole and from the pod on; `?`: not in the pod. */
+interface Parent {
+  readonly kind: string;
+  readonly whole: string;
+  readonly pod: string;
+}
+
+/** A field by which a pod waits, or by which a rollout goes on. */
+interface Field {
   readonly name: string;
-  readonly fits: (parent: string) => boolean;
-  readonly belongs: string;
-}[] = [
+  /** Whether the schema has it there. */
+  readonly fits: (parent: Parent) => boolean;
+  readonly belongs: (kind: string) => string;
+  /** Only where its kind’s schema has no other use for the name. */
+  readonly within?: 'the pod';
+}
+
+const PACED = /^(Deployment|ReplicaSet|ReplicationController|StatefulSet|DaemonSet|Rollout|CloneSet)$/;
+const UPDATED = /^(StatefulSet|DaemonSet|CloneSet)$/;
+
+const ofWorkload = () => 'the spec of the workload';
+
+/** Source: k8s.io/api core/v1 and apps/v1, argo-rollouts pkg/apis/rollouts/v1alpha1, kruise apis/apps. */
+const FIELDS: readonly Field[] = [
   {
     name: 'terminationGracePeriodSeconds',
-    fits: (parent) => parent === 'spec' || /\.(livenessProbe|startupProbe)$/.test(parent),
-    belongs: 'the spec of the pod',
+    fits: ({ pod }) => pod === 'spec' || /\.(livenessProbe|startupProbe)$/.test(pod),
+    belongs: () => 'the spec of the pod',
   },
   {
     name: 'lifecycle',
-    fits: (parent) => /^spec\.(containers|initContainers|ephemeralContainers)\[\d+\]$/.test(parent),
-    belongs: 'each container',
+    fits: ({ pod }) => /^spec\.(containers|initContainers|ephemeralContainers)\[\d+\]$/.test(pod),
+    belongs: () => 'each container',
   },
-  { name: 'preStop', fits: (parent) => parent.endsWith('.lifecycle'), belongs: 'lifecycle of a container' },
+  {
+    name: 'preStop',
+    fits: ({ pod }) => pod.endsWith('.lifecycle'),
+    belongs: () => 'lifecycle of a container',
+  },
+  {
+    name: 'minReadySeconds',
+    fits: ({ kind, whole }) => PACED.test(kind) && (whole === 'spec' || whole.endsWith('.rollingUpdate')),
+    belongs: ofWorkload,
+  },
+  {
+    name: 'strategy',
+    fits: ({ kind, whole }) => /^(Deployment|Rollout)$/.test(kind) && whole === 'spec',
+    belongs: (kind) =>
+      UPDATED.test(kind) ? `the spec of the workload, where a ${kind} calls it updateStrategy` : ofWorkload(),
+  },
+  {
+    name: 'updateStrategy',
+    fits: ({ kind, whole }) => UPDATED.test(kind) && whole === 'spec',
+    belongs: (kind) =>
+      UPDATED.test(kind) ? ofWorkload() : `the spec of the workload, where a ${kind} calls it strategy`,
+  },
+  ...['maxUnavailable', 'maxSurge'].map((name) => ({
+    name,
+    fits: ({ whole }: Parent) => /\.(rollingUpdate|canary|updateStrategy)$/.test(whole),
+    belongs: () => 'rollingUpdate of the strategy',
+  })),
+  ...['replicas', 'progressDeadlineSeconds', 'podManagementPolicy'].map((name) => ({
+    ...{ name, within: 'the pod' as const, belongs: ofWorkload },
+    fits: () => false,
+  })),
 ];
 
 /** Free-form data, or fields without effect on termination. */
 const NOT_ENTERED: ReadonlySet<string> = new Set([
   ...['metadata', 'status', 'env', 'args', 'command', 'nodeSelector', 'volumes', 'volumeClaimTemplates'],
-  ...['selector', 'affinity', 'tolerations'],
+  ...['selector', 'affinity', 'tolerations', 'steps', 'analysis', 'antiAffinity', 'trafficRouting'],
 ]);
 const DEEPEST = 12;
 
 /** Fields and annotations in the wrong place, where the API server drops them or no component reads them. */
 export function misplacedIn({ kind, pointer }: Workload, object: unknown): readonly Misplaced[] {
-  return [...annotations(kind, pointer, object), ...fields(pointer, object)];
+  return [...annotations(kind, pointer, object), ...fields(kind, pointer, object)];
 }
 
 /** Pods do not inherit their workload's annotations. */
@@ -49,9 +97,10 @@ function annotations(kind: string, pointer: string, object: unknown): readonly M
   return [{ code: 'AnnotationMisplaced', text }];
 }
 
-function fields(pointer: string, object: unknown): readonly Misplaced[] {
-  const pod = dotted(pointer);
+/** Of a kind whose schema is not known, only the template of its pods is read. */
+function fields(kind: string, pointer: string, object: unknown): readonly Misplaced[] {
   const found = new Map<string, string[]>();
+  const pod = dotted(pointer);
   // OpenKruise's workloads have a lifecycle of their own.
   const isKruise = String(memberAt(object, ['apiVersion'])).startsWith('apps.kruise.io/');
   const walk = (value: unknown, path: string, depth: number): void => {
@@ -60,29 +109,34 @@ function fields(pointer: string, object: unknown): readonly Misplaced[] {
       for (const [index, item] of value.entries()) walk(item, `${path}[${index}]`, depth + 1);
       return;
     }
+    const within = pod === '' ? path : path.startsWith(`${pod}.`) ? path.slice(pod.length + 1) : '?';
     for (const [key, member] of Object.entries(value)) {
       const place = path === '' ? key : `${path}.${key}`;
       const field = FIELDS.find(({ name }) => name.toLowerCase() === key.toLowerCase());
-      if (field === undefined) {
+      const isOthers = field?.within !== undefined && !/^spec(\.|$)/.test(within);
+      if (field === undefined || isOthers || (field.name === 'lifecycle' && isKruise && path === 'spec')) {
         if (!NOT_ENTERED.has(key)) walk(member, place, depth + 1);
         continue;
       }
       const { name, fits, belongs } = field;
-      const within = pod === '' ? path : path.startsWith(`${pod}.`) ? path.slice(pod.length + 1) : '?';
-      if (name === 'lifecycle' && isKruise && path === 'spec') continue;
-      if (key === name && fits(within)) walk(member, place, depth + 1);
+      if (key === name && fits({ kind, whole: path, pod: within })) walk(member, place, depth + 1);
       else {
-        const why = key === name ? `it belongs in ${belongs}` : `it is spelt ${name}`;
+        const why = key === name ? `it belongs in ${belongs(kind)}` : `it is spelt ${name}`;
         found.set(why, [...(found.get(why) ?? []), place]);
       }
     }
   };
-  walk(object, '', 0);
+  if (workloadOf(object) !== undefined) walk(object, '', 0);
+  else if (pointer !== '') walk(atPointer(object, pointer), pod, 0);
   // One text: an audit has one line for each finding of a workload.
   const texts = [...found].map(([why, places]) => `${fewOf(places)} has no effect: ${why}`);
   return texts.length === 0 ? [] : [{ code: 'FieldMisplaced', text: texts.join('; ') }];
 }
 
+/** `/spec/groups/0/template` as `spec.groups[0].template`. */
 function dotted(pointer: string): string {
-  return pointer.slice(1).replaceAll('/', '.');
+  return pointer
+    .slice(1)
+    .replaceAll(/\/(\d+)(?=\/|$)/g, '[$1]')
+    .replaceAll('/', '.');
 }
