@@ -178,6 +178,8 @@ export type EndpointsSpec = z.output<typeof endpoints>;
 const XDS_ADDRESS = new RegExp(`^${NAME_OR_ADDRESS}:${PORT}$`);
 const XDS_ADDRESS_ERROR = 'expected a name or an address with a port, such as istiod.istio-system.svc:15012';
 const TOKEN_IN_CLEAR = 'expected tls beside tokenFile: a token is not sent in the clear';
+const TOKEN_TO_ANYONE =
+  'expected no insecureSkipVerify beside tokenFile: the token would go to whoever answers; name the authority in caFile (istio-ca-root-cert has it), and the name of the certificate in serverName';
 
 const xds = z
   .strictObject({
@@ -200,7 +202,18 @@ const xds = z
   .refine(({ tls: trust, tokenFile }) => tokenFile === undefined || trust !== undefined, {
     error: TOKEN_IN_CLEAR,
   })
-  .meta(apiRule('!has(self.tokenFile) || has(self.tls)', TOKEN_IN_CLEAR));
+  .refine(({ tls: trust, tokenFile }) => tokenFile === undefined || trust?.insecureSkipVerify !== true, {
+    error: TOKEN_TO_ANYONE,
+  })
+  .meta(
+    apiRules(
+      ['!has(self.tokenFile) || has(self.tls)', TOKEN_IN_CLEAR],
+      [
+        '!has(self.tokenFile) || !has(self.tls) || !has(self.tls.insecureSkipVerify) || !self.tls.insecureSkipVerify',
+        TOKEN_TO_ANYONE,
+      ],
+    ),
+  );
 export type XdsSpec = z.output<typeof xds>;
 
 const ONE_WAY = 'expected exactly one of declared, reports, probe, inspect, endpoints and xds';

@@ -37,6 +37,7 @@ const URL_HINT = /expected an http:\/\/ or https:\/\/ URL/;
 const ONE_WAY = /expected exactly one of declared, reports, probe, inspect, endpoints and xds/;
 const XDS_ADDRESS = /expected a name or an address with a port, such as istiod/;
 const TOKEN_IN_CLEAR = /expected tls beside tokenFile/;
+const TOKEN_TO_ANYONE = /expected no insecureSkipVerify beside tokenFile.*caFile/;
 const COPIES = /expected NAMESPACE\/NAME, in which/;
 const EITHER = /expected exactly one of syncInterval and lag/;
 const INSTANCES_OR_URL = /expected exactly one of instances and url/;
@@ -193,6 +194,13 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
     ),
   ),
   ...refused(TOKEN_IN_CLEAR, { 'a token in the clear': following({ ...ISTIOD, tokenFile: 'istio-token' }) }),
+  ...refused(TOKEN_TO_ANYONE, {
+    'a token to whoever answers': following({
+      ...ISTIOD,
+      tls: { insecureSkipVerify: true },
+      tokenFile: 'istio-token',
+    }),
+  }),
   ...refused(FILE, { 'a token of istiod with a path': following({ ...ISTIOD, tls: {}, tokenFile: '../x' }) }),
   ...refused(FILE, { 'a kubeconfig with a path': measured({ endpoints: { kubeconfigFile: '../x' } }) }),
   ...refused(INSTANCES_OR_URL, {
