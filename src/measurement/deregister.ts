@@ -45,6 +45,10 @@ export const DEREGISTRATION_RESULTS = {
   NoAddress: {
     means: 'The pod had ended before its address was read.',
   },
+  AddressReused: {
+    means:
+      'The pod was gone and another had its address: the retries ended, as a request would have taken the other out.',
+  },
   Failed: {
     means: 'It was not taken out before the retries ended.',
   },
@@ -246,7 +250,13 @@ export class Deregistrations {
     }
   }
 
-  #consumersOf({ pod: { namespace }, labels }: Leaving): ReadonlyMap<string, ReturnType<typeof sendsTo>> {
+  #consumersOf({
+    pod: { namespace },
+    labels,
+  }: {
+    readonly pod: { readonly namespace: string };
+    readonly labels: Labels;
+  }): ReadonlyMap<string, ReturnType<typeof sendsTo>> {
     const { consumers, namespaces, services } = this.#context.snapshot.current();
     const registering = consumers.filter(({ deregister }) => deregister !== undefined);
     if (registering.length === 0) return new Map();
@@ -362,11 +372,63 @@ export class Deregistrations {
       const request = deregisterRequest(deregister);
       const port = deregister.port ?? values.declaredPort;
       const unknown = port === undefined ? /\{(address|port)\}/ : /\{address\}/;
-      if (values.address === undefined && unknown.test(JSON.stringify(request))) return 'NoAddress';
+      const text = JSON.stringify(request);
+      if (values.address === undefined && unknown.test(text)) return 'NoAddress';
+      if (leaving.gone && values.address !== undefined && text.includes('{address}')) {
+        const other = await this.#ownerOf(values.address, job, signal);
+        if (other !== undefined) {
+          this.#reused(job, other);
+          return 'AddressReused';
+        }
+      }
       return await this.#send(request, { ...values, port }, job.attempts, signal);
     } catch (thrown) {
       return problem('Unreachable', asError(thrown).message);
     }
+  }
+
+  /** @returns the other pod that has the address now */
+  async #ownerOf(
+    address: string,
+    { leaving, consumer }: Job,
+    signal: AbortSignal,
+  ): Promise<string | undefined> {
+    const call = { signal, withinMs: LIMITS.lookUp, agent: this.#agent };
+    // From the API server's cache: it has many pods, and the address is no index.
+    const query = { fieldSelector: `status.podIP=${address}`, resourceVersion: '0' };
+    try {
+      const { items } = await callApi(this.#context.connection, 'CoreV1Api', call, (core) =>
+        core.listPodForAllNamespaces(query),
+      );
+      const other = items.find(({ metadata, spec, status }) => {
+        if (metadata?.uid === leaving.pod.uid || hasEnded(status?.phase)) return false;
+        // On a node's own network all pods have its address: only one of the same registry may have its place there.
+        const pod = { namespace: metadata?.namespace ?? '' };
+        const applying = this.#consumersOf({ pod, labels: metadata?.labels ?? NO_LABELS });
+        return spec?.hostNetwork !== true || applying.get(consumer) === true;
+      });
+      return other?.metadata && `${other.metadata.namespace}/${other.metadata.name}`;
+    } catch (thrown) {
+      throw new Error(
+        `cannot be made: the API server does not say which pod has the address now (${asError(thrown).message})`,
+      );
+    }
+  }
+
+  #reused({ leaving: { pod }, consumer }: Job, other: string): void {
+    const { logger, events } = this.#context;
+    const { namespace, name, uid } = pod;
+    logger.warn(
+      { consumer, namespace, pod: name, other },
+      'deregistering ended: the pod is gone and another has its address',
+    );
+    events.tell({
+      object: { kind: 'Pod', namespace, name, uid },
+      type: 'Warning',
+      reason: 'NotDeregistered',
+      action: 'Deregister',
+      note: `The registry of consumer ${consumer} has not taken this pod out while it was there. Pod ${other} has its address now, so no more requests are made: they would take that one out. If the registry still lists this pod, its clients reach the other one.`,
+    });
   }
 
   async #lookUp(leaving: Leaving, signal: AbortSignal): Promise<PodValues | undefined> {
@@ -434,10 +496,13 @@ function answerOf(status: number): Answer | Problem {
   return status === 404 || status === 410 ? 'NotRegistered' : refusal(status);
 }
 
+function hasEnded(phase: string | undefined): boolean {
+  return phase === 'Succeeded' || phase === 'Failed';
+}
+
 function valuesOf({ metadata, spec, status }: V1Pod, namespace: string, pod: string): PodValues | undefined {
   const address = canonicalAddress(status?.podIP ?? '');
-  const hasEnded = status?.phase === 'Succeeded' || status?.phase === 'Failed';
-  if (address === undefined || hasEnded) return undefined;
+  if (address === undefined || hasEnded(status?.phase)) return undefined;
   const ports = spec?.containers.flatMap(({ ports = [] }) => ports.map(({ containerPort }) => containerPort));
   return { address, declaredPort: ports?.[0], namespace, pod, labels: metadata?.labels ?? NO_LABELS };
 }

@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Registry } from '@prometheus-io/client';
-import { beforeAll, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { ObjectEvent, ObjectEvents } from '../../src/cluster/index.ts';
 import {
   type DeregisterSpec,
@@ -65,11 +65,26 @@ interface Setting {
   readonly appliesTo?: DiscoveryConsumerSpec['appliesTo'];
   /** What the API server says of every pod. */
   readonly podStatus?: object | number;
+  /** Those that it lists by an address. */
+  readonly owners?: readonly object[];
 }
 
 /** A replica that leads, and the API server that it asks for pods. */
-async function replica({ deregister, allowLinkLocal = true, files, appliesTo, podStatus = {} }: Setting) {
+async function replica({
+  deregister,
+  allowLinkLocal = true,
+  files,
+  appliesTo,
+  podStatus = {},
+  owners = [],
+}: Setting) {
   const api = http.createServer((request, response) => {
+    const { pathname, searchParams } = new URL(request.url ?? '', 'http://api');
+    if (pathname === '/api/v1/pods') {
+      const asked = searchParams.get('fieldSelector') === 'status.podIP=10.1.2.3';
+      response.writeHead(200, { 'content-type': 'application/json' });
+      return void response.end(JSON.stringify({ items: asked ? owners : [] }));
+    }
     const [, namespace, name] = /namespaces\/(.+)\/pods\/(.+)$/.exec(request.url ?? '') ?? [];
     const refused = typeof podStatus === 'number' ? podStatus : undefined;
     const pod = {
@@ -264,6 +279,60 @@ it('retries with growing pauses; its trouble is a condition and an Event until i
     'deregistering pods recovered',
   ]);
   expect(await results()).toEqual({ Done: 1 });
+});
+
+describe('a pod that is gone before its registry answers', () => {
+  const owner = (more: { metadata?: object; spec?: object; status?: object }) => ({
+    metadata: { namespace: 'pay', name: 'db-0', uid: 'db-0', labels: { app: 'db' }, ...more.metadata },
+    spec: { containers: [], ...more.spec },
+    status: { phase: 'Running', ...more.status },
+  });
+
+  async function ending(owners: readonly object[], path = '') {
+    const { asked, port } = await registryThat(status(500), ok);
+    const http = { method: 'PUT', url: `http://127.0.0.1:${port}${path}` } as const;
+    const deregister = path === '' ? PUT(port) : { http };
+    const all = await replica({ deregister, owners });
+    all.lead();
+    all.remove('web-1');
+    await until('the first attempt', () => asked.length === 1);
+    all.event('deleted', all.object('web-1', 'shop', { app: 'orders' }, '2026-11-22T10:00:30Z'));
+    await until('the pod to be settled', () => all.settled.length > 0);
+    return { ...all, asked };
+  }
+
+  it.each<[string, object, string?]>([
+    ['nobody has its address', { metadata: { uid: 'web-1' } }],
+    ['the one that had it has ended, too', { status: { phase: 'Succeeded' } }],
+    ['all pods of its node have it, and none is of this registry', { spec: { hostNetwork: true } }],
+    ['its address is not what it is known by', {}, '/{namespace}/{pod}'],
+  ])('is still taken out where %s', async (_, more, path) => {
+    const { asked, results } = await ending([owner(more)], path);
+    expect(asked).toHaveLength(2);
+    expect(await results()).toEqual({ Done: 1 });
+  });
+
+  it.each([
+    ['another pod', {}],
+    [
+      'another of this registry on the same node',
+      { spec: { hostNetwork: true }, metadata: { labels: { app: 'orders' } } },
+    ],
+  ])('is not asked for again once %s has its address, and that is said', async (_, more) => {
+    const { asked, results, events, lines } = await ending([
+      owner({ metadata: { uid: 'web-1' } }),
+      owner(more),
+    ]);
+    await sleep(1_000);
+    expect(asked).toHaveLength(1);
+    expect(await results()).toEqual({ AddressReused: 1 });
+    expect(events).toMatchObject([
+      { reason: 'NotDeregistered', object: { name: 'web-1' }, note: expect.stringContaining('pay/db-0') },
+    ]);
+    expect(lines.map((line) => JSON.parse(line) as object)).toMatchObject([
+      { level: 'warn', pod: 'web-1', other: 'pay/db-0' },
+    ]);
+  });
 });
 
 it('a registry that knows none of the pods is not asked again, and is told as trouble', async () => {
