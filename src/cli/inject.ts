@@ -2,9 +2,9 @@ import { chmod, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import fastJsonPatch from 'fast-json-patch';
 import { asError, LingerError } from '../core/api/index.ts';
 import {
+  auditPatchFor,
   isAudit,
   type Operation,
-  type Pod,
   patchFor,
   snapshotOf,
   summaryOf,
@@ -53,7 +53,7 @@ export async function inject(settings: Settings<'inject'>, surroundings: Surroun
     const planned = planOf({ ...found, workload: { ...found.workload, pod } }, snapshot);
     const { decision } = planned;
     const said = [summaryOf(planned), ...decision.notes.map(({ code, text }) => `  note ${code}: ${text}`)];
-    const operations = isAudit(decision) ? [] : patchFor(pod as Pod, decision);
+    const operations = isAudit(decision) ? auditPatchFor(pod, decision) : patchFor(pod, decision);
     if (pod === given) return { operations, said };
     // Removing something and adding it again in the same form is no change.
     return {

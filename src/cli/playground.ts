@@ -1,10 +1,10 @@
 import type { Server } from 'node:http';
 import { isLingerObject, isRecord, printable, UserError } from '../core/api/index.ts';
 import {
+  auditPatchFor,
   type ClusterSnapshot,
   isAudit,
   NO_SOURCES,
-  type Pod,
   patchFor,
   SKIP_REASONS,
   snapshotOf,
@@ -144,7 +144,8 @@ function diffOf(manifests: Manifests, snapshot: ClusterSnapshot): string | undef
     const edits = function* (): Generator<ManifestEdit> {
       for (const found of workloadsIn(document, input, WITHIN, manifests, reading)) {
         const { decision } = planOf(found, snapshot);
-        const operations = isAudit(decision) ? [] : patchFor(found.workload.pod as Pod, decision);
+        const { pod } = found.workload;
+        const operations = isAudit(decision) ? auditPatchFor(pod, decision) : patchFor(pod, decision);
         if (operations.length > 0) yield { object: found.object, operations, at: found.workload.pointer };
       }
     };

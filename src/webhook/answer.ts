@@ -1,8 +1,9 @@
 import {
   admissionWarning,
+  auditPatchFor,
   type Decision,
   isAudit,
-  type Pod,
+  type Operation,
   patchFor,
   renderPlan,
   warningsOf,
@@ -33,7 +34,7 @@ export interface AnswerOptions {
   readonly auditWarnings: boolean;
 }
 
-/** Applies the mode to a decision: Enforce patches, Audit leaves the pod unchanged. */
+/** Applies the mode to a decision: Enforce patches, Audit leaves the pod as its author and other webhooks mean it. */
 export function answerDecision(
   uid: string,
   object: unknown,
@@ -48,13 +49,13 @@ export function answerDecision(
     const warnings = auditWarnings
       ? [...wouldInject(decision), ...warningsOf(notes)]
       : warningsOf(notes.filter(({ code }) => code === 'InvalidAnnotation'));
-    return allowed(uid, warnings, { reason, ...plan });
+    return patching(allowed(uid, warnings, { reason, ...plan }), auditPatchFor(object, decision));
   }
   const reason = outcome === 'inject' ? 'Injected' : decision.reason;
-  const response = allowed(uid, warningsOf(notes), { reason });
-  // A skipped pod may be unreadable, and is not looked at.
-  const changesPod = outcome === 'inject' || decision.withdrawn !== undefined;
-  const operations = changesPod ? patchFor(object as Pod, decision) : [];
+  return patching(allowed(uid, warningsOf(notes), { reason }), patchFor(object, decision));
+}
+
+function patching(response: AdmissionResponse, operations: readonly Operation[]): AdmissionResponse {
   if (operations.length === 0) return response;
   return {
     ...response,

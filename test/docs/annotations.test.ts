@@ -70,6 +70,7 @@ describe.each(readByLinger)('$annotation', (row) => {
 describe('the plan annotation', () => {
   // Required: a member that is added to the type, and not here, does not compile.
   const plan: Required<Plan> = {
+    by: 'floor',
     wait: 30,
     grace: 60,
     baseGrace: 30,
@@ -91,7 +92,7 @@ describe('the plan annotation', () => {
   });
 
   test.each(Object.keys(WAIT_REASONS))('%s is a why that is read back', (why) => {
-    const { hold: _, ...slept } = plan;
+    const { hold: _h, by: _b, ...slept } = plan;
     expect(parsePlan(renderPlan({ ...slept, why: why as WaitReason }))?.why).toBe(why);
   });
 });

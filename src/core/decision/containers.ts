@@ -7,7 +7,6 @@ import {
   plainSleep,
   readHook,
   readingInWords,
-  runsHelper,
 } from '../api/index.ts';
 import {
   type Container,
@@ -27,30 +26,25 @@ export interface Target {
   readonly sleeps: number;
 }
 
-/** By container that already carries Linger's hook: the seconds of its author's own sleep, where that was lengthened. */
+/** By container that had Linger's hook: the seconds of its author's own sleep, where that was lengthened. */
 export type Carriers = ReadonlyMap<string, number | undefined>;
 export const NO_CARRIERS: Carriers = new Map();
 
 /**
- * The ordinary containers that the policy names (all, where it names none) and that do not carry Linger's hook yet,
- * with what can be done to each. Containers that exit by themselves are left out: a native sleep would outlive them.
- * Native sidecars are init containers and so never among them: the kubelet sends their SIGTERM only when the ordinary
- * ones have ended. Source: KEP-753.
- * @param lengthened those whose own sleeps count with the seconds of their authors
+ * The ordinary containers that the policy names (all, where it names none), with what can be done to each. Containers that
+ * exit by themselves are left out: a native sleep would outlive them. Native sidecars are init containers and so never among
+ * them: the kubelet sends their SIGTERM only when the ordinary ones have ended. Source: KEP-753.
+ * @param standing those that keep their hooks, whatever the policy says
  */
-export function targetsOf(
-  pod: Pod,
-  policy: EffectivePolicy,
-  carriers: Carriers,
-  lengthened = NO_CARRIERS,
-): readonly Target[] {
+export function targetsOf(pod: Pod, policy: EffectivePolicy, standing: Carriers): readonly Target[] {
   const names = policy.containers.value;
   const named = names.length === 0 ? undefined : new Set(names);
   const targets: Target[] = [];
   for (const container of pod.spec.containers) {
     const { name } = container;
-    if (carriers.has(name) || named?.has(name) === false || endsByItself(pod, container)) continue;
-    targets.push({ container, sleeps: lengthened.get(name) ?? sleepOf(container, policy) });
+    if (standing.has(name)) targets.push({ container, sleeps: standing.get(name) ?? 0 });
+    else if (named?.has(name) !== false && !endsByItself(pod, container))
+      targets.push({ container, sleeps: sleepOf(container, policy) });
   }
   return targets;
 }
@@ -61,8 +55,7 @@ export function preStopOf({ lifecycle }: Container): LifecycleHandler | undefine
 
 function sleepOf(container: Container, policy: EffectivePolicy): number {
   const handler = preStopOf(container);
-  // A Hold hook that was copied from another pod's manifest would call for that pod, so it is replaced.
-  if (handler === undefined || runsHelper(handler)) return 0;
+  if (handler === undefined) return 0;
   const sleep = policy.existingHook.value === 'Extend' ? plainSleep(handler) : undefined;
   return sleep?.seconds ?? Number.POSITIVE_INFINITY;
 }
@@ -75,10 +68,9 @@ export function shortestOf(sleeps: readonly number[]): number | undefined {
 /**
  * The targets that the wait changes: those without a hook, and all sleeps of authors where the shortest is shorter than
  * the wait, or as short beside a container that had no hook. These rise by the same, so that an order among them stays.
- * @param isBare whether a container that had no hook waits already
  */
-export function changedBy(targets: readonly Target[], wait: number, isBare = false): readonly Target[] {
-  const hasBare = isBare || targets.some(({ sleeps }) => sleeps === 0);
+export function changedBy(targets: readonly Target[], wait: number): readonly Target[] {
+  const hasBare = targets.some(({ sleeps }) => sleeps === 0);
   const shortest = shortestOf(targets.map(({ sleeps }) => sleeps)) ?? Number.POSITIVE_INFINITY;
   const extends_ = hasBare ? shortest <= wait : shortest < wait;
   return targets.filter(
@@ -135,17 +127,17 @@ export interface ContainerWait {
 const NOT_HELD: HookReading = { kind: 'exact', seconds: 0 };
 
 /**
+ * @param pod without Linger's hooks
  * @param given by container: Linger's wait
- * @param authors by container that carries Linger's hook already: the seconds of its author's own
  */
 export function containerTable(
   pod: Pod,
   grace: number,
   given: ReadonlyMap<string, number>,
-  authors: Carriers,
 ): readonly ContainerWait[] {
   const row = (container: Container, sidecar: boolean): ContainerWait => {
-    const own = ownHookOf(container, sidecar ? NO_CARRIERS : authors);
+    const handler = preStopOf(container);
+    const own = handler && readHook(handler);
     const wait = sidecar ? undefined : given.get(container.name);
     const held: HookReading = wait === undefined ? (own ?? NOT_HELD) : { kind: 'exact', seconds: wait };
     return { container, sidecar, ends: !sidecar && endsByItself(pod, container), own, wait, held, grace };
@@ -154,15 +146,6 @@ export function containerTable(
     ...pod.spec.containers.map((each) => row(each, false)),
     ...nativeSidecars(pod).map((each) => row(each, true)),
   ];
-}
-
-function ownHookOf(container: Container, authors: Carriers): HookReading | undefined {
-  if (authors.has(container.name)) {
-    const seconds = authors.get(container.name);
-    return seconds === undefined ? undefined : { kind: 'exact', seconds };
-  }
-  const handler = preStopOf(container);
-  return handler === undefined || runsHelper(handler) ? undefined : readHook(handler);
 }
 
 /**

@@ -12,9 +12,9 @@ import {
   unseenNamespace,
 } from '../api/index.ts';
 import { type Consumer, findsByItself, type PlannedLag, sendsTo } from '../lag/index.ts';
+import { type AuthorsPod, authorsPod } from './authors-pod.ts';
 import type { ClusterSnapshot } from './cluster-snapshot.ts';
 import {
-  type Carriers,
   type ContainerWait,
   changedBy,
   containerTable,
@@ -27,18 +27,10 @@ import {
   targetNotes,
   targetsOf,
 } from './containers.ts';
-import { type EarlierPass, earlierPass, type Separated, separated } from './earlier-pass.ts';
 import { supportsNativeSleep } from './fleet.ts';
-import {
-  callOf,
-  type DeliveryTerms,
-  type HoldSetup,
-  hasHelper,
-  type NoHold,
-  newSetup,
-  standingSetup,
-} from './hold-delivery.ts';
+import { type DeliveryTerms, type HoldSetup, type NoHold, newSetup, standingSetup } from './hold-delivery.ts';
 import { NODE_BUDGET_SHARE } from './node-budget.ts';
+import { operationsFor } from './patch.ts';
 import { nodeBudget, runsOnWindows } from './placement.ts';
 import {
   type Decision,
@@ -48,7 +40,6 @@ import {
   isAudit,
   longestWait,
   type Plan,
-  riseOf,
   type Skip,
   secondsByContainer,
 } from './plan.ts';
@@ -67,7 +58,7 @@ import {
 } from './pod.ts';
 import { effectivePolicy } from './policy-merge.ts';
 import { digestOf, type EffectivePolicy } from './policy-values.ts';
-import { type Note, note, type SkipReason } from './reasons.ts';
+import { type Note, note, SKIP_REASONS, type SkipReason } from './reasons.ts';
 import { chooseWait, enoughOf, estimateOfWait, holdBounds, type WaitChoice, wholeSeconds } from './wait.ts';
 import type { Workload } from './workload.ts';
 
@@ -113,21 +104,12 @@ export function requestOf({
  * decision is the same as in Enforce; the caller leaves the pod unchanged.
  */
 export function decide(request: PodRequest, snapshot: ClusterSnapshot): Decision {
-  const apart = separated(request.object);
-  if (apart !== undefined) return decideApart(apart, request, snapshot);
-  const screened = screenWhole(request);
+  const found = authorsPod(request.object);
+  const screened = screenPod(request, found.pod);
   if (screened !== undefined) return screened;
-  const pod = request.object as Pod;
   const { namespace, policy, notes } = policyFor(placeOf(request), snapshot);
-  const decision = decideUnder(policy, pod, namespace, request, snapshot);
+  const decision = decideUnder(policy, found, namespace, request, snapshot);
   return notes.length === 0 ? decision : { ...decision, notes: [...notes, ...decision.notes] };
-}
-
-function decideApart({ pod, plan }: Separated, request: PodRequest, snapshot: ClusterSnapshot): Decision {
-  const decision = decide({ ...request, object: pod }, snapshot);
-  const isWritten = decision.outcome === 'inject' || decision.withdrawn !== undefined;
-  if (isWritten || decision.reason === 'InvalidPod') return decision;
-  return { ...decision, ...withoutHooks(pod, { plan, carriers: NO_CARRIERS }) };
 }
 
 interface PlacedPod {
@@ -195,16 +177,16 @@ export function exposureOf(request: PodRequest, snapshot: ClusterSnapshot): Expo
 
 /** The skip reasons that do not depend on the snapshot. Undefined: the object is a {@link Pod} to decide on. */
 export function screen(request: PodRequest): Skip | undefined {
-  const apart = separated(request.object);
-  return screenWhole(apart === undefined ? request : { ...request, object: apart.pod });
+  return screenPod(request, authorsPod(request.object).pod);
 }
 
-function screenWhole(request: PodRequest): Skip | undefined {
+/** @param object the request's, without what Linger has put in, and unchecked */
+function screenPod(request: PodRequest, object: unknown): Skip | undefined {
   if (!isPodCreate(request)) return skip('NotPodCreate');
-  const problem = podProblemOf(request.object);
+  const problem = podProblemOf(object);
   const unreadable = `${problem}; the pod cannot be read and passes unchanged`;
   if (problem !== undefined) return skip('InvalidPod', [note('UnreadablePod', unreadable)]);
-  const pod = request.object as Pod;
+  const pod = object as Pod;
   if (isTooLarge(pod)) return skip('TooLarge');
   if (labelOf(annotationsOf(pod), MIRROR_POD_ANNOTATION) !== undefined) return skip('MirrorPod');
   return undefined;
@@ -216,107 +198,151 @@ function isPodCreate({ operation, resource, subResource }: PodRequest): boolean 
 
 function decideUnder(
   policy: EffectivePolicy,
-  pod: Pod,
+  found: AuthorsPod,
   namespace: NamespaceRecord,
-  request: PodRequest,
+  { holdToken: token, ownerKind, isManifest = false }: PodRequest,
   snapshot: ClusterSnapshot,
 ): Decision {
-  if (policy.inject.value === false) return skip('OptedOut', [], policy);
-  if (policy.mode.value === 'Off') return skip('ModeOff', [], policy);
+  const { pod, merged } = found;
+  // Whoever opts out keeps what is there, but for a hook of two, with which the API server would reject the pod.
+  if (policy.inject.value === false) return leave('OptedOut', found, policy, [], merged);
+  if (policy.mode.value === 'Off') return leave('ModeOff', found, policy, [], merged);
 
   const delivery = policy['hold.delivery'].value;
-  const hold: DeliveryTerms = { namespace: namespace.name, delivery, token: request.holdToken, snapshot };
-  const earlier = earlierPass(pod);
-  const { plan, carriers } = earlier;
-  if (plan === undefined || carriers.size === 0)
-    return decideAfresh(policy, pod, namespace, request, snapshot, hold, earlier);
-  const again: Again = { ...earlier, plan };
-  if (plan.hook !== 'Hold') return decideAgain(pod, again, policy);
-  const setup = standingSetup(pod, carriers, hookedOf(targetsOf(pod, policy, NO_CARRIERS)), hold);
-  if (setup !== undefined) return decideAgain(pod, { ...again, setup }, policy);
-  const text = 'the pod’s hooks of Hold are not its own (a copied manifest?), or cannot stay';
-  const notes = [...earlier.notes, note('StalePlan', text)];
-  const decision = decideAfresh(policy, pod, namespace, request, snapshot, hold, { ...earlier, notes });
-  // Hooks of another pod must not stay, whatever the decision is.
-  return decision.outcome === 'inject' ? decision : { ...decision, ...withoutHooks(pod, again) };
-}
-
-/** Decides for a pod without hooks of Linger’s, or with hooks that must not stay. */
-function decideAfresh(
-  policy: EffectivePolicy,
-  pod: Pod,
-  namespace: NamespaceRecord,
-  { ownerKind, isManifest }: PodRequest,
-  snapshot: ClusterSnapshot,
-  hold: DeliveryTerms,
-  earlier: EarlierPass,
-): Decision {
-  const notes = [...earlier.notes];
+  const terms: HookTerms = { namespace: namespace.name, delivery, token, snapshot, isManifest };
+  const standing = standingWait(found, policy, terms);
+  const notes = [...found.notes];
+  if (found.carriers.size > 0 && standing === undefined) notes.push(note('StalePlan', NOT_ITS_OWN));
   const selecting = servicesSelecting(snapshot.services, namespace.name, labelsOf(pod));
   const selected = isSelected(pod, namespace, selecting, snapshot.consumers);
   const serves =
     policy.pods.value === 'All' || (policy.pods.value === 'Serving' && declaresTraffic(pod)) || selected;
-  const exclusion = exclusionOf(pod, policy, ownerKind ?? controllerOf(pod)?.kind, serves);
-  if (exclusion === 'DaemonSet' && selected === true) notes.push(note('DaemonSetServing', DAEMON_SET));
-  if (exclusion !== undefined) return skip(exclusion, notes, policy);
-  const drain = policy.inject.value === true ? undefined : ownDrainOf(pod);
-  if (drain !== undefined) return skip('DrainsItself', [...notes, note('OwnDrain', drain)], policy);
+  for (const reason of exclusionsOf(pod, policy, ownerKind ?? controllerOf(pod)?.kind, serves)) {
+    if (standing !== undefined) {
+      if (SKIP_REASONS[reason].standing === 'stays') continue;
+      notes.push(withdrawalNote(found, standing.plan, policy));
+    }
+    if (reason === 'DaemonSet' && selected === true) notes.push(note('DaemonSetServing', DAEMON_SET));
+    if (reason === 'DrainsItself') notes.push(note('OwnDrain', ownDrainOf(pod) ?? ''));
+    return leave(reason, found, policy, notes);
+  }
+  if (standing !== undefined) return planFor(found, policy, terms, notes, { standing });
   if (serves === 'unknown' && policy.inject.value !== true) {
     const text = `no Service of namespace ${namespace.name} is known, so the pod counts as serving`;
     notes.push(note('ServicesUnknown', text));
   }
   const traffic = sendersAndLags(labelsOf(pod), namespace, selecting, policy, snapshot);
-  notes.push(...traffic.notes);
-  return planFor(
-    pod,
-    policy,
-    traffic.lag,
-    { ...hold, isManifest: isManifest === true },
-    { ...earlier, notes },
-  );
+  return planFor(found, policy, terms, [...notes, ...traffic.notes], { lag: traffic.lag });
+}
+
+const NOT_ITS_OWN = 'the pod’s hooks of Hold are not its own (a copied manifest?), or cannot stay';
+
+/** A recorded wait that counts, since its hooks are there. Whatever the policy says by now, it stays as it is, or falls. */
+interface StandingWait {
+  readonly plan: Plan;
+  /** With hook Hold: what its hooks call. */
+  readonly setup?: HoldSetup;
+}
+
+function standingWait(
+  found: AuthorsPod,
+  policy: EffectivePolicy,
+  terms: DeliveryTerms,
+): StandingWait | undefined {
+  const { pod, plan, carriers } = found;
+  if (plan === undefined || carriers.size === 0) return undefined;
+  if (plan.hook !== 'Hold') return { plan };
+  const setup = standingSetup(found, hookedOf(targetsOf(pod, policy, carriers)), terms);
+  return setup && { plan, setup };
+}
+
+/**
+ * The plan that limits the grace. A grace that Linger has raised is not raised a second time, nor is one that anybody has
+ * changed since: each pass would add a wait, and so would each of two that take turns. undefined: nothing in the pod is of
+ * that plan, neither a hook nor the grace, so the annotation was copied, or the spec was restored.
+ */
+function graceRecord({ plan, carriers, pod }: AuthorsPod): Plan | undefined {
+  const grace = graceOf(pod);
+  const isForeign = carriers.size === 0 && grace === plan?.baseGrace && grace !== plan.grace;
+  return isForeign ? undefined : plan;
+}
+
+/** @param withdraws whether hooks of Linger's go; the record of the grace stays, or another pass would raise it again */
+function leave(
+  reason: SkipReason,
+  { pod, plan, carriers, merged }: AuthorsPod,
+  policy: EffectivePolicy,
+  notes: readonly Note[],
+  withdraws = merged || carriers.size > 0,
+): Skip {
+  const left = skip(reason, notes, policy);
+  if (!withdraws || plan === undefined) return left;
+  const { coverage: _c, samples: _s, extended: _e, least: _l, hold: _h, ...rest } = plan;
+  return { ...left, withdrawn: { ...rest, wait: 0, grace: graceOf(pod), containers: [] } };
 }
 
 const DAEMON_SET =
   'a Service sends traffic to this pod of a DaemonSet: linger.dev/inject: "true" on the pod template gives it a wait';
 
-/** @param earlier what an earlier pass left; none of its hooks may stay */
+/** The wait that stands, or the lag that a new one is taken from. */
+type Basis =
+  | { readonly standing: StandingWait; readonly lag?: undefined }
+  | { readonly standing?: undefined; readonly lag: PlannedLag };
+
 function planFor(
-  pod: Pod,
+  found: AuthorsPod,
   policy: EffectivePolicy,
-  lag: PlannedLag,
-  hold: HookTerms,
-  { plan: earlier, carriers, notes }: EarlierPass,
+  terms: HookTerms,
+  notes: readonly Note[],
+  { standing, lag }: Basis,
 ): Decision {
-  const choice = withinBudget(chooseWait(policy, lag), nodeBudget(pod, hold.snapshot.fleet));
-  const { baseGrace, maxGrace, cutFrom } = roomIn(pod, policy, earlier);
+  const { pod } = found;
+  const choice =
+    standing === undefined
+      ? withinBudget(chooseWait(policy, lag), nodeBudget(pod, terms.snapshot.fleet))
+      : recordedChoice(standing.plan, policy);
   const grace = graceOf(pod);
-  const all = targetsOf(pod, policy, NO_CARRIERS, carriers);
+  const record = graceRecord(found);
+  const baseGrace = record?.baseGrace ?? grace;
+  const own = Math.min(baseGrace, grace);
+  const max = policy['grace.max'].value;
+  const all = targetsOf(pod, policy, standing ? found.carriers : NO_CARRIERS);
   const said = [...notes, ...choice.notes, ...targetNotes(pod, policy)];
   const left = (reason: SkipReason, ...more: readonly Note[]) => {
-    const table = containerTable(pod, grace, new Map(), carriers);
-    return skip(reason, [...said, ...more, ...tableNotes(table, undefined, 0)], policy);
+    const table = containerTable(pod, grace, new Map());
+    if (standing && reason !== 'ExistingHook') said.push(withdrawalNote(found, standing.plan, policy));
+    return leave(reason, found, policy, [...said, ...more, ...tableNotes(table, undefined, 0)]);
   };
 
   if (all.length === 0) return left('NoContainer');
   if (isAllKept(all, choice.seconds)) return left('ExistingHook');
-  const { hook, setup, ...chosen } = chooseHook(policy, pod, () => changedBy(all, choice.seconds), hold);
+  const { hook, setup, ...chosen } = standing
+    ? { hook: standing.plan.hook, setup: standing.setup, notes: [], isLater: undefined }
+    : chooseHook(policy, pod, () => changedBy(all, choice.seconds), terms);
   said.push(...chosen.notes);
   if (hook === undefined) {
     const text = `hook ${policy.hook.value} (${policy.hook.origin}) does not work on every node that this pod can run on`;
     return left('NoHook', note('HookUnsupported', text));
   }
   if (choice.seconds < 1) return left('NoWait');
-  const wanted = setup === undefined ? choice.seconds : longestHold(policy, choice.seconds);
-  const fit = fitGrace(wanted, Math.min(baseGrace, grace), maxGrace, grace);
-  const { wait, targets } = extendable(all, Math.min(choice.seconds, fit.wait), {
-    grace: fit.grace,
-    baseGrace: Math.min(baseGrace, grace),
-  });
+  const promised = standing
+    ? longestWait(standing.plan)
+    : setup === undefined
+      ? choice.seconds
+      : longestHold(policy, choice.seconds);
+  const wanted = Math.min(promised, Math.floor(policy['ceiling.wait'].value));
+  const fitted = (longest: number) => fitGrace(longest, own, record ? Math.min(max, grace) : max, grace);
+  // A wait that stands has its room, unless the grace has been cut since.
+  const hasRoom = standing && grace >= standing.plan.grace;
+  const fit = hasRoom ? { wait: wanted, grace } : fitted(wanted);
+  const room = { grace: fit.grace, baseGrace: own };
+  const { wait, targets } = extendable(all, Math.min(choice.seconds, fit.wait), room);
   if (wait < 1) return left('NoRoom');
   if (isAllKept(targets, wait)) return left('ExistingHook');
 
   const changed = changedBy(targets, wait);
-  const estimate = estimateOfWait(policy, lag, wait);
+  const estimate = lag && estimateOfWait(policy, lag, wait);
+  const digest = standing ? standing.plan.digest : digestOf(policy);
   const planned: Plan = {
     wait,
     grace: fit.grace,
@@ -325,27 +351,26 @@ function planFor(
     containers: changed.map(({ container }) => container.name),
     policy: choice.origin,
     why: choice.why,
-    ...(typeof estimate?.coverage === 'number' && { coverage: estimate.coverage, samples: estimate.samples }),
-    ...extendedIn(NO_CARRIERS, changed),
-    ...(setup && { hold: holdPlanOf(policy, pod, Math.max(wait, fit.wait)) }),
-    digest: digestOf(policy),
+    ...coverageOf(standing?.plan.wait === wait ? standing.plan : estimate),
+    ...extendedIn(changed),
+    ...(setup && { hold: holdPlanOf(policy, pod, Math.max(wait, fit.wait), standing?.plan.hold) }),
+    ...(digest !== undefined && { digest }),
   };
-  const table = containerTable(pod, fit.grace, secondsByContainer(planned), carriers);
+  const table = containerTable(pod, fit.grace, secondsByContainer(planned));
   const plan = { ...planned, least: leastOf(table, wait, policy.containers.value) };
+  if (standing && hasRoom && isInPlace(found, { standing, plan, policy }))
+    return { ...skip('AlreadyInjected', found.notes, policy), standing: standing.plan };
+
   const stale = 'the pod’s linger.dev/plan says that there is no room for a wait, and there is';
-  if (earlier?.wait === 0) said.push(note('StalePlan', stale));
+  if (found.plan?.wait === 0) said.push(note('StalePlan', stale));
   said.push(...planNotes(plan, table));
   const longest = longestWait(plan);
-  if (longest < wanted) {
-    const { value, origin } = policy['grace.max'];
-    const limit = `grace.max is ${value}s (${origin}) and the pod's own grace is ${baseGrace}s`;
-    const why = cutFrom === undefined ? limit : cutInWords(cutFrom, grace);
-    said.push(waitShrunk(longest, wanted, why));
+  if (longest < promised) {
+    const why = shrunkInWords(found, policy, standing?.plan);
+    said.push(note('WaitShrunk', `the wait is ${longest}s instead of ${promised}s: ${why}`));
   }
-  const later =
-    chosen.isLater &&
-    fitGrace(longestHold(policy, choice.seconds), Math.min(baseGrace, grace), maxGrace, grace);
-  const decision: Decision = {
+  const later = chosen.isLater && fitted(longestHold(policy, choice.seconds));
+  return {
     ...{ outcome: 'inject', plan, policy, notes: said },
     ...(estimate && { estimate }),
     ...(later && {
@@ -354,11 +379,31 @@ function planFor(
         ...{ max: later.wait, grace: later.grace },
       },
     }),
+    ...(setup && { setup }),
   };
-  if (setup === undefined && carriers.size === 0) return decision;
-  // A container that the policy no longer names (it was renamed) must not keep a hook whose helper is removed.
-  const released = new Map([...carriers].filter(([name]) => !plan.containers.includes(name)));
-  return { ...decision, ...(setup && { setup }), ...(released.size > 0 && { released }) };
+}
+
+function recordedChoice({ wait, why, policy: origin }: Plan, policy: EffectivePolicy): WaitChoice {
+  return { seconds: Math.min(wait, Math.floor(policy['ceiling.wait'].value)), why, origin, notes: [] };
+}
+
+function coverageOf(
+  measured: { readonly coverage?: number | null; readonly samples?: number } | undefined,
+): Pick<Plan, 'coverage' | 'samples'> {
+  const { coverage, samples } = measured ?? {};
+  return typeof coverage === 'number' && samples !== undefined ? { coverage, samples } : {};
+}
+
+/** Whether the pod already is as the plan says; the record stays where only the policy's names or a longer grace differ. */
+function isInPlace(
+  found: AuthorsPod,
+  { standing, plan, policy }: { standing: StandingWait; plan: Plan; policy: EffectivePolicy },
+): boolean {
+  const { grace, digest, least } = standing.plan;
+  const kept = { ...plan, grace, ...(digest !== digestOf(policy) && { least }) };
+  const { setup } = standing;
+  const again: Decision = { outcome: 'inject', plan: kept, policy, notes: [], ...(setup && { setup }) };
+  return operationsFor(found, again).length === 0;
 }
 
 /**
@@ -387,15 +432,10 @@ function extendable(
  * The table of a decision on a pod, one row for each container that runs as long as the pod: what audits, explanations
  * and notes say of hooks and graces comes from it.
  */
-export function containerWaits(pod: Pod, decision: Decision): readonly ContainerWait[] {
+export function containerWaits(object: Pod, decision: Decision): readonly ContainerWait[] {
   const plan = decision.outcome === 'inject' ? decision.plan : decision.standing;
-  const { carriers } = earlierPass(pod);
-  return containerTable(
-    pod,
-    plan?.grace ?? graceOf(pod),
-    plan ? secondsByContainer(plan) : new Map(),
-    carriers,
-  );
+  const { pod } = authorsPod(object);
+  return containerTable(pod, plan?.grace ?? graceOf(pod), plan ? secondsByContainer(plan) : new Map());
 }
 
 /**
@@ -423,163 +463,48 @@ function longestHold(policy: EffectivePolicy, wait: number): number {
   return holdBounds(policy, wait).max;
 }
 
-/** @param max seconds, as the grace allows */
-function holdPlanOf(policy: EffectivePolicy, pod: Pod, max: number): HoldPlan {
-  return {
-    min: Math.min(wholeSeconds(policy['hold.min'].value), max),
-    max,
+/**
+ * @param max seconds, as the grace allows
+ * @param recorded by an earlier pass: what it took from the policy stands
+ */
+function holdPlanOf(policy: EffectivePolicy, pod: Pod, max: number, recorded?: HoldPlan): HoldPlan {
+  const ofPolicy = recorded ?? {
+    min: wholeSeconds(policy['hold.min'].value),
     percentile: policy['wait.percentile'].value,
     initial: wholeSeconds(policy['wait.initial'].value),
+    observe: policy['hold.observe'].value,
+  };
+  return {
+    min: Math.min(ofPolicy.min, max),
+    max,
+    percentile: ofPolicy.percentile,
+    initial: ofPolicy.initial,
     probes: probeRateOf(pod),
-    ...(policy['hold.observe'].value && { observe: true }),
+    ...(ofPolicy.observe && { observe: true }),
     ...(pod.spec.hostNetwork === true && { hostNetwork: true }),
   };
 }
 
-/**
- * A grace that an earlier pass has raised must not be raised again, or each pass would add a wait. A grace larger than
- * the recorded one is a new request of its author's. A smaller one has been cut, unless it equals the recorded base: then
- * the annotation was copied, or the spec was restored.
- * @returns the author's grace, the limit to which it may be raised, and the plan after which it was cut, if it was
- */
-function roomIn(
-  pod: Pod,
-  policy: EffectivePolicy,
-  earlier: Plan | undefined,
-): { readonly baseGrace: number; readonly maxGrace: number; readonly cutFrom?: Plan } {
-  const grace = graceOf(pod);
-  const maxGrace = policy['grace.max'].value;
-  if (earlier === undefined || grace > earlier.grace) return { baseGrace: grace, maxGrace };
-  const { baseGrace } = earlier;
-  const cutBefore = earlier.wait === 0 || baseGrace > earlier.grace;
-  const cut = grace < earlier.grace ? grace !== baseGrace : cutBefore;
-  return cut ? { baseGrace, maxGrace: grace, cutFrom: earlier } : { baseGrace, maxGrace };
-}
-
-/**
- * Decides for a pod that carries hooks of Linger's (the API server asks again when a later webhook has changed the
- * pod, and manifests may come out of `linger inject`). The recorded wait is reused, so the answer does not depend on
- * what has been learned meanwhile; a container without a hook gets one; where another webhook has cut the grace, the
- * wait shrinks with it, and goes when nothing is left: the API server would reject the pod otherwise.
- */
-function decideAgain(pod: Pod, { plan, carriers, notes, setup }: Again, policy: EffectivePolicy): Decision {
-  const recorded = standingPlan(plan, carriers);
-  const grace = graceOf(pod);
-  const cut = grace < recorded.grace;
-  const base = Math.min(recorded.baseGrace, grace);
-  const recordedLongest = longestWait(recorded);
-  const ceiling = Math.floor(policy['ceiling.wait'].value);
-  const longest = Math.min(cut ? fitGrace(recordedLongest, base, grace).wait : recordedLongest, ceiling);
-  const room = { grace, baseGrace: base };
-  const targets = targetsOf(pod, policy, carriers);
-  const isBare = [...carriers.values()].includes(undefined) || targets.some(({ sleeps }) => sleeps === 0);
-  const fits = (sleeps: readonly number[], of: number) =>
-    sleeps.length === 0 ? of : fitExtended(of, sleeps, room, isBare ? 0 : Math.min(...sleeps));
-  const lengthened = [...carriers.values()].filter((seconds) => seconds !== undefined);
-  const bounded = Math.min(recorded.wait, longest);
-  const fitting = cut || isBare ? fits(lengthened, bounded) : bounded;
-  const keepsLengthened = lengthened.length === 0 || fitting > (isBare ? 0 : Math.min(...lengthened));
-  const wait = keepsLengthened ? fitting : bounded;
-  const kept = new Map([...carriers].filter(([, authors]) => authors === undefined || keepsLengthened));
-  const added = changedBy(targets, wait, isBare);
-  const ofAuthors = added.map(({ sleeps }) => sleeps).filter((seconds) => seconds > 0);
-  const isTight = fits([...(keepsLengthened ? lengthened : []), ...ofAuthors], wait) < wait;
-  const joining = isTight ? added.filter(({ sleeps }) => sleeps === 0) : added;
-  const waiting = new Set([...kept.keys(), ...joining.map(({ container }) => container.name)]);
-  if (wait < 1 || waiting.size === 0)
-    return withdrawal(pod, { plan: recorded, carriers, notes }, policy, ceiling);
-  const isWhole = carriers.size === recorded.containers.length && notes.length === 0;
-  const isSetUp = setup === undefined || isSetUpIn(pod, waiting, setup);
-  const isAsRecorded =
-    recorded === plan && longest === recordedLongest && wait === recorded.wait && kept.size === carriers.size;
-  if (isAsRecorded && joining.length === 0 && isWhole && isSetUp)
-    return { ...skip('AlreadyInjected', notes, policy), standing: recorded };
-
-  const { extended: _, ...unextended } = wait === recorded.wait ? recorded : withoutMeasurement(recorded);
-  const planned: Plan = {
-    ...unextended,
-    wait,
-    grace,
-    containers: pod.spec.containers.map(({ name }) => name).filter((name) => waiting.has(name)),
-    ...extendedIn(kept, joining),
-    ...(recorded.hold && {
-      hold: { ...recorded.hold, min: Math.min(recorded.hold.min, longest), max: longest },
-    }),
-  };
-  const table = containerTable(pod, grace, secondsByContainer(planned), carriers);
-  const next = { ...planned, least: leastOf(table, wait, policy.containers.value) };
-  const said = [...notes, ...planNotes(next, table)];
-  const decision = { outcome: 'inject', plan: next, policy, notes: said, ...(setup && { setup }) } as const;
-  if (isAsRecorded) return decision;
-  const released = new Map([...carriers].filter(([name]) => !kept.has(name)));
-  const now = longestWait(next);
-  if (now < recordedLongest)
-    said.push(waitShrunk(now, recordedLongest, shrunkInWords(recorded, grace, ceiling, policy)));
-  return { ...decision, released };
-}
-
-/** Where only lengthened sleeps are left, the wait to which the shortest of them has risen. */
-function standingPlan(plan: Plan, carriers: Carriers): Plan {
-  const lengthened = [...carriers.values()].filter((seconds) => seconds !== undefined);
-  if (plan.extended === undefined || plan.hook === 'Hold' || lengthened.length < carriers.size) return plan;
-  const wait = Math.min(...lengthened) + riseOf(plan);
-  return wait === plan.wait ? plan : { ...plan, wait };
-}
-
-function shrunkInWords(recorded: Plan, grace: number, ceiling: number, policy: EffectivePolicy): string {
-  if (grace < recorded.grace || longestWait(recorded) <= ceiling) return cutInWords(recorded, grace);
-  return `ceiling.wait is ${ceiling}s (${policy['ceiling.wait'].origin})`;
-}
-
-/** Whether each hook of Hold makes this pod’s own call, and finds its helper. */
-function isSetUpIn(pod: Pod, waiting: ReadonlySet<string>, { token }: HoldSetup): boolean {
-  return pod.spec.containers.every((container) => {
-    const call = waiting.has(container.name) ? callOf(container) : undefined;
-    return call === undefined || (call.token === token && hasHelper(pod, container));
-  });
-}
-
-/** Removes every hook of Linger’s, and notes that in an annotation: another pass must not put it back. */
-function withdrawal(
-  pod: Pod,
-  { plan, carriers, notes }: Again,
-  policy: EffectivePolicy,
-  ceiling: number,
-): Decision {
-  const grace = graceOf(pod);
+function withdrawalNote(found: AuthorsPod, standing: Plan, policy: EffectivePolicy): Note {
   const effect = isAudit({ policy })
     ? 'Enforce would remove the hook (mode Audit: the pod is left unchanged)'
     : 'the hook is removed';
-  const text = `${shrunkInWords(plan, grace, ceiling, policy)}, which leaves no room for a wait; ${effect}`;
-  const reason = grace === 0 ? 'ZeroGrace' : ceiling < 1 ? 'NoWait' : 'NoRoom';
-  return {
-    ...skip(reason, [...notes, note('HookWithdrawn', text)], policy),
-    ...withoutHooks(pod, { plan, carriers }),
-  };
+  const why = shrunkInWords(found, policy, standing);
+  return note('HookWithdrawn', `${why}, which leaves no room for a wait; ${effect}`);
 }
 
-function withoutHooks(
-  pod: Pod,
-  { plan, carriers }: Pick<Again, 'plan' | 'carriers'>,
-): Pick<Skip, 'withdrawn' | 'released'> {
-  const { hold: _, ...rest } = withoutMeasurement(plan);
-  return { withdrawn: { ...rest, wait: 0, grace: graceOf(pod), containers: [] }, released: carriers };
-}
-
-/** A pod with hooks of an earlier pass. With hook Hold, `setup` is what they use. */
-type Again = EarlierPass & { readonly plan: Plan; readonly setup?: HoldSetup };
-
-/** The recorded coverage does not hold for a shorter wait. */
-function withoutMeasurement({ coverage: _c, samples: _s, extended: _e, least: _l, ...plan }: Plan): Plan {
-  return plan;
-}
-
-function cutInWords(recorded: Plan, grace: number): string {
-  return `terminationGracePeriodSeconds was cut from ${recorded.grace} to ${grace} after injection`;
-}
-
-function waitShrunk(wait: number, wanted: number, why: string): Note {
-  return note('WaitShrunk', `the wait is ${wait}s instead of ${wanted}s: ${why}`);
+/** Why a wait is shorter than promised. */
+function shrunkInWords(found: AuthorsPod, policy: EffectivePolicy, standing: Plan | undefined): string {
+  const grace = graceOf(found.pod);
+  const record = graceRecord(found);
+  if (record && grace < record.grace)
+    return `terminationGracePeriodSeconds was cut from ${record.grace} to ${grace} after injection`;
+  const { value, origin } = policy['ceiling.wait'];
+  const ceiling = Math.floor(value);
+  if (standing && ceiling < longestWait(standing)) return `ceiling.wait is ${ceiling}s (${origin})`;
+  if (record) return `terminationGracePeriodSeconds is ${grace}, and is not raised a second time`;
+  const max = policy['grace.max'];
+  return `grace.max is ${max.value}s (${max.origin}) and the pod's own grace is ${grace}s`;
 }
 
 /** The notes on what a plan makes of a pod. */
@@ -598,11 +523,12 @@ export function planNotes(plan: Plan, table: readonly ContainerWait[]): readonly
 }
 
 /** By container: the author's own seconds, where a sleep is lengthened. */
-function extendedIn(carriers: Carriers, changed: readonly Target[]): Pick<Plan, 'extended'> {
-  const extended: [string, number][] = [];
-  for (const [name, seconds = 0] of carriers) if (seconds > 0) extended.push([name, seconds]);
-  for (const { container, sleeps } of changed) if (sleeps > 0) extended.push([container.name, sleeps]);
-  return extended.length === 0 ? {} : { extended: Object.fromEntries(extended) };
+function extendedIn(changed: readonly Target[]): Pick<Plan, 'extended'> {
+  const lengthened = changed.filter(({ sleeps }) => sleeps > 0);
+  if (lengthened.length === 0) return {};
+  return {
+    extended: Object.fromEntries(lengthened.map(({ container, sleeps }) => [container.name, sleeps])),
+  };
 }
 
 const HOST_NETWORK =
@@ -707,20 +633,21 @@ function declaresTraffic(pod: Pod): boolean {
  * @param kind of the pod's owner
  * @param serves unknown: a Service that is not known yet may select the pod, and an unneeded wait is the cheaper mistake
  */
-function exclusionOf(
+function* exclusionsOf(
   pod: Pod,
   policy: EffectivePolicy,
   kind: string | undefined,
   serves: boolean | 'unknown',
-): SkipReason | undefined {
+): Generator<SkipReason> {
   const wanted = policy.inject.value === true;
   const excluded = policy.exclude.value.find((each) => each === kind);
-  if (excluded === 'Job') return 'Job';
-  if (pod.spec.containers.every((each) => endsByItself(pod, each))) return 'RestartPolicy';
-  if (excluded === 'DaemonSet' && !wanted) return 'DaemonSet';
-  if (excluded !== undefined && excluded !== 'DaemonSet') return 'ExcludedKind';
-  if (graceOf(pod) === 0) return 'ZeroGrace';
-  return wanted || serves !== false ? undefined : 'NotServing';
+  if (excluded === 'Job') yield 'Job';
+  if (pod.spec.containers.every((each) => endsByItself(pod, each))) yield 'RestartPolicy';
+  if (excluded === 'DaemonSet' && !wanted) yield 'DaemonSet';
+  if (excluded !== undefined && excluded !== 'Job' && excluded !== 'DaemonSet') yield 'ExcludedKind';
+  if (graceOf(pod) === 0) yield 'ZeroGrace';
+  if (!wanted && serves === false) yield 'NotServing';
+  if (!wanted && ownDrainOf(pod) !== undefined) yield 'DrainsItself';
 }
 
 /** The consumers that send traffic to the pod, their planned lag, and a note on consumers that are only assumed to. */

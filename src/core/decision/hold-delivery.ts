@@ -2,8 +2,6 @@ import {
   ANNOTATION,
   HOLD_MOUNT,
   HOLD_VOLUME,
-  HOOKS,
-  type HoldCall,
   type HoldDelivery,
   type HoldToken,
   type HoldVolume,
@@ -16,8 +14,9 @@ import {
   labelOf,
   memberAt,
 } from '../api/index.ts';
+import type { AuthorsPod } from './authors-pod.ts';
 import type { ClusterSnapshot, HoldSupply } from './cluster-snapshot.ts';
-import { type Carriers, preStopOf, quoted } from './containers.ts';
+import { quoted } from './containers.ts';
 import { nodeKind, supportsImageVolumes } from './fleet.ts';
 import { type Kinds, reachOf } from './placement.ts';
 import {
@@ -99,35 +98,21 @@ const ADMISSION_SECONDS = 60;
  * token: with one token for both, the Hold Service would confuse the two.
  */
 export function standingSetup(
-  pod: Pod,
-  carriers: Carriers,
+  { pod, call }: AuthorsPod,
   containers: readonly Container[],
   terms: DeliveryTerms,
 ): HoldSetup | undefined {
   const { token } = terms;
-  const call = pod.spec.containers
-    .filter(({ name }) => carriers.has(name))
-    .map(callOf)
-    .find(Boolean);
   const { hold } = terms.snapshot;
   if (token === undefined || call === undefined || hold === undefined || 'why' in hold) return undefined;
-  if (call.address !== hold.address) return undefined;
+  const { address } = call;
+  if (address !== hold.address) return undefined;
   const tokenHash = token.hashOf(call.token);
   if (labelOf(annotationsOf(pod), ANNOTATION.holdToken) !== tokenHash) return undefined;
   const age = Math.abs(holdTokenTime(token.text) - holdTokenTime(call.token));
   if (age > ADMISSION_SECONDS || obstacleIn(pod, containers) !== undefined) return undefined;
   const volume = ownVolume(pod)?.volume ?? volumeFor(pod, terms, hold);
-  return 'why' in volume ? undefined : { ...call, tokenHash, volume };
-}
-
-/** The arguments of the helper in a container's hook. */
-export function callOf(container: Container): HoldCall | undefined {
-  const handler = preStopOf(container);
-  return handler && HOOKS.Hold.recognise(handler)?.call;
-}
-
-export function hasHelper(pod: Pod, container: Container): boolean {
-  return ownVolume(pod) !== undefined && ownMount(container) !== undefined;
+  return 'why' in volume ? undefined : { address, token: call.token, tokenHash, volume };
 }
 
 /** Linger's volume, and its index among the pod's. */

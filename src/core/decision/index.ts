@@ -42,7 +42,7 @@ export {
 } from './fleet.ts';
 export { holdObstacle } from './hold-delivery.ts';
 export { NODE_BUDGET_LABEL, NODE_BUDGET_SHARE, nodeBudgetOf } from './node-budget.ts';
-export { type Operation, patchFor, undoFor } from './patch.ts';
+export { auditPatchFor, type Operation, patchFor, undoFor } from './patch.ts';
 export {
   type Decision,
   fitGrace,

@@ -1,65 +1,74 @@
+import fastJsonPatch from 'fast-json-patch';
 import {
   ANNOTATION,
   HOLD_VOLUME,
   HOOKS,
   isRecord,
-  type LifecycleHandler,
+  isString,
   labelOf,
-  plainSleep,
-  pointer,
+  memberAt,
   runsHelper,
 } from '../api/index.ts';
-import { type Carriers, preStopOf } from './containers.ts';
-import { earlierPass, separated } from './earlier-pass.ts';
+import {
+  type AuthorsPod,
+  authorsPod,
+  withContainers,
+  withoutRecord,
+  withPreStop,
+  withSeconds,
+} from './authors-pod.ts';
+import { preStopOf } from './containers.ts';
 import { type HoldSetup, OWN_MOUNT, ownMount, ownVolume } from './hold-delivery.ts';
 import { type Decision, type Plan, secondsByContainer } from './plan.ts';
-import { renderPlan } from './plan-codec.ts';
+import { renderMarker, renderPlan } from './plan-codec.ts';
 import {
   annotationsOf,
   type Container,
   DEFAULT_GRACE_SECONDS,
   entriesOf,
+  graceOf,
   type Pod,
   podProblemOf,
 } from './pod.ts';
+import { SKIP_REASONS, type SkipReason } from './reasons.ts';
 
 export type Operation =
   | { readonly op: 'add' | 'replace'; readonly path: string; readonly value: unknown }
   | { readonly op: 'remove'; readonly path: string };
 
-const GRACE = '/spec/terminationGracePeriodSeconds';
-const ANNOTATIONS = '/metadata/annotations';
 const VOLUMES = '/spec/volumes';
 
 /**
- * The operations that bring the pod to what the decision says. They come from a comparison, so a pod that is already
- * there gets none. Paths are those of a Pod (or of a pod template). Members are added one by one and no array is ever
- * rewritten: other webhooks' and the author's entries stay where they are.
+ * The operations that bring the pod to what the decision says in mode Enforce: the difference between the pod that came in
+ * and the one that was planned, so none for a pod that is there already. Paths are those of a Pod (or of a pod template).
+ * Members are added one by one and no array is ever rewritten: other webhooks' and the author's entries stay where they are.
  */
-export function patchFor(pod: Pod, decision: Decision): readonly Operation[] {
-  const plan = decision.outcome === 'inject' ? decision.plan : decision.withdrawn;
-  if (plan === undefined) return [];
-  const apart = separated(pod);
-  if (apart !== undefined)
-    return [
-      ...apart.paths.map((path) => ({ op: 'remove', path }) as const),
-      ...patchFor(apart.pod, decision),
-    ];
-  const waiting = secondsByContainer(plan);
-  const setup = decision.outcome === 'inject' ? decision.setup : undefined;
-  const operations = pod.spec.containers.flatMap((container, index) => {
-    const path = `/spec/containers/${index}/lifecycle`;
-    // A lifecycle that is left empty is valid.
-    if (decision.released?.has(container.name)) return releaseOperations(container, path, decision.released);
-    const seconds = waiting.get(container.name);
-    return seconds === undefined ? [] : hookOperations(container, path, plan, seconds, setup);
-  });
-  const isHeld = ({ name, lifecycle }: Container) =>
-    setup !== undefined && waiting.has(name) && (!lifecycle?.preStop || runsHelper(lifecycle.preStop));
-  operations.push(...helperOperations(pod, isHeld, setup));
-  if (pod.spec.terminationGracePeriodSeconds !== plan.grace)
-    operations.push({ op: 'add', path: GRACE, value: plan.grace });
-  return [...operations, ...annotationOperations(pod, renderPlan(plan), setup?.tokenHash)];
+export function patchFor(object: unknown, decision: Decision): readonly Operation[] {
+  return isUnread(decision) ? [] : operationsFor(authorsPod(object), decision);
+}
+
+/** The same in mode Audit, which changes nothing of its own: only a stamp of the floor goes. */
+export function auditPatchFor(object: unknown, decision: Decision): readonly Operation[] {
+  if (isUnread(decision)) return [];
+  const found = authorsPod(object);
+  return found.stamped ? unstamped(found, decision.outcome === 'skip' ? decision.reason : 'Audit') : [];
+}
+
+function isUnread(decision: Decision): boolean {
+  return decision.outcome === 'skip' && SKIP_REASONS[decision.reason].standing === 'unread';
+}
+
+export function operationsFor(found: AuthorsPod, decision: Decision): readonly Operation[] {
+  if (decision.outcome === 'inject')
+    return difference(found.incoming, planned(found, decision.plan, decision.setup), decision.setup);
+  if (found.stamped) return unstamped(found, decision.reason);
+  const { withdrawn } = decision;
+  return withdrawn ? difference(found.incoming, annotated(found.pod, renderPlan(withdrawn))) : [];
+}
+
+/** The floor leaves a pod with such a marker alone, or it would stamp it again. */
+function unstamped({ incoming, pod }: AuthorsPod, reason: SkipReason | 'Audit'): readonly Operation[] {
+  return difference(incoming, annotated(pod, renderMarker(reason)));
 }
 
 /**
@@ -67,69 +76,74 @@ export function patchFor(pod: Pod, decision: Decision): readonly Operation[] {
  * it has not been changed since, and the annotation. What an author wrote stays, but for an explicit grace of 30 s,
  * which is what an absent one means. None for a pod without a plan.
  */
-export function undoFor(pod: unknown): readonly Operation[] {
-  if (podProblemOf(pod) !== undefined) return [];
-  const { plan, carriers } = earlierPass(pod as Pod);
-  if (plan === undefined) return [];
-  const { spec, metadata } = pod as Pod;
-  const operations = spec.containers.flatMap((container, index) => {
-    const path = `/spec/containers/${index}/lifecycle`;
-    const isAlone = Object.keys(container.lifecycle ?? {}).length === 1;
-    const released = releaseOperations(container, path, carriers);
-    return released.map((each) => (each.op === 'remove' && isAlone ? { ...each, path } : each));
-  });
-  if (spec.terminationGracePeriodSeconds === plan.grace) {
-    if (plan.baseGrace === DEFAULT_GRACE_SECONDS) operations.push({ op: 'remove', path: GRACE });
-    else operations.push({ op: 'replace', path: GRACE, value: plan.baseGrace });
-  }
-  operations.push(...helperOperations(pod as Pod, () => false));
-  const written = [ANNOTATION.plan, ANNOTATION.holdToken].filter(
-    (key) => key in (metadata?.annotations ?? {}),
+export function undoFor(object: unknown): readonly Operation[] {
+  const { incoming, pod, plan } = authorsPod(object);
+  const isRecorded = isString(memberAt(object, ['metadata', 'annotations', ANNOTATION.plan]));
+  if (!isRecorded || podProblemOf(pod) !== undefined) return [];
+  const { baseGrace } = plan ?? {};
+  return difference(
+    incoming,
+    withoutRecord(pod, plan, baseGrace === DEFAULT_GRACE_SECONDS ? undefined : baseGrace),
   );
-  const areAlone = Object.keys(metadata?.annotations ?? {}).length === written.length;
-  const paths = areAlone ? [ANNOTATIONS] : written.map((key) => pointer(ANNOTATIONS, key));
-  return [...operations, ...paths.map((path) => ({ op: 'remove' as const, path }))];
 }
 
-function hookOperations(
-  { lifecycle }: Container,
-  path: string,
-  { hook, wait, hold }: Plan,
-  seconds: number,
-  setup: HoldSetup | undefined,
-): Operation[] {
-  const handler = lifecycle?.preStop;
-  if (handler && !runsHelper(handler)) return secondsOperations(handler, path, seconds);
+/** The pod with the plan: it shares with the pod that came in whatever is not changed, which comparing relies on. */
+function planned({ incoming, pod, plan: recorded }: AuthorsPod, plan: Plan, setup?: HoldSetup): Pod {
+  const { hook, wait, hold } = plan;
   const call = setup && hold && { address: setup.address, token: setup.token, wait, max: hold.max };
-  const preStop = HOOKS[hook].render({ wait, ...(call && { call }) });
-  if (handler && JSON.stringify(handler) === JSON.stringify(preStop)) return [];
-  if (handler) return [{ op: 'replace', path: `${path}/preStop`, value: preStop }];
-  return lifecycle
-    ? [{ op: 'add', path: `${path}/preStop`, value: preStop }]
-    : [{ op: 'add', path, value: { preStop } }];
+  const own = HOOKS[hook].render({ wait, ...(call && { call }) });
+  const waiting = secondsByContainer(plan);
+  const hooked = withContainers(pod, (container) => {
+    const seconds = waiting.get(container.name);
+    if (seconds === undefined) return container;
+    const handler = preStopOf(container);
+    return withPreStop(container, handler === undefined ? own : withSeconds(handler, seconds));
+  });
+  const grace = Math.max(graceOf(pod), plan.grace);
+  const text = renderPlan(plan);
+  // A record that says the same in other words stays.
+  const isSame = recorded !== undefined && renderPlan(recorded) === text;
+  const told = (isSame ? labelOf(annotationsOf(incoming), ANNOTATION.plan) : undefined) ?? text;
+  return annotated(
+    { ...hooked, spec: { ...hooked.spec, terminationGracePeriodSeconds: grace } },
+    told,
+    setup?.tokenHash,
+  );
 }
 
-/** Restores the author's own seconds; without any, removes the hook. */
-function releaseOperations(container: Container, path: string, released: Carriers): Operation[] {
-  const handler = preStopOf(container);
-  if (handler === undefined || !released.has(container.name)) return [];
-  const seconds = released.get(container.name);
-  if (seconds !== undefined) return secondsOperations(handler, path, seconds);
-  return [{ op: 'remove', path: `${path}/preStop` }];
+function annotated(pod: Pod, plan: string, tokenHash?: string): Pod {
+  const { [ANNOTATION.holdToken]: _, ...others } = annotationsOf(pod);
+  const token = tokenHash === undefined ? {} : { [ANNOTATION.holdToken]: tokenHash };
+  return {
+    ...pod,
+    metadata: { ...pod.metadata, annotations: { ...others, [ANNOTATION.plan]: plan, ...token } },
+  };
 }
 
-function secondsOperations(handler: LifecycleHandler, path: string, seconds: number): Operation[] {
-  const sleep = plainSleep(handler);
-  if (sleep === undefined || sleep.seconds === seconds) return [];
-  return [{ op: 'replace', path: `${path}/preStop${sleep.pointer}`, value: sleep.render(seconds) }];
+/** In the order in which a pod is read: hooks, volumes, grace, annotations. */
+function difference(before: Pod, after: Pod, setup?: HoldSetup): readonly Operation[] {
+  const { containers } = after.spec;
+  const hooked = { ...before, spec: { ...before.spec, containers } };
+  return [
+    ...containers.flatMap((each, index) => {
+      const container = before.spec.containers[index];
+      return container === undefined ? [] : compared(`/spec/containers/${index}`, container, each);
+    }),
+    // By hand: compared, the removal of an entry would rewrite all those behind it.
+    ...helperOperations(before, after, setup),
+    ...compared('', hooked, after),
+  ];
+}
+
+/** Objects that both share are not looked into. */
+function compared(path: string, before: object, after: object): readonly Operation[] {
+  if (before === after) return [];
+  const operations = fastJsonPatch.compare(before, after) as readonly Operation[];
+  return operations.map((each) => ({ ...each, path: `${path}${each.path}` }));
 }
 
 /** Adds the helper's volume and its mounts where they are needed, and removes those that no container needs any more. */
-function helperOperations(
-  pod: Pod,
-  isHeld: (container: Container) => boolean,
-  setup?: HoldSetup,
-): Operation[] {
+function helperOperations(pod: Pod, after: Pod, setup: HoldSetup | undefined): readonly Operation[] {
   const { containers, initContainers, volumes } = pod.spec;
   // Nearly every pod ends here.
   if (
@@ -138,15 +152,16 @@ function helperOperations(
     !containers.some((each) => namesVolume(each.volumeMounts))
   )
     return [];
+  const held = after.spec.containers.map((each) => runsHelper(preStopOf(each) ?? {}));
   const own = ownVolume(pod);
   const isForeign = own === undefined && namesVolume(volumes);
   const operations = containers.flatMap((container, index): Operation[] => {
     const at = ownMount(container);
     const path = `/spec/containers/${index}/volumeMounts`;
-    if (isHeld(container)) return at === undefined ? [appended(container.volumeMounts, path, OWN_MOUNT)] : [];
+    if (held[index]) return at === undefined ? [appended(container.volumeMounts, path, OWN_MOUNT)] : [];
     return at === undefined || isForeign ? [] : [removed(container.volumeMounts, path, at)];
   });
-  if (setup !== undefined && containers.some(isHeld))
+  if (setup !== undefined && held.includes(true))
     return own === undefined ? [...operations, appended(volumes, VOLUMES, setup.volume)] : operations;
   const others = containers.flatMap((each) => mountsOf(each).filter((_, index) => index !== ownMount(each)));
   const isUsed = namesVolume([...others, ...(initContainers ?? []).flatMap(mountsOf)]);
@@ -169,21 +184,4 @@ function appended(list: unknown, path: string, value: unknown): Operation {
 function removed(list: unknown, path: string, index: number): Operation {
   const isAlone = Array.isArray(list) && list.length === 1;
   return { op: 'remove', path: isAlone ? path : `${path}/${index}` };
-}
-
-function annotationOperations(pod: Pod, plan: string, tokenHash: string | undefined): Operation[] {
-  const annotations = {
-    [ANNOTATION.plan]: plan,
-    ...(tokenHash !== undefined && { [ANNOTATION.holdToken]: tokenHash }),
-  };
-  if (!pod.metadata) return [{ op: 'add', path: '/metadata', value: { annotations } }];
-  if (!pod.metadata.annotations) return [{ op: 'add', path: ANNOTATIONS, value: annotations }];
-  const present = annotationsOf(pod);
-  const operations: Operation[] = Object.entries(annotations)
-    .filter(([key, text]) => labelOf(present, key) !== text)
-    .map(([key, value]) => ({ op: 'add', path: pointer(ANNOTATIONS, key), value }));
-  const isStale = tokenHash === undefined && Object.hasOwn(present, ANNOTATION.holdToken);
-  return isStale
-    ? [...operations, { op: 'remove', path: pointer(ANNOTATIONS, ANNOTATION.holdToken) }]
-    : operations;
 }

@@ -1,6 +1,7 @@
 import { type HookName, isHookName, isRecord, isString, jsonIn } from '../api/index.ts';
 import { type HoldPlan, type Plan, riseOf } from './plan.ts';
 import { POD_LIMITS } from './pod.ts';
+import type { SkipReason } from './reasons.ts';
 import { WAIT_REASONS, type WaitReason } from './wait.ts';
 
 /** The version in the plan annotation: a reader that predates Hold must not apply a Hold plan. */
@@ -14,9 +15,10 @@ function versionFor(hook: HookName): number {
  */
 export function renderPlan(plan: Plan): string {
   const { wait, grace, baseGrace, hook, containers, policy, why } = plan;
-  const { coverage, samples, extended, least, hold, digest } = plan;
+  const { by, coverage, samples, extended, least, hold, digest } = plan;
   return JSON.stringify({
     v: versionFor(hook),
+    by,
     ...{ wait, grace, baseGrace, hook, containers, policy, why },
     // Four digits are a hundredth of a per cent; more would only make replicas' texts differ. 1 says that all are covered.
     coverage: coverage && Math.min(Math.round(coverage * 10_000), coverage < 1 ? 9_999 : 10_000) / 10_000,
@@ -26,6 +28,17 @@ export function renderPlan(plan: Plan): string {
     hold,
     digest,
   });
+}
+
+const MARKER = '{"v":1,"by":"webhook","skip":';
+
+/** The annotation of a skipped pod from which a stamp of the floor was taken: the floor leaves it alone from then on. */
+export function renderMarker(reason: SkipReason | 'Audit'): string {
+  return `${MARKER}"${reason}"}`;
+}
+
+export function isMarker(text: string): boolean {
+  return text.startsWith(MARKER);
 }
 
 /** Fits a plan for as many containers as a pod may have, with names of 63 characters. */
@@ -41,7 +54,7 @@ const WAIT_NAMES = Object.keys(WAIT_REASONS) as readonly WaitReason[];
 
 const DIGEST = /^[0-9a-f]{8}$/;
 
-/** Reads a plan annotation; undefined for any text that {@link renderPlan} would not have written. */
+/** Reads a plan annotation; undefined for any text that neither {@link renderPlan} nor the floor would have written. */
 export function parsePlan(text: string): Plan | undefined {
   if (text.length > PLAN_MAX_LENGTH) return undefined;
   // Escaped, digits would not be seen; names have none.
@@ -65,6 +78,11 @@ export function parsePlan(text: string): Plan | undefined {
   if (!isNameList(containers) || (wait === 0) !== (containers.length === 0)) return undefined;
   if (extended !== undefined && !isExtension(extended, containers, wait, grace)) return undefined;
   if (least !== undefined && !(isSeconds(least) && least < wait)) return undefined;
+  if (value.by !== undefined) {
+    const isStamp = value.by === 'floor' && wait > 0 && held === undefined && extended === undefined;
+    const plan = { wait, grace, baseGrace, hook, containers } as const;
+    return isStamp ? { ...plan, policy: 'floor', why: 'floor', by: 'floor' } : undefined;
+  }
   const reason = WAIT_NAMES.find((each) => each === why);
   if (typeof policy !== 'string' || reason === undefined) return undefined;
   return {

@@ -1,5 +1,4 @@
 import type { HookName } from '../api/index.ts';
-import type { Carriers } from './containers.ts';
 import type { HoldSetup } from './hold-delivery.ts';
 import type { EffectivePolicy, Origin } from './policy-values.ts';
 import type { Note, SkipReason } from './reasons.ts';
@@ -28,6 +27,8 @@ export interface Plan {
   readonly hold?: HoldPlan;
   /** The digest of the effective policy that was in force: {@link digestOf}. Absent in plans of older versions. */
   readonly digest?: string;
+  /** The floor has stamped it while no webhook answered: it does not stand once one does. */
+  readonly by?: 'floor';
 }
 
 /** The terms of a hold. Times are whole seconds; the plan's `wait` is how long the pod waits without the Hold Service. */
@@ -58,8 +59,6 @@ export interface Injection {
   readonly setup?: HoldSetup;
   /** Of a manifest whose policy says Hold: what its pods get when they are admitted; the plan is the fallback. Seconds. */
   readonly hold?: { readonly min: number; readonly max: number; readonly grace: number };
-  /** Containers that lose Linger's hook: their author's seconds are restored; without any, the hook is removed. */
-  readonly released?: Carriers;
 }
 
 export interface Skip {
@@ -70,9 +69,8 @@ export interface Skip {
   readonly notes: readonly Note[];
   /** With `AlreadyInjected`: the plan on the pod. */
   readonly standing?: Plan;
-  /** The plan of an earlier pass whose hooks are taken back, because the API server would reject the pod with them. */
+  /** The hooks of an earlier pass are taken out, and this is recorded instead: with a wait of 0, and the grace to come. */
   readonly withdrawn?: Plan;
-  readonly released?: Carriers;
 }
 
 export type Decision = Injection | Skip;

@@ -64,11 +64,17 @@ export interface Container {
   readonly readinessProbe?: Probe | null | undefined;
   readonly livenessProbe?: Probe | null | undefined;
   readonly startupProbe?: Probe | null | undefined;
-  readonly lifecycle?: { readonly preStop?: LifecycleHandler | null | undefined } | null | undefined;
+  readonly lifecycle?: Lifecycle | null | undefined;
   // Read for Hold only, and unchecked.
   readonly volumeMounts?: unknown;
   readonly volumeDevices?: unknown;
   readonly securityContext?: unknown;
+}
+
+interface Lifecycle {
+  readonly preStop?: LifecycleHandler | null | undefined;
+  /** Only that there is something else in it matters. */
+  readonly postStart?: unknown;
 }
 
 interface Probe {
@@ -324,13 +330,15 @@ export function essentialsOf(pod: Pod): Pod {
   const { terminationGracePeriodSeconds, restartPolicy, containers, initContainers } = spec;
   const { hostNetwork, runtimeClassName, nodeName, nodeSelector } = spec;
   const controller = controllerOf(pod);
-  return {
-    metadata: metadata && {
-      labels: metadata.labels,
-      annotations: metadata.annotations,
-      ownerReferences: controller && [controller],
-    },
-    spec: {
+  return withoutAbsent({
+    metadata:
+      metadata &&
+      withoutAbsent({
+        labels: metadata.labels,
+        annotations: metadata.annotations,
+        ownerReferences: controller && [controller],
+      }),
+    spec: withoutAbsent({
       terminationGracePeriodSeconds,
       restartPolicy,
       ...(constraintsOf(pod) !== '' && {
@@ -346,8 +354,13 @@ export function essentialsOf(pod: Pod): Pod {
       volumes: essentialEntries(spec.volumes, essentialsOfVolume),
       containers: containers.map(essentialsOfContainer),
       initContainers: initContainers?.map(essentialsOfContainer),
-    },
-  };
+    }),
+  });
+}
+
+/** What is absent stays absent: a member that is undefined would be replaced where the whole pod gets one added. */
+function withoutAbsent<T extends object>(object: T): T {
+  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as T;
 }
 
 /** Longer than names are. */
@@ -392,18 +405,25 @@ function essentialsOfVolume(volume: unknown): unknown {
 function essentialsOfContainer(container: Container): Container {
   const { name, restartPolicy, ports, readinessProbe, livenessProbe, lifecycle } = container;
   const { volumeMounts, volumeDevices, securityContext } = container;
-  return {
+  return withoutAbsent({
     name,
     restartPolicy: restartPolicy && shortTextIn(restartPolicy),
     ports: ports?.slice(0, 1).map(() => ({})),
     readinessProbe: readinessProbe && essentialsOfProbe(readinessProbe),
     livenessProbe: livenessProbe && essentialsOfProbe(livenessProbe),
     startupProbe: { terminationGracePeriodSeconds: probeGraceOf(container) },
-    lifecycle: lifecycle && { preStop: lifecycle.preStop && recognisable(lifecycle.preStop) },
+    lifecycle: lifecycle && essentialsOfLifecycle(lifecycle),
     volumeMounts: essentialEntries(volumeMounts, essentialsOfMount),
     volumeDevices: essentialEntries(volumeDevices, essentialsOfMount),
     securityContext: profilesIn(securityContext),
-  };
+  });
+}
+
+/** A lifecycle in which there is something else is not removed with its preStop. */
+function essentialsOfLifecycle({ preStop, ...others }: Lifecycle): Lifecycle {
+  const kept = preStop && recognisable(preStop);
+  const hasOthers = Object.keys(others).length > 0;
+  return { ...(hasOthers && { postStart: {} }), ...(preStop !== undefined && { preStop: kept }) };
 }
 
 function essentialsOfProbe({ periodSeconds, exec }: Probe): Probe {

@@ -1,4 +1,5 @@
 import type { Curable } from '../api/index.ts';
+
 /** The questions that skip reasons answer, in the order in which they are asked. */
 export const SKIP_QUESTIONS = {
   creation: 'Is this the creation of a pod, and can it be read?',
@@ -14,6 +15,12 @@ interface SkipReasonKind extends Curable {
   readonly asked: keyof typeof SKIP_QUESTIONS;
   /** What an audit says of such pods. `skipped`: they lose no request, or are none of Linger's business. */
   readonly verdict: 'skipped' | 'unprotected' | 'unknown';
+  /**
+   * What becomes of a wait that an earlier pass gave to the pod. `unread`: the pod is not looked at, and nothing is taken out.
+   * `stays`: the reason says what new pods get, and does not apply to a wait that stands. `goes`: no wait is left, so its hooks
+   * are taken out.
+   */
+  readonly standing: 'unread' | 'stays' | 'goes';
 }
 
 /** Why a pod is left unchanged, in the order in which the reasons are tried: the first that applies is reported. */
@@ -21,12 +28,14 @@ export const SKIP_REASONS = {
   NotPodCreate: {
     asked: 'creation',
     verdict: 'skipped',
+    standing: 'unread',
     means: 'The request is not the creation of a Pod.',
     cure: "Restrict the webhook's `rules` to `CREATE` of `pods`, as in `deploy/webhook.yaml`.",
   },
   InvalidPod: {
     asked: 'creation',
     verdict: 'unknown',
+    standing: 'unread',
     means: 'The object is not a Pod that can be read; the API server will say what is wrong with it.',
     more: 'Note `UnreadablePod` names the member, or says why a preStop hook is invalid (two handlers, none).',
     cure: 'Fix the manifest. The API server refuses such a pod itself.',
@@ -34,6 +43,7 @@ export const SKIP_REASONS = {
   TooLarge: {
     asked: 'creation',
     verdict: 'unknown',
+    standing: 'unread',
     means:
       'The pod has more than 1,000 containers, 1,000 labels or 256 KiB of annotations, or takes too long to read.',
     more: 'The API server refuses such annotations itself.',
@@ -42,6 +52,7 @@ export const SKIP_REASONS = {
   MirrorPod: {
     asked: 'creation',
     verdict: 'skipped',
+    standing: 'unread',
     means: 'The pod is the mirror of a static pod: the kubelet runs its own copy of the manifest.',
     more: '*Not sent.*',
     cure: "Put the hook into the static pod's file; `linger inject` does that.",
@@ -49,12 +60,14 @@ export const SKIP_REASONS = {
   OptedOut: {
     asked: 'off',
     verdict: 'skipped',
+    standing: 'stays',
     means: 'linger.dev/inject is "false" on the pod or its namespace.',
     cure: 'Remove it if you want a wait.',
   },
   ModeOff: {
     asked: 'off',
     verdict: 'skipped',
+    standing: 'stays',
     means: 'The mode is Off for this pod.',
     more: '`explain` shows its origin.',
     cure: 'Change that policy, annotation or `--mode-limit`.',
@@ -62,12 +75,14 @@ export const SKIP_REASONS = {
   AlreadyInjected: {
     asked: 'done',
     verdict: 'unknown',
+    standing: 'stays',
     means: 'The pod already carries its plan and the hooks for it.',
     cure: 'Nothing.',
   },
   Job: {
     asked: 'use',
     verdict: 'skipped',
+    standing: 'stays',
     means:
       'Pods of Jobs are excluded: no traffic is routed to them, and a native sleep outlives a container that has already exited (kubernetes#134338).',
     more: '*Not sent.*',
@@ -76,6 +91,7 @@ export const SKIP_REASONS = {
   RestartPolicy: {
     asked: 'use',
     verdict: 'skipped',
+    standing: 'stays',
     means:
       'No container’s restart policy is Always: the containers exit by themselves, and a native sleep outlives a container that has already exited (kubernetes#134338).',
     more: 'It may be the pod’s, or the container’s own. *Not sent* where neither the pod’s nor any container’s own is.',
@@ -84,6 +100,7 @@ export const SKIP_REASONS = {
   DaemonSet: {
     asked: 'use',
     verdict: 'skipped',
+    standing: 'stays',
     means:
       'Pods of DaemonSets are excluded: their rollout is serial and would take wait × nodes ÷ maxUnavailable longer.',
     cure: '`linger.dev/inject: "true"` on the pod template for one; take `DaemonSet` out of `exclude` for all.',
@@ -91,18 +108,21 @@ export const SKIP_REASONS = {
   ExcludedKind: {
     asked: 'use',
     verdict: 'skipped',
+    standing: 'stays',
     means: 'The kind of workload that owns the pod is in the policy’s exclude list.',
     cure: 'Take it out of the list.',
   },
   ZeroGrace: {
     asked: 'use',
     verdict: 'unprotected',
+    standing: 'goes',
     means: 'terminationGracePeriodSeconds is 0: the kubelet kills such a pod at once and runs no hook.',
     cure: 'Give it a grace.',
   },
   NotServing: {
     asked: 'use',
     verdict: 'skipped',
+    standing: 'stays',
     means:
       'The pod receives no traffic: no Service selects it, and it has neither a port nor a readiness probe.',
     more: 'Those of an injected `istio-proxy` or `linkerd-proxy` do not count.',
@@ -111,6 +131,7 @@ export const SKIP_REASONS = {
   DrainsItself: {
     asked: 'use',
     verdict: 'skipped',
+    standing: 'stays',
     means:
       'The pod is of a kind that drains by itself when its termination begins (Knative, for one): a wait would undo that.',
     more: 'Knative revisions, Envoys with a shutdown manager (Contour, Envoy Gateway), game servers of Agones; note `OwnDrain` says how.',
@@ -119,12 +140,14 @@ export const SKIP_REASONS = {
   NoContainer: {
     asked: 'container',
     verdict: 'unprotected',
+    standing: 'goes',
     means: 'The policy names containers, and the pod has none of them.',
     cure: 'Correct the names: note `UnknownContainer`.',
   },
   ExistingHook: {
     asked: 'container',
     verdict: 'unknown',
+    standing: 'goes',
     means: 'Every container that would wait has a preStop hook of its own, which is kept.',
     more: 'Or a sleep that is long enough.',
     cure: 'Nothing; or `existingHook: Extend` for short sleeps.',
@@ -132,6 +155,7 @@ export const SKIP_REASONS = {
   NoHook: {
     asked: 'container',
     verdict: 'unprotected',
+    standing: 'goes',
     means: 'The hook that the policy asks for does not work on this pod’s nodes.',
     more: 'Such as `Exec` on Windows.',
     cure: '`hook: Auto` or `Sleep`.',
@@ -139,12 +163,14 @@ export const SKIP_REASONS = {
   NoWait: {
     asked: 'rest',
     verdict: 'unprotected',
+    standing: 'goes',
     means: 'The wait is 0 seconds.',
     cure: 'Set a longer one; check `ceiling.wait`.',
   },
   NoRoom: {
     asked: 'rest',
     verdict: 'unprotected',
+    standing: 'goes',
     means:
       'The grace period leaves less than one second for a wait: grace.max is too small, or the grace was cut.',
     more: 'Or the pod carries a plan that says so.',
@@ -153,6 +179,7 @@ export const SKIP_REASONS = {
   InternalError: {
     asked: 'fault',
     verdict: 'unknown',
+    standing: 'unread',
     means: 'Linger failed on this pod and let it pass unchanged; the log has the error.',
     more: 'In an audit: it failed on this workload, the finding has the error, and the other workloads are judged.',
     cure: 'Report it, with that line.',

@@ -32,6 +32,9 @@ export const WAIT_REASONS = {
   storm: {
     means: 'The tail is beyond `wait.max`: the smallest step that covers nearly as much.',
   },
+  floor: {
+    means: 'The floor in the API server stamped the pod while no webhook answered.',
+  },
 } as const satisfies Readonly<Record<string, Explained>>;
 export type WaitReason = keyof typeof WAIT_REASONS;
 

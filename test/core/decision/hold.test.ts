@@ -235,7 +235,7 @@ describe('another pass of the same admission', () => {
     const { result, decision } = pass(object, SNAPSHOT);
     expect(codesOf(decision)).toContain('HookWithdrawn');
     expect(result.spec).toEqual({
-      containers: [server('app', { volumeMounts: [{ name: 'a', mountPath: '/a' }], lifecycle: {} })],
+      containers: [server('app', { volumeMounts: [{ name: 'a', mountPath: '/a' }] })],
       terminationGracePeriodSeconds: 5,
     });
     expect(Object.keys(annotationsOf(result))).toEqual(['linger.dev/plan']);
@@ -274,7 +274,7 @@ describe('another pass of the same admission', () => {
     );
     const { result } = pass(object, snapshot);
     expect(result.spec.containers).toEqual([
-      { ...server('proxy', { lifecycle: {} }), name: 'renamed' },
+      { ...server('proxy'), name: 'renamed' },
       server('app', preStop(sleep(30))),
     ]);
     expect(pass(result, snapshot).operations).toEqual([]);

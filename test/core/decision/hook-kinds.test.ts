@@ -78,7 +78,7 @@ describe.each(HOOK_NAMES.map((name) => [name, HOOKS[name] as HookKind] as const)
     expect(pass(result, snapshot).result.spec.containers).toEqual([ordinary(20)]);
     result.spec.terminationGracePeriodSeconds = 5;
     expect(pass(result, snapshot).result.spec).toEqual({
-      containers: [server('app', { lifecycle: {} })],
+      containers: [server('app')],
       terminationGracePeriodSeconds: 5,
     });
   });

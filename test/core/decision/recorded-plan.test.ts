@@ -102,7 +102,7 @@ describe('a plan annotation counts only when the hooks it claims are really ther
     const snapshot = snapshotOf([clusterPolicy({ ceiling: { wait: '0s' } })]);
     const { decision, result } = pass(pass(pod()).result, snapshot);
     expect(decision).toMatchObject({ outcome: 'skip', reason: 'NoWait' });
-    expect(result.spec).toMatchObject({ containers: [server('app', { lifecycle: {} })] });
+    expect(result.spec.containers).toEqual([server('app')]);
     expect(pass(result, snapshot).operations).toEqual([]);
   });
 
@@ -114,11 +114,10 @@ describe('a plan annotation counts only when the hooks it claims are really ther
     [a.name, b.name] = [b.name, a.name];
     first.spec.terminationGracePeriodSeconds = 10;
     const { result } = pass(first, snapshot);
-    expect(result.spec.containers).toMatchObject([
-      { name: 'b', lifecycle: {} },
-      { name: 'a', ...preStop(exec('sleep', '5')) },
+    expect(result.spec.containers).toEqual([
+      { ...server('a', preStop(sleep(1))), name: 'b' },
+      { ...container('b', preStop(exec('sleep', '5'))), name: 'a' },
     ]);
-    expect(JSON.stringify(result.spec.containers)).not.toContain('30');
   });
 
   it('one of two hooks gone: it is put back, and the note says so', () => {

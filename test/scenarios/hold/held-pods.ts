@@ -1,8 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
-import type { HoldCall } from '../../../src/core/api/index.ts';
-import { callOf } from '../../../src/core/decision/hold-delivery.ts';
+import { HOOKS, type HoldCall, type LifecycleHandler, memberAt } from '../../../src/core/api/index.ts';
 import type { PodObject } from '../../cluster-suite/support/manifests.ts';
 import { helperFile, OWN_ARCHITECTURE } from '../../hold/helper.ts';
 import type { Cluster, FakeNode, FakePod } from '../../testbed/cluster.ts';
@@ -28,7 +27,8 @@ export async function hookOf(cluster: Cluster, pod: FakePod): Promise<Hooked> {
   const metadata = { namespace: pod.namespace, name: pod.name };
   const object = await cluster.get<PodObject>({ apiVersion: 'v1', kind: 'Pod', metadata });
   const [container] = object?.spec.containers ?? [];
-  const call = container && callOf(container as Parameters<typeof callOf>[0]);
+  const handler = memberAt(container, ['lifecycle', 'preStop']) as LifecycleHandler | undefined;
+  const call = handler && HOOKS.Hold.recognise(handler)?.call;
   if (object === undefined || call === undefined)
     throw new Error(`${pod.name} has no hook of Hold: ${object?.metadata.annotations?.['linger.dev/plan']}`);
   return { pod, graceSeconds: object.spec.terminationGracePeriodSeconds, call };
