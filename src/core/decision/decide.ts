@@ -249,10 +249,10 @@ function standingWait(
   policy: EffectivePolicy,
   terms: DeliveryTerms,
 ): StandingWait | undefined {
-  const { pod, plan, carriers } = found;
+  const { pod, plan, carriers, call } = found;
   if (plan === undefined || carriers.size === 0) return undefined;
   if (plan.hook !== 'Hold') return { plan };
-  const setup = standingSetup(found, hookedOf(targetsOf(pod, policy, carriers)), terms);
+  const setup = standingSetup(pod, call, hookedOf(targetsOf(pod, policy, carriers)), terms);
   return setup && { plan, setup };
 }
 

@@ -2,6 +2,7 @@ import {
   ANNOTATION,
   HOLD_MOUNT,
   HOLD_VOLUME,
+  type HoldCall,
   type HoldDelivery,
   type HoldToken,
   type HoldVolume,
@@ -14,7 +15,6 @@ import {
   labelOf,
   memberAt,
 } from '../api/index.ts';
-import type { AuthorsPod } from './authors-pod.ts';
 import type { ClusterSnapshot, HoldSupply } from './cluster-snapshot.ts';
 import { quoted } from './containers.ts';
 import { nodeKind, supportsImageVolumes } from './fleet.ts';
@@ -96,9 +96,12 @@ const ADMISSION_SECONDS = 60;
 /**
  * What an earlier pass of the same admission has set up. A pod copied from a live one carries it, too, but with an older
  * token: with one token for both, the Hold Service would confuse the two.
+ * @param call what the pod's hooks call
+ * @param containers those that get the hook
  */
 export function standingSetup(
-  { pod, call }: AuthorsPod,
+  pod: Pod,
+  call: HoldCall | undefined,
   containers: readonly Container[],
   terms: DeliveryTerms,
 ): HoldSetup | undefined {
