@@ -10,14 +10,22 @@ import {
   additionsIn,
   anyPodOf,
   auditWorkload,
+  type PodsOf,
   type RunningPod,
   subjectOf,
 } from '../core/judge/index.ts';
 import type { ConsumerView } from '../core/lag/index.ts';
 import type { PodGroup } from '../informers/index.ts';
 import type { Leadership } from '../manager/index.ts';
-import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
-import { pause, Schedule, tick } from '../timing/index.ts';
+import {
+  gaugeAtScrape,
+  type Logger,
+  LogOnce,
+  numberAtScrape,
+  samplesBy,
+  stepsOnLoop,
+} from '../telemetry/index.ts';
+import { inPieces, pause, Schedule, tick } from '../timing/index.ts';
 import { gather, type RunningPods, truncatedInWords } from './cluster-workloads.ts';
 import {
   type ClusterFindings,
@@ -138,19 +146,13 @@ export class ClusterAudit {
   async #audit(signal: AbortSignal): Promise<Omit<Latest, 'at'>> {
     const { connection, settings, snapshot: current, pods, barePods, mostObjects, mostKept } = this.#options;
     const snapshot = current();
-    const groups = Map.groupBy(pods() ?? [], ({ namespace, owner = '' }) => {
-      const [kind = '', name = ''] = owner.split('/');
-      return workloadKey(kind, namespace, name);
-    });
-    const byWorkload = new Map([...groups].map(([key, all]) => [key, all.flatMap(podsOf)] as const));
-    const known = [...groups].flatMap(([of, all]) => all.flatMap((each) => labelledPods(of, each)));
-    const labelled = Map.groupBy(known, ({ namespace }) => namespace);
+    const running = runningIn([...(pods() ?? [])], [...barePods()]);
     const gathering = {
       signal,
       configuration: settings.configuration,
       mostObjects,
       mostKept,
-      pods: { byWorkload, bare: [...barePods()], labelled },
+      pods: await inPieces(stepsOnLoop('audit', running)),
     };
     const additions = additionsIn(this.#options.consumers());
     const tally = new AuditTally();
@@ -223,12 +225,29 @@ function podsOf({ plan, unread, count }: PodGroup): readonly RunningPod[] {
   return Array(count).fill({ annotations: plan === undefined ? {} : { [ANNOTATION.plan]: plan } });
 }
 
-/** @param of {@link workloadKey} */
-function labelledPods(of: string, { namespace, owner, labels, count }: PodGroup) {
-  if (labels === undefined) return [];
-  const whose =
-    owner === undefined ? { of: anyPodOf(namespace), by: 'Pod' } : { of, by: owner.replace('/', ' ') };
-  return [{ namespace, ...whose, labels, count }];
+/** In steps: there may be 150,000 groups. */
+function* runningIn(
+  groups: readonly PodGroup[],
+  bare: RunningPods['bare'],
+): Generator<undefined, RunningPods> {
+  const byWorkload = new Map<string, RunningPod[]>();
+  const labelled = new Map<string, PodsOf[]>();
+  for (const group of groups) {
+    yield;
+    const { namespace, owner, labels, count } = group;
+    const [kind = '', name = ''] = owner?.split('/') ?? [];
+    const key = workloadKey(kind, namespace, name);
+    const running = byWorkload.get(key) ?? [];
+    byWorkload.set(key, running);
+    for (const pod of podsOf(group)) running.push(pod);
+    if (labels === undefined) continue;
+    const whose =
+      owner === undefined ? { of: anyPodOf(namespace), by: 'Pod' } : { of: key, by: owner.replace('/', ' ') };
+    const within = labelled.get(namespace) ?? [];
+    labelled.set(namespace, within);
+    within.push({ ...whose, labels, count });
+  }
+  return { byWorkload, bare, labelled };
 }
 
 /** @param latest undefined where this replica does not lead, or has not audited yet */

@@ -11,6 +11,7 @@ import { templateReferenceOf, withTemplate, workloadKey, workloadOf } from '../c
 import { ROUTING_KINDS, reduced } from '../core/discovery/index.ts';
 import type { AuditSubject, KnownPods, RunningPod } from '../core/judge/index.ts';
 import { RELATED_KINDS, type RelatedObjects, relating, WEBHOOK_KIND } from '../core/judge/index.ts';
+import { stepsOnLoop } from '../telemetry/index.ts';
 import { inPieces } from '../timing/index.ts';
 import { type Kind, objectsIn, POD, WORKLOAD_KINDS } from './kinds.ts';
 
@@ -125,7 +126,7 @@ export async function gather(
   for (const kind of ROUTING_KINDS) await list(kind, surrounds, undefined);
   const configurations = await listWebhooks(connection, signal, configuration);
   const steps = relating(surrounding, 'default', configurations);
-  const found = await inPieces(steps, () => performance.now());
+  const found = await inPieces(stepsOnLoop('audit', steps));
   for (const [of, kinds] of found.unread) for (const kind of kinds) leaveOut(of, kind);
   const related = { ...found, pods: pods.labelled, unread };
 
@@ -152,7 +153,13 @@ export async function gather(
   }
   const [first] = denied;
   if (first !== undefined && denied.length === audited.length) throw first;
-  for (const { object, key } of referring) pass(object, templates.get(key));
+  const passing = function* () {
+    for (const { object, key } of referring) {
+      pass(object, templates.get(key));
+      yield;
+    }
+  };
+  await inPieces(stepsOnLoop('audit', passing()));
   if (pods.bare.length > MOST_BARE_PODS) truncated.set('Pod without a controller', MOST_BARE_PODS);
   for await (const pod of barePods(connection, pods, signal)) pass(pod);
   return {

@@ -224,7 +224,7 @@ export function auditAll(
     }
     return all;
   };
-  return inPieces(steps(), () => performance.now());
+  return inPieces(steps());
 }
 
 /** Policies to be piped into `kubectl apply`, with what they do and cost as comments. */

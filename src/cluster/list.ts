@@ -65,7 +65,7 @@ export function pagesOf(
         if (page !== undefined) {
           if (2 * page.length < LONGEST_PAGE) most = Math.min(LARGEST_PAGE_SIZE, 2 * most);
           // Reviews are answered between pieces.
-          return await inPieces(stepsOnLoop('list', readListPage(page, onItem)), () => performance.now());
+          return await inPieces(stepsOnLoop('list', readListPage(page, onItem)));
         }
         if (asked === 1) throw new KubeFailure('Malformed', `an object of more than ${LONGEST_PAGE} bytes`);
         most = Math.ceil(asked / 4);

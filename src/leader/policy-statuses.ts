@@ -54,7 +54,7 @@ export function policyStatuses(published: PublishedPolicies): readonly StatusSou
         }
         return statements;
       };
-      return inPieces(each(), published.clock);
+      return inPieces(each());
     },
   });
   return [
@@ -84,7 +84,7 @@ function counting({ snapshot, pods, clock }: PublishedPolicies) {
       }
       return found;
     };
-    return inPieces(steps(), clock);
+    return inPieces(steps());
   };
   return () => {
     const { policies } = snapshot();

@@ -1,6 +1,6 @@
 import { asFailure, callApi, type KubeFailure } from '../cluster/index.ts';
 import { API_VERSION, inTurns, isRecord, objectKey, parseDuration, recordsAt } from '../core/api/index.ts';
-import { Schedule } from '../timing/index.ts';
+import { inPieces, Schedule } from '../timing/index.ts';
 import { type PublishContext, STATUS_KINDS, type StatusObject } from './publish-status.ts';
 
 /** Owns the fields of statuses that Linger applies; conditions of other types, and their owners, are left alone. */
@@ -97,9 +97,8 @@ export class StatusPublisher {
   /** Collects news: of each namespace, first objects without any status yet, then those that have waited longest. */
   async #look(now: number): Promise<void> {
     const { limits, time } = this.#context;
-    const found = await this.#source.statements();
-    const statements = found.map((each) => ({ ...each, content: known(each.content) }));
-    const waiting = statements.filter((each) => this.#isDue(each, now) && this.#saysMore(each, now));
+    const statements = await this.#source.statements();
+    const waiting = await inPieces(this.#news(statements, now));
     const urgency = ({ target, conditions }: Statement) =>
       isOf(target, conditions[0].type) ? (this.#known.get(objectKey(target))?.writtenAt ?? 0) : -1;
     const urgent = waiting.toSorted((a, b) => urgency(a) - urgency(b));
@@ -108,6 +107,16 @@ export class StatusPublisher {
     // Comparing thousands of policies takes a while: use at most a twentieth of the leader's time.
     const done = time.clock();
     this.#lookAt = done + Math.max(limits.statusLookMs, 20 * (done - now));
+  }
+
+  *#news(statements: readonly Statement[], now: number): Generator<undefined, readonly Statement[]> {
+    const waiting: Statement[] = [];
+    for (const each of statements) {
+      yield;
+      const statement = { ...each, content: known(each.content) };
+      if (this.#isDue(statement, now) && this.#saysMore(statement, now)) waiting.push(statement);
+    }
+    return waiting;
   }
 
   /** A changed spec is due at once: its author looks at the status a moment later. */

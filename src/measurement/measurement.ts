@@ -371,7 +371,7 @@ export class Measurement {
     const { cluster, namespaces } = this.#estimator;
     const measured = { cluster, namespaces, consumers: this.consumers.estimator.removals };
     const steps = nextPlanned(table, measured, epochSeconds, this.#asked());
-    return inPieces(stepsOnLoop('curves', steps), this.#clocks.clock);
+    return inPieces(stepsOnLoop('curves', steps));
   }
 
   /** For a replica that is alone: brings the lags in force up to its own measurements. */

@@ -243,7 +243,7 @@ class Istiod {
 
   /** What cannot be read ends the stream: its endpoints are then unknown. */
   async #take(call: Call, message: Buffer): Promise<void> {
-    const nonce = await inPieces(stepsOnLoop('push', this.#steps(message)), this.#context.clock);
+    const nonce = await inPieces(stepsOnLoop('push', this.#steps(message)));
     call.write(request([NONCE, nonce]));
     this.#trouble = undefined;
   }

@@ -6,14 +6,11 @@ import { type Logger, type Metrics, stepsOnLoop } from '../telemetry/index.ts';
 import { inPieces, serialize } from '../timing/index.ts';
 import type { ServerContext } from './context.ts';
 
-/** Reloading policies is not urgent, so reviews get their turn after each of these pieces. */
-const PIECE_MS = 1;
-
 /** @returns what puts policies into force, one change after the other, and logs which of files are overridden */
 export function policyChanges(snapshot: SnapshotHolder, logger: Logger): ServerContext['changePolicies'] {
   const sayShadowed = shadowReporting(snapshot, logger);
   return serialize(async (change) => {
-    await inPieces(stepsOnLoop('policies', snapshot.applying(change)), () => performance.now(), PIECE_MS);
+    await inPieces(stepsOnLoop('policies', snapshot.applying(change)));
     sayShadowed();
   });
 }

@@ -2,7 +2,17 @@ import type { Histogram } from '@prometheus-io/client';
 import type { Logger } from 'pino';
 
 /** The work that others' bytes make for the event loop; `other` is what has no name here. */
-export const LOOP_WORK = ['watch', 'list', 'review', 'policies', 'hold', 'push', 'curves', 'other'] as const;
+export const LOOP_WORK = [
+  'watch',
+  'list',
+  'review',
+  'policies',
+  'hold',
+  'push',
+  'curves',
+  'audit',
+  'other',
+] as const;
 export type LoopWork = (typeof LOOP_WORK)[number];
 type NamedWork = Exclude<LoopWork, 'other'>;
 

@@ -1,27 +1,76 @@
-import { setImmediate as turn } from 'node:timers/promises';
+/** What is computed in one turn of the event loop: well under what a review may take, and so long that handing over costs little. */
+const SLICE_MS = 5;
+/** Of one computation, before it is another's turn. */
+const QUANTUM_MS = 2;
 
-/** Well under what a review may take, and so long that handing over costs little. */
-const PIECE_MS = 5;
+interface Task {
+  readonly steps: Generator<unknown, unknown>;
+  readonly done: (value: unknown) => void;
+  readonly failed: (thrown: unknown) => void;
+}
 
 /**
- * Takes the steps of a long computation to their end, and lets everything else that waits have its turn every few
- * milliseconds. What the steps read must bear that.
- * @param clock monotonic milliseconds
- * @param pieceMs how long others wait for their turn, of which a review takes several
+ * Long computations, step by step: in each turn of the event loop a slice of all of them together, so that everything else that
+ * waits has its turn, however many there are.
  */
-export async function inPieces<T>(
-  steps: Generator<unknown, T>,
-  clock: () => number,
-  pieceMs = PIECE_MS,
-): Promise<T> {
-  for (;;) {
-    const until = clock() + pieceMs;
-    do {
-      const step = steps.next();
-      if (step.done === true) return step.value;
-    } while (clock() < until);
-    await turn();
+export class Slices {
+  readonly #clock: () => number;
+  readonly #later: (turn: () => void) => void;
+  readonly #waiting: Task[] = [];
+  #isPlanned = false;
+
+  /** @param clock monotonic milliseconds @param later calls it in a later turn of the event loop */
+  constructor(clock: () => number, later: (turn: () => void) => void) {
+    this.#clock = clock;
+    this.#later = later;
   }
+
+  /** Takes the steps to their end; what is quick, and finds no other, is done at once. What the steps read must bear other turns. */
+  run<T>(steps: Generator<unknown, T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ steps, done: resolve as Task['done'], failed: reject });
+      if (!this.#isPlanned) this.#slice();
+    });
+  }
+
+  #slice(): void {
+    // A step may begin another computation.
+    this.#isPlanned = true;
+    const end = this.#clock() + SLICE_MS;
+    do {
+      const task = this.#waiting.shift();
+      if (task === undefined) break;
+      if (!this.#advance(task, end)) this.#waiting.push(task);
+    } while (this.#clock() < end);
+    this.#isPlanned = this.#waiting.length > 0;
+    if (this.#isPlanned) this.#later(() => this.#slice());
+  }
+
+  /** @returns whether it has come to its end */
+  #advance({ steps, done, failed }: Task, end: number): boolean {
+    try {
+      // Alone it has the whole slice.
+      const until = this.#waiting.length === 0 ? end : Math.min(end, this.#clock() + QUANTUM_MS);
+      do {
+        const step = steps.next();
+        if (step.done !== true) continue;
+        done(step.value);
+        return true;
+      } while (this.#clock() < until);
+      return false;
+    } catch (thrown) {
+      failed(thrown);
+      return true;
+    }
+  }
+}
+
+/** Those of this process: two would take a slice each. */
+const SLICES = new Slices(() => performance.now(), setImmediate);
+
+/** Takes a long computation to its end in {@link Slices}, beside all others of this process. */
+export function inPieces<T>(steps: Generator<unknown, T>): Promise<T> {
+  return SLICES.run(steps);
 }
 
 /** @returns what does this work one call after the other, in the order of the calls */

@@ -41,9 +41,8 @@ describe('a reload of policies of 1 MB', () => {
     onTestFinished(() => ending.abort());
     const changed = Promise.withResolvers<PolicyState>();
     const snapshot = newSnapshotHolder('Enforce');
-    const clock = () => performance.now();
     const take = async (state: PolicyState) => {
-      await inPieces(snapshot.applying({ kind: 'documents', documents: state.documents }), clock);
+      await inPieces(snapshot.applying({ kind: 'documents', documents: state.documents }));
       if (state.documents.clusterPolicies[0]?.spec.wait?.fixed === 18) changed.resolve(state);
     };
     await take(await followPolicyFiles(directory, take, ending.signal, 50));
