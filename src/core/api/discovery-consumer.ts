@@ -303,6 +303,20 @@ const EUREKA_URL = new RegExp(`${HOST}(/[!"$->@-z|~]*)?$`);
 const EUREKA_URL_ERROR =
   'expected the http:// or https:// URL that clients have as serviceUrl, without a query';
 
+/** What leads out of a path: the parts that name the pod's address or namespace would not count. */
+const CLIMBS = /^[^?]*(\\|%(2[eEfF]|5[cC])|\/\.{1,2}([/?]|$))/;
+const CLIMBS_ERROR =
+  'expected a path without . and .. and without an encoded dot, slash or backslash, which lead elsewhere than it says';
+const climbFree = (pattern: RegExp, error: string) =>
+  matching(pattern, LONGEST_URL, error)
+    .refine((url) => !CLIMBS.test(url), { error: CLIMBS_ERROR })
+    .meta(
+      apiRules(
+        [`self.matches(${celPattern(pattern)})`, error],
+        [`!self.matches(${celPattern(CLIMBS)})`, CLIMBS_ERROR],
+      ),
+    );
+
 const NAMES_POD = 'expected {address} or {pod} in the url or the body, or every pod would take out the same';
 const NAMES_INSTANCE = 'expected {address} or {pod} in instance, or every pod would take out the same one';
 const HTTP_OR_EUREKA = 'expected exactly one of http and eureka';
@@ -325,7 +339,7 @@ const deregister = z
       z
         .strictObject({
           method: z.enum(['DELETE', 'PATCH', 'POST', 'PUT']).describe('The method.'),
-          url: matching(URL_TEMPLATE, LONGEST_URL, URL_TEMPLATE_ERROR).meta({
+          url: climbFree(URL_TEMPLATE, URL_TEMPLATE_ERROR).meta({
             description: 'The URL to send it to; a template after the host.',
           }),
           ...more,
@@ -341,7 +355,7 @@ const deregister = z
     eureka: optional(
       z
         .strictObject({
-          url: matching(EUREKA_URL, LONGEST_URL, EUREKA_URL_ERROR).meta({
+          url: climbFree(EUREKA_URL, EUREKA_URL_ERROR).meta({
             description: 'The URL that clients have as serviceUrl, such as http://eureka:8761/eureka.',
           }),
           app: matching(EUREKA_NAME, 512, EUREKA_NAME_ERROR).meta({

@@ -49,6 +49,7 @@ const FILE = /expected the name of a file in the folder --inspect-files/;
 const SERVER_NAME = /expected a DNS name/;
 const URL_TEMPLATE = /with no placeholders but .*, and none in the host/;
 const TEMPLATE = /with no placeholders but/;
+const CLIMBS = /which lead elsewhere than it says/;
 const EUREKA_URL = /expected the http:\/\/ or https:\/\/ URL that clients have as serviceUrl/;
 const HEADER = /expected the name of a header/;
 const VALUE_OR_FILE = /expected exactly one of value and valueFile/;
@@ -233,6 +234,18 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
       ].map((url) => [`the URL template ${JSON.stringify(url)}`, putting({ url })]),
     ),
   ),
+  ...refused(
+    CLIMBS,
+    Object.fromEntries(
+      [
+        ...['http://a/{namespace}/../{pod}', 'http://a/{namespace}/..%2f{pod}', 'http://a/{address}/%2e%2e'],
+        ...['http://a/{address}/.', 'http://a/{namespace}\\..\\{pod}', 'http://a/{pod}/..?at={address}'],
+      ].map((url) => [`the URL template ${JSON.stringify(url)}`, putting({ url })]),
+    ),
+  ),
+  ...refused(CLIMBS, {
+    'a Eureka whose path climbs': deregistering({ eureka: { ...SERVER, url: 'http://a/eureka/../x' } }),
+  }),
   ...refused(TEMPLATE, {
     'a body with a placeholder that is none': putting({ body: '{ip}' }),
     'a header with a placeholder that is none': sending({ name: 'x', value: '{ip}' }),

@@ -36,6 +36,8 @@ import type { Turns } from './turns.ts';
 // this, and the memory stays within the limit of the manifest.
 
 const LOOP_MS = 250;
+/** `npm run attack` sets 120. */
+const AT_ONCE_SECONDS = Number(process.env.ATTACK_SECONDS ?? '10');
 const [, LIMIT] = /limits: \{memory: (\d+)Mi\}/.exec(
   readFileSync(join(ROOT, 'deploy/deployment.yaml'), 'utf8'),
 ) ?? ['', ''];
@@ -70,6 +72,41 @@ const slices: readonly Made[] = [
     return slice('evil', `long-${i}`, 'long', names);
   }),
 ];
+
+const policiesOf = (namespace: string, count: number, turn = 0): readonly Made[] =>
+  range(count).map((i) => () => {
+    const wait = { from: 'Fixed', fixed: `${9 + (turn % 50)}s` };
+    const spec = { mode: 'Off', hook: 'Exec', wait, grace: { max: '90s' } };
+    return made(namespace, `p${i}`, '"generation":1', `"spec":${JSON.stringify(spec)}`);
+  });
+
+/** @param container further members of its container, as JSON */
+function deployment(namespace: string, name: string, container = '', replicas = 2): string {
+  const labels = `"labels":{"app":"envoy","of":"${name}"}`;
+  const pod = `{"metadata":{${labels}},"spec":{"containers":[{"name":"app","image":"envoy","ports":[{"containerPort":80}]${container}}]}}`;
+  const selector = `"selector":{"matchLabels":{"app":"envoy","of":"${name}"}}`;
+  return made(namespace, name, '', `"spec":{"replicas":${replicas},${selector},"template":${pod}}`);
+}
+
+/** A script that runs itself with its arguments, which are that script. */
+const ITSELF = ['sh', '-c', ...Array<string>(8).fill('sh -c "$0" $1 $2 $3 $4 $5 $6 $7;'.repeat(4))];
+const hooked = `,"lifecycle":{"preStop":{"exec":{"command":${JSON.stringify(ITSELF)}}}}`;
+
+/** What audits read: gateway-like workloads with hostile hooks, 180 MB of Ingresses that name thousands of Services, budgets. */
+const evilDeployments: readonly Made[] = range(1_000).map(
+  (i) => () => deployment('evil', `envoy-${i}`, i % 50 === 0 ? hooked : '', i % 2),
+);
+const evilIngresses: readonly Made[] = range(600).map((i) => () => {
+  const paths = range(20).map(
+    (path) => `{"path":"/${'x'.repeat(15_000)}","backend":{"service":{"name":"evil-${i}-${path}"}}}`,
+  );
+  const rules = `"rules":[{"http":{"paths":[${paths.join()}]}}]`;
+  return made('evil', `ingress-${i}`, '', `"spec":{"ingressClassName":"edge",${rules}}`);
+});
+const evilBudgets: readonly Made[] = range(3_000).map(
+  (i) => () =>
+    made('evil', `budget-${i}`, '', '"spec":{"maxUnavailable":0,"selector":{"matchLabels":{"app":"envoy"}}}'),
+);
 
 /** What an inspected gateway, or its impostor, can answer. */
 const PAGES: Readonly<Record<string, string>> = {
@@ -144,6 +181,16 @@ beforeAll(async () => {
     ['shop', 'evil'].map((name) => () => made('', name)),
   );
   cluster.list('endpointslices', [...slices, ...webSlices(true)]);
+  cluster.list('clusterterminationpolicies', [
+    () => made('', 'strict', '"generation":1', '"spec":{"overrides":{"namespaces":false}}'),
+  ]);
+  cluster.list('terminationpolicies', [...policiesOf('evil', 5_000), ...policiesOf('shop', 3)]);
+  cluster.list('deployments', [...evilDeployments, () => deployment('shop', 'web')]);
+  cluster.list('ingresses', evilIngresses);
+  cluster.list('ingressclasses', [
+    () => made('', 'edge', '', '"spec":{"controller":"projectcontour.io/ingress-controller"}'),
+  ]);
+  cluster.list('poddisruptionbudgets', evilBudgets);
   cluster.list(
     'discoveryconsumers',
     Object.keys(PAGES).map((format) => () => {
@@ -165,7 +212,7 @@ beforeAll(async () => {
     [
       ...['--kubeconfig', join(directory, 'config'), '--policies', policies],
       ...['--namespace', 'linger', '--identity', 'replica', '--hold-port', String(holdPort)],
-      ...['--canary-port', String(await freePort()), '--canary-every', '0', '--audit-every', '0'],
+      ...['--canary-port', String(await freePort()), '--canary-every', '0', '--audit-every', '1h'],
       ...['--connection-close-probability', '0'],
     ],
     {
@@ -263,6 +310,73 @@ describe('a replica answers every review in time, within its memory', { timeout:
       }
       for (const call of calls) call.destroy();
     });
+  });
+
+  it('when an audit reads what a tenant has put around 1,000 gateway-like workloads', async () => {
+    await attacked('audit', async () => {
+      await until(async () => (await server.count('linger_audit_timestamp_seconds')) > 0, 240);
+    });
+    expect(server.logs().filter(({ msg }) => String(msg).includes('audit failed'))).toEqual([]);
+    const judged = await Promise.all(
+      ['protected', 'unprotected', 'skipped', 'unknown'].map((verdict) =>
+        server.count(`linger_audited_workloads{verdict="${verdict}"}`),
+      ),
+    );
+    expect(judged.reduce((sum, each) => sum + each, 0)).toBeGreaterThan(1_000);
+  });
+
+  it('when 5,000 policies of one namespace may not override', async () => {
+    const connection = await connect(server, atEnd);
+    await attacked('refused policies', async () => {
+      for (const _ of range(50)) {
+        connection.write(requestBytes(bodyOf(undefined, { namespace: 'evil' })));
+        expect(responseOf(await connection.answer()).allowed).toBe(true);
+      }
+    });
+    connection.destroy();
+  });
+
+  it(`when all of this comes at once, for ${AT_ONCE_SECONDS} s`, async () => {
+    const asking = await Promise.all(range(4).map(() => connect(server, atEnd)));
+    await attacked('all at once', async () => {
+      const end = performance.now() + AT_ONCE_SECONDS * 1_000;
+      const goesOn = () => performance.now() < end;
+      const rounds = async (round: (turn: number) => Promise<void>) => {
+        for (let turn = 0; goesOn(); turn += 1) {
+          await round(turn);
+          await sleep(50);
+        }
+      };
+      const object = JSON.parse(deployment('evil', 'envoy', hooked)) as {
+        spec: { template: { metadata: object; spec: object } };
+      };
+      const { metadata, spec } = object.spec.template;
+      const hostile = requestBytes(
+        bodyOf({ metadata: { name: 'a', ...metadata }, spec }, { namespace: 'evil' }),
+      );
+      await Promise.all([
+        ...asking.map((connection) =>
+          rounds(async () => {
+            connection.write(hostile);
+            expect(responseOf(await connection.answer()).allowed).toBe(true);
+          }),
+        ),
+        rounds((turn) =>
+          cluster.send(
+            'pods',
+            'ADDED',
+            range(4).map((i) => () => made('evil', `at-once-${turn}-${i}`, `"labels":{${COLLIDING}}`)),
+          ),
+        ),
+        rounds((turn) => cluster.send('terminationpolicies', 'MODIFIED', policiesOf('evil', 200, turn))),
+        rounds(() => cluster.send('endpointslices', 'MODIFIED', evilSlices.slice(0, 50))),
+      ]);
+    });
+    for (const connection of asking) connection.destroy();
+    // The lease has been kept throughout.
+    expect(server.logs().filter(({ msg }) => String(msg).includes('lease acquired, leading'))).toHaveLength(
+      1,
+    );
   });
 
   it('when a policy file beside a good one unfolds without end', async () => {

@@ -16,6 +16,10 @@ const PATHS = {
   discoveryconsumers: '/apis/linger.dev/v1alpha1/discoveryconsumers',
   clusterterminationpolicies: '/apis/linger.dev/v1alpha1/clusterterminationpolicies',
   terminationpolicies: '/apis/linger.dev/v1alpha1/terminationpolicies',
+  deployments: '/apis/apps/v1/deployments',
+  ingresses: '/apis/networking.k8s.io/v1/ingresses',
+  ingressclasses: '/apis/networking.k8s.io/v1/ingressclasses',
+  poddisruptionbudgets: '/apis/policy/v1/poddisruptionbudgets',
 } as const;
 export type Kind = keyof typeof PATHS;
 const KINDS = Object.keys(PATHS) as Kind[];
