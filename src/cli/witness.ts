@@ -11,7 +11,7 @@ import {
   problem,
   readerOf,
   readPage,
-  USUAL_PATHS,
+  usualPath,
 } from '../measurement/index.ts';
 import { NEVER, pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
@@ -136,7 +136,7 @@ function readFrom(page: Page, format: PageFormat, reader: PageReader): Promise<P
     return readPage({ url: page.url, to: { host }, reader, timeoutMs: PAGE_MS });
   }
   if (format === 'HAProxy') return readCommand(page.socketPath, 'show servers state', reader);
-  const url = new URL(`http://localhost${USUAL_PATHS[format]}`);
+  const url = new URL(`http://localhost${usualPath(format)}`);
   return readPage({ url, to: page, reader, timeoutMs: PAGE_MS });
 }
 

@@ -10,7 +10,7 @@ export { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
 export { ConsumerMeasurement, Measurement, type WaitingByStage, waitingByStage } from './measurement.ts';
 export { attemptsIn, nodeTimerApp } from './node-timers.ts';
 export { endpointIn, type PageEndpoint, PageFindings, type PageReader, readerOf } from './page-formats.ts';
-export { MOST_WITNESSED, USUAL_PATHS } from './page-request.ts';
+export { MOST_WITNESSED, usualPath } from './page-request.ts';
 export {
   canaryPart,
   consumersPart,

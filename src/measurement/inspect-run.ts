@@ -43,7 +43,7 @@ import {
 } from './inspected.ts';
 import type { ConsumerMeasurement } from './measurement.ts';
 import { authorityOf, PageFindings, readerOf } from './page-formats.ts';
-import { USUAL_PATHS } from './page-request.ts';
+import { usualPath } from './page-request.ts';
 import { isForbidden, type Problem, problem, resolve } from './probe.ts';
 import type { StaleUpstream } from './stale-upstreams.ts';
 
@@ -372,7 +372,7 @@ async function instancesOf(
     return 'addresses' in found ? instancesAt(page, found, MOST_INSTANCES) : found;
   }
   if (instances === undefined) return NONE;
-  const { namespaceSelector, podSelector = EVERYTHING, port, path = USUAL_PATHS[format] } = instances;
+  const { namespaceSelector, podSelector = EVERYTHING, port, path = usualPath(format) } = instances;
   const selected = [...snapshot.current().namespaces.values()].filter(
     (namespace) => selectsNamespace(namespaceSelector, namespace) === true,
   );

@@ -178,7 +178,7 @@ const LONGEST_LINE = 4 * 1024;
 /**
  * Reads a page line by line. A page with an overlong line is unreadable, since an address on that line would seem absent.
  */
-abstract class LineReader extends TokenReader {
+abstract class LinePageReader extends TokenReader {
   protected readonly tokens = /[^\r\n]+/g;
   protected readonly longest = LONGEST_LINE;
   #hasLongLine = false;
@@ -225,7 +225,7 @@ interface EnvoyHost {
  * back. Where less than half of a priority's hosts are healthy, Envoy panics and sends to all of them (50 % is the
  * default of healthy_panic_threshold; the page does not show other values).
  */
-class EnvoyReader extends LineReader {
+class EnvoyReader extends LinePageReader {
   #cluster = '';
   #host: EnvoyHost | undefined;
   /** The number of hosts of each priority of this cluster. */
@@ -292,7 +292,7 @@ const MAINTENANCE = 0x01 | 0x02 | 0x04 | 0x20 | 0x40;
  * HAProxy's statistics as CSV (`/stats;csv`, `show stat`), or its `show servers state`. A server is out of use when it is
  * in maintenance, as is one whose address has vanished from DNS; not when its checks fail, since it may come back.
  */
-class HaproxyReader extends LineReader {
+class HaproxyReader extends LinePageReader {
   #columns: ReadonlyMap<string, number> = new Map();
   #first = '';
   #hasAddresses = false;

@@ -87,7 +87,7 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
   signal.throwIfAborted();
   const undo: (() => Promise<unknown>)[] = [];
   const replacedAt = Math.max(...lives.all.map(({ createdAt }) => createdAt));
-  const ghosts = await hanging((options.job?.ways ?? []).flatMap(({ address }) => address ?? []));
+  const hangingConnections = await hanging((options.job?.ways ?? []).flatMap(({ address }) => address ?? []));
   try {
     if (disturbance.type === 'scale') {
       // Since it was read, an autoscaler may have changed it: the question may have stood for long.
@@ -102,7 +102,7 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
     await traffic.start();
     const young = wallClock() - replacedAt - traffic.behindMs < CONNTRACK_MS;
     const replaced = young && !options.fresh;
-    const haunted = replaced || (ghosts ?? 0) > 0;
+    const afterRollout = replaced || (hangingConnections ?? 0) > 0;
     // New pods may not have reached kube-proxy and the gateways yet.
     const calmBy = young ? wallClock() + FOLLOW_MS : 0;
     let startedAt = 0;
@@ -129,9 +129,9 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
     const outcomes = traffic.outcomes.filter(({ at }) => at >= startedAt && at <= endedAt);
     const early = outcomes.filter(({ at, lost }) => lost !== undefined && at < disturbedAt).length;
     const { ways, nodes } = traffic;
-    const verdict = judge({ ways, outcomes, pods, slowMs: options.slowMs, haunted });
+    const verdict = judge({ ways, outcomes, pods, slowMs: options.slowMs, afterRollout });
     const notes = [
-      ...hauntingOf(replaced, ghosts),
+      ...rolloutNotes(replaced, hangingConnections),
       ...(early > 0 ? [`lost before anything was disturbed: ${early}; ${NOISE}`] : []),
       ...(stuck > 0 ? [`pods that were terminating before and still are: ${stuck}; they are left out`] : []),
       ...(whole ? [] : [`not quiet within ${options.longest}s: later losses are not counted`]),
@@ -163,14 +163,14 @@ async function problemOfUndoing(undo: () => Promise<unknown>): Promise<string | 
   return problem;
 }
 
-/** @param ghosts undefined: they cannot be counted */
-function hauntingOf(replaced: boolean, ghosts: number | undefined): readonly string[] {
-  if (ghosts !== undefined && ghosts > 0)
+/** @param hangingConnections undefined: they cannot be counted */
+function rolloutNotes(replaced: boolean, hangingConnections: number | undefined): readonly string[] {
+  if (hangingConnections !== undefined && hangingConnections > 0)
     return [
-      `${ghosts} connections to this Service hang in conntrack (SYN_SENT): an earlier rollout still affects its clients, for two minutes at most`,
+      `${hangingConnections} connections to this Service hang in conntrack (SYN_SENT): an earlier rollout still affects its clients, for two minutes at most`,
     ];
   if (!replaced) return [];
-  const counted = ghosts === undefined ? ` (not counted: ${CONNTRACK} cannot be read here)` : '';
+  const counted = hangingConnections === undefined ? ` (not counted: ${CONNTRACK} cannot be read here)` : '';
   return [
     `pods were replaced in the two minutes before: losses that no ending pod explains may be ghost losses from conntrack${counted}`,
   ];

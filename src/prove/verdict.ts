@@ -106,7 +106,7 @@ export interface Evidence {
   /** Answers that take longer are slow. */
   readonly slowMs: number;
   /** Whether a pod was replaced in the two minutes before the first request. */
-  readonly haunted: boolean;
+  readonly afterRollout: boolean;
 }
 
 /** Differences between the clocks of watches, nodes and senders. */
@@ -184,7 +184,7 @@ interface Suspect {
 function judgeWay(
   { name, keepAlive }: Evidence['ways'][number],
   outcomes: readonly RequestOutcome[],
-  { pods, slowMs, haunted }: Evidence,
+  { pods, slowMs, afterRollout }: Evidence,
 ) {
   const suspects = suspectsOf(pods, outcomes);
   const firstDeath = Math.min(...suspects.map(({ life }) => life.deletedAt));
@@ -204,7 +204,7 @@ function judgeWay(
     const inFlight = first !== undefined && possible.every(({ deadAt }) => at < deadAt - TOLERANCE_MS);
     const cause = (): LossCause => {
       if (first === undefined && pods.some((life) => wasUnready(life, at))) return 'unready';
-      if (first === undefined) return haunted && !(firstDeath <= end) ? 'ghost' : 'unexplained';
+      if (first === undefined) return afterRollout && !(firstDeath <= end) ? 'ghost' : 'unexplained';
       // Only a new connection can be refused.
       if (kind === 'refused') return 'late';
       if (keepAlive) return 'kept';

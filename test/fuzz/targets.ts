@@ -6,7 +6,7 @@ import {
   Budget,
   FOREIGN_LIMITS,
   type ForeignSource,
-  type PageFormat,
+  PAGE_FORMATS,
   readHook,
   reportRequest,
 } from '../../src/core/api/index.ts';
@@ -27,7 +27,6 @@ import { takePush } from '../measurement/pushes.ts';
  */
 export type Fuzz = (data: Uint8Array) => void;
 
-const FORMATS: readonly PageFormat[] = ['Envoy', 'HAProxy', 'Traefik', 'Text'];
 const WANTED = [
   { address: '10.0.0.1', ports: [8080] },
   { address: 'fd00::a:1', ports: [] },
@@ -76,7 +75,7 @@ export const TARGETS: Readonly<Record<Exclude<ForeignSource, 'proc'>, Fuzz>> = {
     });
   },
   page: (data) => {
-    for (const format of FORMATS) {
+    for (const format of PAGE_FORMATS) {
       const reader = readerOf(format, WANTED);
       for (let at = 0; at < data.length; at += 4_096)
         reader.write(Buffer.from(data.subarray(at, at + 4_096)));

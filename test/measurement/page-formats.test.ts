@@ -7,7 +7,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { canonicalAddress } from '../../src/certs/index.ts';
-import type { PageFormat } from '../../src/core/api/index.ts';
+import { PAGE_FORMATS, type PageFormat } from '../../src/core/api/index.ts';
 import { readPage } from '../../src/measurement/gateway-client.ts';
 import {
   endpointIn,
@@ -356,7 +356,7 @@ describe('chunks', () => {
     );
   });
 
-  it.each(['Envoy', 'HAProxy', 'Traefik', 'Text', 'Witness'] as const)('%s bears any bytes', (format) => {
+  it.each(PAGE_FORMATS)('%s bears any bytes', (format) => {
     const pieces = fc.array(
       fc.oneof(
         fc.uint8Array({ maxLength: 50 }),

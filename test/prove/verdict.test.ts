@@ -41,7 +41,7 @@ const SERVICE = { name: 'Service web', keepAlive: false };
 const EDGE = { name: 'edge', keepAlive: false };
 
 function evidence(more: Partial<Evidence>): Evidence {
-  return { ways: [EDGE], outcomes: [], pods: [], slowMs: 1_000, haunted: false, ...more };
+  return { ways: [EDGE], outcomes: [], pods: [], slowMs: 1_000, afterRollout: false, ...more };
 }
 
 const OTHERS = [pod('a', undefined), pod('b', undefined), pod('c', undefined)];
@@ -173,7 +173,7 @@ describe('the verdict', () => {
     ],
     'takes what is lost before any pod went for a ghost after an earlier rollout': [
       {
-        haunted: true,
+        afterRollout: true,
         pods: [pod('old', 10, 5), ...OTHERS],
         outcomes: [...sent({ from: 0, to: 30 }), { way: 0, at: 2_000, tookMs: 3_000, lost: 'timeout' }],
       },
@@ -181,7 +181,7 @@ describe('the verdict', () => {
     ],
     'knows that a pod that stays was not ready': [
       {
-        haunted: true,
+        afterRollout: true,
         pods: [pod('old', 10, 5), { ...pod('a', undefined), unready: [{ from: 1_500, to: 4_000 }] }],
         outcomes: [...sent({ from: 0, to: 30 }), { way: 0, at: 2_000, tookMs: 3_000, lost: 'timeout' }],
       },
@@ -308,22 +308,27 @@ describe('the verdict', () => {
       { maxLength: 5 },
     );
     fc.assert(
-      fc.property(fc.array(outcome, { maxLength: 60 }), pods, fc.boolean(), (outcomes, lives, haunted) => {
-        const named = lives.map(([deleted, wait], index) => pod(`pod-${index}`, deleted, wait));
-        const verdict = judge(evidence({ ways: [SERVICE, EDGE], outcomes, pods: named, haunted }));
-        const lost = outcomes.filter((each) => each.lost !== undefined).length;
-        expect(verdict.failures).toHaveLength(lost);
-        expect(verdict.ways.reduce((sum, way) => sum + way.lost, 0)).toBe(lost);
-        const causes = (way: (typeof verdict.ways)[number]) =>
-          Object.values(way.causes).reduce((sum, count) => sum + count, 0);
-        for (const way of verdict.ways) expect(causes(way)).toBe(way.lost);
-        for (const { pods: suspects, cause } of verdict.failures)
-          expect(suspects.length === 0).toBe(
-            (['ghost', 'unready', 'unexplained'] as LossCause[]).includes(cause),
-          );
-        expect(verdict.sentence).toMatch(/^[^\n]{20,}\.$/);
-        expect(verdict.sentence).not.toMatch(/NaN|Infinity|undefined/);
-      }),
+      fc.property(
+        fc.array(outcome, { maxLength: 60 }),
+        pods,
+        fc.boolean(),
+        (outcomes, lives, afterRollout) => {
+          const named = lives.map(([deleted, wait], index) => pod(`pod-${index}`, deleted, wait));
+          const verdict = judge(evidence({ ways: [SERVICE, EDGE], outcomes, pods: named, afterRollout }));
+          const lost = outcomes.filter((each) => each.lost !== undefined).length;
+          expect(verdict.failures).toHaveLength(lost);
+          expect(verdict.ways.reduce((sum, way) => sum + way.lost, 0)).toBe(lost);
+          const causes = (way: (typeof verdict.ways)[number]) =>
+            Object.values(way.causes).reduce((sum, count) => sum + count, 0);
+          for (const way of verdict.ways) expect(causes(way)).toBe(way.lost);
+          for (const { pods: suspects, cause } of verdict.failures)
+            expect(suspects.length === 0).toBe(
+              (['ghost', 'unready', 'unexplained'] as LossCause[]).includes(cause),
+            );
+          expect(verdict.sentence).toMatch(/^[^\n]{20,}\.$/);
+          expect(verdict.sentence).not.toMatch(/NaN|Infinity|undefined/);
+        },
+      ),
     );
   });
 });

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { SLICE_SECONDS } from '../../src/core/lag/lag-history.ts';
+import { QUARTER_SECONDS } from '../../src/core/lag/lag-history.ts';
 import { lagOf } from '../cluster-suite/support/agreement.ts';
 import { trueRemovals } from '../cluster-suite/support/endpoint-history.ts';
 import { type PodObject, pod } from '../cluster-suite/support/manifests.ts';
@@ -43,7 +43,7 @@ const MEASURED_MS = byForm(60_000, 3_600_000);
  * Linger keeps lags in slices of 15 minutes, and in a young history all slices count alike: of two that share a minute's
  * measurements, the one with few lags would weigh too much. So the short form does not begin when a slice is about to end.
  */
-const SLICE_MS = SLICE_SECONDS * 1_000;
+const SLICE_MS = QUARTER_SECONDS * 1_000;
 const WITHIN_SLICE_MS = byForm(150_000, 0);
 
 const HOOK_WORDS: Readonly<Record<Hook, string>> = {

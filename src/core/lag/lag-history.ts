@@ -3,8 +3,8 @@ import { BUCKETS, bucketOf, secondsOf } from './buckets.ts';
 import { type Density, quantileOf } from './distribution.ts';
 import { type BucketValue, bucketsToText, Histogram, isCount, isInstant, readBuckets } from './histogram.ts';
 
-/** 15 minutes, so that a storm like S1's (10 to 12 minutes) fills one or two slices. */
-export const SLICE_SECONDS = 900;
+/** 15 minutes, so that a storm like S1's (10 to 12 minutes) fills one or two quarters. */
+export const QUARTER_SECONDS = 900;
 
 const HOUR_SECONDS = 3_600;
 const DAY_SECONDS = 86_400;
@@ -21,13 +21,13 @@ const MOST_DAYS = 28;
 /** How old the lags may be that a namespace is judged by instead of the cluster's. */
 export const OWN_SECONDS: number = MOST_DAYS * DAY_SECONDS;
 
-/** A week, and the day before it that the hourly curves reach into, have 768 slices. */
+/** A week, and the day before it that the hourly curves reach into, have 768 quarters. */
 const SLOTS_KEPT = 800;
 
-/** Older slices are kept, too, while there are fewer samples than any policy is likely to ask for. */
+/** Older quarters are kept, too, while there are fewer samples than any policy is likely to ask for. */
 const SAMPLES_KEPT = 10_000;
 
-/** The widths, in slices, of the slots that a text may have: a slice, an hour, 6 hours, a day; each divides the next. */
+/** The widths, in quarters, of the slots that a text may have: a quarter of an hour, an hour, 6 hours, a day; each divides the next. */
 const WIDTHS = [1, 4, 24, 96] as const;
 
 /** Entries are `bucket × 2^22 + times`: 800 buckets need 10 bits. No cluster has 4 million lags of one bucket in a day. */
@@ -37,18 +37,18 @@ const MOST_TIMES = 2 ** TIMES_BITS - 1;
 /** How many entries are written, or read, in about a millisecond. */
 const MOST_ENTRIES = 5_000;
 
-/** The lags that ended in one slice of time, or in a block of slices that a text merged to save room. */
+/** The lags that ended in one quarter of an hour, or in a block of quarters that a text merged to save room. */
 interface Slot {
-  /** The number of its first slice, counted from the epoch. */
+  /** The number of its first quarter, counted from the epoch. */
   readonly first: number;
-  /** How many slices it spans. */
+  /** How many quarters it spans. */
   readonly width: number;
   readonly samples: number;
-  /** Occupied buckets only: hardly any slice has over 300. */
+  /** Occupied buckets only: hardly any quarter has over 300. */
   readonly entries: Uint32Array;
 }
 
-const endOf = ({ first, width }: Slot) => (first + width) * SLICE_SECONDS;
+const endOf = ({ first, width }: Slot) => (first + width) * QUARTER_SECONDS;
 const dayOf = ({ first }: Slot) => Math.floor(first / 96);
 const byEnd = (a: Slot, b: Slot) => endOf(a) - endOf(b) || a.first - b.first;
 
@@ -82,11 +82,11 @@ function countsOf(slots: readonly Slot[]): Density {
   return counts;
 }
 
-/** Merges slots into blocks of `width` slices; wider slots stay as they are. */
+/** Merges slots into blocks of `width` quarters; wider slots stay as they are. */
 function coarsened(slots: readonly Slot[], width: number): readonly Slot[] {
   const widthOf = (slot: Slot) => Math.max(width, slot.width);
   const firstOf = (slot: Slot) => Math.floor(slot.first / widthOf(slot)) * widthOf(slot);
-  // By both; the widest slot has 96 slices.
+  // By both; the widest slot has 96 quarters.
   const blocks = Map.groupBy(slots, (slot) => 128 * firstOf(slot) + widthOf(slot));
   return [...blocks.values()].map((inBlock) => {
     const [slot] = inBlock as [Slot];
@@ -155,7 +155,7 @@ export interface Episode extends Period {
 /** Lags above this share of the window's p99 count as long: they determine it. */
 const LONG_SHARE = 0.5;
 
-/** A run of slices is an episode from this share of all long lags on. */
+/** A run of quarters is an episode from this share of all long lags on. */
 const EPISODE_SHARE = 0.1;
 
 /** An episode stands out only from at least this many other lags. */
@@ -164,15 +164,15 @@ const LEAST_REST = 100;
 const VERSION = 2;
 
 /**
- * The lags of one scope in slices of 15 minutes, each counted once and all with the same weight. Times are seconds since
- * the epoch by the caller's clock; lags may come in any order of time. Memory is bounded by the number of slices.
+ * The lags of one scope in quarters of an hour, each counted once and all with the same weight. Times are seconds since
+ * the epoch by the caller's clock; lags may come in any order of time. Memory is bounded by the number of quarters.
  */
 export class LagHistory {
   /** Ordered by their ends. Slots and their arrays are immutable. */
   #closed: readonly Slot[] = [];
   #closedSamples = 0;
   #open: Histogram | undefined;
-  #openSlice = 0;
+  #openQuarter = 0;
   /**
    * When measuring began, by this process's clock: a stored history counts for as long as it was, not from when another
    * clock says that it began.
@@ -192,14 +192,14 @@ export class LagHistory {
 
   /** @throws RangeError for a negative lag or NaN */
   record(lagSeconds: number, at: number): void {
-    const slice = Math.floor(at / SLICE_SECONDS);
-    if (this.#open !== undefined && slice !== this.#openSlice) {
+    const quarter = Math.floor(at / QUARTER_SECONDS);
+    if (this.#open !== undefined && quarter !== this.#openQuarter) {
       this.reached(at);
       this.#close(this.#slots());
       this.#trim();
     }
     this.#open ??= new Histogram();
-    this.#openSlice = slice;
+    this.#openQuarter = quarter;
     this.#open.record(lagSeconds);
     this.#began = Math.min(this.#began, at);
     this.#latest = Math.max(this.#latest, at);
@@ -240,7 +240,7 @@ export class LagHistory {
     const inWindow = lastDays(slots, at, minSamples);
     const [first] = inWindow;
     if (first === undefined) return undefined;
-    const from = first.first * SLICE_SECONDS;
+    const from = first.first * QUARTER_SECONDS;
     const since = Math.max(this.#began, from);
     const [samples, counts] = [samplesOf(inWindow), countsOf(inWindow)];
     return { from, at, samples, historySeconds: Math.max(0, at - since), counts };
@@ -248,10 +248,10 @@ export class LagHistory {
 
   /** The lags by bucket of the part of another history's window: what ended in it as far as that is told apart. */
   countsWithin(from: number, at: number): Density {
-    const isOpen = at >= this.#openSlice * SLICE_SECONDS;
+    const isOpen = at >= this.#openQuarter * QUARTER_SECONDS;
     const until = isOpen ? Number.POSITIVE_INFINITY : at;
     return countsOf(
-      this.#slots().filter((slot) => slot.first * SLICE_SECONDS >= from && endOf(slot) <= until),
+      this.#slots().filter((slot) => slot.first * QUARTER_SECONDS >= from && endOf(slot) <= until),
     );
   }
 
@@ -264,13 +264,13 @@ export class LagHistory {
   }
 
   /**
-   * The lags, in seconds with their number, by the span in which they ended: 15 minutes, or more where old slices were
+   * The lags, in seconds with their number, by the span in which they ended: 15 minutes, or more where old quarters were
    * merged.
    */
   *spans(): Generator<Period & { readonly lags: readonly (readonly [seconds: number, count: number])[] }> {
     for (const slot of this.#slots()) {
       const lags = [...bucketsIn(slot)].map(([bucket, count]) => [secondsOf(bucket), count] as const);
-      yield { from: slot.first * SLICE_SECONDS, to: endOf(slot), lags };
+      yield { from: slot.first * QUARTER_SECONDS, to: endOf(slot), lags };
     }
   }
 
@@ -285,7 +285,7 @@ export class LagHistory {
       const count = longLags(slot, long);
       if (count === 0) continue;
       allLong += count;
-      const from = slot.first * SLICE_SECONDS;
+      const from = slot.first * QUARTER_SECONDS;
       let run = runs.at(-1);
       if (run === undefined || from - run.to > HOUR_SECONDS) {
         run = { from, to: from, long: 0, slots: [] };
@@ -309,10 +309,10 @@ export class LagHistory {
     }
   }
 
-  /** Removes the slices that overlap with this span. @returns how many lags were in them */
+  /** Removes the quarters that overlap with this span. @returns how many lags were in them */
   forget(from: number, to: number): number {
     const before = this.samples;
-    const kept = this.#slots().filter((slot) => endOf(slot) <= from || slot.first * SLICE_SECONDS >= to);
+    const kept = this.#slots().filter((slot) => endOf(slot) <= from || slot.first * QUARTER_SECONDS >= to);
     this.#close(kept);
     return before - this.samples;
   }
@@ -335,7 +335,7 @@ export class LagHistory {
     const before = this.samples;
     const own = new Set(this.#slots());
     const all = other.#slots();
-    const past = all.filter(({ first }) => first * SLICE_SECONDS <= now + HOUR_SECONDS);
+    const past = all.filter(({ first }) => first * QUARTER_SECONDS <= now + HOUR_SECONDS);
     const merged = overlapping([...own, ...past]).flatMap((slots) => {
       const [ours, theirs] = [slots.filter((slot) => own.has(slot)), slots.filter((slot) => !own.has(slot))];
       return samplesOf(theirs) > samplesOf(ours) ? theirs : ours;
@@ -405,7 +405,7 @@ export class LagHistory {
 
   #slots(): readonly Slot[] {
     if (this.#open === undefined) return this.#closed;
-    const open = slotOf(this.#openSlice, 1, this.#open.counts.entries());
+    const open = slotOf(this.#openQuarter, 1, this.#open.counts.entries());
     const same = this.#closed.findLastIndex(({ first, width }) => first === open.first && width === 1);
     const part = this.#closed[same];
     if (part !== undefined)

@@ -136,7 +136,7 @@ interface Termination {
   /** The groups that listed it as ready and have not withdrawn it. */
   open: Removal[];
   /** All withdrawals so far, including verified ones, which {@link LagRecorder.#unverified} no longer has. */
-  withdrawals: Withdrawal[];
+  withdrawals: EndedRemoval[];
   unverified: number;
   /** How many of its removals are followed, and how many found no room. */
   places: number;
@@ -156,7 +156,7 @@ interface Removal {
 }
 
 /** A removal that has ended. Heartbeats show whether its streams were punctual. */
-interface Withdrawal {
+interface EndedRemoval {
   readonly termination: Termination;
   readonly group: EndpointGroup;
   readonly sample: StageSample;
@@ -220,7 +220,7 @@ export class LagRecorder {
   /** Terminations whose beginning no heartbeat has verified yet, oldest first. */
   readonly #unverifiedBeginnings = new Set<Termination>();
   /** Oldest first. */
-  readonly #unverified = new Set<Withdrawal>();
+  readonly #unverified = new Set<EndedRemoval>();
   /** When to look again at samples that only time can settle. */
   #verifyAt = Number.NEGATIVE_INFINITY;
   readonly #discarded: Record<DiscardReason, number>;
@@ -550,7 +550,7 @@ export class LagRecorder {
   }
 
   /** Accepts or discards the sample as soon as it is known whether both of its streams were punctual. */
-  #verify(withdrawal: Withdrawal, now: number): void {
+  #verify(withdrawal: EndedRemoval, now: number): void {
     const { termination, sample } = withdrawal;
     const late = this.#isLate(termination, sample, now);
     if (late === undefined) return;
