@@ -488,7 +488,7 @@ function observedRelease({ pod, reason, consumers, counted, open }: Release, at:
 
 /** The addresses alone: a tenant's Event names no pods of other namespaces. */
 function withoutNames<F extends TerminationFinding>(finding: F): F {
-  const from = finding.from?.map((each) => each.replace(/ .*$/, ''));
+  const from = finding.from?.map((each) => each.split(' ', 1).join());
   return from === undefined ? finding : { ...finding, from };
 }
 

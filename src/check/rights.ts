@@ -24,7 +24,7 @@ export interface Access {
 /** What server-side apply of the installed objects takes. */
 export function accessesToInstall(namespace: string): readonly Access[] {
   return installed.objects.flatMap((object) => {
-    const [, resource = '', group = '', namespaced] = /^(\w+)\.?(\S*)( namespaced)?$/.exec(object) ?? [];
+    const [, resource = '', group = '', namespaced] = /^(\w+)(?:\.(\S*))?( namespaced)?$/.exec(object) ?? [];
     const place = namespaced === undefined ? {} : { namespace };
     return ['get', 'create', 'patch'].map((verb) => ({ group, resource, verb, ...place }));
   });

@@ -143,9 +143,9 @@ export async function imageOf({ settings, stopping }: ProveSetting, access: Work
 /** @throws LingerError `settings-invalid`, also for what HTTP cannot carry */
 export function headersIn(texts: readonly string[] = []): Record<string, string> {
   const pairs = texts.map((text) => {
-    const [, name = '', value] = /^([\w-]+):\s*([\t\u0020-\u007e\u0080-\u00ff]*)$/.exec(text) ?? [];
+    const [, name = '', value] = /^([\w-]+):([\t\u0020-\u007e\u0080-\u00ff]*)$/.exec(text) ?? [];
     if (value === undefined) throw usageError(`--header: expected NAME:VALUE, got "${text}"`);
-    return [name.toLowerCase(), value] as const;
+    return [name.toLowerCase(), value.trimStart()] as const;
   });
   return Object.fromEntries(pairs);
 }

@@ -73,7 +73,7 @@ function addressesOf(spec: unknown, status: unknown): string[] {
 /** `10.0.7.1` of `10.0.7.0/24`, `fd00:7::1` of `fd00:7::/64` */
 function firstIn(range: string): string | undefined {
   const [network = ''] = range.split('/');
-  return isIPv6(network) ? `${network}1` : network.replace(/\d+$/, (last) => String(Number(last) + 1));
+  return isIPv6(network) ? `${network}1` : network.replace(/(?<!\d)\d+$/, (last) => String(Number(last) + 1));
 }
 
 export class FleetVersions {

@@ -32,7 +32,7 @@ const LABELS_END = /[ \t]*\}/y;
 /** A value, a time stamp and an exemplar; the last two are of no use here. */
 const VALUE = /[ \t]*([^ \t#]+)(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#.*)?$/y;
 /** As Go reads a float, without its hexadecimal and underscored forms, which exporters do not write. */
-const NUMBER = /^[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|inf(?:inity)?|nan)$/i;
+const NUMBER = /^[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|inf(?:inity)?|nan)$/i;
 
 /**
  * Reads the samples of the wanted names. Of other lines only the name is read: a busy API server's scrape has tens of

@@ -31,5 +31,5 @@ export function amount(number: number): string {
 
 /** A whole number for people, never in the machine's locale: `6,040` */
 export function grouped(count: number): string {
-  return String(count).replace(/\B(?=(\d{3})+$)/g, ',');
+  return count.toLocaleString('en');
 }

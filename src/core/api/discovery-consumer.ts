@@ -386,7 +386,7 @@ export function deregisterRequest({ http, eureka }: DeregisterSpec): DeregisterR
   if (http !== undefined) return http;
   const { url = '', app, instance, ...rest } = eureka ?? {};
   const path = `/apps/${app}/${instance}/status?value=OUT_OF_SERVICE`;
-  return { ...rest, method: 'PUT', url: `${url.replace(/\/+$/, '')}${path}` };
+  return { ...rest, method: 'PUT', url: `${url.replace(/(?<!\/)\/+$/, '')}${path}` };
 }
 
 const MEASURES_REGISTRY =
