@@ -201,7 +201,11 @@ describe.concurrent('a server that follows a cluster', () => {
     const model = await cluster();
     model.put('services', serviceObject('shop', 'web'));
     const left = ['a', 'b', 'c', 'd', 'e', 'f'];
-    for (const pod of left) model.put('pods', podObject('shop', pod));
+    const putPod = (name: string, terminating: boolean) => {
+      const { metadata, ...pod } = podObject('shop', name, terminating);
+      model.put('pods', { ...pod, metadata: { ...metadata, labels: { app: 'web' } } });
+    };
+    for (const pod of left) putPod(pod, false);
     model.put('endpointslices', sliceObject('shop', 'web', ...left));
     const server = await following(model);
     await until(async () => (await server.count('linger_cluster_synced')) === 1);
@@ -210,7 +214,7 @@ describe.concurrent('a server that follows a cluster', () => {
     // On a busy machine a server stands still while it starts, and what ends soon after that is not measured.
     while ((await measured()) === 0 && left.length > 0) {
       const pod = left.shift() as string;
-      model.put('pods', podObject('shop', pod, true));
+      putPod(pod, true);
       await until(async () => (await open()) === 1);
       const { status, text } = await server.get('/estimates');
       expect(status).toBe(200);
