@@ -6,6 +6,7 @@ import { readHelperObject } from '../../src/hold/helper-object.ts';
 import { annotationPolicyText } from './annotation-policy.ts';
 import { CHART } from './chart.ts';
 import { CLUSTER_TERMINATION_POLICY, crdText, DISCOVERY_CONSUMER, TERMINATION_POLICY } from './crd.ts';
+import { floorText } from './floor.ts';
 import { installedText } from './installed.ts';
 import { TABLE_PAGES } from './tables.ts';
 
@@ -35,6 +36,7 @@ export const GENERATED: readonly { readonly path: string; readonly text: () => s
     text: () => crdText(kind),
   })),
   { path: 'deploy/annotation-policy.yaml', text: annotationPolicyText },
+  { path: 'deploy/floor/floor.yaml', text: floorText },
   ...HOLD_RIGHTS.map((path) => ({ path, text: () => holdRights(path) })),
   { path: VALUES_SCHEMA, text: valuesSchema },
   // Last: they are made from the files above.

@@ -11,7 +11,7 @@ export {
 } from './codec.ts';
 export { restoreHistory } from './history-objects.ts';
 export { LEADER_LABEL, labelLeader } from './leader-label.ts';
-export { builtInPolicyPart, leaderLabelPart, publishingPart } from './part.ts';
+export { builtInPolicyPart, floorPart, leaderLabelPart, publishingPart } from './part.ts';
 export { newStatus, PUBLISH_LIMITS, registerPublishMetrics } from './publish-status.ts';
 export { type PublishingOptions, startPublishing } from './publishing.ts';
 export { followPublished, readConfigMap, recordForgotten } from './store.ts';

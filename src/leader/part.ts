@@ -4,6 +4,7 @@ import { type Leadership, type PartContext, type Place, part } from '../manager/
 import { consumersPart, type Measurement, measurementPart } from '../measurement/index.ts';
 import { pause, tick } from '../timing/index.ts';
 import { BUILT_IN_POLICY_NAME, createBuiltInPolicy } from './built-in-policy.ts';
+import { FloorWriter } from './floor.ts';
 import { labelLeader } from './leader-label.ts';
 import { policyStatuses } from './policy-statuses.ts';
 import { registerPublishMetrics } from './publish-status.ts';
@@ -148,6 +149,28 @@ export const leaderLabelPart = part({
       return labelLeader(leadership, { pods, identity, logger, clock, random, pause: tick });
     };
     return { provides: undefined, runnables: [{ name: 'leader label', lead }] };
+  },
+});
+
+/** Writes what pods get while Linger is down. */
+export const floorPart = part({
+  name: 'floor',
+  needs: { sharing: publishingPart },
+  start({ sharing }, context: PartContext<unknown>) {
+    const { place, snapshot, sync, connection, logger, clock, epochSeconds, random } = context;
+    if (place === undefined) return { provides: undefined };
+    const current = () => (sync.state === 'synced' && sharing.warm() ? snapshot.current() : undefined);
+    const writing = {
+      connection,
+      place,
+      snapshot: current,
+      logger,
+      clock,
+      epochSeconds,
+      random,
+      pause: tick,
+    };
+    return { provides: undefined, runnables: [new FloorWriter(writing)] };
   },
 });
 

@@ -4,7 +4,7 @@ import { DeadWatches, type KubeConnection, ObjectEvents, registerWatchMetrics } 
 import { defaultWait } from '../core/decision/index.ts';
 import { holdDeliveryPart, holdPart, nodeShutdownsPart } from '../hold/index.ts';
 import { clusterPart, declaredPart, unreadProblems } from '../informers/index.ts';
-import { builtInPolicyPart, leaderLabelPart, publishingPart } from '../leader/index.ts';
+import { builtInPolicyPart, floorPart, leaderLabelPart, publishingPart } from '../leader/index.ts';
 import { type AnyPart, type PartContext, type Place, startParts } from '../manager/index.ts';
 import {
   canaryPart,
@@ -34,6 +34,7 @@ export const PARTS: readonly AnyPart<ClusterOptions>[] = [
   publishingPart,
   leaderLabelPart,
   builtInPolicyPart,
+  floorPart,
   holdDeliveryPart,
   nodeShutdownsPart,
   holdPart,

@@ -143,6 +143,9 @@ export class ModelApi {
     else if (present === undefined) answer(response, 404, 'NotFound');
     else if (object === undefined) send(response, 200, present);
     else if (Array.isArray(object)) send(response, 200, this.put(itsPath, jsonPatched(present, object)));
+    // A server-side apply by the only owner of the data.
+    else if (method === 'PATCH' && object.kind === 'ConfigMap')
+      send(response, 200, this.put(itsPath, { ...present, data: object.data }));
     else if (object.metadata.resourceVersion !== version) answer(response, 409, 'Conflict');
     else if (method === 'PATCH') send(response, 200, this.put(itsPath, patched(present, object)));
     else send(response, 200, this.put(path, object));

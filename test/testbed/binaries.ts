@@ -177,6 +177,27 @@ const SOURCES = {
   syft: source('syft', 4, { syft: 'github.com/anchore/syft/cmd/syft' }),
 };
 
+/** What evaluates deploy/floor offline, with the packages of two versions of the API server. */
+const FLOOR = join(here, '..', 'floor');
+const FLOOR_FILES = readdirSync(FLOOR).filter((file) => /^go\.|\.go$/.test(file));
+const FLOORS = {
+  '1.37': source('floor', 1, { floor: '.' }, { directory: FLOOR, files: FLOOR_FILES }),
+  '1.36': source(
+    'floor-1.36',
+    1,
+    { floor: '.' },
+    {
+      directory: FLOOR,
+      files: [...FLOOR_FILES, 'go-1.36.mod', 'go-1.36.sum'],
+      tags: 'kubernetes1.36',
+      generate: async (into) => {
+        await must(['cp', '-r', FLOOR, into]);
+        for (const end of ['mod', 'sum']) renameSync(join(into, `go-1.36.${end}`), join(into, `go.${end}`));
+      },
+    },
+  ),
+};
+
 /** Directories that hold the built programs. */
 export interface Binaries {
   readonly kube: string;
@@ -218,6 +239,15 @@ export const ensureHelm = ensuring(SOURCES.helm, 'helm');
 
 /** Only Knative's queue-proxy: a neighbour of application containers, and no part of the cluster. */
 export const ensureQueueProxy = ensuring(SOURCES.queueProxy, 'queue');
+
+/** Only what evaluates deploy/floor offline; see test/floor. @returns the program by version of Kubernetes */
+export async function ensureFloors(
+  cacheDir: string,
+  say: (line: string) => void,
+): Promise<Readonly<Record<keyof typeof FLOORS, string>>> {
+  const [later, earlier] = await buildMissing([FLOORS['1.37'], FLOORS['1.36']], cacheDir, say);
+  return { '1.37': join(later ?? '', 'floor'), '1.36': join(earlier ?? '', 'floor') };
+}
 
 /** Only promtool, which judges alerts and metrics as Prometheus does. */
 export const ensurePromtool = ensuring(SOURCES.promtool, 'promtool');

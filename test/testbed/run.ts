@@ -8,6 +8,7 @@ import {
   ensureArgoRollouts,
   ensureContour,
   ensureCoreDns,
+  ensureFloors,
   ensureGatekeeper,
   ensureHelm,
   ensureIstiod,
@@ -141,7 +142,7 @@ const LONG_PARTS = {
 async function runInOwnCluster(): Promise<number> {
   const settings = clusterSettings();
   // Now: from inside the cluster's network nothing can be fetched.
-  const always = [ensureHaproxy, ensureCoreDns, ensureHelm, ensureQueueProxy];
+  const always = [ensureHaproxy, ensureCoreDns, ensureHelm, ensureQueueProxy, ensureFloors];
   for (const ensure of always) await ensure(settings.cacheDir, say);
   const words = args.filter((word) => !word.startsWith('-'));
   const isNamed = (file: string) => words.length === 0 || words.some((word) => file.includes(word));

@@ -24,6 +24,18 @@ export const ANNOTATION = {
 
 export const ANNOTATION_PREFIX = 'linger.dev/';
 
+/** The policy in the API server that stands in for Linger, and the ConfigMap that it reads: see deploy/floor. */
+export const FLOOR = {
+  policy: 'linger-floor',
+  configMap: 'linger-floor',
+  /** How the plans begin that the policy writes: it touches no pod with any other. */
+  stamp: '{"v":1,"by":"floor",',
+  /** The ConfigMap's keys that are no namespaces, whose names have no underscore. */
+  newNamespaces: '_',
+  validUntil: '_validUntil',
+  dropped: '_dropped',
+} as const;
+
 /** Set by the kubelet on the API's copy of a static pod. Source: k8s.io/api core/v1 MirrorPodAnnotationKey. */
 export const MIRROR_POD_ANNOTATION = 'kubernetes.io/config.mirror';
 

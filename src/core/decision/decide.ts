@@ -615,7 +615,7 @@ function isSelected(
 }
 
 /** Their own ports and probes say nothing of the application, and its manifest does not have them. */
-const MESH_PROXIES: ReadonlySet<string> = new Set(['istio-proxy', 'linkerd-proxy']);
+export const MESH_PROXIES: ReadonlySet<string> = new Set(['istio-proxy', 'linkerd-proxy']);
 
 /** Ports and readiness probes show that a pod serves, even if its Service is applied a moment later. */
 function declaresTraffic(pod: Pod): boolean {

@@ -40,6 +40,7 @@ export {
   supportsNativeSleep,
   UNSETTLED,
 } from './fleet.ts';
+export { type Floor, type FloorEntry, floorData, floorEntry, floorOf, floorText } from './floor.ts';
 export { holdObstacle } from './hold-delivery.ts';
 export { NODE_BUDGET_LABEL, NODE_BUDGET_SHARE, nodeBudgetOf } from './node-budget.ts';
 export { auditPatchFor, type Operation, patchFor, undoFor } from './patch.ts';

@@ -168,9 +168,9 @@ export function endsByItself({ spec }: Pod, { restartPolicy }: Container): boole
 }
 
 /** The second is no longer on new nodes from 1.37 on; manifests still use it. */
-const OS_LABELS = ['kubernetes.io/os', 'beta.kubernetes.io/os'] as const;
+export const OS_LABELS = ['kubernetes.io/os', 'beta.kubernetes.io/os'] as const;
 /** Only Windows nodes have it. */
-const WINDOWS_BUILD = 'node.kubernetes.io/windows-build';
+export const WINDOWS_BUILD = 'node.kubernetes.io/windows-build';
 
 /**
  * Whether the pod asks for Windows, where there is no `sleep` program, in any of the ways that Kubernetes has. Source:

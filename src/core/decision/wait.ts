@@ -78,6 +78,27 @@ function uncappedWait(policy: EffectivePolicy, lag: PlannedLag): WaitChoice {
     : cautiousWait(policy, lag);
 }
 
+/** `wait.initial` within its bounds. Whole seconds. */
+export function initialWait(policy: EffectivePolicy): number {
+  const initial = bounded(wholeSeconds(policy['wait.initial'].value), policy);
+  return Math.min(initial, Math.floor(policy['ceiling.wait'].value));
+}
+
+/**
+ * Not shorter than what {@link chooseWait} gives under any policy whose values are no larger: the wait of a storm is
+ * shorter, but which policies make a lag one depends on their other values.
+ */
+export function boundOfWait(
+  policy: EffectivePolicy,
+  { known, coverage }: PlannedLag,
+): Pick<WaitChoice, 'seconds' | 'why'> {
+  const initial = known === undefined || coverage === undefined ? initialWait(policy) : 0;
+  const lag = known === undefined ? 0 : protectedLagOf(policy, known) + policy['wait.margin'].value;
+  const ceiling = Math.floor(policy['ceiling.wait'].value);
+  const measured = known === undefined ? 0 : Math.min(bounded(ceilToStep(lag), policy), ceiling);
+  return measured > initial ? { seconds: measured, why: 'measured' } : { seconds: initial, why: 'initial' };
+}
+
 function isFixed(policy: EffectivePolicy): boolean {
   return policy['wait.from'].value === 'Fixed' && policy['wait.fixed'].value !== undefined;
 }

@@ -1,0 +1,135 @@
+import { Gauge, type Registry } from '@prometheus-io/client';
+import { asFailure, callApi, type KubeConnection } from '../cluster/index.ts';
+import { FLOOR } from '../core/api/index.ts';
+import { atLeast, type ClusterSnapshot, type Floor, floorData, floorOf } from '../core/decision/index.ts';
+import type { Leadership, Place } from '../manager/index.ts';
+import { type Logger, LogOnce } from '../telemetry/index.ts';
+import { inPieces, Schedule } from '../timing/index.ts';
+import type { ElectionClock } from './election.ts';
+import { FIELD_MANAGER } from './status-publisher.ts';
+
+export interface FloorOptions extends Pick<ElectionClock, 'clock' | 'random' | 'pause'> {
+  readonly connection: KubeConnection;
+  readonly place: Place;
+  readonly logger: Logger;
+  readonly epochSeconds: () => number;
+  /** undefined: too little of the cluster is known to write anything. */
+  readonly snapshot: () => ClusterSnapshot | undefined;
+}
+
+/** The oldest API server that serves MutatingAdmissionPolicy v1. */
+const OLDEST = { major: 1, minor: 36 };
+
+/** Ten seconds between two writes: a change of a policy matters to the floor only while Linger is down. */
+const PACE = { everyMs: 10_000, firstPauseMs: 2_000, longestPauseMs: 300_000 };
+const TICK_MS = 1_000;
+const REQUEST_MS = 10_000;
+
+/**
+ * How long what is written counts as up to date. Longer than a restart of Linger takes; and short, since curves can rise
+ * every ten minutes.
+ */
+export const FLOOR_LIFE_SECONDS = 3_600;
+
+/** Writes what pods get while Linger is down, for the policy in the API server. */
+export class FloorWriter {
+  readonly name = 'floor';
+  readonly #options: FloorOptions;
+  readonly #once: LogOnce;
+  #written: { readonly text: string; readonly until: number } | undefined;
+  #counts: Readonly<Record<'wait' | 'none' | 'dropped', number>> | undefined;
+
+  constructor(options: FloorOptions) {
+    this.#options = options;
+    this.#once = new LogOnce(options.logger);
+  }
+
+  metrics(registry: Registry): void {
+    const gauge = new Gauge({
+      name: 'linger_floor_namespaces',
+      help: 'Namespaces by what their pods get while Linger is down: a wait, none, or none because the ConfigMap is full; of the leader.',
+      labelNames: ['floor'] as const,
+      registers: [registry],
+      collect: () => {
+        gauge.reset();
+        for (const [floor, count] of Object.entries(this.#counts ?? {})) gauge.set({ floor }, count);
+      },
+    });
+  }
+
+  /** Writes when something has moved, and at half of the life of what is written; resolves at the end of the term. */
+  async lead(leadership: Leadership): Promise<void> {
+    const { clock, random, pause, snapshot, epochSeconds } = this.#options;
+    const schedule = new Schedule(PACE, clock(), random);
+    // The previous leader may have written something else.
+    this.#written = undefined;
+    let seen: ClusterSnapshot | undefined;
+    do {
+      const current = leadership.holds() && schedule.due(clock()) ? snapshot() : undefined;
+      if (current === undefined || !isServed(current)) continue;
+      if (current === seen && !this.#isHalfOver(epochSeconds())) continue;
+      const floor = await inPieces(floorOf(current), clock);
+      if (await this.#write(floor, leadership, schedule)) seen = current;
+    } while (await pause(TICK_MS, leadership.signal));
+    this.#counts = undefined;
+  }
+
+  #isHalfOver(now: number): boolean {
+    return now >= (this.#written?.until ?? 0) - FLOOR_LIFE_SECONDS / 2;
+  }
+
+  /** @returns whether what is to be written is there */
+  async #write(floor: Floor, leadership: Leadership, schedule: Schedule): Promise<boolean> {
+    const { connection, place, clock, epochSeconds, logger } = this.#options;
+    const now = epochSeconds();
+    const until = now + FLOOR_LIFE_SECONDS;
+    const { data, dropped } = floorData(floor, until);
+    const text = JSON.stringify({ ...data, [FLOOR.validUntil]: '' });
+    if (text === this.#written?.text && !this.#isHalfOver(now)) {
+      schedule.done(clock());
+      return true;
+    }
+    if (!leadership.holds()) return false;
+    const { namespace } = place;
+    const metadata = { name: FLOOR.configMap, namespace, labels: LABELS };
+    const body = { apiVersion: 'v1', kind: 'ConfigMap', metadata, data };
+    const call = { signal: leadership.signal, withinMs: REQUEST_MS, patch: 'apply-patch' } as const;
+    try {
+      // By server-side apply, which RBAC can limit to a name, and which removes the lines that are no longer applied.
+      await callApi(connection, 'CoreV1Api', call, (api) =>
+        api.patchNamespacedConfigMap({
+          ...{ name: FLOOR.configMap, namespace, body },
+          ...{ fieldManager: FIELD_MANAGER, force: true },
+        }),
+      );
+    } catch (thrown) {
+      if (leadership.signal.aborted) return false;
+      const { reason, message: problem, retryAfterMs } = asFailure(thrown);
+      const pauseMs = Math.round(schedule.failed(clock(), retryAfterMs));
+      this.#once.warn(
+        FLOOR.configMap,
+        { object: FLOOR.configMap, reason, problem, pauseMs },
+        'writing the floor failed; retrying, while Linger is down pods get what was written last',
+      );
+      return false;
+    }
+    schedule.done(clock());
+    this.#once.over(FLOOR.configMap, { object: FLOOR.configMap }, 'floor written again');
+    if (this.#written === undefined) logger.info({ bytes: text.length, dropped }, 'floor written');
+    if (dropped > 0)
+      logger.warn(
+        { dropped },
+        'no room in the floor for all namespaces; while Linger is down their pods get no wait',
+      );
+    this.#written = { text, until };
+    const waits = [...floor.byNamespace.values()].filter((entry) => entry !== undefined).length;
+    this.#counts = { wait: waits - dropped, none: floor.byNamespace.size - waits, dropped };
+    return true;
+  }
+}
+
+const LABELS = { 'app.kubernetes.io/name': 'linger', 'app.kubernetes.io/managed-by': 'linger' };
+
+function isServed({ fleet }: ClusterSnapshot): boolean {
+  return fleet?.apiServer !== undefined && atLeast(fleet.apiServer, OLDEST);
+}

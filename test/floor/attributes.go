@@ -1,0 +1,16 @@
+//go:build !kubernetes1.36
+
+package main
+
+import (
+	core "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/admission"
+)
+
+func versionedAttributes(attributes admission.Attributes, pod *core.Pod) *admission.VersionedAttributes {
+	return &admission.VersionedAttributes{
+		Attributes:      attributes,
+		VersionedKind:   kind,
+		VersionedObject: admission.NewLazyObject(pod),
+	}
+}
