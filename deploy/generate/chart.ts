@@ -25,6 +25,9 @@ const OWN_CERTIFICATE = '(include "linger.secret" .)';
 /** Not there, where the values are those of a chart before it had this one; false, where `off` is not quoted. */
 const WITH_REPORTS = 'and .Values.policyReports (ne .Values.policyReports "off")';
 
+/** By the API server's version; a chart's values before it had this one lack it. */
+const WITH_FLOOR = '(include "linger.floor" .)';
+
 /** What the webhook leaves out only where it fails closed. */
 function failClosedConditions(): string {
   const text = readFileSync(join(DEPLOY, 'fail-closed', 'webhook.yaml'), 'utf8');
@@ -202,6 +205,23 @@ const LAST_CONDITION =
   '        expression: "!has(object.metadata.annotations) || ' +
   "!('kubernetes.io/config.mirror' in object.metadata.annotations)\"\n";
 
+/** Which pods the webhook is asked about, and the floor stands in for. */
+const SELECTORS: readonly Change[] = [
+  [
+    'values: [kube-system, kube-node-lease]',
+    'values: [kube-system, kube-node-lease, {{ quote .Release.Namespace }}]',
+  ],
+  [
+    '    namespaceSelector:\n',
+    `    namespaceSelector:\n${member('matchLabels', '(.Values.webhook.namespaceSelector).matchLabels', 6)}`,
+  ],
+  [
+    '        # A namespace opts out by label: Linger is not called for its pods.\n',
+    `${more('(.Values.webhook.namespaceSelector).matchExpressions', 8)}        # A namespace opts out by label: Linger is not called for its pods.\n`,
+  ],
+  ['    objectSelector:\n', '    {{- if .Values.webhook.podsMayOptOut }}\n    objectSelector:\n'],
+];
+
 const TEMPLATES: readonly Template[] = [
   { source: 'crds/discoveryconsumers.yaml', when: '.Values.crds.enabled' },
   { source: 'crds/clusterterminationpolicies.yaml', when: '.Values.crds.enabled' },
@@ -217,6 +237,11 @@ const TEMPLATES: readonly Template[] = [
   },
   { source: 'annotation-policy.yaml', when: '.Values.annotationPolicy.enabled' },
   { source: 'hold-policy.yaml', when: 'and .Values.annotationPolicy.enabled .Values.hold.enabled' },
+  {
+    source: 'floor/floor.yaml',
+    when: WITH_FLOOR,
+    changes: [...SELECTORS, ['    resourceRules:\n', '    {{- end }}\n    resourceRules:\n']],
+  },
   { source: 'rbac.yaml' },
   { source: 'rbac-namespace-owners.yaml' },
   { source: 'rbac-view.yaml' },
@@ -251,20 +276,8 @@ const TEMPLATES: readonly Template[] = [
     source: 'webhook.yaml',
     changes: [
       ['    failurePolicy: Ignore\n', '    failurePolicy: {{ .Values.failurePolicy }}\n'],
-      [
-        'values: [kube-system, kube-node-lease]',
-        'values: [kube-system, kube-node-lease, {{ quote .Release.Namespace }}]',
-      ],
+      ...SELECTORS,
       ['    timeoutSeconds: 2\n', '    timeoutSeconds: {{ .Values.webhook.timeoutSeconds }}\n'],
-      [
-        '    namespaceSelector:\n',
-        `    namespaceSelector:\n${member('matchLabels', '(.Values.webhook.namespaceSelector).matchLabels', 6)}`,
-      ],
-      [
-        '        # A namespace opts out by label: Linger is not called for its pods.\n',
-        `${more('(.Values.webhook.namespaceSelector).matchExpressions', 8)}        # A namespace opts out by label: Linger is not called for its pods.\n`,
-      ],
-      ['    objectSelector:\n', '    {{- if .Values.webhook.podsMayOptOut }}\n    objectSelector:\n'],
       ['    matchConditions:\n', '    {{- end }}\n    matchConditions:\n'],
       [
         '      # No caBundle:',
@@ -372,7 +385,7 @@ function change(text: string, [from, to]: Change, source: string): string {
 /** Every file of the chart that is made from deploy/. */
 export const CHART: readonly { readonly path: string; readonly text: () => string }[] = [
   ...TEMPLATES.map((template) => ({
-    path: `deploy/chart/templates/${template.source.replace('crds/', 'crd-')}`,
+    path: `deploy/chart/templates/${template.source.replace('crds/', 'crd-').replace('floor/', '')}`,
     text: () => templateText(template),
   })),
   { path: 'deploy/chart/templates/prometheusrule.yaml', text: prometheusRule },

@@ -31,13 +31,30 @@ const REQUEST_MS = 10_000;
  */
 export const FLOOR_LIFE_SECONDS = 3_600;
 
+/** Namespaces, by what their pods get while Linger is down. */
+type FloorCounts = Readonly<Record<'wait' | 'none' | 'dropped', number>>;
+
+/** @param counts undefined: this replica does not lead */
+export function registerFloorMetrics(registry: Registry, counts: () => FloorCounts | undefined): void {
+  const gauge = new Gauge({
+    name: 'linger_published_floor_namespaces',
+    help: 'Namespaces by what their pods get while Linger is down: a wait, none, or dropped: none, because the ConfigMap is full.',
+    labelNames: ['floor'] as const,
+    registers: [registry],
+    collect: () => {
+      gauge.reset();
+      for (const [floor, count] of Object.entries(counts() ?? {})) gauge.set({ floor }, count);
+    },
+  });
+}
+
 /** Writes what pods get while Linger is down, for the policy in the API server. */
 export class FloorWriter {
   readonly name = 'floor';
   readonly #options: FloorOptions;
   readonly #once: LogOnce;
   #written: { readonly text: string; readonly until: number } | undefined;
-  #counts: Readonly<Record<'wait' | 'none' | 'dropped', number>> | undefined;
+  #counts: FloorCounts | undefined;
 
   constructor(options: FloorOptions) {
     this.#options = options;
@@ -45,16 +62,7 @@ export class FloorWriter {
   }
 
   metrics(registry: Registry): void {
-    const gauge = new Gauge({
-      name: 'linger_floor_namespaces',
-      help: 'Namespaces by what their pods get while Linger is down: a wait, none, or none because the ConfigMap is full; of the leader.',
-      labelNames: ['floor'] as const,
-      registers: [registry],
-      collect: () => {
-        gauge.reset();
-        for (const [floor, count] of Object.entries(this.#counts ?? {})) gauge.set({ floor }, count);
-      },
-    });
+    registerFloorMetrics(registry, () => this.#counts);
   }
 
   /** Writes when something has moved, and at half of the life of what is written; resolves at the end of the term. */

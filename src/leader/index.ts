@@ -9,6 +9,7 @@ export {
   SHARED_ANNOTATIONS,
   SHARED_NAMES,
 } from './codec.ts';
+export { registerFloorMetrics } from './floor.ts';
 export { restoreHistory } from './history-objects.ts';
 export { LEADER_LABEL, labelLeader } from './leader-label.ts';
 export { builtInPolicyPart, floorPart, leaderLabelPart, publishingPart } from './part.ts';

@@ -9,7 +9,12 @@ import { read } from '../docs/markdown.ts';
 it('the chart has every manifest that kustomize applies, but the Namespace, which Helm makes', () => {
   const { resources } = parse(read('deploy/kustomization.yaml')) as { resources: readonly string[] };
   // Which kustomize applies for those who ask for it.
-  const optional = ['rbac-policy-reports.yaml', 'rbac-node-shutdown.yaml', 'node-timer.yaml'];
+  const optional = [
+    'rbac-policy-reports.yaml',
+    'rbac-node-shutdown.yaml',
+    'node-timer.yaml',
+    'floor/floor.yaml',
+  ];
   const applied = [...resources.filter((file) => file !== 'namespace.yaml'), ...optional];
   expect(IN_CHART.toSorted()).toEqual(applied.toSorted());
 });

@@ -12,6 +12,7 @@ const scraped = new Map(registered.flatMap((metric) => seriesOf(metric).map((nam
 /** Metrics of others, which the registry does not have. */
 const OTHERS: Readonly<Record<string, readonly string[]>> = {
   apiserver_admission_webhook_fail_open_count: ['name', 'type'],
+  apiserver_mutating_admission_policy_check_total: ['policy', 'policy_binding', 'error_type'],
   apiserver_admission_webhook_rejection_count: ['name', 'type', 'operation', 'error_type', 'rejection_code'],
 };
 

@@ -6,7 +6,7 @@ import {
   registerHoldMetrics,
   registerNodeShutdownMetrics,
 } from '../../src/hold/index.ts';
-import { newStatus, registerPublishMetrics } from '../../src/leader/index.ts';
+import { newStatus, registerFloorMetrics, registerPublishMetrics } from '../../src/leader/index.ts';
 import { registerManagerMetrics } from '../../src/manager/index.ts';
 import {
   Measurement,
@@ -41,6 +41,7 @@ registerWatchMetrics(registry, {
 registerLagMetrics(registry, new Measurement(clocks), () => defaultWait(EMPTY_SNAPSHOT));
 registerManagerMetrics(registry);
 registerPublishMetrics(registry, newStatus());
+registerFloorMetrics(registry, () => undefined);
 registerCanaryMetrics(registry, () => []);
 registerReportMetrics(registry, () => []);
 registerInspectionMetrics(

@@ -28,6 +28,13 @@ app.kubernetes.io/managed-by: {{ quote .Release.Service }}
 {{- end }}
 {{- end }}
 
+{{- /* Whether the API server gives pods a wait while Linger is down; empty: it does not. */ -}}
+{{- define "linger.floor" -}}
+{{- $floor := toString (default "false" .Values.floor) }}
+{{- $oldest := get (dict "auto" ">=1.37.0-0" "true" ">=1.36.0-0") $floor }}
+{{- if and $oldest (semverCompare $oldest .Capabilities.KubeVersion.Version) }}true{{ end }}
+{{- end }}
+
 {{- define "linger.webhookAnnotations" -}}
 {{- $given := .Values.certificates.webhookAnnotations | default dict }}
 {{- $source := dict "cert-manager.io/inject-ca-from" (printf "%s/linger" .Release.Namespace) }}
