@@ -217,5 +217,5 @@ export function floorText(): string {
     stringify(each, { lineWidth: 0, version: '1.1' }),
   );
   const marker = '    resourceRules:\n';
-  return header + `${first?.replace(marker, selectors() + marker)}---\n${second}`;
+  return `${header}${first?.replace(marker, selectors() + marker)}---\n${second}`;
 }

@@ -76,7 +76,7 @@ export class FloorWriter {
       const current = leadership.holds() && schedule.due(clock()) ? snapshot() : undefined;
       if (current === undefined || !isServed(current)) continue;
       if (current === seen && !this.#isHalfOver(epochSeconds())) continue;
-      const floor = await inPieces(floorOf(current), clock);
+      const floor = await inPieces(floorOf(current));
       if (await this.#write(floor, leadership, schedule)) seen = current;
     } while (await pause(TICK_MS, leadership.signal));
     this.#counts = undefined;
