@@ -54,7 +54,7 @@ import { ManifestError, readDocuments } from '../core/manifest/index.ts';
 import type { AuditJson } from '../dashboard/index.ts';
 import { inPieces } from '../timing/index.ts';
 import { type Known, knownIn } from './baseline.ts';
-import type { Settings } from './commands.ts';
+import type { OutputFormat, Settings } from './commands.ts';
 import { usageError } from './flags.ts';
 import {
   askCluster,
@@ -374,12 +374,24 @@ function renderShortfalls(shortfalls: readonly Shortfall[]): string {
   return `\n${paragraphs(columns([header, ...pods]))}`;
 }
 
+type ReportFormat = Exclude<Settings<'audit'>['output'], OutputFormat>;
+
+/** The forms for other programs. */
+const REPORTS: Readonly<Record<ReportFormat, (report: AuditReport, version: string) => string>> = {
+  sarif: (report, version) => jsonText(sarif(report, version)),
+  github,
+  junit,
+  markdown,
+};
+
+function isReportFormat(output: Settings<'audit'>['output']): output is ReportFormat {
+  return Object.hasOwn(REPORTS, output);
+}
+
 function printed({ output }: Settings<'audit'>, report: AuditReport, version: string): string {
-  if (output === 'sarif') return jsonText(sarif(report, version));
-  if (output === 'github') return github(report);
-  if (output === 'junit') return junit(report);
-  if (output === 'markdown') return markdown(report);
-  return rendered(output, report, (wide) => renderAudit(report, wide));
+  return isReportFormat(output)
+    ? REPORTS[output](report, version)
+    : rendered(output, report, (wide) => renderAudit(report, wide));
 }
 
 export async function manifestsOf(

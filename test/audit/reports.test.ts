@@ -113,8 +113,8 @@ Deployment shop/own: GraceEaten: ${EATEN}
 
   test('a notice stays a notice on a workload that loses requests for another reason', async () => {
     const both = MANIFEST.replace(
-      'metadata: {name: own, namespace: shop}\nspec:\n  replicas: 2',
-      'metadata: {name: own, namespace: shop}\nspec:\n  replicas: 1',
+      'metadata: {labels: {app: web}}\n    spec:\n',
+      'metadata: {labels: {app: web}, annotations: {linger.dev/waits: 5s}}\n    spec:\n',
     );
     await writeFile(join(folder, 'both.yaml'), both);
     const print = async (format: string) =>
@@ -123,7 +123,7 @@ Deployment shop/own: GraceEaten: ${EATEN}
       [...(await print('github')).matchAll(/^::(\w+) .*title=(\w+)/gm)].map(([, ...said]) => said),
     ).toEqual([
       ['warning', 'GraceEaten'],
-      ['notice', 'NoOtherEndpoint'],
+      ['notice', 'UnknownAnnotation'],
     ]);
     const { findings } = JSON.parse(await print('json')) as AuditReport;
     const own = findings.filter(({ name }) => name === 'own');

@@ -19,6 +19,11 @@ import {
 /**
  * What a CustomResourceDefinition says beyond types, beside the refinement that refuses the same in files. Members of
  * OpenAPI v3 as Kubernetes reads it; zod's `meta` hands them to the generator of the CRDs.
+ *
+ * Neither of the two is made of the other: a refinement is any TypeScript, and an evaluator of CEL would be a dependency that
+ * every replica and page loads. Both are run against one table of cases instead, `test/core/api/policy-specs.ts` and
+ * `consumer-specs.ts`: the schema by `policy-schema.test.ts` and `consumer-schema.test.ts`, the rules by a real API server
+ * (`test/cluster-suite/policy-crd.test.ts` and `consumer-crd.test.ts`). A rule that refuses no case fails `rules.test.ts`.
  */
 export type ApiRules = {
   /** Rules in CEL, each true for what is valid. `self` is the value. */
