@@ -10,6 +10,7 @@ import {
   additionsIn,
   anyPodOf,
   auditWorkload,
+  KnownPods,
   type PodsOf,
   type RunningPod,
   subjectOf,
@@ -247,7 +248,7 @@ function* runningIn(
     labelled.set(namespace, within);
     within.push({ ...whose, labels, count });
   }
-  return { byWorkload, bare, labelled };
+  return { byWorkload, bare, labelled: new KnownPods(labelled) };
 }
 
 /** @param latest undefined where this replica does not lead, or has not audited yet */

@@ -53,7 +53,13 @@ import {
   workloadKey,
   workloadOf,
 } from '../core/decision/index.ts';
-import { additionsIn, type PodsOf, type RelatedObjects, type RunningPod } from '../core/judge/index.ts';
+import {
+  additionsIn,
+  KnownPods,
+  type PodsOf,
+  type RelatedObjects,
+  type RunningPod,
+} from '../core/judge/index.ts';
 import { type ConsumerTable, type LagSource, NONE_YET, plannedLags } from '../core/lag/index.ts';
 import { policiesOfMap } from '../core/manifest/index.ts';
 import {
@@ -354,7 +360,7 @@ export async function readNamedWorkload(
   );
 }
 
-const NO_PODS: RunningPods = { byWorkload: new Map(), bare: [], labelled: new Map() };
+const NO_PODS: RunningPods = { byWorkload: new Map(), bare: [], labelled: new KnownPods(new Map()) };
 
 /** Mirror pods belong to their Node. */
 async function readPods(
@@ -389,7 +395,7 @@ async function readPods(
     everyOne({ path: pathOf(POD, within), metadataOnly: true, project }, connection, signal),
   );
   const found = [...labelled].map(([namespace, groups]) => [namespace, [...groups.values()]] as const);
-  return { byWorkload, bare, labelled: new Map(found) };
+  return { byWorkload, bare, labelled: new KnownPods(new Map(found)) };
 }
 
 /** Labels that differ among the pods of one workload. */

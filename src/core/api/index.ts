@@ -97,6 +97,7 @@ export {
   neverWithdraws,
   type ServiceIndex,
   type ServiceRecord,
+  selectedLabels,
   selectsNamespace,
   selectsPod,
   serviceIndex,

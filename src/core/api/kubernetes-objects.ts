@@ -88,6 +88,11 @@ export function servicesSelecting(
   return selecting.length === 0 && services.some(({ unreadable }) => unreadable) ? 'unknown' : selecting;
 }
 
+/** The labels that a Service compares: each pod that it selects has all of them. */
+export function selectedLabels({ selector = {} }: ServiceRecord): Labels {
+  return Object.fromEntries(Object.entries(selector).filter(([key]) => !TRAFFIC_SHIFTING_KEYS.has(key)));
+}
+
 /** Whether the Service sends to pods with these labels. */
 export function selectsPod(service: ServiceRecord, labels: Labels): boolean {
   if (service.externalName || service.selector === undefined) return false;

@@ -33,7 +33,7 @@ import {
   workloadKey,
 } from '../decision/index.ts';
 import { misplacedIn } from './misplaced.ts';
-import { type Budgeted, budgetsOf, type KnownPods, podLabelsIn, servingBeside } from './peers.ts';
+import { type Budgeted, budgetsOf, KnownPods, podLabelsIn, servingBeside } from './peers.ts';
 import { type Autoscaler, isAsked, type RelatedObjects, serviceKey } from './related-objects.ts';
 import { type Rollout, rolloutOf } from './rollouts.ts';
 import { type Judged, judgedOf } from './standing-plan.ts';
@@ -830,8 +830,8 @@ function noOtherEndpoint(subject: Decided, exposure: Exposure, related: RelatedO
   if (replicas === undefined) return [];
   const { gap } = rolloutIn(subject, related);
   const { services } = exposure;
-  const beside = services === 'unknown' ? [] : servingBeside(subject, services, related.pods);
-  if (beside.length > 0) return gap === undefined ? [] : [rollsTogether(gap, beside)];
+  const beside = services === 'unknown' ? undefined : servingBeside(subject, services, related.pods);
+  if (beside !== undefined) return gap === undefined ? [] : [rollsTogether(gap, beside)];
   if (gap !== undefined) {
     const text = `${gap}: ${GAP}; ${wayOutOf(subject, replicas)}`;
     return [{ reason: 'NoOtherEndpoint', text, verdict: 'unprotected' }];
@@ -858,9 +858,8 @@ function wayOutOf({ workload: { kind }, object }: AuditSubject, replicas: number
 }
 
 /** One apply restarts them at the same time. Source: k8s.io/kubernetes pkg/controller/disruption (evictions only). */
-function rollsTogether(gap: string, beside: ReturnType<typeof servingBeside>): Said {
-  const others = beside.map(({ by, count }) => `${by} (${count})`);
-  const text = `${gap}: meanwhile the pods of ${fewOf(others)} serve behind the same Service. One kubectl apply may roll all of them at once, and PodDisruptionBudgets do not bind rollouts: roll them one after the other`;
+function rollsTogether(gap: string, beside: string): Said {
+  const text = `${gap}: meanwhile the pods of ${beside} serve behind the same Service. One kubectl apply may roll all of them at once, and PodDisruptionBudgets do not bind rollouts: roll them one after the other`;
   return { reason: 'RollsTogether', text };
 }
 
@@ -1102,7 +1101,7 @@ export function podsOfAll(subjects: readonly AuditSubject[], related: RelatedObj
     if (labels === undefined || count === undefined) return [];
     return [{ namespace, of: workloadKey(kind, namespace, name), by: `${kind} ${name}`, labels, count }];
   });
-  return Map.groupBy(all, ({ namespace }) => namespace);
+  return new KnownPods(Map.groupBy(all, ({ namespace }) => namespace));
 }
 
 /** The totals of an audit. */

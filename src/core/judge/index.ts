@@ -28,7 +28,7 @@ export {
   VERDICTS,
 } from './findings.ts';
 export { misplacedIn } from './misplaced.ts';
-export { anyPodOf, type KnownPods, type PodsOf } from './peers.ts';
+export { anyPodOf, KnownPods, type PodsOf } from './peers.ts';
 export {
   additionsIn,
   isAsked,

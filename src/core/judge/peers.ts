@@ -1,4 +1,12 @@
-import { isStringMap, type Labels, memberAt, type ServiceRecord, selectsPod } from '../api/index.ts';
+import {
+  isStringMap,
+  type Labels,
+  labelOf,
+  memberAt,
+  type ServiceRecord,
+  selectedLabels,
+  selectsPod,
+} from '../api/index.ts';
 import { type Workload, workloadKey } from '../decision/index.ts';
 import { countOf, isPicked } from './rollouts.ts';
 
@@ -13,9 +21,131 @@ export interface PodsOf {
   readonly count: number;
 }
 
-/** All pods of an input or a cluster that are known, by namespace. */
-export type KnownPods = ReadonlyMap<string, readonly PodsOf[]>;
-export const NO_PODS: KnownPods = new Map();
+/** All pods of an input or a cluster that are known. */
+export class KnownPods {
+  readonly #groups: ReadonlyMap<string, readonly PodsOf[]>;
+  readonly #indexed = new Map<string, PodsOfNamespace>();
+
+  /** @param groups by namespace */
+  constructor(groups: ReadonlyMap<string, readonly PodsOf[]>) {
+    this.#groups = groups;
+  }
+
+  in(namespace: string): PodsOfNamespace {
+    const known = this.#indexed.get(namespace);
+    if (known !== undefined) return known;
+    const indexed = new PodsOfNamespace(namespace, this.#groups.get(namespace) ?? []);
+    this.#indexed.set(namespace, indexed);
+    return indexed;
+  }
+}
+
+/** What a Service or a PodDisruptionBudget selects. */
+interface Selector {
+  /** The object: what it selects is found once. */
+  readonly of: object;
+  /** Labels that every selected pod has. */
+  readonly labels: Labels;
+  readonly selects: (labels: Labels) => boolean;
+}
+
+/** Pods that a selector selects. */
+interface Selected {
+  readonly pods: number;
+  /** Those of them that have a controller. */
+  readonly managed: number;
+  /** How many workloads they belong to. */
+  readonly owners: number;
+  /** The first of these workloads, with all of their pods. */
+  readonly first: readonly PodsOf[];
+}
+
+/** Label keys of a namespace by which its pods are indexed: each takes memory, and selectors use few. */
+const MOST_KEYS = 16;
+/** A finding names three of the others, and one may be the workload itself. */
+const NAMED = 3;
+
+/**
+ * The pods of a namespace. Each selector is applied once, to pods with one of its labels, and not again for each workload:
+ * a namespace may have thousands of each. Nothing is kept for a selector that grows with the pods.
+ */
+class PodsOfNamespace {
+  readonly #all: readonly PodsOf[];
+  readonly #unowned: string;
+  readonly #byOwner: ReadonlyMap<string, readonly PodsOf[]>;
+  /** By key and value of a label. */
+  readonly #byLabel = new Map<string, ReadonlyMap<string | undefined, readonly PodsOf[]>>();
+  readonly #selected = new Map<object, Selected>();
+
+  constructor(namespace: string, all: readonly PodsOf[]) {
+    this.#all = all;
+    this.#unowned = anyPodOf(namespace);
+    this.#byOwner = Map.groupBy(all, ({ of }) => of);
+  }
+
+  /** What the selector selects beside the pods of this workload. */
+  beside(workload: Workload, namespace: string, selector: Selector): Selected {
+    const all = this.#selectedBy(selector);
+    const own = this.#ownOf(workload, namespace).filter(({ labels }) => selector.selects(labels));
+    if (own.length === 0) return all;
+    const less = new Map<string, number>();
+    for (const { of, count } of own) less.set(of, (less.get(of) ?? 0) + count);
+    const first = all.first
+      .map((each) => ({ ...each, count: each.count - (less.get(each.of) ?? 0) }))
+      .filter(({ count }) => count > 0);
+    const pods = all.pods - podsIn(own);
+    const managed = all.managed - podsIn(own.filter(isManaged));
+    return { pods, managed, first, owners: all.owners - (all.first.length - first.length) };
+  }
+
+  #ownOf(workload: Workload, namespace: string): readonly PodsOf[] {
+    const { kind, name } = workload;
+    const own = this.#byOwner.get(workloadKey(kind, namespace, name)) ?? [];
+    if (kind !== 'Pod') return own;
+    const labels = podLabelsIn(workload);
+    const among = this.#byOwner.get(this.#unowned)?.find((each) => isSame(each.labels, labels));
+    return among === undefined ? own : [...own, { ...among, count: 1 }];
+  }
+
+  #selectedBy({ of, labels, selects }: Selector): Selected {
+    const known = this.#selected.get(of);
+    if (known !== undefined) return known;
+    const found = this.#having(labels).filter((each) => each.count > 0 && selects(each.labels));
+    const owners = new Map<string, PodsOf>();
+    for (const each of found) {
+      const { count = 0 } = owners.get(each.of) ?? {};
+      owners.set(each.of, { ...each, count: count + each.count });
+    }
+    const selected: Selected = {
+      pods: podsIn(found),
+      managed: podsIn(found.filter(isManaged)),
+      owners: owners.size,
+      first: [...owners.values()].slice(0, NAMED + 1),
+    };
+    this.#selected.set(of, selected);
+    return selected;
+  }
+
+  /** The pods with one of these labels: the one that the fewest have. */
+  #having(labels: Labels): readonly PodsOf[] {
+    let fewest = this.#all;
+    for (const [key, value] of Object.entries(labels)) {
+      if (!this.#byLabel.has(key)) {
+        if (this.#byLabel.size >= MOST_KEYS) continue;
+        this.#byLabel.set(
+          key,
+          Map.groupBy(this.#all, (each) => labelOf(each.labels, key)),
+        );
+      }
+      const having = this.#byLabel.get(key)?.get(value) ?? [];
+      if (having.length < fewest.length) fewest = having;
+    }
+    return fewest;
+  }
+}
+
+const podsIn = (groups: readonly PodsOf[]) => groups.reduce((total, { count }) => total + count, 0);
+const isManaged = ({ of }: PodsOf) => !of.startsWith('Pod/');
 
 export interface DisruptionBudget {
   readonly namespace: string;
@@ -43,38 +173,34 @@ export function anyPodOf(namespace: string): string {
   return workloadKey('Pod', namespace, '');
 }
 
-function others({ workload, namespace }: Pick<Member, 'workload' | 'namespace'>, known: KnownPods) {
-  const { kind, name } = workload;
-  const own = workloadKey(kind, namespace, name);
-  const labels = podLabelsIn(workload);
-  const beside = known.get(namespace)?.filter(({ of }) => of !== own) ?? [];
-  const isWith = ({ of, labels: those }: PodsOf) =>
-    kind === 'Pod' && of === anyPodOf(namespace) && isSame(those, labels);
-  return beside
-    .map((each) => (isWith(each) ? { ...each, count: each.count - 1 } : each))
-    .filter(({ count }) => count > 0);
-}
-
 function isSame(a: Labels, b: Labels | undefined): boolean {
   const keys = Object.keys(a);
   return keys.length === Object.keys(b ?? {}).length && keys.every((key) => b?.[key] === a[key]);
 }
 
 /**
- * The pods of other workloads behind the same Services: while this one has none, they serve. None where one of its Services
- * sends to this workload alone; a headless one is for the pods’ peers where there is another.
+ * The pods of other workloads behind the same Services, in words: while this one has none, they serve. undefined where one of
+ * its Services sends to this workload alone; a headless one is for the pods’ peers where there is another.
  */
 export function servingBeside(
-  member: Pick<Member, 'workload' | 'namespace'>,
+  { workload, namespace }: Pick<Member, 'workload' | 'namespace'>,
   services: readonly ServiceRecord[],
   known: KnownPods,
-): readonly PodsOf[] {
-  const beside = others(member, known);
+): string | undefined {
+  const pods = known.in(namespace);
   const forClients = services.filter(({ headless }) => !headless);
-  const found = (forClients.length > 0 ? forClients : services).map((service) =>
-    beside.filter(({ labels }) => selectsPod(service, labels)),
+  const others = (forClients.length > 0 ? forClients : services).map((service) =>
+    pods.beside(workload, namespace, {
+      of: service,
+      labels: selectedLabels(service),
+      selects: (labels) => selectsPod(service, labels),
+    }),
   );
-  return found.every(({ length }) => length > 0) ? [...new Set(found.flat())] : [];
+  if (others.length === 0 || others.some((each) => each.pods === 0)) return undefined;
+  const named = new Map(others.flatMap(({ first }) => first.map((each) => [each.of, each] as const)));
+  const isMore = named.size > NAMED || others.some(({ first, owners }) => owners > first.length);
+  const words = [...named.values()].slice(0, NAMED).map(({ by, count }) => `${by} (${count})`);
+  return `${words.join(', ')}${isMore ? ' and others' : ''}`;
 }
 
 /** What PodDisruptionBudgets say of the eviction of one of a workload’s pods while all are healthy. */
@@ -101,17 +227,21 @@ export function budgetsOf(
 ): Budgeted {
   const own = budgets.get(member.namespace) ?? [];
   const all = own.filter(({ spec }) => isPicked(spec.selector, member.labels)).slice(0, MOST_BUDGETED);
-  const beside = all.length === 0 ? [] : others(member, known);
-  const isManaged = member.workload.kind !== 'Pod';
-  const allowed = ({ spec }: DisruptionBudget, own: number) => {
-    const selected = beside.filter(({ labels }) => isPicked(spec.selector, labels));
-    const sum = (of: readonly PodsOf[]) => of.reduce((total, { count }) => total + count, 0);
-    const managed = selected.filter(({ of }) => !of.startsWith('Pod/'));
-    return evictable(spec, sum(selected) + own, sum(managed) + (isManaged ? own : 0));
+  const isControlled = member.workload.kind !== 'Pod';
+  const pods = known.in(member.namespace);
+  const allowed = (budget: DisruptionBudget, own: number) => {
+    const { spec } = budget;
+    const matchLabels = memberAt(spec, ['selector', 'matchLabels']);
+    const beside = pods.beside(member.workload, member.namespace, {
+      of: budget,
+      labels: isStringMap(matchLabels) ? matchLabels : {},
+      selects: (labels) => isPicked(spec.selector, labels),
+    });
+    return evictable(spec, beside.pods + own, beside.managed + (isControlled ? own : 0));
   };
   const refusing = all.find((each) => allowed(each, member.count) <= 0);
   if (refusing === undefined) return { all };
-  return { all, refusing, always: isManaged && allowed(refusing, MANY_PODS) <= 0 };
+  return { all, refusing, always: isControlled && allowed(refusing, MANY_PODS) <= 0 };
 }
 
 /**

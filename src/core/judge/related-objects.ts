@@ -24,7 +24,7 @@ import {
   undeclaredAmong,
 } from '../discovery/index.ts';
 import type { ConsumerView } from '../lag/index.ts';
-import { type DisruptionBudget, type KnownPods, NO_PODS } from './peers.ts';
+import { type DisruptionBudget, KnownPods } from './peers.ts';
 
 /** What an audit knows beside the snapshot: what the objects around workloads say about them. */
 export interface RelatedObjects {
@@ -165,7 +165,16 @@ export function* relating(
   const undeclared = undeclaredAmong(yield* discovering(kept, defaultNamespace));
   const selectors = { webhook: webhook ?? INSTALLED, configured };
   return {
-    ...{ undeclared, additions: new Map(), routes, services, scaled, budgets, pods: NO_PODS, unread },
+    ...{
+      undeclared,
+      additions: new Map(),
+      routes,
+      services,
+      scaled,
+      budgets,
+      pods: new KnownPods(new Map()),
+      unread,
+    },
     ...selectors,
   };
 }
