@@ -82,8 +82,12 @@ async function builtBy(at: string, folder: string, { allowRemote, variables }: B
 const OFFLINE: Readonly<Record<string, string>> = {
   GIT_ALLOW_PROTOCOL: 'none',
   GIT_TERMINAL_PROMPT: '0',
-  ...{ HTTP_PROXY: 'http://127.0.0.1:1', HTTPS_PROXY: 'http://127.0.0.1:1', NO_PROXY: '' },
-  ...{ http_proxy: 'http://127.0.0.1:1', https_proxy: 'http://127.0.0.1:1', no_proxy: '' },
+  HTTP_PROXY: 'http://127.0.0.1:1',
+  HTTPS_PROXY: 'http://127.0.0.1:1',
+  NO_PROXY: '',
+  http_proxy: 'http://127.0.0.1:1',
+  https_proxy: 'http://127.0.0.1:1',
+  no_proxy: '',
 };
 
 /** Its build is that of the folder, with the origin of each object. */

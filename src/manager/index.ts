@@ -1,4 +1,4 @@
-export { Listeners, Manager, registerManagerMetrics } from './manager.ts';
+export { Listeners, Manager, NO_STATUS, registerManagerMetrics } from './manager.ts';
 export {
   type AnyPart,
   inOrder,

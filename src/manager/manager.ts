@@ -1,6 +1,6 @@
 import { Counter, type Registry } from '@prometheus-io/client';
 import type { WatchStats } from '../cluster/index.ts';
-import { asError, NO_STATUS, type ReplicaStatus } from '../core/api/index.ts';
+import { asError, type ReplicaStatus } from '../core/api/index.ts';
 import type { ClusterEvent } from '../core/lag/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
@@ -24,6 +24,16 @@ const RETRY = { firstPauseMs: 1_000, longestPauseMs: 60_000 };
 
 /** A handler that fails at every event of a storm is logged once in this time; the metric counts each failure. */
 const LOG_AGAIN_MS = 60_000;
+
+/** What a member says while no part of the server has one. */
+export const NO_STATUS: ReplicaStatus = {
+  synced: null,
+  watches: {},
+  decisions: { outcomes: {}, skips: {} },
+  held: null,
+  flips: null,
+  audit: null,
+};
 
 /**
  * Runs the parts of a server, as controller-runtime's manager does: starts them, passes each event to each of them, has them

@@ -8,10 +8,11 @@ import { checkInstallation, type Senders } from '../../src/check/installation.ts
 import { checkBefore } from '../../src/check/preflight.ts';
 import { type Access, accessesToInstall, declaredRights } from '../../src/check/rights.ts';
 import { KubeFailure } from '../../src/cluster/index.ts';
-import { LingerError, NO_STATUS } from '../../src/core/api/index.ts';
+import { LingerError } from '../../src/core/api/index.ts';
 import { FLEET_SETTLE_SECONDS } from '../../src/core/decision/index.ts';
 import { discover } from '../../src/core/discovery/index.ts';
 import { readHelperObject } from '../../src/hold/index.ts';
+import { NO_STATUS } from '../../src/manager/index.ts';
 import { days, signedByItself } from '../certs/fixture.ts';
 import { emptyDirectory, ROOT } from '../cli/linger.ts';
 import { type Answer, AnsweringServer, type Answers, refused, well } from '../cluster/answers.ts';

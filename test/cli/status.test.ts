@@ -1,9 +1,10 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { NO_STATUS, type ReplicaStatus } from '../../src/core/api/index.ts';
+import type { ReplicaStatus } from '../../src/core/api/index.ts';
 import { consumersToText } from '../../src/core/lag/index.ts';
 import { statusReport } from '../../src/dashboard/index.ts';
+import { NO_STATUS } from '../../src/manager/index.ts';
 import { type Answer, AnsweringServer, type Answers, refused, well } from '../cluster/answers.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';

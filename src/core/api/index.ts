@@ -126,7 +126,7 @@ export {
   NEVER_ASKED,
   objectKey,
 } from './names.ts';
-export { NO_STATUS, parseReplicaStatus, type ReplicaStatus } from './replica-status.ts';
+export { parseReplicaStatus, type ReplicaStatus } from './replica-status.ts';
 export {
   CURSOR_HEADER,
   REPORT_RESULTS,

@@ -27,16 +27,6 @@ const replicaStatus = z.object({
 /** What a replica says of itself, at `/status` of its admin port. Each part of the server adds its own members. */
 export type ReplicaStatus = z.output<typeof replicaStatus>;
 
-/** What a member says while no part of the server has one. */
-export const NO_STATUS: ReplicaStatus = {
-  synced: null,
-  watches: {},
-  decisions: { outcomes: {}, skips: {} },
-  held: null,
-  flips: null,
-  audit: null,
-};
-
 /** @returns undefined for what is no status of this version */
 export function parseReplicaStatus(text: string): ReplicaStatus | undefined {
   return replicaStatus.safeParse(jsonIn(text)).data;
