@@ -1,6 +1,6 @@
 /** The named imports of a file from a door; the groups are `type `, the names, and the door. */
 export const DOOR_IMPORT = /^import (type )?\{([^}]*)\} from '((?:\.\.\/)+[a-z/-]+\/index\.ts)';$/gm;
-const REEXPORT = /^export (?:type )?\{([^}]*)\} from '\.\/([a-z0-9-]+\.ts)';$/gm;
+const REEXPORT = /^export (?:type )?\{([^}]*)\} from '\.\/([a-z0-9/-]+\.ts)';$/gm;
 
 /** The file behind each name that a door (`index.ts`) exports, by its name beside the door. */
 export function filesBehind(door: string): ReadonlyMap<string, string> {

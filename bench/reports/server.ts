@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { ConsumerReports } from '../../src/measurement/reports.ts';
+import { ConsumerReports } from '../../src/measurement/reports/reports.ts';
 import { logToStandardOutput } from '../../src/telemetry/logs.ts';
 import { createMetrics } from '../../src/telemetry/registry.ts';
 import { admissionApp } from '../../src/webhook/admission.ts';

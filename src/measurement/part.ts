@@ -5,16 +5,16 @@ import { clusterPart, declaredPart } from '../informers/index.ts';
 import { type Leadership, type PartContext, part } from '../manager/index.ts';
 import { LogOnce } from '../telemetry/index.ts';
 import { pause, tick } from '../timing/index.ts';
-import type { CanarySettings } from './canary.ts';
-import { measureConsumers, registerCanaryMetrics, startCanary } from './canary-run.ts';
+import type { CanarySettings } from './canary/canary.ts';
+import { measureConsumers, registerCanaryMetrics, startCanary } from './canary/canary-run.ts';
 import { ConsumerViews } from './consumer-views.ts';
-import { Deregistrations } from './deregister.ts';
+import { Deregistrations } from './deregister/deregister.ts';
 import { sendHeartbeats } from './heartbeats.ts';
-import { startInspecting } from './inspect-run.ts';
+import { startInspecting } from './inspect/inspect-run.ts';
 import { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
 import { Measurement } from './measurement.ts';
-import { takeReports } from './report-taking.ts';
-import { versionsOf } from './reports.ts';
+import { takeReports } from './reports/report-taking.ts';
+import { versionsOf } from './reports/reports.ts';
 
 /** The recorder of removals and the estimates: of endpoints from the cluster's events, of consumers from the parts below. */
 export const measurementPart = part({

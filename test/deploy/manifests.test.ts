@@ -197,7 +197,7 @@ describe('the NetworkPolicy', () => {
       egress
         .filter((rule) => (rule.to !== undefined) === to)
         .flatMap(({ ports }) => ports.map(({ port, protocol = 'TCP' }) => `${port}/${protocol}`));
-    // The resolver of src/measurement/dns.ts asks the servers of resolv.conf, whose port is always this one: over UDP, and
+    // The resolver of src/measurement/cluster-dns/dns.ts asks the servers of resolv.conf, whose port is always this one: over UDP, and
     // over TCP where an answer is too long.
     expect(open(false).toSorted()).toEqual(['443/TCP', '53/TCP', '53/UDP', '6443/TCP']);
     // Of other replicas: the canary's, and the Hold Service's, to which calls are relayed. And of node timers.

@@ -14,7 +14,7 @@ import { Worker } from 'node:worker_threads';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ensureCertificates } from '../../src/certs/index.ts';
 import { withoutRoute } from '../../src/cluster/index.ts';
-import { attempt, attemptClusterIp, resolve } from '../../src/measurement/probe.ts';
+import { attempt, attemptClusterIp, resolve } from '../../src/measurement/requests/probe.ts';
 import { canaryServer } from '../../src/webhook/index.ts';
 
 const run = promisify(execFile);
@@ -101,7 +101,7 @@ it('asks for what the URL says, on a connection of its own each time, and sends 
 
 it('uses no proxy of the environment', async () => {
   const port = await listening(canaryServer(IDENTITY));
-  const module = join(import.meta.dirname, '..', '..', 'src', 'measurement', 'probe.ts');
+  const module = join(import.meta.dirname, '..', '..', 'src', 'measurement', 'requests', 'probe.ts');
   const script = `
     import { attempt } from ${JSON.stringify(pathToFileURL(module).href)};
     const url = new URL('http://gateway.invalid:${port}/');

@@ -11,12 +11,12 @@ import {
   type Flipped,
   type KnownReplica,
   runCanary,
-} from '../../src/measurement/canary.ts';
-import type { ClusterDns } from '../../src/measurement/dns.ts';
-import { CanaryEndpoints, type FlipLimits } from '../../src/measurement/flip.ts';
+} from '../../src/measurement/canary/canary.ts';
+import { CanaryEndpoints, type FlipLimits } from '../../src/measurement/canary/flip.ts';
+import type { ClusterDns } from '../../src/measurement/cluster-dns/dns.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
-import { nodeTimerApp } from '../../src/measurement/node-timers.ts';
-import { attempt } from '../../src/measurement/probe.ts';
+import { nodeTimerApp } from '../../src/measurement/node-timers/node-timers.ts';
+import { attempt } from '../../src/measurement/requests/probe.ts';
 import { canaryServer } from '../../src/webhook/index.ts';
 import { OwnPods } from '../cluster/own-pods.ts';
 import { dnsServer } from './dns-server.ts';

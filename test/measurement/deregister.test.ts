@@ -16,7 +16,7 @@ import {
 import { type ClusterSnapshot, NO_SOURCES, snapshotOf } from '../../src/core/decision/index.ts';
 import { consumerOf } from '../../src/core/lag/index.ts';
 import type { Leadership, PodEvent } from '../../src/manager/index.ts';
-import { Deregistrations } from '../../src/measurement/deregister.ts';
+import { Deregistrations } from '../../src/measurement/deregister/deregister.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 import { emptyDirectory } from '../cli/linger.ts';
 import type { AtEnd } from '../webhook/connection.ts';

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { askDns, clusterDns } from '../../src/measurement/dns.ts';
+import { askDns, clusterDns } from '../../src/measurement/cluster-dns/dns.ts';
 import { emptyDirectory } from '../cli/linger.ts';
 import { dnsServer, type Zone } from './dns-server.ts';
 

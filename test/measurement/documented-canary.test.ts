@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { consumerOf } from '../../src/core/lag/index.ts';
-import { limitsOf, type Timed } from '../../src/measurement/canary.ts';
-import { FLIP_LIMITS } from '../../src/measurement/flip.ts';
-import { FLIP_RESULTS } from '../../src/measurement/probe.ts';
+import { limitsOf, type Timed } from '../../src/measurement/canary/canary.ts';
+import { FLIP_LIMITS } from '../../src/measurement/canary/flip.ts';
+import { FLIP_RESULTS } from '../../src/measurement/requests/probe.ts';
 import { codeOf, read, tableUnder } from '../docs/markdown.ts';
 
 const PAGE = 'docs/measuring.md';

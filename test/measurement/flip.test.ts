@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Answer } from '../../src/measurement/probe.ts';
+import type { Answer } from '../../src/measurement/requests/probe.ts';
 import { FlipModel, HUNG, type ModelConsumer, type ModelOptions, REFUSED } from './model-flip.ts';
 
 const STRANGER: Answer = {

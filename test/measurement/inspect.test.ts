@@ -2,10 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type InspectSpec, unseenNamespace } from '../../src/core/api/index.ts';
 import { PodAddresses } from '../../src/core/lag/index.ts';
-import { Inspection, type InspectionOptions } from '../../src/measurement/inspect.ts';
-import type { Inspected } from '../../src/measurement/inspected.ts';
-import { type PageFindings, readerOf } from '../../src/measurement/page-formats.ts';
-import { type Problem, problem } from '../../src/measurement/probe.ts';
+import { Inspection, type InspectionOptions } from '../../src/measurement/inspect/inspect.ts';
+import type { Inspected } from '../../src/measurement/inspect/inspected.ts';
+import { type PageFindings, readerOf } from '../../src/measurement/inspect/page-formats.ts';
+import { type Problem, problem } from '../../src/measurement/requests/probe.ts';
 import { leading } from './following.ts';
 
 const clock = () => performance.now();

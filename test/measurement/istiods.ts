@@ -1,6 +1,6 @@
 import type { XdsSpec } from '../../src/core/api/index.ts';
-import { PageFindings } from '../../src/measurement/page-formats.ts';
-import { Istiods } from '../../src/measurement/xds.ts';
+import { PageFindings } from '../../src/measurement/inspect/page-formats.ts';
+import { Istiods } from '../../src/measurement/xds/xds.ts';
 import { WEB } from './following.ts';
 
 interface IstiodsOptions {

@@ -5,9 +5,9 @@ import {
   type FlipOutcome,
   flip,
   type TimedConsumer,
-} from '../../src/measurement/flip.ts';
+} from '../../src/measurement/canary/flip.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
-import type { Answer } from '../../src/measurement/probe.ts';
+import type { Answer } from '../../src/measurement/requests/probe.ts';
 import { SimulatedProcess, SimulatedTime } from '../leader/simulated-time.ts';
 import { randomOf } from '../property/random.ts';
 

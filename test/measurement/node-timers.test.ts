@@ -7,7 +7,7 @@ import {
   type NodeTimer,
   NodeTimers,
   nodeTimerApp,
-} from '../../src/measurement/node-timers.ts';
+} from '../../src/measurement/node-timers/node-timers.ts';
 import { close, listen } from '../../src/webhook/index.ts';
 import { OwnPods } from '../cluster/own-pods.ts';
 

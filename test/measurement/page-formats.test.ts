@@ -8,13 +8,13 @@ import fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { canonicalAddress } from '../../src/certs/index.ts';
 import { PAGE_FORMATS, type PageFormat } from '../../src/core/api/index.ts';
-import { readPage } from '../../src/measurement/gateway-client.ts';
 import {
   endpointIn,
   type PageEndpoint,
   type PageFindings,
   readerOf,
-} from '../../src/measurement/page-formats.ts';
+} from '../../src/measurement/inspect/page-formats.ts';
+import { readPage } from '../../src/measurement/requests/gateway-client.ts';
 
 const page = (name: string) => readFileSync(join(import.meta.dirname, '../testdata/pages', name));
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { FOREIGN_LIMITS } from '../../src/core/api/index.ts';
-import { BrokenPush, pushIn } from '../../src/measurement/xds.ts';
+import { BrokenPush, pushIn } from '../../src/measurement/xds/xds.ts';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;

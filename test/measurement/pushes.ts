@@ -1,4 +1,4 @@
-import { BrokenPush, pushIn } from '../../src/measurement/xds.ts';
+import { BrokenPush, pushIn } from '../../src/measurement/xds/xds.ts';
 
 /** Reads what an istiod may have sent. Throws where that fails in a way that is not foreseen. */
 export function takePush(data: Uint8Array): void {

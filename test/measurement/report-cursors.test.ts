@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ReportCursors } from '../../src/measurement/reports.ts';
+import { ReportCursors } from '../../src/measurement/reports/reports.ts';
 
 const KEY = Buffer.alloc(32, 7);
 const NEXT = Buffer.alloc(32, 8);

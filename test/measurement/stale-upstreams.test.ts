@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { PodAddresses } from '../../src/core/lag/index.ts';
-import { Inspection, type InspectionOptions } from '../../src/measurement/inspect.ts';
-import type { Inspected } from '../../src/measurement/inspected.ts';
-import { type PageFindings, readerOf } from '../../src/measurement/page-formats.ts';
-import { problem } from '../../src/measurement/probe.ts';
+import { Inspection, type InspectionOptions } from '../../src/measurement/inspect/inspect.ts';
+import type { Inspected } from '../../src/measurement/inspect/inspected.ts';
+import { type PageFindings, readerOf } from '../../src/measurement/inspect/page-formats.ts';
+import { problem } from '../../src/measurement/requests/probe.ts';
 import { randomOf } from '../property/random.ts';
 
 const clock = () => performance.now();

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import { FlipSchedule, takingPart, troubledEveryMs } from '../../../src/measurement/canary.ts';
+import { FlipSchedule, takingPart, troubledEveryMs } from '../../../src/measurement/canary/canary.ts';
 import { randomOf } from '../../property/random.ts';
 
 /** A gateway that polls steadily, timed by flips: the phases of its interval at which removals fell, 0 to 1. */

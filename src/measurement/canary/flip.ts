@@ -1,5 +1,5 @@
-import { KubeFailure } from '../cluster/index.ts';
-import { asError } from '../core/api/index.ts';
+import { KubeFailure } from '../../cluster/index.ts';
+import { asError } from '../../core/api/index.ts';
 import {
   Arrival,
   type Attempt,
@@ -8,10 +8,10 @@ import {
   ENOUGH_SIGHTINGS,
   type Instant,
   type MeasurementState,
-} from '../core/lag/index.ts';
-import type { pause } from '../timing/index.ts';
-import type { Measurement } from './measurement.ts';
-import { type Answer, type FlipResult, type Problem, problem } from './probe.ts';
+} from '../../core/lag/index.ts';
+import type { pause } from '../../timing/index.ts';
+import type { Measurement } from '../measurement.ts';
+import { type Answer, type FlipResult, type Problem, problem } from '../requests/probe.ts';
 
 export const CANARY_SERVICE = 'linger-canary';
 

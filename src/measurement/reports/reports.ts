@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { isProven, proofOf, type SigningKeys } from '../certs/index.ts';
-import { fewOf, REPORT_RESULTS, type ReportResult } from '../core/api/index.ts';
+import { isProven, proofOf, type SigningKeys } from '../../certs/index.ts';
+import { fewOf, REPORT_RESULTS, type ReportResult } from '../../core/api/index.ts';
 import {
   type InstanceName,
   type InstancesState,
@@ -9,7 +9,7 @@ import {
   type StageVersions,
   type SyncClaim,
   type SyncResult,
-} from '../core/lag/index.ts';
+} from '../../core/lag/index.ts';
 
 /** Lead, when it was given, versions of EndpointSlices and of Endpoints, proof. */
 const FORM = /^([\w-]{8})\.([0-9a-z]{1,11})\.(\d{0,20})\.(\d{0,20})\.([\w-]{22})$/;

@@ -1,11 +1,16 @@
 import { EventEmitter } from 'node:events';
 import { Counter, type Registry } from '@prometheus-io/client';
-import type { SnapshotHolder } from '../core/decision/index.ts';
-import { type Consumer, type MeasurementState, WITNESSED_ENOUGH } from '../core/lag/index.ts';
-import type { CustomObjects } from '../informers/index.ts';
-import type { Leadership, Runnable } from '../manager/index.ts';
-import { type Logger, LogOnce, numberAtScrape } from '../telemetry/index.ts';
-import { tick } from '../timing/index.ts';
+import type { SnapshotHolder } from '../../core/decision/index.ts';
+import { type Consumer, type MeasurementState, WITNESSED_ENOUGH } from '../../core/lag/index.ts';
+import type { CustomObjects } from '../../informers/index.ts';
+import type { Leadership, Runnable } from '../../manager/index.ts';
+import { type Logger, LogOnce, numberAtScrape } from '../../telemetry/index.ts';
+import { tick } from '../../timing/index.ts';
+import { clusterDns } from '../cluster-dns/dns.ts';
+import { type ConsumerViews, serviceCounts } from '../consumer-views.ts';
+import type { ConsumerMetrics } from '../lag-metrics.ts';
+import type { ConsumerMeasurement, Measurement } from '../measurement.ts';
+import { FLIP_RESULTS, type FlipResult } from '../requests/probe.ts';
 import {
   type CanaryContext,
   type CanarySettings,
@@ -16,12 +21,7 @@ import {
   runCanary,
   type Timed,
 } from './canary.ts';
-import { type ConsumerViews, serviceCounts } from './consumer-views.ts';
-import { clusterDns } from './dns.ts';
 import { CanaryEndpoints } from './flip.ts';
-import type { ConsumerMetrics } from './lag-metrics.ts';
-import type { ConsumerMeasurement, Measurement } from './measurement.ts';
-import { FLIP_RESULTS, type FlipResult } from './probe.ts';
 
 type FlipReading = Pick<Flipped, 'result' | 'attempts'>;
 

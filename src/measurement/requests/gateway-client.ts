@@ -2,10 +2,10 @@ import { readFile } from 'node:fs/promises';
 import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as rest } from 'node:timers/promises';
-import { FOREIGN_LIMITS, type InspectSpec } from '../core/api/index.ts';
-import { fileText } from '../core/yaml/index.ts';
-import { serialize } from '../timing/index.ts';
-import { LONGEST_PAGE, type PageFindings, type PageReader } from './page-formats.ts';
+import { FOREIGN_LIMITS, type InspectSpec } from '../../core/api/index.ts';
+import { fileText } from '../../core/yaml/index.ts';
+import { serialize } from '../../timing/index.ts';
+import { LONGEST_PAGE, type PageFindings, type PageReader } from '../inspect/page-formats.ts';
 import { askOnce, type Problem, problem, type Question, refusal } from './probe.ts';
 
 export interface PageRequest extends Omit<Question, 'headers'> {

@@ -1,11 +1,11 @@
 import { Counter, type Registry } from '@prometheus-io/client';
-import type { SigningKeys } from '../certs/index.ts';
-import type { ReportResult } from '../core/api/index.ts';
-import type { Consumer, InstancesState, StageVersions } from '../core/lag/index.ts';
-import type { Leadership, PodEvent, Runnable } from '../manager/index.ts';
-import { counterAtScrape, gaugeAtScrape } from '../telemetry/index.ts';
-import { tick } from '../timing/index.ts';
-import type { ConsumerMeasurement } from './measurement.ts';
+import type { SigningKeys } from '../../certs/index.ts';
+import type { ReportResult } from '../../core/api/index.ts';
+import type { Consumer, InstancesState, StageVersions } from '../../core/lag/index.ts';
+import type { Leadership, PodEvent, Runnable } from '../../manager/index.ts';
+import { counterAtScrape, gaugeAtScrape } from '../../telemetry/index.ts';
+import { tick } from '../../timing/index.ts';
+import type { ConsumerMeasurement } from '../measurement.ts';
 import { ConsumerReports } from './reports.ts';
 
 /**

@@ -5,11 +5,11 @@ import {
   type ServiceRecord,
   Shares,
   setNewest,
-} from '../core/api/index.ts';
-import type { Departed, MeasurementState, PodAddress, PodKey, ServiceName } from '../core/lag/index.ts';
+} from '../../core/api/index.ts';
+import type { Departed, MeasurementState, PodAddress, PodKey, ServiceName } from '../../core/lag/index.ts';
+import type { Problem, Resolved } from '../requests/probe.ts';
 import { MOST_CLUSTERS, type PageEndpoint, type PageFindings } from './page-formats.ts';
 import { endpointsOf } from './page-request.ts';
-import type { Problem, Resolved } from './probe.ts';
 import { StaleUpstreams } from './stale-upstreams.ts';
 
 /** Of one consumer, with open questions or without. */

@@ -1,5 +1,5 @@
-import { canonicalAddress } from '../certs/index.ts';
-import { FOREIGN_LIMITS, isRecord, jsonIn, type PageFormat } from '../core/api/index.ts';
+import { canonicalAddress } from '../../certs/index.ts';
+import { FOREIGN_LIMITS, isRecord, jsonIn, type PageFormat } from '../../core/api/index.ts';
 
 /**
  * Pages on which gateways and discovery services list their endpoints, parsed as streams. A listed address is not always in

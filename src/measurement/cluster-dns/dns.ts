@@ -1,7 +1,7 @@
 import { Resolver } from 'node:dns/promises';
 import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
-import { type Answer, problem } from './probe.ts';
+import { type Answer, problem } from '../requests/probe.ts';
 
 /** The cluster's DNS servers, and the domain of Services. */
 export interface ClusterDns {

@@ -6,12 +6,22 @@ import {
   type LabelledPod,
   PodLabels,
   unlessNotFound,
-} from '../cluster/index.ts';
-import { asError, fewOf } from '../core/api/index.ts';
-import type { Consumer, Measure } from '../core/lag/index.ts';
-import type { Leadership } from '../manager/index.ts';
-import { pause, withSignal } from '../timing/index.ts';
-import { askDns, type ClusterDns } from './dns.ts';
+} from '../../cluster/index.ts';
+import { asError, fewOf } from '../../core/api/index.ts';
+import type { Consumer, Measure } from '../../core/lag/index.ts';
+import type { Leadership } from '../../manager/index.ts';
+import { pause, withSignal } from '../../timing/index.ts';
+import { askDns, type ClusterDns } from '../cluster-dns/dns.ts';
+import { NodeTimers } from '../node-timers/node-timers.ts';
+import {
+  type Answer,
+  attempt,
+  attemptClusterIp,
+  canaryUrl,
+  type FlipResult,
+  type Problem,
+  resolve,
+} from '../requests/probe.ts';
 import {
   CANARY_SERVICE,
   type CanaryEndpoints,
@@ -22,16 +32,6 @@ import {
   flip,
   type TimedConsumer,
 } from './flip.ts';
-import { NodeTimers } from './node-timers.ts';
-import {
-  type Answer,
-  attempt,
-  attemptClusterIp,
-  canaryUrl,
-  type FlipResult,
-  type Problem,
-  resolve,
-} from './probe.ts';
 
 /** How many of the latest flips count for how long consumers take. */
 const REMEMBERED = 8;

@@ -1,14 +1,14 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { V1Pod } from '@kubernetes/client-node';
 import { Counter, type Registry } from '@prometheus-io/client';
-import { canonicalAddress } from '../certs/index.ts';
+import { canonicalAddress } from '../../certs/index.ts';
 import {
   callApi,
   type KubeConnection,
   newAgent,
   type ObjectEvents,
   unlessNotFound,
-} from '../cluster/index.ts';
+} from '../../cluster/index.ts';
 import {
   asError,
   type DeregisterSpec,
@@ -23,16 +23,16 @@ import {
   servicesSelecting,
   type TemplateValues,
   unseenNamespace,
-} from '../core/api/index.ts';
-import type { ClusterSnapshot } from '../core/decision/index.ts';
-import type { PodMetadata } from '../core/lag/index.ts';
-import { sendsTo } from '../core/lag/index.ts';
-import { type Leadership, Listeners, type PodEvent, type Runnable } from '../manager/index.ts';
-import { type Logger, LogOnce } from '../telemetry/index.ts';
-import { Backoff } from '../timing/index.ts';
-import { readHeaderValue, trustOf } from './gateway-client.ts';
-import type { ConsumerMeasurement } from './measurement.ts';
-import { askOnce, type Problem, problem, refusal, resolve } from './probe.ts';
+} from '../../core/api/index.ts';
+import type { ClusterSnapshot } from '../../core/decision/index.ts';
+import type { PodMetadata } from '../../core/lag/index.ts';
+import { sendsTo } from '../../core/lag/index.ts';
+import { type Leadership, Listeners, type PodEvent, type Runnable } from '../../manager/index.ts';
+import { type Logger, LogOnce } from '../../telemetry/index.ts';
+import { Backoff } from '../../timing/index.ts';
+import type { ConsumerMeasurement } from '../measurement.ts';
+import { readHeaderValue, trustOf } from '../requests/gateway-client.ts';
+import { askOnce, type Problem, problem, refusal, resolve } from '../requests/probe.ts';
 
 /** How a deregistration ends: the label `result` of linger_consumer_deregistrations_total. */
 export const DEREGISTRATION_RESULTS = {

@@ -9,15 +9,21 @@ import {
   status,
 } from '@grpc/grpc-js';
 import protobuf from 'protobufjs/minimal.js';
-import { canonicalAddress } from '../certs/index.ts';
-import { asError, FOREIGN_LIMITS, objectKey, type ServiceRecord, type XdsSpec } from '../core/api/index.ts';
-import { ListedAddresses } from '../informers/index.ts';
-import { stepsOnLoop } from '../telemetry/index.ts';
-import { Backoff, inPieces, pause } from '../timing/index.ts';
-import { readHeaderValue, trustOf } from './gateway-client.ts';
-import { instancesAt, type PageInstance, type PageToRead, type Source } from './inspected.ts';
-import { authorityOf, PageFindings } from './page-formats.ts';
-import { type Problem, problem, resolve } from './probe.ts';
+import { canonicalAddress } from '../../certs/index.ts';
+import {
+  asError,
+  FOREIGN_LIMITS,
+  objectKey,
+  type ServiceRecord,
+  type XdsSpec,
+} from '../../core/api/index.ts';
+import { ListedAddresses } from '../../informers/index.ts';
+import { stepsOnLoop } from '../../telemetry/index.ts';
+import { Backoff, inPieces, pause } from '../../timing/index.ts';
+import { instancesAt, type PageInstance, type PageToRead, type Source } from '../inspect/inspected.ts';
+import { authorityOf, PageFindings } from '../inspect/page-formats.ts';
+import { readHeaderValue, trustOf } from '../requests/gateway-client.ts';
+import { type Problem, problem, resolve } from '../requests/probe.ts';
 
 const { Reader, Writer } = protobuf;
 

@@ -1,6 +1,6 @@
 import { Counter, type Registry } from '@prometheus-io/client';
-import { canonicalAddress } from '../certs/index.ts';
-import { asFailure, type KubeConnection, listSome, type ObjectEvents } from '../cluster/index.ts';
+import { canonicalAddress } from '../../certs/index.ts';
+import { asFailure, type KubeConnection, listSome, type ObjectEvents } from '../../cluster/index.ts';
 import {
   asError,
   type EndpointsSpec,
@@ -10,26 +10,28 @@ import {
   type ServiceRecord,
   selectsNamespace,
   unseenNamespace,
-} from '../core/api/index.ts';
-import type { ClusterSnapshot } from '../core/decision/index.ts';
+} from '../../core/api/index.ts';
+import type { ClusterSnapshot } from '../../core/decision/index.ts';
 import {
   type Consumer,
   type Departed,
   PodAddresses,
   type ServiceName,
   sendsThrough,
-} from '../core/lag/index.ts';
+} from '../../core/lag/index.ts';
 import {
   type AddressedPod,
   addressedPodsResource,
   CopiedEndpoints,
   copyOf,
   endpointSlicesResource,
-} from '../informers/index.ts';
-import type { Leadership, Runnable } from '../manager/index.ts';
-import { gaugeAtScrape, type Logger, LogOnce } from '../telemetry/index.ts';
-import { Schedule, tick } from '../timing/index.ts';
-import { type PageAnswer, readHeaderValue, readPage, trustOf } from './gateway-client.ts';
+} from '../../informers/index.ts';
+import type { Leadership, Runnable } from '../../manager/index.ts';
+import { gaugeAtScrape, type Logger, LogOnce } from '../../telemetry/index.ts';
+import { Schedule, tick } from '../../timing/index.ts';
+import type { ConsumerMeasurement } from '../measurement.ts';
+import { type PageAnswer, readHeaderValue, readPage, trustOf } from '../requests/gateway-client.ts';
+import { isForbidden, type Problem, problem, resolve } from '../requests/probe.ts';
 import { Inspection, type InspectionOptions } from './inspect.ts';
 import {
   firstOf,
@@ -41,10 +43,8 @@ import {
   type PageToRead,
   type Source,
 } from './inspected.ts';
-import type { ConsumerMeasurement } from './measurement.ts';
 import { authorityOf, PageFindings, readerOf } from './page-formats.ts';
 import { usualPath } from './page-request.ts';
-import { isForbidden, type Problem, problem, resolve } from './probe.ts';
 import type { StaleUpstream } from './stale-upstreams.ts';
 
 export interface InspectingContext {
@@ -267,7 +267,7 @@ async function startSource(
   if (measure.kind === 'endpoints') return copiesIn(measure.endpoints, context, signal);
   if (measure.kind !== 'xds') throw new Error(`measure.${measure.kind} follows nothing`);
   // Who has no mesh carries no gRPC client.
-  const { Istiods } = await import('./xds.ts');
+  const { Istiods } = await import('../xds/xds.ts');
   return new Istiods(measure.xds, { ...context, signal });
 }
 

@@ -1,5 +1,5 @@
-import { canonicalAddress } from '../certs/index.ts';
-import { objectKey } from '../core/api/index.ts';
+import { canonicalAddress } from '../../certs/index.ts';
+import { objectKey } from '../../core/api/index.ts';
 import type {
   ClusterEvent,
   Departed,
@@ -9,10 +9,11 @@ import type {
   PodKey,
   RemovalSample,
   ServiceName,
-} from '../core/lag/index.ts';
-import { Listeners } from '../manager/index.ts';
-import { pause } from '../timing/index.ts';
-import type { PageAnswer } from './gateway-client.ts';
+} from '../../core/lag/index.ts';
+import { Listeners } from '../../manager/index.ts';
+import { pause } from '../../timing/index.ts';
+import type { PageAnswer } from '../requests/gateway-client.ts';
+import type { Problem } from '../requests/probe.ts';
 import {
   Asked,
   type Inspected,
@@ -31,7 +32,6 @@ import {
 } from './inspected.ts';
 import { PageFindings } from './page-formats.ts';
 import { endpointsOf, pageUrl, roomBeside, whatFits } from './page-request.ts';
-import type { Problem } from './probe.ts';
 import { endpointOf, STALE_LIMITS, type StaleUpstream } from './stale-upstreams.ts';
 
 export interface InspectionOptions {

@@ -1,5 +1,5 @@
-import { canonicalAddress } from '../certs/index.ts';
-import type { Departed } from '../core/lag/index.ts';
+import { canonicalAddress } from '../../certs/index.ts';
+import type { Departed } from '../../core/lag/index.ts';
 import type { PageEndpoint, PageFindings } from './page-formats.ts';
 
 /** Milliseconds. */
