@@ -19,7 +19,7 @@ spec:
   replicas: 2
   template:
     metadata: {labels: {app: web}}
-    spec: {containers: [{name: app, image: a}]}
+    spec: {containers: [{name: app, image: a, readinessProbe: {tcpSocket: {port: 80}}}]}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -30,7 +30,7 @@ spec:
     metadata: {labels: {app: web}}
     spec:
       terminationGracePeriodSeconds: 10
-      containers: [{name: '50%|<a>', image: a, lifecycle: {preStop: {sleep: {seconds: 10}}}}]
+      containers: [{name: '50%|<a>', image: a, readinessProbe: {tcpSocket: {port: 80}}, lifecycle: {preStop: {sleep: {seconds: 10}}}}]
 ---
 apiVersion: batch/v1
 kind: Job
