@@ -65,7 +65,10 @@ export function authorsPod(object: unknown): AuthorsPod {
   const merged = claimed.some(({ rest }) => rest !== undefined);
   if (plan?.by === 'floor') {
     const restored = withoutRecord(pod, plan, plan.baseGrace);
-    return { incoming, pod: restored, carriers: NO_CARRIERS, merged, stamped: true, notes: [] };
+    const isChanged = graceIn(restored) !== plan.baseGrace;
+    const stamp = { incoming, pod: restored, carriers: NO_CARRIERS, merged, stamped: true, notes: [] };
+    // A grace that another webhook has changed since is not raised again.
+    return isChanged ? { ...stamp, plan } : stamp;
   }
   const alone = claimed.filter(({ rest }) => rest === undefined);
   const carriers = new Map(alone.map(({ name, kind }) => [name, kind === 0 ? undefined : kind]));
@@ -173,8 +176,8 @@ export function withContainers(pod: Pod, change: (container: Container, index: n
 
 /** @param preStop undefined: none, and no lifecycle where nothing else is in it */
 export function withPreStop(container: Container, preStop: LifecycleHandler | undefined): Container {
+  if (preStop !== undefined) return { ...container, lifecycle: { ...container.lifecycle, preStop } };
   const { lifecycle, ...rest } = container;
-  if (preStop !== undefined) return { ...container, lifecycle: { ...lifecycle, preStop } };
   const { preStop: _, ...others } = lifecycle ?? {};
   return Object.keys(others).length === 0 ? rest : { ...container, lifecycle: others };
 }
@@ -184,6 +187,10 @@ export function withSeconds(handler: LifecycleHandler, seconds: number): Lifecyc
   const sleep = plainSleep(handler);
   if (sleep === undefined) return handler;
   return replacedAt(handler, sleep.pointer.split('/').slice(1), sleep.render(seconds)) as LifecycleHandler;
+}
+
+function graceIn(pod: unknown): unknown {
+  return memberAt(pod, ['spec', 'terminationGracePeriodSeconds']);
 }
 
 function replacedAt(value: unknown, [key, ...rest]: readonly string[], leaf: unknown): unknown {
@@ -205,8 +212,7 @@ export function withoutRecord(pod: Pod, plan: Plan | undefined, baseGrace: numbe
   const { annotations: _a, ...metadata } = pod.metadata ?? {};
   const isAlone = Object.keys(annotations).length === 0;
   const bare = { ...pod, metadata: isAlone ? metadata : { ...metadata, annotations } };
-  if (plan === undefined || memberAt(pod, ['spec', 'terminationGracePeriodSeconds']) !== plan.grace)
-    return bare;
+  if (plan === undefined || graceIn(pod) !== plan.grace) return bare;
   const { terminationGracePeriodSeconds: _g, ...spec } = pod.spec;
   return {
     ...bare,

@@ -122,24 +122,31 @@ function annotated(pod: Pod, plan: string, tokenHash?: string): Pod {
 
 /** In the order in which a pod is read: hooks, volumes, grace, annotations. */
 function difference(before: Pod, after: Pod, setup?: HoldSetup): readonly Operation[] {
-  const { containers } = after.spec;
-  const hooked = { ...before, spec: { ...before.spec, containers } };
-  return [
-    ...containers.flatMap((each, index) => {
-      const container = before.spec.containers[index];
-      return container === undefined ? [] : compared(`/spec/containers/${index}`, container, each);
-    }),
-    // By hand: compared, the removal of an entry would rewrite all those behind it.
-    ...helperOperations(before, after, setup),
-    ...compared('', hooked, after),
-  ];
+  const operations: Operation[] = [];
+  after.spec.containers.forEach((each, index) => {
+    const container = before.spec.containers[index];
+    if (container === undefined || container === each) return;
+    const changes = compared(only(container, 'lifecycle'), only(each, 'lifecycle'));
+    for (const change of changes)
+      operations.push({ ...change, path: `/spec/containers/${index}${change.path}` });
+  });
+  // By hand: compared, the removal of an entry would rewrite all those behind it.
+  operations.push(...helperOperations(before, after, setup));
+  const ofPod = (pod: Pod) => ({
+    ...only(pod, 'metadata'),
+    spec: only(pod.spec, 'terminationGracePeriodSeconds'),
+  });
+  return [...operations, ...compared(ofPod(before), ofPod(after))];
 }
 
 /** Objects that both share are not looked into. */
-function compared(path: string, before: object, after: object): readonly Operation[] {
-  if (before === after) return [];
-  const operations = fastJsonPatch.compare(before, after) as readonly Operation[];
-  return operations.map((each) => ({ ...each, path: `${path}${each.path}` }));
+function compared(before: object, after: object): readonly Operation[] {
+  return fastJsonPatch.compare(before, after) as readonly Operation[];
+}
+
+/** Only the member that Linger may have changed: comparing the others would cost more than all else. */
+function only<T extends object>(object: T, member: keyof T & string): Partial<T> {
+  return (Object.hasOwn(object, member) ? { [member]: object[member] } : {}) as Partial<T>;
 }
 
 /** Adds the helper's volume and its mounts where they are needed, and removes those that no container needs any more. */
