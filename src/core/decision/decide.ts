@@ -203,21 +203,46 @@ function decideUnder(
   { holdToken: token, ownerKind, isManifest = false }: PodRequest,
   snapshot: ClusterSnapshot,
 ): Decision {
-  const { pod, merged } = found;
+  const { pod, merged, carriers } = found;
   // Whoever opts out keeps what is there, but for a hook of two, with which the API server would reject the pod.
   if (policy.inject.value === false) return leave('OptedOut', found, policy, [], merged);
   if (policy.mode.value === 'Off') return leave('ModeOff', found, policy, [], merged);
 
   const delivery = policy['hold.delivery'].value;
   const terms: HookTerms = { namespace: namespace.name, delivery, token, snapshot, isManifest };
+  const kind = ownerKind ?? controllerOf(pod)?.kind;
   const standing = standingWait(found, policy, terms);
-  const notes = [...found.notes];
-  if (found.carriers.size > 0 && standing === undefined) notes.push(note('StalePlan', NOT_ITS_OWN));
+  const isStale = carriers.size > 0 && standing === undefined;
+  const notes = isStale ? [...found.notes, note('StalePlan', NOT_ITS_OWN)] : found.notes;
+  const question = { found, policy, kind, namespace, terms, notes };
+  if (standing === undefined) return decideOn(question);
+  const decision = decideOn(question, standing);
+  // Authors' sleeps are as long as the wait that stands without being lengthened: nothing of it is left.
+  const isMoot = decision.outcome === 'skip' && decision.reason === 'ExistingHook';
+  return isMoot ? decideOn(question) : decision;
+}
+
+/** A pod that is not opted out, and what is decided on it by. */
+interface Question {
+  readonly found: AuthorsPod;
+  readonly policy: EffectivePolicy;
+  /** Of the pod's owner. */
+  readonly kind: string | undefined;
+  readonly namespace: NamespaceRecord;
+  readonly terms: HookTerms;
+  readonly notes: readonly Note[];
+}
+
+function decideOn(question: Question, standing?: StandingWait): Decision {
+  const { found, policy, kind, namespace, terms } = question;
+  const { pod } = found;
+  const { snapshot } = terms;
+  const notes = [...question.notes];
   const selecting = servicesSelecting(snapshot.services, namespace.name, labelsOf(pod));
   const selected = isSelected(pod, namespace, selecting, snapshot.consumers);
   const serves =
     policy.pods.value === 'All' || (policy.pods.value === 'Serving' && declaresTraffic(pod)) || selected;
-  for (const reason of exclusionsOf(pod, policy, ownerKind ?? controllerOf(pod)?.kind, serves)) {
+  for (const reason of exclusionsOf(pod, policy, kind, serves)) {
     if (standing !== undefined) {
       if (SKIP_REASONS[reason].standing === 'stays') continue;
       notes.push(withdrawalNote(found, standing.plan, policy));
@@ -534,7 +559,7 @@ function extendedIn(changed: readonly Target[]): Pick<Plan, 'extended'> {
 const HOST_NETWORK =
   'the pod uses its node’s network, so its connections cannot be distinguished from others, and Hold works without them';
 
-type HookTerms = DeliveryTerms & { readonly isManifest: boolean };
+type HookTerms = DeliveryTerms & { readonly isManifest: boolean; readonly snapshot: ClusterSnapshot };
 
 /** @returns no hook where no allowed one works on this fleet */
 interface ChosenHook {
