@@ -13,8 +13,8 @@ import {
   shareInWords,
   snapshotOf,
 } from '../core/decision/index.ts';
-import { misplacedIn } from '../core/judge/index.ts';
-import { readDocuments } from '../core/manifest/index.ts';
+import { auditWorkload, misplacedIn, type RelatedObjects, relatedObjectsIn } from '../core/judge/index.ts';
+import { readDocuments, readManifests } from '../core/manifest/index.ts';
 import type { ExplainReport } from '../dashboard/index.ts';
 import type { Settings } from './commands.ts';
 import {
@@ -92,6 +92,7 @@ export function explanationsIn(
   reading: Reading,
 ): readonly ManifestExplanation[] {
   const plans: ManifestExplanation[] = [];
+  const related = relatedIn(manifests, settings.namespace);
   for (const input of manifests.inputs)
     for (const document of readDocuments(input.text, input.name))
       for (const found of workloadsIn(document, input, settings, manifests, reading)) {
@@ -101,7 +102,14 @@ export function explanationsIn(
           found.refused !== undefined || (found.unknown !== undefined && known.reason === 'InvalidPod');
         const explained = isOpen ? { ...known, outcome: 'unknown' as const, reason: null } : known;
         const { value, line } = found.object;
-        const also = misplacedIn(found.workload, value).map(({ code, text }) => ({ code, text }));
+        const judged = auditWorkload({ ...found, object: value }, snapshot, related).findings;
+        const said = judged.flatMap(({ reason, text }) =>
+          OF_JUDGE.filter((code) => code === reason).map((code) => ({ code, text })),
+        );
+        const also = [
+          ...said,
+          ...misplacedIn(found.workload, value).map(({ code, text }) => ({ code, text })),
+        ];
         const unknown =
           found.refused !== undefined
             ? [{ code: 'InvalidObject' as const, text: found.refused }]
@@ -112,6 +120,19 @@ export function explanationsIn(
         plans.push({ ...explained, notes: all, file: input.name, line });
       }
   return plans;
+}
+
+/** What the judge of audits says that no decision does, of the traffic and the probes of pods. */
+const OF_JUDGE = ['LivenessRestart', 'UndeclaredConsumer'] as const;
+
+/** Texts without any of these words have nothing that those findings read. */
+const AROUND = /\b(InferencePool|ServiceEntry|HorizontalPodAutoscaler|ScaledObject)\b/;
+
+function relatedIn({ inputs }: Manifests, namespace: string): RelatedObjects {
+  const objects = inputs
+    .filter(({ text }) => AROUND.test(text))
+    .flatMap(({ text, name }) => readManifests(text, name).objects.map(({ value }) => value));
+  return relatedObjectsIn(objects, namespace);
 }
 
 function unknownText(unknown: string, isOpen: boolean): string {

@@ -204,7 +204,7 @@ describe.concurrent('what is known of the clients', () => {
       'app: other}, ports',
     );
     const { rows } = await audited(['-'], text);
-    expect(rows).toEqual({ 'Deployment notifier': 'unknown NoService' });
+    expect(rows).toEqual({ 'Deployment notifier': 'unknown NoService,LivenessRestart' });
   });
 });
 
@@ -449,5 +449,228 @@ describe.concurrent('real repositories', () => {
       const { stdout } = await linger(['audit', '-R', '-f', at('47-kustomize-places'), '-o', output]);
       expect(stdout).toMatch(file);
     }
+  });
+});
+
+describe.concurrent('what is not known, or not trusted', () => {
+  it('31: a load balancer that sends to the pods themselves', async () => {
+    const { stdout } = await linger(['consumers', 'discover', '-f', at('31-nlb-to-pods.yaml')]);
+    expect(stdout).toContain('kind: DiscoveryConsumer\nmetadata:\n  name: aws-target-groups');
+    expect(stdout).not.toContain('nothing to declare');
+    const { said } = await audit('31-nlb-to-pods.yaml');
+    expect(said('UndeclaredConsumer')[0]).toContain('aws-target-groups');
+  });
+
+  const TYPE = 'service.beta.kubernetes.io/aws-load-balancer-nlb-target-type: ip';
+  it.each([
+    [
+      'its older form',
+      [
+        [TYPE, 'a: b'],
+        ['aws-load-balancer-type: external', 'aws-load-balancer-type: nlb-ip'],
+      ],
+      true,
+    ],
+    [
+      'EKS Auto Mode',
+      [
+        [TYPE, 'a: b'],
+        ['service.k8s.aws/nlb', 'eks.amazonaws.com/nlb'],
+      ],
+      true,
+    ],
+    ['instances', [[TYPE, TYPE.replace(': ip', ': instance')]], false],
+    [
+      'instances in Auto Mode',
+      [
+        [TYPE, TYPE.replace(': ip', ': instance')],
+        ['service.k8s.aws/nlb', 'eks.amazonaws.com/nlb'],
+      ],
+      false,
+    ],
+  ] as const)('31: %s', async (_, replaced, isDeclared) => {
+    let text = await textOf('31-nlb-to-pods.yaml');
+    for (const [from, to] of replaced) text = text.replaceAll(from, to);
+    const { stdout } = await linger(['consumers', 'discover', '-f', '-'], { stdin: text });
+    expect(stdout.includes('name: aws-target-groups')).toBe(isDeclared);
+  });
+
+  it('34: the sleep of a pod for Windows', async () => {
+    const { rows, said } = await audit('34-windows-author-sleep.yaml');
+    expect(rows).toEqual({ 'Deployment iis': 'unprotected HookTooShort' });
+    expect(said('HookTooShort')[0]).toContain('no image for Windows has the program sleep');
+  });
+
+  it.each([
+    ['command: [sleep, "40"]', 'command: [/bin/sleep, "40"]', 'unprotected HookTooShort'],
+    ['command: [sleep, "40"]', 'command: [sh, -c, sleep 40]', 'unknown ExistingHook'],
+    ['command: [sleep, "40"]', 'command: [powershell, Start-Sleep, "40"]', 'unknown ExistingHook'],
+    ['preStop: {exec: {command: [sleep, "40"]}}', 'preStop: {sleep: {seconds: 40}}', 'protected OwnHook'],
+    ['nodeSelector: {kubernetes.io/os: windows}', 'os: {name: windows}', 'unprotected HookTooShort'],
+    ['kubernetes.io/os: windows', 'kubernetes.io/os: linux', 'protected OwnHook'],
+  ])('34: %s → %s', async (from, to, verdict) => {
+    const { rows } = await auditWith('34-windows-author-sleep.yaml', [from, to]);
+    expect(rows['Deployment iis']).toBe(verdict);
+  });
+
+  it.each([
+    ['gcr.io/distroless/java17', 'unprotected HookTooShort'],
+    ['gcr.io/distroless/java17:debug', 'protected OwnHook'],
+  ])('34: a shell in %s', async (image, verdict) => {
+    const { rows } = await auditWith(
+      '34-windows-author-sleep.yaml',
+      ['nodeSelector: {kubernetes.io/os: windows}', 'nodeSelector: {}'],
+      ['registry.example/iis:ltsc2022', image],
+      ['[sleep, "40"]', '[sh, -c, sleep 40]'],
+    );
+    expect(rows['Deployment iis']).toBe(verdict);
+  });
+
+  it('35: a sidecar that is added when the pod is admitted', async () => {
+    const { rows } = await audit('35-sidecar-comes-later.yaml');
+    expect(rows).toEqual({
+      'Deployment orders': 'protected Injected',
+      'Deployment orders-short': 'unprotected PartialWait',
+    });
+    const { stdout } = await linger(['inject', '-f', at('35-sidecar-comes-later.yaml')]);
+    const injected = await audited(['-'], stdout);
+    expect(injected.rows).toEqual({
+      'Deployment orders': 'protected AlreadyInjected,SidecarAddedLater',
+      'Deployment orders-short': 'unprotected PartialWait,SidecarAddedLater',
+    });
+    expect(injected.said('SidecarAddedLater').join()).toMatch(
+      /without any wait[\s\S]*a wait of 10s, shorter/,
+    );
+  });
+
+  it.each([
+    ['Istio', 'linkerd.io/inject: enabled}', 'sidecar.istio.io/inject: "true"}', true],
+    [
+      'a native one of Istio',
+      'linkerd.io/inject: enabled}',
+      'sidecar.istio.io/inject: "true", sidecar.istio.io/nativeSidecar: "true"}',
+      false,
+    ],
+    ['Dapr', 'linkerd.io/inject: enabled}', 'dapr.io/enabled: "true"}', true],
+    [
+      'a native one of Linkerd',
+      'linkerd.io/inject: enabled}',
+      'linkerd.io/inject: enabled, config.beta.linkerd.io/proxy-enable-native-sidecar: "true"}',
+      false,
+    ],
+    ['none', 'linkerd.io/inject: enabled}', 'linkerd.io/inject: disabled}', false],
+  ])('35: %s', async (_, from, to, isNamed) => {
+    const [text = ''] = (await textOf('35-sidecar-comes-later.yaml')).split('---\n');
+    const { stdout } = await linger(['inject', '-'], { stdin: text.replace(from, to) });
+    const { rows } = await audited(['-'], stdout);
+    expect(rows['Deployment orders']?.includes('SidecarAddedLater')).toBe(isNamed);
+  });
+
+  it('35: by the annotation of its Namespace', async () => {
+    const [text = ''] = (await textOf('35-sidecar-comes-later.yaml')).split('---\n');
+    const namespace =
+      '---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, annotations: {linkerd.io/inject: enabled}}\n';
+    const stdin = text.replace(', annotations: {linkerd.io/inject: enabled}', '') + namespace;
+    const { stdout } = await linger(['inject', '-'], { stdin });
+    expect((await audited(['-'], stdout)).said('SidecarAddedLater')).toHaveLength(1);
+  });
+
+  it('42: a liveness probe of the only replica', async () => {
+    const { said } = await audit('42-liveness.yaml');
+    const { stdout } = await linger(['explain', '-f', at('42-liveness.yaml')]);
+    expect(said('LivenessRestart')[0]).toContain('is restarted 30s later, and this is its only replica');
+    expect(stdout).toContain(`note LivenessRestart: ${said('LivenessRestart')[0]}`);
+  });
+
+  it.each([
+    ['replicas: 1', 'replicas: 2', 0],
+    ['periodSeconds: 2,', 'terminationGracePeriodSeconds: 5,', 0],
+    ['livenessProbe', 'startupProbe', 1],
+    ['livenessProbe', 'readinessProbe', 0],
+    ['  replicas: 1\n', '', 1],
+  ])('42: %s → %s', async (from, to, count) => {
+    const { said } = await auditWith('42-liveness.yaml', [from, to]);
+    expect(said('LivenessRestart')).toHaveLength(count);
+  });
+
+  it('43: a hook that never ends', async () => {
+    const { rows, said } = await audit('43-endless-hook.yaml');
+    expect(rows).toEqual({ 'Deployment worker': 'unprotected GraceEaten' });
+    expect(said('GraceEaten')[0]).toMatch(/let the hook end, or remove it/);
+    expect(said('GraceEaten')[0]).not.toContain('raise terminationGracePeriodSeconds');
+  });
+
+  it('44: a pool of nodes that go away', async () => {
+    const { rows, said } = await audit('44-spot-by-nodepool.yaml');
+    expect(rows).toEqual({ 'Deployment web': 'protected Injected,NodeBudgetShort' });
+    expect(said('NodeBudgetShort')[0]).toContain('330s is more than the node grants');
+  });
+
+  const AFFINITY =
+    'affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: karpenter.sh/nodepool, operator: In, values: [cheap]}]}]}}}';
+  it.each([
+    ['by affinity', 'nodeSelector: {karpenter.sh/nodepool: cheap}', AFFINITY, 1],
+    ['of spot alone', 'terminationGracePeriod: 60s\n', 'expireAfter: 1h\n', 1],
+    ['another one', 'nodepool: cheap}', 'nodepool: dear}', 0],
+    ['with time enough', 'terminationGracePeriod: 60s', 'terminationGracePeriod: 60m', 1],
+    ['that stays', 'values: [spot]', 'values: [on-demand]', 1],
+    ['a short grace', 'terminationGracePeriodSeconds: 300', 'terminationGracePeriodSeconds: 20', 0],
+  ])('44: %s', async (_, from, to, count) => {
+    const { said } = await auditWith('44-spot-by-nodepool.yaml', [from, to]);
+    expect(said('NodeBudgetShort')).toHaveLength(count);
+  });
+
+  it('46: what an echo prints stops nothing', async () => {
+    const { rows } = await audit('46-a-word-in-an-echo.yaml');
+    expect(rows).toEqual({
+      'Deployment fits': 'protected OwnHook',
+      'Deployment eaten': 'unprotected GraceEaten',
+    });
+  });
+
+  it('50: a pool is traffic', async () => {
+    const { code, rows, said } = await audit('50-pool-instead-of-service.yaml', '--fail-on', 'any');
+    expect([code, rows]).toEqual([3, { 'Deployment llm': 'unprotected UndeclaredConsumer' }]);
+    expect(said('UndeclaredConsumer')[0]).toContain('podSelector: {matchLabels: {app: llm}}');
+    const { stdout } = await linger(['explain', '-f', at('50-pool-instead-of-service.yaml')]);
+    expect(stdout).toContain('note UndeclaredConsumer: InferencePool ml/llm');
+  });
+
+  const ENTRY =
+    'apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: llm, namespace: ml}\nspec: {hosts: [llm.example], workloadSelector: {labels: {app: llm}}}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: o, namespace: ml}\nspec: {selector: {app: o}}\n';
+  it.each([
+    [
+      'its alpha',
+      [
+        ['inference.networking.k8s.io/v1\n', 'inference.networking.x-k8s.io/v1alpha2\n'],
+        ['selector: {matchLabels: {app: llm}}\n  targetPorts', 'selector: {app: llm}\n  targetPorts'],
+      ],
+      'unprotected UndeclaredConsumer',
+    ],
+    [
+      'of other pods',
+      [
+        [
+          'selector: {matchLabels: {app: llm}}\n  targetPorts',
+          'selector: {matchLabels: {app: x}}\n  targetPorts',
+        ],
+      ],
+      'skipped NotServing',
+    ],
+    [
+      'of another namespace',
+      [
+        [
+          'metadata: {name: llm, namespace: ml}\nspec:\n  selector: {matchLabels: {app: llm}}\n  targetPorts',
+          'metadata: {name: llm, namespace: x}\nspec:\n  selector: {matchLabels: {app: llm}}\n  targetPorts',
+        ],
+      ],
+      'skipped NotServing',
+    ],
+    ['a ServiceEntry', [[/^apiVersion: inference[\s\S]*/m, ENTRY]], 'unprotected UndeclaredConsumer'],
+  ] as const)('50: %s', async (_, replaced, verdict) => {
+    let text = await textOf('50-pool-instead-of-service.yaml');
+    for (const [from, to] of replaced) text = text.replace(from, to);
+    expect((await audited(['--webhook', '-'], text)).rows['Deployment llm']).toBe(verdict);
   });
 });

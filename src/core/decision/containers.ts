@@ -11,6 +11,7 @@ import {
 import {
   type Container,
   endsByItself,
+  isWindows,
   labelsOf,
   nativeSidecars,
   type Pod,
@@ -137,7 +138,7 @@ export function containerTable(
 ): readonly ContainerWait[] {
   const row = (container: Container, sidecar: boolean): ContainerWait => {
     const handler = preStopOf(container);
-    const own = handler && readHook(handler);
+    const own = handler && (unlessMissing(pod, container, handler) ?? readHook(handler));
     const wait = sidecar ? undefined : given.get(container.name);
     const held: HookReading = wait === undefined ? (own ?? NOT_HELD) : { kind: 'exact', seconds: wait };
     return { container, sidecar, ends: !sidecar && endsByItself(pod, container), own, wait, held, grace };
@@ -146,6 +147,30 @@ export function containerTable(
     ...pod.spec.containers.map((each) => row(each, false)),
     ...nativeSidecars(pod).map((each) => row(each, true)),
   ];
+}
+
+/** Programs that no image for Windows has, and shells, of which there may be one. */
+const UNIX_SLEEP = /(^|\/)sleep$/;
+const UNIX_SHELL = /(^|\/)(ba|da|a|z|k)?sh$/;
+/** Google’s images without a shell, but for the variants for debugging, and static ones of Chainguard. */
+const WITHOUT_SHELL = /^gcr\.io\/distroless\/(?!.*debug)|^cgr\.dev\/chainguard\/static(?!.*dev)/;
+
+/** What is not trusted in Linger’s own hooks is not trusted in an author’s: a program that the image does not have fails at once. */
+function unlessMissing(pod: Pod, { image }: Container, handler: LifecycleHandler): HookReading | undefined {
+  const command = memberAt(handler, ['exec', 'command']);
+  const program = Array.isArray(command) ? String(command[0]) : '';
+  const fails = (why: string): HookReading => ({
+    kind: 'exact',
+    seconds: 0,
+    why: `it fails at once: ${why}`,
+  });
+  if (isWindows(pod)) {
+    if (UNIX_SLEEP.test(program)) return fails('no image for Windows has the program sleep');
+    return UNIX_SHELL.test(program) ? { kind: 'unknown' } : undefined;
+  }
+  const isBare = typeof image === 'string' && WITHOUT_SHELL.test(image);
+  const isMissing = isBare && (UNIX_SLEEP.test(program) || UNIX_SHELL.test(program));
+  return isMissing ? fails(`the image has no ${program}`) : undefined;
 }
 
 /**
@@ -160,13 +185,20 @@ export function eatsGrace({ held, grace }: ContainerWait): boolean {
   return least > 0 && least > grace - LEAST_GRACE;
 }
 
+/** As long as a hook that never ends is read to last. Seconds. */
+const ENDLESS = 1e9;
+
 /** What comes of a hook that eats the grace, and the way out. Source of the rejection: KEP-3960. */
 export function eatenInWords({ container, held, grace }: ContainerWait): string {
   const isRejected = preStopOf(container)?.sleep !== undefined && leastSecondsOf(held) > grace;
   const effect = isRejected
     ? 'the API server rejects the pod'
     : `the application is killed ${LEAST_GRACE}s after SIGTERM`;
-  return `container ${quoted(container.name)}: its own hook ${readingInWords(held)}, and the grace is ${grace}s, so ${effect}; raise terminationGracePeriodSeconds by the length of the hook`;
+  const cure =
+    leastSecondsOf(held) >= ENDLESS
+      ? 'let the hook end, or remove it, as no grace is long enough'
+      : 'raise terminationGracePeriodSeconds by the length of the hook';
+  return `container ${quoted(container.name)}: its own hook ${readingInWords(held)}, and the grace is ${grace}s, so ${effect}; ${cure}`;
 }
 
 /** Whether SIGTERM certainly comes before `wait` is over. */

@@ -58,6 +58,8 @@ interface PodSpec {
 
 export interface Container {
   readonly name: string;
+  /** Read for its own hook only: what the image cannot run. */
+  readonly image?: unknown;
   /** `Always` makes an init container a native sidecar; an ordinary container's wins over the pod's. Source: KEP-5307. */
   readonly restartPolicy?: unknown;
   readonly ports?: readonly unknown[] | null | undefined;
@@ -403,10 +405,11 @@ function essentialsOfVolume(volume: unknown): unknown {
 }
 
 function essentialsOfContainer(container: Container): Container {
-  const { name, restartPolicy, ports, readinessProbe, livenessProbe, lifecycle } = container;
+  const { name, image, restartPolicy, ports, readinessProbe, livenessProbe, lifecycle } = container;
   const { volumeMounts, volumeDevices, securityContext } = container;
   return withoutAbsent({
     name,
+    image: image && shortTextIn(image),
     restartPolicy: restartPolicy && shortTextIn(restartPolicy),
     ports: ports?.slice(0, 1).map(() => ({})),
     readinessProbe: readinessProbe && essentialsOfProbe(readinessProbe),

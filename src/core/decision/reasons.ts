@@ -367,6 +367,18 @@ export const NOTES = {
       "In manifests: Linger does not know this kind, or does not see its pod template. The decision is the webhook's for such pods, or `unknown` if their template cannot be read; `inject` leaves the object unchanged.",
     cure: 'Explain a pod: `linger explain pod/NAME`.',
   },
+  LivenessRestart: {
+    warns: false,
+    means:
+      'In manifests: kubelets run preStop hooks also when a liveness or startup probe fails, so a container that hangs is restarted only after its wait, and it is in the only replica.',
+    cure: "Set the probe's `terminationGracePeriodSeconds`, or use hook Hold.",
+  },
+  UndeclaredConsumer: {
+    warns: false,
+    means:
+      'In manifests: an InferencePool or a ServiceEntry sends traffic to these pods without a Service, so the webhook does not know that they serve.',
+    cure: 'Declare it: the text has the selector.',
+  },
   InvalidObject: {
     warns: false,
     means:

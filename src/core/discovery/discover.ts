@@ -24,7 +24,7 @@ import {
 import { type Consumer, consumerOf, sendsThrough } from '../lag/index.ts';
 import { CATALOGUE, type Ecosystem } from './catalogue.ts';
 import { reduced } from './reduced-objects.ts';
-import { type BackendService, backendsOf } from './traffic-kinds.ts';
+import { type BackendService, backendsOf, balancerToPods } from './traffic-kinds.ts';
 
 /** A pod group that sends traffic: what serves the page of its upstreams. */
 export interface Instances {
@@ -389,8 +389,12 @@ function marksOf(
     const exposed =
       isString(neg) &&
       (/"exposed_ports"/.test(neg) || (/"ingress"\s*:\s*true/.test(neg) && ofIngresses.has(service)));
+    const toPods = balancerToPods(object);
     return [
-      ...(type === 'NodePort' || type === 'LoadBalancer'
+      ...(toPods?.name
+        ? [{ name: toPods.name, seen: `${subject} (${toPods.mark})`, services: [service] }]
+        : []),
+      ...((type === 'NodePort' || type === 'LoadBalancer') && toPods === undefined
         ? [{ name: 'node-ports', seen: `${subject} (${type})`, services: [service] }]
         : []),
       ...(exposed

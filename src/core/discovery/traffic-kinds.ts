@@ -97,7 +97,37 @@ export const SERVICE_MARKS: Readonly<Record<string, RegExp>> = {
   'service.cilium.io/global': /^true$/,
   'io.cilium/global-service': /^true$/,
   'mirror.linkerd.io/exported': /./,
+  // Load balancers that send to the pods themselves.
+  'service.beta.kubernetes.io/aws-load-balancer-nlb-target-type': /^ip$/,
+  'service.beta.kubernetes.io/aws-load-balancer-type': /^nlb-ip$/,
+  'service.beta.kubernetes.io/backend-type': /^eni$/,
+  'service.cloud.tencent.com/direct-access': /^true$/,
 };
+
+/** Whose load balancers those marks are; of the others no ecosystem is known. Source: the AWS Load Balancer Controller. */
+const TO_PODS: Readonly<Record<string, string | null>> = {
+  'service.beta.kubernetes.io/aws-load-balancer-nlb-target-type': 'aws-target-groups',
+  'service.beta.kubernetes.io/aws-load-balancer-type': 'aws-target-groups',
+  'service.beta.kubernetes.io/backend-type': null,
+  'service.cloud.tencent.com/direct-access': null,
+};
+
+/** The class of EKS Auto Mode, whose targets are pods unless it is told otherwise. */
+const AUTO_MODE = 'eks.amazonaws.com/nlb';
+
+/** What a Service’s load balancer is known by where it sends to the pods, past node ports; null: an unknown one. */
+export function balancerToPods(
+  service: unknown,
+): { readonly mark: string; readonly name: string | null } | undefined {
+  if (memberAt(service, ['spec', 'type']) !== 'LoadBalancer') return undefined;
+  const marks = memberAt(service, ['metadata', 'annotations']);
+  const markedBy = (mark: string) => String(memberAt(marks, [mark]) ?? '');
+  const mark = Object.keys(TO_PODS).find((each) => SERVICE_MARKS[each]?.test(markedBy(each)));
+  if (mark !== undefined) return { mark, name: TO_PODS[mark] ?? null };
+  const isAuto = memberAt(service, ['spec', 'loadBalancerClass']) === AUTO_MODE;
+  const type = markedBy('service.beta.kubernetes.io/aws-load-balancer-nlb-target-type');
+  return isAuto && type !== 'instance' ? { mark: AUTO_MODE, name: 'aws-target-groups' } : undefined;
+}
 
 const SERVICE_EXPORT = 'multicluster.x-k8s.io/ServiceExport';
 

@@ -3,11 +3,16 @@ import {
   type Curable,
   fewOf,
   GROUP,
+  isRecord,
+  isStringMap,
   type Labels,
   leastSecondsOf,
+  listOf,
   memberAt,
   printable,
   readingInWords,
+  recordsAt,
+  selects,
 } from '../api/index.ts';
 import {
   type ClusterSnapshot,
@@ -32,9 +37,17 @@ import {
   type Workload,
   workloadKey,
 } from '../decision/index.ts';
+import { addedTo } from './added-sidecars.ts';
 import { misplacedIn } from './misplaced.ts';
 import { type Budgeted, budgetsOf, KnownPods, podLabelsIn, servingBeside } from './peers.ts';
-import { type Autoscaler, isAsked, type RelatedObjects, serviceKey } from './related-objects.ts';
+import {
+  type Autoscaler,
+  isAsked,
+  type NodePool,
+  type PodPool,
+  type RelatedObjects,
+  serviceKey,
+} from './related-objects.ts';
 import { type Rollout, rolloutOf } from './rollouts.ts';
 import { type Judged, judgedOf } from './standing-plan.ts';
 
@@ -249,6 +262,20 @@ export const AUDIT_FINDINGS = {
       'A gateway or mesh that [`consumers discover`](../guide.md#find-the-consumers) recognises sends to it, or something else [routes traffic](#what-routes-traffic-to-a-service) to it from outside, and no DiscoveryConsumer in force covers its lag. A consumer that inspects the same pods counts, whatever its name; one that matches nothing recognised counts for anything.',
     cure: '`linger consumers discover` prints the DiscoveryConsumer; for what it does not know, the text has an example.',
   },
+  LivenessRestart: {
+    verdict: null,
+    level: 'note',
+    means:
+      'Kubelets run preStop hooks also when a liveness or startup probe fails: a container that hangs is restarted only after its wait, and it is in the only replica.',
+    cure: "Set the probe's `terminationGracePeriodSeconds`, or use hook Hold.",
+  },
+  SidecarAddedLater: {
+    verdict: null,
+    level: 'note',
+    means:
+      'Another webhook (Linkerd, Istio, Dapr, Consul) adds a proxy when the pod is admitted, which has no wait, or a shorter one: it stops taking requests first. Only where the webhook of Linger is not known to be there.',
+    cure: "The text has the annotation by which the proxy waits. Linger's webhook gives it a wait.",
+  },
   RolloutOutrunsConsumers: {
     verdict: null,
     level: 'note',
@@ -456,7 +483,8 @@ function judge(audited: AuditSubject, snapshot: ClusterSnapshot, related: Relate
   const standing = asked ? eased(own, traffic) : unasked(own);
   const found =
     exposure === undefined || !asked ? [] : furtherFindings(subject, exposure, related, standing, snapshot);
-  const said = traffic?.reason === 'MetricsOnly' ? ofMetricsOnly(found, traffic, standing) : found;
+  const others = found.filter(({ reason }) => reason !== standing.reason);
+  const said = traffic?.reason === 'MetricsOnly' ? ofMetricsOnly(others, traffic, standing) : others;
   const sooner = said.find((each) => verdictOf(each) !== undefined);
   const decisive = standing.verdict === 'protected' || standing.verdict === 'unknown' ? sooner : undefined;
   const verdict = (decisive && verdictOf(decisive)) ?? standing.verdict;
@@ -497,6 +525,7 @@ function trafficFinding(
   if (services === 'unknown' || consumers.some(({ builtIn }) => !builtIn)) return undefined;
   const names = fewOf(services.map(({ name }) => name));
   if (services.length === 0) {
+    if (poolsOf(subject, related).length > 0) return undefined;
     if ((snapshot.services.byNamespace.get(subject.namespace)?.length ?? 0) === 0) return undefined;
     const text =
       'no Service selects its pods, although the namespace has others: whether anything sends requests to them is not known';
@@ -532,7 +561,7 @@ const WITHOUT_CLIENTS: ReadonlySet<FindingCode> = new Set(['GraceEaten', 'PatchR
 
 function ofMetricsOnly(found: readonly Said[], traffic: Said, standing: Standing): readonly Said[] {
   const kept = found
-    .filter(({ reason }) => reason !== 'NoOtherEndpoint')
+    .filter(({ reason }) => reason !== 'NoOtherEndpoint' && reason !== 'LivenessRestart')
     .map((each) => (WITHOUT_CLIENTS.has(each.reason) ? each : { ...each, verdict: null }));
   return standing.reason === 'MetricsOnly' ? kept : [...kept, traffic];
 }
@@ -611,6 +640,12 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
   }
   const { reason } = decision;
   if (reason === 'ExistingHook' && exposure !== undefined) return standingHook(subject, exposure);
+  const pools = reason === 'NotServing' ? poolsOf(subject, related) : [];
+  if (pools.length > 0) {
+    const text = `${ofPools(pools)}. Until then the webhook leaves these pods alone (NotServing), and SIGTERM arrives while requests are still sent to them`;
+    const own = graceOf(subject.request.object as Pod);
+    return { verdict: 'unprotected', reason: 'UndeclaredConsumer', wait: 0, grace: own, text };
+  }
   const { verdict, means } = SKIP_REASONS[reason];
   const [note] = reason === 'InvalidPod' ? decision.notes : [];
   const text = note === undefined ? means : `${note.text}; the API server rejects it`;
@@ -730,7 +765,10 @@ function furtherFindings(
   snapshot: ClusterSnapshot,
 ): readonly Said[] {
   const { decision } = subject;
-  const least = decision.outcome === 'inject' ? decision.plan.least : undefined;
+  const others =
+    decision.outcome === 'inject' ? ordinaryRows(subject, true).filter(({ wait }) => wait === undefined) : [];
+  const least =
+    others.length === 0 ? undefined : Math.floor(Math.min(...others.map(({ held }) => leastSecondsOf(held))));
   const ofNotes = decision.notes.flatMap(({ code, text }) =>
     OF_NOTES.filter((reason) => reason === code).map(
       (reason): Said => ({
@@ -758,6 +796,9 @@ function furtherFindings(
     ...runningFindings(subject, exposure, related),
     ...lagNotCovered(subject, exposure, standing),
     ...undeclaredConsumer(subject, exposure, related, snapshot),
+    ...livenessRestart(subject, related),
+    ...sidecarAddedLater(subject, related, snapshot),
+    ...nodePoolShort(subject, related),
     ...rolloutOutruns(subject, exposure, related),
     ...misplaced,
     ...objectsUnread(subject, related),
@@ -770,6 +811,120 @@ function objectsUnread({ namespace }: Decided, { unread }: RelatedObjects): read
   const text = `some objects of namespace ${namespace} are too large to be kept, or too many (${fewOf([...kinds])}): what they say about these pods is unknown`;
   return [{ reason: 'ObjectsUnread', text }];
 }
+
+function poolsOf(
+  { namespace, request }: Pick<Decided, 'namespace' | 'request'>,
+  { pools }: RelatedObjects,
+): readonly PodPool[] {
+  const labels = memberAt(request.object, ['metadata', 'labels']);
+  return isStringMap(labels)
+    ? (pools.get(namespace)?.filter((each) => selects({ matchLabels: each.labels }, labels)) ?? [])
+    : [];
+}
+
+/** A pool’s pods have no Service, and the webhook knows Services and DiscoveryConsumers. */
+function ofPools(pools: readonly PodPool[]): string {
+  const [first] = pools;
+  const declared = Object.entries(first?.labels ?? {})
+    .map(([key, value]) => `${key}: ${value}`)
+    .join(', ');
+  return `${fewOf(pools.map(({ by }) => by))} sends traffic to these pods without a Service, and no DiscoveryConsumer declares it: declare one with appliesTo: {podSelector: {matchLabels: {${declared}}}}, and its lag`;
+}
+
+/** Of the only replica, no other serves while a hung container waits. Source: kubernetes.io, Container lifecycle hooks. */
+function livenessRestart(subject: Decided, related: RelatedObjects): readonly Said[] {
+  const replicas = subject.workload.kind === 'Pod' ? 1 : replicasOf(subject, related);
+  if (replicas !== 1) return [];
+  const text = livenessInWords(subject);
+  return text === undefined
+    ? []
+    : [{ reason: 'LivenessRestart', text: `${text}, and this is its only replica: ${LIVENESS_CURE}` }];
+}
+
+const LIVENESS_CURE =
+  'set the probe’s terminationGracePeriodSeconds, or use hook Hold, which ends such a wait within 2s';
+
+/** Undefined: no wait precedes the restart of a container that hangs. */
+export function livenessInWords({
+  request,
+  decision,
+}: Pick<Judged, 'request' | 'decision'>): string | undefined {
+  if (decision.outcome === 'inject' && decision.plan.hold !== undefined) return undefined;
+  if (decision.outcome === 'skip' && decision.reason !== 'ExistingHook') return undefined;
+  const row = containerWaits(request.object as Pod, decision).find(({ container, sidecar, held }) => {
+    const probes = [container.livenessProbe, container.startupProbe].filter(isRecord);
+    const hasGrace = probes.some(({ terminationGracePeriodSeconds: grace }) => typeof grace === 'number');
+    return !sidecar && probes.length > 0 && !hasGrace && leastSecondsOf(held) >= 1;
+  });
+  if (row === undefined) return undefined;
+  return `kubelets run preStop hooks also when a liveness or startup probe fails, so container "${row.container.name}", when it hangs, is restarted ${Math.floor(leastSecondsOf(row.held))}s later`;
+}
+
+/** Without the webhook, what another one adds gets no wait of Linger’s. */
+function sidecarAddedLater(
+  { request, decision, namespace }: Decided,
+  { configured }: RelatedObjects,
+  { namespaces }: ClusterSnapshot,
+): readonly Said[] {
+  if (configured || decision.outcome !== 'inject') return [];
+  const { wait } = decision.plan;
+  const pod = request.object as Pod;
+  const own = new Set(pod.spec.containers.filter(({ image }) => image !== undefined).map(({ name }) => name));
+  const bare: Pod = {
+    ...pod,
+    spec: { ...pod.spec, containers: pod.spec.containers.filter(({ name }) => own.has(name)) },
+  };
+  return addedTo(bare, namespaces.get(namespace))
+    .filter((each) => (each.wait ?? 0) < wait)
+    .map(({ name, by, wait: has, cure }) => {
+      const what =
+        has === undefined
+          ? 'without any wait'
+          : `with a wait of ${has}s, shorter than the ${wait}s of the containers`;
+      const text = `${by} adds ${name} when the pod is admitted, ${what}: from its SIGTERM on it takes no new requests, so the wait of the other containers alone does not protect; ${cure}, or let Linger’s webhook give it a wait`;
+      return { reason: 'SidecarAddedLater' as const, text };
+    });
+}
+
+/** Every pod is on nodes that are taken away sooner than its grace ends. */
+function nodePoolShort({ request, decision }: Decided, { nodePools }: RelatedObjects): readonly Said[] {
+  if (decision.outcome !== 'inject') return [];
+  const pod = request.object as Pod;
+  const selector = pod.spec.nodeSelector ?? {};
+  const terms = listOf(
+    memberAt(pod.spec.affinity, [
+      'nodeAffinity',
+      'requiredDuringSchedulingIgnoredDuringExecution',
+      'nodeSelectorTerms',
+    ]),
+  );
+  const asks = ({ labels }: NodePool) =>
+    Object.entries(selector).some(([key, value]) => labels[key] === value) ||
+    (terms.length > 0 &&
+      terms.every((term) =>
+        recordsAt(term, 'matchExpressions').some(({ key, operator, values }) => {
+          const value = labels[String(key)];
+          return operator === 'In' && value !== undefined && listOf(values).every((each) => each === value);
+        }),
+      ));
+  const { grace } = decision.plan;
+  return nodePools.filter(asks).flatMap(({ name, within, isSpot }) => {
+    const most = Math.min(
+      within ?? Number.POSITIVE_INFINITY,
+      isSpot ? SPOT_NOTICE : Number.POSITIVE_INFINITY,
+    );
+    if (grace <= most) return [];
+    const why =
+      most === within
+        ? `nodes are gone ${within}s after a drain of them begins (terminationGracePeriod)`
+        : `nodes are spot instances, which are gone ${SPOT_NOTICE}s after the notice`;
+    const text = `every pod is on NodePool ${name}, whose ${why}: its grace of ${grace}s is more than the node grants, so the application may be killed before it has drained; use nodes that stay, or a shorter grace`;
+    return [{ reason: 'NodeBudgetShort' as const, text }];
+  });
+}
+
+/** On AWS. Seconds. */
+const SPOT_NOTICE = 120;
 
 function patchRefused({ refusal }: AuditSubject): readonly Said[] {
   if (refusal === undefined) return [];
@@ -1014,11 +1169,14 @@ function ofPods(some: number, all: number): string {
 
 /** Something sends to the pods, by the catalogue or by a route from outside, and no consumer declares its lag. */
 function undeclaredConsumer(
-  { namespace }: Decided,
+  { namespace, request }: Decided,
   { services, consumers }: Exposure,
-  { routes, undeclared }: RelatedObjects,
+  related: RelatedObjects,
   { measured }: ClusterSnapshot,
 ): readonly Said[] {
+  const { routes, undeclared } = related;
+  const pools = consumers.some(({ builtIn }) => !builtIn) ? [] : poolsOf({ namespace, request }, related);
+  if (pools.length > 0) return [{ reason: 'UndeclaredConsumer', text: ofPools(pools) }];
   if (services === 'unknown') return [];
   const keys = services.map((each) => serviceKey(each.namespace, each.name));
   const found = undeclared({ namespace, services: keys }, consumers);

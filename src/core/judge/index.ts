@@ -20,6 +20,7 @@ export {
   GOOD_REASONS,
   type GraceCut,
   headlineOf,
+  livenessInWords,
   NO_WAIT,
   podsOfAll,
   type RunningPod,

@@ -2,6 +2,7 @@ import {
   isRecord,
   isSelected,
   isString,
+  isStringMap,
   type Labels,
   listOf,
   memberAt,
@@ -9,6 +10,7 @@ import {
   NEVER_ASKED,
   NO_LABELS,
   neverWithdraws,
+  parseDuration,
   recordsAt,
   taken,
   type WebhookSelectors,
@@ -40,6 +42,9 @@ export interface RelatedObjects {
   readonly scaled: ReadonlyMap<string, Autoscaler>;
   /** By namespace. */
   readonly budgets: ReadonlyMap<string, readonly DisruptionBudget[]>;
+  /** By namespace, what finds pods by their labels without any Service. */
+  readonly pools: ReadonlyMap<string, readonly PodPool[]>;
+  readonly nodePools: readonly NodePool[];
   /** What Services and budgets may select beside a workload’s own pods. */
   readonly pods: KnownPods;
   /** The selectors of Linger's webhook, as the cluster has it. */
@@ -48,6 +53,22 @@ export interface RelatedObjects {
   readonly configured: boolean;
   /** By namespace, the kinds of which some objects are not known, because they take more than their share, or than one may. */
   readonly unread: ReadonlyMap<string, ReadonlySet<string>>;
+}
+
+/** Something that sends traffic to the pods that it selects: `InferencePool ml/llm`. */
+export interface PodPool {
+  readonly by: string;
+  /** matchLabels; not empty. */
+  readonly labels: Labels;
+}
+
+/** A pool of nodes, as Karpenter has it. */
+export interface NodePool {
+  readonly name: string;
+  readonly labels: Labels;
+  /** Within how many seconds after a drain begins its nodes are gone; undefined: it does not say. */
+  readonly within: number | undefined;
+  readonly isSpot: boolean;
 }
 
 export interface ServiceTraits {
@@ -111,6 +132,8 @@ export function* relating(
 ): Generator<undefined, RelatedObjects> {
   const routes = new Map<string, string[]>();
   const services = new Map<string, ServiceTraits>();
+  const pools = new Map<string, readonly PodPool[]>();
+  const nodePools: NodePool[] = [];
   const scaled = new Map<string, Autoscaler>();
   const budgets = new Map<string, DisruptionBudget[]>();
   const leads = (route: string, key: string) => {
@@ -152,6 +175,10 @@ export function* relating(
         own.push({ namespace, name, spec });
       else leaveOut(namespace, kind);
     }
+    const pool = poolIn(object, spec, subject);
+    if (pool !== undefined) pools.set(namespace, [...(pools.get(namespace) ?? []), pool]);
+    if (kind === 'NodePool' && String(object.apiVersion).startsWith('karpenter.sh/'))
+      nodePools.push(nodePoolIn(name, spec));
     const target = isRecord(spec.scaleTargetRef) ? spec.scaleTargetRef : undefined;
     if (target !== undefined && (kind === 'HorizontalPodAutoscaler' || kind === 'ScaledObject'))
       scaled.set(workloadKey(String(target.kind ?? 'Deployment'), namespace, String(target.name)), {
@@ -172,10 +199,44 @@ export function* relating(
       services,
       scaled,
       budgets,
+      pools,
+      nodePools,
       pods: new KnownPods(new Map()),
       unread,
     },
     ...selectors,
+  };
+}
+
+/** Source: gateway-api-inference-extension api/v1 (InferencePool; matchLabels, in alpha a plain map), istio.io ServiceEntry. */
+function poolIn(
+  object: Record<string, unknown>,
+  spec: Record<string, unknown>,
+  by: string,
+): PodPool | undefined {
+  const isOf = (pattern: RegExp) =>
+    pattern.test(`${String(object.apiVersion).split('/')[0]}/${String(object.kind)}`);
+  const selector = isOf(/^inference\.networking\.(x-)?k8s\.io\/InferencePool$/)
+    ? (memberAt(spec, ['selector', 'matchLabels']) ?? spec.selector)
+    : isOf(/^networking\.istio\.io\/ServiceEntry$/)
+      ? memberAt(spec, ['workloadSelector', 'labels'])
+      : undefined;
+  return isStringMap(selector) && Object.keys(selector).length > 0 ? { by, labels: selector } : undefined;
+}
+
+function nodePoolIn(name: string, spec: Record<string, unknown>): NodePool {
+  const labels = memberAt(spec, ['template', 'metadata', 'labels']);
+  const grace = memberAt(spec, ['template', 'spec', 'terminationGracePeriod']);
+  const types = recordsAt(spec, 'template', 'spec', 'requirements').filter(
+    ({ key, operator }) => key === 'karpenter.sh/capacity-type' && operator === 'In',
+  );
+  return {
+    name,
+    labels: { ...(isStringMap(labels) && labels), 'karpenter.sh/nodepool': name },
+    within: isString(grace) ? parseDuration(grace) : undefined,
+    isSpot: types.some(
+      ({ values }) => listOf(values).length > 0 && listOf(values).every((each) => each === 'spot'),
+    ),
   };
 }
 

@@ -10,8 +10,10 @@ import {
   type Pod,
   type PodRequest,
   planNotes,
+  screen,
   undoFor,
 } from '../decision/index.ts';
+import { withAdded } from './added-sidecars.ts';
 
 /** A pod as it is judged: one that carries Linger’s plan is its author’s pod with that plan. */
 export interface Judged {
@@ -31,7 +33,10 @@ const OF_THE_PLAN: ReadonlySet<NoteCode> = new Set<NoteCode>([
   ...(['PartialWait', 'ShutdownShortened', 'HoldUnwitnessed', 'WaitShrunk'] as const),
 ]);
 
-export function judgedOf(request: PodRequest, snapshot: ClusterSnapshot): Judged {
+export function judgedOf(given: PodRequest, snapshot: ClusterSnapshot): Judged {
+  const namespace = snapshot.namespaces.get(given.namespace);
+  const isReadable = screen(given) === undefined;
+  const request = isReadable ? { ...given, object: withAdded(given.object, namespace) } : given;
   const decision = decide(request, snapshot);
   const plan = decision.outcome === 'skip' ? decision.standing : undefined;
   if (decision.outcome !== 'skip' || plan === undefined) return { request, decision, fresh: decision };
