@@ -35,15 +35,18 @@ const OF_THE_PLAN: ReadonlySet<NoteCode> = new Set<NoteCode>([
 
 export function judgedOf(given: PodRequest, snapshot: ClusterSnapshot): Judged {
   const namespace = snapshot.namespaces.get(given.namespace);
-  const isReadable = screen(given) === undefined;
-  const request = isReadable ? { ...given, object: withAdded(given.object, namespace) } : given;
-  const decision = decide(request, snapshot);
-  const plan = decision.outcome === 'skip' ? decision.standing : undefined;
-  if (decision.outcome !== 'skip' || plan === undefined) return { request, decision, fresh: decision };
-  const authors = { ...request, object: patched(request.object, undoFor(request.object)) };
+  const asAdmitted = (object: unknown): PodRequest => ({ ...given, object: withAdded(object, namespace) });
+  const now = decide(given, snapshot);
+  const plan = now.outcome === 'skip' ? now.standing : undefined;
+  if (plan === undefined) {
+    const request = screen(given) === undefined ? asAdmitted(given.object) : given;
+    const decision = request.object === given.object ? now : decide(request, snapshot);
+    return { request, decision, fresh: decision };
+  }
+  const authors = asAdmitted(patched(given.object, undoFor(given.object)));
   const fresh = decide(authors, snapshot);
-  const policy = fresh.policy ?? decision.policy;
-  if (policy === undefined) return { request, decision, fresh: decision };
+  const policy = fresh.policy ?? now.policy;
+  if (policy === undefined) return { request: given, decision: now, fresh: now };
   const stands = { outcome: 'inject', plan, policy, notes: [] } as const;
   const table = containerWaits(authors.object as Pod, stands);
   const others = fresh.notes.filter(({ code }) => !OF_THE_PLAN.has(code));
