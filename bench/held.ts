@@ -10,6 +10,7 @@ import type { EndpointGroup } from '../src/core/lag/endpoint-index.ts';
 import { HeldPods } from '../src/hold/held-pods.ts';
 import { Holds } from '../src/hold/holds.ts';
 import { HoldService } from '../src/hold/service.ts';
+import { consumerInstances } from '../src/measurement/instances.ts';
 import { createLogger } from '../src/telemetry/logs.ts';
 import { containerRuntime } from './containerfile.ts';
 import { positive, readOptions } from './options.ts';
@@ -54,11 +55,7 @@ async function hold(count: number): Promise<void> {
     },
     pods: { followedSince: Number.NEGATIVE_INFINITY, sawDeletion: () => undefined },
     current: () => true,
-    reports: () => undefined,
-    inspecting: {
-      ...{ usersOf: () => undefined, want: () => undefined, done: () => undefined },
-      skipped: () => [],
-    },
+    instances: consumerInstances({}),
     deregistrations: { outAt: () => undefined },
     lookUp: () => Promise.resolve(undefined),
     isReplica: () => false,

@@ -1,16 +1,8 @@
 import { canonicalAddress } from '../certs/index.ts';
 import { NO_LABELS } from '../core/api/index.ts';
 import { type ClusterSnapshot, trafficOf } from '../core/decision/index.ts';
-import {
-  type Consumer,
-  compareVersions,
-  type EndpointGroup,
-  findsByItself,
-  type LagStage,
-  type PlannedLag,
-  type StageVersions,
-} from '../core/lag/index.ts';
-import type { ConsumerReports, Deregistrations, Inspection, Measurement } from '../measurement/index.ts';
+import { type Consumer, type EndpointGroup, findsByItself, type PlannedLag } from '../core/lag/index.ts';
+import type { ConsumerInstances, Deregistrations, Measurement } from '../measurement/index.ts';
 import { onLoop } from '../telemetry/index.ts';
 import { ConnectionMonitor, type HelperLine, type QuietVerdict } from './connection-monitor.ts';
 import { type HeldPod, type HeldPods, isStranger, type Withdrawal } from './held-pods.ts';
@@ -84,10 +76,8 @@ export interface HoldSources {
   readonly pods: Pick<HeldPods, 'followedSince' | 'sawDeletion'>;
   /** Whether all watches that listings depend on have been read and are current. */
   readonly current: () => boolean;
-  /** What consumers' instances report; undefined: this replica takes no reports. */
-  readonly reports: () => { readonly taken: ConsumerReports; readonly since: number } | undefined;
-  /** Asks the instances of inspected consumers about a held pod. */
-  readonly inspecting: Pick<Inspection, 'usersOf' | 'want' | 'done' | 'skipped'>;
+  /** What the instances of consumers say of held pods. */
+  readonly instances: ConsumerInstances;
   /** Takes pods out of registries that they enter themselves. */
   readonly deregistrations: Pick<Deregistrations, 'outAt'>;
   /** Asks the API server itself; undefined: it cannot be asked. Never rejects. */
@@ -249,7 +239,7 @@ export class Holds {
         recountAt: Number.NEGATIVE_INFINITY,
       };
       this.#holds.set(pod.uid, hold);
-      this.#sources.inspecting.want(pod);
+      this.#sources.instances.want(pod);
     }
     // A caller with a stolen token may wait, too, but times count from the pod's own call.
     if (!hold.own && !isStranger(pod, waiter.source)) {
@@ -411,7 +401,7 @@ export class Holds {
     if (cause === 'Restart' && !isEnding) pod.calledAt = undefined;
     else if (!isEnding) this.#unclear.add(pod);
     this.#holds.delete(pod.uid);
-    this.#sources.inspecting.done(pod.uid);
+    this.#sources.instances.done(pod.uid);
   }
 
   #let(hold: Hold, reason: ReleaseReason, now: number, senders: readonly Sender[]): void {
@@ -440,10 +430,9 @@ export class Holds {
   }
 
   #skippedFor({ senders }: Hold): readonly WaitingFor[] {
-    const inspected = senders?.consumers.filter(isInspected) ?? [];
-    return inspected.flatMap(({ name: consumer }) => {
-      const instances = this.#sources.inspecting.skipped(consumer);
-      return instances.length === 0 ? [] : [{ consumer, instances }];
+    return (senders?.consumers ?? []).flatMap((consumer) => {
+      const instances = this.#sources.instances.skipped(consumer);
+      return instances.length === 0 ? [] : [{ consumer: consumer.name, instances }];
     });
   }
 
@@ -515,28 +504,17 @@ export class Holds {
   }
 
   #lettingGo(
-    { name, measure }: Consumer,
+    consumer: Consumer,
     { uid, terms }: HeldPodWithTerms,
     lag: PlannedLag,
     withdrawn: readonly Withdrawal[],
   ): LettingGo {
-    const unknown = { by: 'unknown', since: this.#firstCallAt } as const;
-    if (measure.kind === 'reports') {
-      const versions = versionsOf(withdrawn);
-      const reports = this.#sources.reports();
-      const still = versions && reports?.taken.waitingFor(name, versions);
-      if (versions === undefined || reports === undefined || still === undefined) return unknown;
-      // Reports to an earlier leader are not known here: an instance that has yet to report may still send.
-      const all = reports.since + terms.initial * 1000;
-      const completeAt = reports.taken.hasSilent(name, versions) ? Number.POSITIVE_INFINITY : all;
-      return { ...unknown, by: 'word', still, completeAt };
+    const word = this.#sources.instances.wordOf(consumer, { uid, withdrawn, initial: terms.initial });
+    if (word !== undefined) {
+      const since = this.#firstCallAt;
+      return word === 'unknown' ? { by: 'unknown', since } : { by: 'word', since, ...word };
     }
-    if (isInspected({ measure })) {
-      const since = Math.max(...withdrawn.map(({ at }) => at));
-      const users = this.#sources.inspecting.usersOf(name, uid, since) ?? 'unknown';
-      return users === 'unknown' ? unknown : { by: 'word', still: users, completeAt: 0 };
-    }
-    const part = lag.parts.find((each) => each.name === name);
+    const part = lag.parts.find((each) => each.name === consumer.name);
     if (part?.lags === undefined || !part.enough) return { by: 'unknown' };
     // Bucket values are up to 1 % off; round up, so that none is too short.
     const percentile = part.source === 'declared' ? 100 : terms.percentile;
@@ -557,10 +535,6 @@ export class Holds {
 
 function unseen({ pod: { terms }, recountAt }: Hold, now: number): QuietVerdict {
   return terms.min > 0 && !terms.hostNetwork && now - recountAt < LIMITS.recount ? 'Sending' : 'Unknown';
-}
-
-function isInspected({ measure: { kind } }: Pick<Consumer, 'measure'>): boolean {
-  return kind === 'inspect' || kind === 'endpoints' || kind === 'xds';
 }
 
 /** When the pod's termination began. */
@@ -594,17 +568,4 @@ function undeclaredIn(hold: Hold, now: number) {
 
 function listingFacts(of: EndpointGroup, withdrawnAt: number | undefined): ListingFacts {
   return { name: `${of.stage} ${of.namespace}/${of.service}`, withdrawnAt, truncated: of.overCapacity };
-}
-
-/** The newest resourceVersions that withdrew the pod. @returns undefined where one of them is not known */
-function versionsOf(withdrawals: readonly Withdrawal[]): StageVersions | undefined {
-  const newest: Partial<Record<LagStage, string>> = {};
-  for (const { group, version } of withdrawals) {
-    if (version === undefined) return undefined;
-    const other = newest[group.stage];
-    const order = other === undefined ? 1 : compareVersions(version, other);
-    if (order === undefined) return undefined;
-    if (order > 0) newest[group.stage] = version;
-  }
-  return withdrawals.length === 0 ? undefined : newest;
 }

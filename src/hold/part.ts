@@ -2,7 +2,13 @@ import { watchReportingOf } from '../cluster/index.ts';
 import { clusterPart } from '../informers/index.ts';
 import { publishingPart } from '../leader/index.ts';
 import { type PartContext, part } from '../manager/index.ts';
-import { deregistrationPart, inspectionPart, measurementPart, reportsPart } from '../measurement/index.ts';
+import {
+  deregistrationPart,
+  inspectionPart,
+  instancesPart,
+  measurementPart,
+  reportsPart,
+} from '../measurement/index.ts';
 import { tick } from '../timing/index.ts';
 import { Delivery, type DeliverySettings } from './delivery.ts';
 import type { Release } from './holds.ts';
@@ -67,13 +73,14 @@ export const holdPart = part({
     cluster: clusterPart,
     measurement: measurementPart,
     inspection: inspectionPart,
+    instances: instancesPart,
     deregistrations: deregistrationPart,
     reports: reportsPart,
     sharing: publishingPart,
     nodes: nodeShutdownsPart,
   },
   start(
-    { cluster, measurement, inspection, deregistrations, reports, sharing, nodes },
+    { cluster, measurement, inspection, instances, deregistrations, reports, sharing, nodes },
     context: PartContext<HoldOptions>,
   ) {
     const { options, place, snapshot, sync, manager } = context;
@@ -85,11 +92,11 @@ export const holdPart = part({
       ...options.hold,
       measurement,
       inspecting: inspection,
+      instances,
       deregistrations,
       snapshot: snapshot.current,
       current: () =>
         sync.state !== 'reading' && pods.current && endpointslices.current && endpoints?.current !== false,
-      reports: reports.taken,
       leader: sharing.leader,
       nodeBudgetOf: nodes.budgetOf,
       onRelease: released.call,

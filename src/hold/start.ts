@@ -27,9 +27,9 @@ export interface HoldSettings {
 
 interface HoldContext
   extends HoldSettings,
-    Pick<HoldSources, 'snapshot' | 'current' | 'reports' | 'onRelease' | 'clock'> {
+    Pick<HoldSources, 'snapshot' | 'current' | 'instances' | 'onRelease' | 'clock'> {
   readonly connection: KubeConnection;
-  readonly inspecting: HoldSources['inspecting'] & Pick<Inspection, 'onChange' | 'onConnect' | 'seenAmong'>;
+  readonly inspecting: Pick<Inspection, 'onChange' | 'onConnect' | 'seenAmong'>;
   readonly measurement: HoldSources['measurement'] & Pick<Measurement, 'onChange' | 'consumers'>;
   readonly deregistrations: HoldSources['deregistrations'] & Pick<Deregistrations, 'onSettled'>;
   readonly events: ObjectEvents;

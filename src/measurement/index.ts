@@ -1,5 +1,5 @@
 export { CANARY_LABEL, type CanarySettings, type Flipped } from './canary/canary.ts';
-export { flipReporter, measureConsumers, registerCanaryMetrics } from './canary/canary-run.ts';
+export { flipReporter, registerCanaryMetrics } from './canary/canary-run.ts';
 export { FLIP_LIMITS } from './canary/flip.ts';
 export { ConsumerViews } from './consumer-views.ts';
 export {
@@ -9,6 +9,7 @@ export {
 } from './deregister/deregister.ts';
 export type { Inspection } from './inspect/inspect.ts';
 export { registerInspectionMetrics, startInspecting } from './inspect/inspect-run.ts';
+export { inspectedInstances } from './inspect/instances.ts';
 export {
   endpointIn,
   type PageEndpoint,
@@ -17,7 +18,9 @@ export {
   readerOf,
 } from './inspect/page-formats.ts';
 export { MOST_WITNESSED, usualPath } from './inspect/page-request.ts';
+export { type ConsumerInstances, consumerInstances } from './instances.ts';
 export { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
+export { measureConsumers } from './measured-consumers.ts';
 export { ConsumerMeasurement, Measurement, type WaitingByStage, waitingByStage } from './measurement.ts';
 export { attemptsIn, nodeTimerApp } from './node-timers/node-timers.ts';
 export {
@@ -26,9 +29,11 @@ export {
   deregistrationPart,
   heartbeatsPart,
   inspectionPart,
+  instancesPart,
   measurementPart,
   reportsPart,
 } from './part.ts';
+export { reportingInstances } from './reports/instances.ts';
 export { registerReportMetrics } from './reports/report-taking.ts';
 export { ConsumerReports, type ReportAnswer, versionsOf } from './reports/reports.ts';
 export { type PageAnswer, readPage } from './requests/gateway-client.ts';

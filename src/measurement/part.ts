@@ -6,13 +6,17 @@ import { type Leadership, type PartContext, part } from '../manager/index.ts';
 import { LogOnce } from '../telemetry/index.ts';
 import { pause, tick } from '../timing/index.ts';
 import type { CanarySettings } from './canary/canary.ts';
-import { measureConsumers, registerCanaryMetrics, startCanary } from './canary/canary-run.ts';
+import { registerCanaryMetrics, startCanary } from './canary/canary-run.ts';
 import { ConsumerViews } from './consumer-views.ts';
 import { Deregistrations } from './deregister/deregister.ts';
 import { sendHeartbeats } from './heartbeats.ts';
 import { startInspecting } from './inspect/inspect-run.ts';
+import { inspectedInstances } from './inspect/instances.ts';
+import { consumerInstances } from './instances.ts';
 import { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
+import { measureConsumers } from './measured-consumers.ts';
 import { Measurement } from './measurement.ts';
+import { reportingInstances } from './reports/instances.ts';
 import { takeReports } from './reports/report-taking.ts';
 import { versionsOf } from './reports/reports.ts';
 
@@ -130,6 +134,18 @@ export const reportsPart = part({
       runnables: [runnable],
     };
   },
+});
+
+/** What the instances of consumers say of held pods. */
+export const instancesPart = part({
+  name: 'instances',
+  needs: { inspection: inspectionPart, reports: reportsPart },
+  start: ({ inspection, reports }) => ({
+    provides: consumerInstances({
+      inspection: inspectedInstances(inspection),
+      reports: reportingInstances(reports.taken),
+    }),
+  }),
 });
 
 /** The canary, which takes a replica out of a Service of its own: only where replicas share one. */

@@ -12,6 +12,7 @@ import {
   deregistrationPart,
   heartbeatsPart,
   inspectionPart,
+  instancesPart,
   measurementPart,
   reportsPart,
 } from '../measurement/index.ts';
@@ -29,6 +30,7 @@ export const PARTS: readonly AnyPart<ClusterOptions>[] = [
   inspectionPart,
   deregistrationPart,
   reportsPart,
+  instancesPart,
   canaryPart,
   heartbeatsPart,
   publishingPart,

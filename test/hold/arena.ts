@@ -18,6 +18,12 @@ import { HOLD_LIMITS, type HoldLimits, type Route } from '../../src/hold/caller.
 import { HeldPods } from '../../src/hold/held-pods.ts';
 import { type HoldSources, Holds, type PodState, type Release } from '../../src/hold/holds.ts';
 import { HoldService } from '../../src/hold/service.ts';
+import {
+  consumerInstances,
+  type Inspection,
+  inspectedInstances,
+  reportingInstances,
+} from '../../src/measurement/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 import { pass } from './simulated-time.ts';
 
@@ -92,8 +98,8 @@ export interface ArenaOptions {
   readonly route?: () => Route;
   readonly snapshot?: ClusterSnapshot;
   readonly lookUp?: HoldSources['lookUp'];
-  readonly reports?: HoldSources['reports'];
-  readonly usersOf?: HoldSources['inspecting']['usersOf'];
+  readonly reports?: Parameters<typeof reportingInstances>[0];
+  readonly usersOf?: Inspection['usersOf'];
   readonly skipped?: readonly string[];
   readonly onRelease?: () => void;
   readonly outAt?: HoldSources['deregistrations']['outAt'];
@@ -169,13 +175,15 @@ export class Arena {
       },
       pods: this.pods,
       current: () => this.current,
-      reports: options.reports ?? (() => undefined),
-      inspecting: {
-        usersOf: options.usersOf ?? (() => undefined),
-        want: ({ uid }) => void this.wanted.add(uid),
-        done: (uid) => void this.wanted.delete(uid),
-        skipped: () => options.skipped ?? [],
-      },
+      instances: consumerInstances({
+        reports: reportingInstances(options.reports ?? (() => undefined)),
+        inspection: inspectedInstances({
+          usersOf: options.usersOf ?? (() => undefined),
+          want: ({ uid }) => void this.wanted.add(uid),
+          done: (uid) => void this.wanted.delete(uid),
+          skipped: () => options.skipped ?? [],
+        }),
+      }),
       deregistrations: { outAt: options.outAt ?? (() => undefined) },
       isReplica: (address) => address === '10.9.9.9',
       lookUp: (pod) => {

@@ -7,6 +7,7 @@ import type { PodMetadata } from '../../src/core/lag/index.ts';
 import { HEARTBEAT_STREAMS } from '../../src/core/lag/index.ts';
 import type { Release } from '../../src/hold/holds.ts';
 import { startHold } from '../../src/hold/start.ts';
+import { consumerInstances } from '../../src/measurement/index.ts';
 import type { Logger } from '../../src/telemetry/index.ts';
 import { clock, FakeHelper, holdOf, REPLICAS_OWN, SLICES, snapshotWith, until } from './arena.ts';
 import { pass, simulateTime } from './simulated-time.ts';
@@ -47,13 +48,11 @@ class Replica {
       connections: 64,
       snapshot: () => snapshotWith(),
       current: () => true,
-      reports: () => undefined,
+      instances: consumerInstances({}),
       onRelease: (release) => void this.released.push(release),
       clock: () => this.now(),
       connection: { server: new URL('http://127.0.0.1:1') } as unknown as KubeConnection,
       inspecting: {
-        usersOf: () => undefined,
-        ...{ want: () => undefined, done: () => undefined, skipped: () => [] },
         onChange: (listener) => void this.#inspected.push(listener),
         onConnect: (listener) => void this.#connected.push(listener),
         seenAmong: (groups, remotes) => new Map([['edge', { groups, remotes }]]) as never,

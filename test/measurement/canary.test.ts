@@ -9,10 +9,10 @@ import {
   chooseCanary,
   everyMsOf,
   type Flipped,
-  type KnownReplica,
   runCanary,
 } from '../../src/measurement/canary/canary.ts';
 import { CanaryEndpoints, type FlipLimits } from '../../src/measurement/canary/flip.ts';
+import type { KnownReplica } from '../../src/measurement/canary/timed.ts';
 import type { ClusterDns } from '../../src/measurement/cluster-dns/dns.ts';
 import { Measurement } from '../../src/measurement/measurement.ts';
 import { nodeTimerApp } from '../../src/measurement/node-timers/node-timers.ts';

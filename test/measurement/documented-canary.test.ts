@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { consumerOf } from '../../src/core/lag/index.ts';
-import { limitsOf, type Timed } from '../../src/measurement/canary/canary.ts';
+import { limitsOf } from '../../src/measurement/canary/canary.ts';
 import { FLIP_LIMITS } from '../../src/measurement/canary/flip.ts';
 import { FLIP_RESULTS } from '../../src/measurement/requests/probe.ts';
 import { codeOf, read, tableUnder } from '../docs/markdown.ts';
@@ -30,6 +30,6 @@ test('the limits that it names are those of the program', () => {
 test('it says of many instances behind a URL what their table says', () => {
   const [, short] =
     /20 instances behind one URL, 2 replicas \| (.* short on average) \|/.exec(read(PAGE)) ?? [];
-  const probed = consumerOf('edge', { measure: { probe: { url: 'https://edge.example/' } } }) as Timed;
+  const probed = consumerOf('edge', { measure: { probe: { url: 'https://edge.example/' } } });
   expect(limitsOf(probed, false)[0]).toContain(`of 20 the slowest is timed ${short}.`);
 });

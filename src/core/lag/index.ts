@@ -9,6 +9,7 @@ export {
   type Direction,
   findsByItself,
   type Measure,
+  type MeasureKind,
   STANDARD_CONSUMERS,
   sendsThrough,
   sendsTo,

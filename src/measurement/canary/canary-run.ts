@@ -1,14 +1,9 @@
 import { EventEmitter } from 'node:events';
 import { Counter, type Registry } from '@prometheus-io/client';
-import type { SnapshotHolder } from '../../core/decision/index.ts';
-import { type Consumer, type MeasurementState, WITNESSED_ENOUGH } from '../../core/lag/index.ts';
-import type { CustomObjects } from '../../informers/index.ts';
+import type { Consumer, MeasurementState } from '../../core/lag/index.ts';
 import type { Leadership, Runnable } from '../../manager/index.ts';
 import { type Logger, LogOnce, numberAtScrape } from '../../telemetry/index.ts';
-import { tick } from '../../timing/index.ts';
 import { clusterDns } from '../cluster-dns/dns.ts';
-import { type ConsumerViews, serviceCounts } from '../consumer-views.ts';
-import type { ConsumerMetrics } from '../lag-metrics.ts';
 import type { ConsumerMeasurement, Measurement } from '../measurement.ts';
 import { FLIP_RESULTS, type FlipResult } from '../requests/probe.ts';
 import {
@@ -19,7 +14,6 @@ import {
   isTimed,
   limitsOf,
   runCanary,
-  type Timed,
 } from './canary.ts';
 import { CanaryEndpoints } from './flip.ts';
 
@@ -71,7 +65,7 @@ export function startCanary(context: CanaryRunContext): Runnable {
   const lead = async (lead: Leadership): Promise<void> => {
     const timed = (consumer: string) => measurement.consumers.measured(consumer, 'removal')?.samples ?? 0;
     const everyMs = every * 1000;
-    const intervalOf = (consumer: Timed) => everyMsOf(consumer, everyMs, timed(consumer.name)) / 1000;
+    const intervalOf = (consumer: Consumer) => everyMsOf(consumer, everyMs, timed(consumer.name)) / 1000;
     const onFlip = flipReporter(
       { ...context, count: flips.count, consumers: measurement.consumers, intervalOf },
       lead,
@@ -88,7 +82,7 @@ interface FlipReporterContext extends Pick<CanaryRunContext, 'present' | 'logger
   readonly count: (flip: FlipReading) => void;
   readonly consumers: ConsumerMeasurement;
   /** Seconds between two flips for a consumer, on average. */
-  readonly intervalOf: (consumer: Timed) => number;
+  readonly intervalOf: (consumer: Consumer) => number;
 }
 
 /**
@@ -151,77 +145,4 @@ function stateAfter({ result, problem }: Flipped, before: Trouble, times: number
   if (result !== 'Refused') return times < BY_CHANCE ? before : { reason: 'NotMeasuring', message: why };
   const message = `The API server does not let Linger take its canary out of the Service: ${problem ?? 'no answer'}.`;
   return { reason: 'NotMeasuring', message };
-}
-
-export interface MeasuredConsumersContext {
-  readonly snapshot: SnapshotHolder;
-  readonly measurement: Pick<Measurement, 'consumers'>;
-  /** The consumers that the cluster declares. */
-  readonly declared: Pick<CustomObjects<unknown>, 'known' | 'objects'>;
-  /** Their views, updated while this replica leads. */
-  readonly views: ConsumerViews;
-  readonly metrics: ConsumerMetrics;
-  readonly logger: Logger;
-  readonly epochSeconds: () => number;
-}
-
-/** Held pods give samples as they terminate, so nothing can fail and no interval is expected. */
-const WITNESS_STATE: MeasurementState = {
-  trouble: undefined,
-  limits: [
-    'Seen by pods with hook Hold, while they are held: new connections only, and none after their release.',
-    `Waits take it in from ${WITNESSED_ENOUGH} terminations on.`,
-  ],
-};
-
-/** How soon an added or removed consumer counts. */
-const LOOK_EVERY_MS = 1_000;
-
-/** Keeps the set of measured consumers current and, while this replica leads, their views. */
-export function measureConsumers(context: MeasuredConsumersContext): Runnable {
-  const { snapshot, measurement, declared, views, epochSeconds } = context;
-  const keep = keeping(context);
-  const countServices = serviceCounts();
-  let current: Leadership | undefined;
-  const run = async (signal: AbortSignal) => {
-    do {
-      keep();
-      if (current === undefined) continue;
-      const unreadable = declared.objects().filter(({ problem }) => problem !== undefined);
-      const problems = new Map(unreadable.map(({ name, problem = '' }) => [name, problem]));
-      const { witnesses } = measurement.consumers.estimator;
-      for (const { name } of witnesses) measurement.consumers.report(name, WITNESS_STATE);
-      const now = snapshot.current();
-      views.look([...now.measured, ...witnesses], problems, countServices(now), epochSeconds());
-    } while (await tick(LOOK_EVERY_MS, signal));
-  };
-  const lead = (leadership: Leadership): void => {
-    current = leadership;
-    const over = () => {
-      if (current === leadership) current = undefined;
-      measurement.consumers.idle();
-      views.forget();
-    };
-    leadership.signal.addEventListener('abort', over, { once: true });
-  };
-  return { name: 'consumers', run, lead };
-}
-
-/** Forgets other consumers' samples only once all consumers are certainly known: a new leader may still be reading. */
-function keeping({ snapshot, measurement, declared, metrics, logger }: MeasuredConsumersContext): () => void {
-  const once = new LogOnce(logger);
-  let kept: readonly Consumer[] | undefined;
-  let all = false;
-  return () => {
-    const present = snapshot.current().measured;
-    const known = declared.known();
-    if (present === kept && known === all) return;
-    measurement.consumers.keep(present, known);
-    if (known) metrics.present([...present, ...measurement.consumers.estimator.witnesses]);
-    kept = present;
-    all = known;
-    const hidden = snapshot.shadowed().join(', ');
-    if (hidden !== '')
-      once.warn(hidden, { consumers: hidden }, 'consumers from files overridden by objects of the same name');
-  };
 }

@@ -8,20 +8,15 @@ import {
   unlessNotFound,
 } from '../../cluster/index.ts';
 import { asError, fewOf } from '../../core/api/index.ts';
-import type { Consumer, Measure } from '../../core/lag/index.ts';
+import type { Consumer } from '../../core/lag/index.ts';
 import type { Leadership } from '../../manager/index.ts';
 import { pause, withSignal } from '../../timing/index.ts';
-import { askDns, type ClusterDns } from '../cluster-dns/dns.ts';
+import type { ClusterDns } from '../cluster-dns/dns.ts';
+import { CANARY_DNS_SERVICE } from '../cluster-dns/measure.ts';
+import { CLUSTER_IP_MISSES } from '../cluster-ip/measure.ts';
+import { type MeasuringOf, measuredBy } from '../measures.ts';
 import { NodeTimers } from '../node-timers/node-timers.ts';
-import {
-  type Answer,
-  attempt,
-  attemptClusterIp,
-  canaryUrl,
-  type FlipResult,
-  type Problem,
-  resolve,
-} from '../requests/probe.ts';
+import { attempt, canaryUrl, type FlipResult } from '../requests/probe.ts';
 import {
   CANARY_SERVICE,
   type CanaryEndpoints,
@@ -32,6 +27,7 @@ import {
   flip,
   type TimedConsumer,
 } from './flip.ts';
+import type { KnownReplica, Met, SilentReplica } from './timed.ts';
 
 /** How many of the latest flips count for how long consumers take. */
 const REMEMBERED = 8;
@@ -93,7 +89,6 @@ export function takingPart<T extends FlipTurn>(turns: readonly T[], now: number,
 }
 
 /** A headless Service for the same pods: DNS answers with their addresses. */
-const CANARY_DNS_SERVICE = 'linger-canary-dns';
 
 /**
  * The label that the Service `linger-canary` selects: `in`. A pod without it takes no part. (Not `on`: YAML 1.1 reads
@@ -103,15 +98,6 @@ export const CANARY_LABEL = 'linger.dev/canary';
 const IN_SERVICE = 'in';
 /** The label is changed instead of removed, so that the next leader finds the replica and puts it back. */
 const OUT_OF_SERVICE = 'out';
-
-export interface KnownReplica {
-  readonly pod: LabelledPod;
-  readonly address: string;
-  /** The identity that its canary server answers with. */
-  readonly identity: string;
-}
-
-type SilentReplica = Omit<KnownReplica, 'identity'>;
 
 /**
  * The replica to remove: each of the others in turn, or this one where it is alone. Others are preferred, because what a
@@ -160,47 +146,25 @@ async function putBack(labels: PodLabels, pod: LabelledPod, signal: AbortSignal)
   }
 }
 
-const TIMED = ['probe', 'clusterIp', 'clusterDns'] as const;
-type TimedKind = (typeof TIMED)[number];
-
-/** Consumers that the canary measures. */
-export type Timed = Consumer & { readonly measure: Extract<Measure, { readonly kind: TimedKind }> };
-
-export function isTimed(consumer: Consumer): consumer is Timed {
-  return (TIMED as readonly string[]).includes(consumer.measure.kind);
+export function isTimed(consumer: Consumer): boolean {
+  return measuredBy('canary', consumer) !== undefined;
 }
 
-/** From one node, a single kube-proxy stands behind a ClusterIP: a second of other replicas' answers suffices. */
-const CLUSTER_IP_MISSES = 40;
-/** Behind a URL or the address of DNS there may be several instances, and a slow one may be met rarely: 3 s. */
-const SHARED_MISSES = 120;
-
-/** How often to flip for a probe without an interval. */
-const PROBE_EVERY_MS = 30_000;
-
-/** The canary's limits, shown beside its numbers. */
+/** Shown beside the numbers of all that the canary measures. */
 const A_LABEL = 'The canary is removed by its label: what a consumer does only at a termination is not seen.';
-const LIMITS: Readonly<Record<TimedKind, readonly string[]>> = {
-  clusterIp: [
-    'It sees the kube-proxy of the node where the leader runs; those of other nodes may take longer: deploy/node-timer.yaml times them.',
-    A_LABEL,
-  ],
-  clusterDns: [
-    'It sees the DNS servers that the leader’s pod asks, and counts the TTL of their answers; clients that keep an answer for longer than its TTL are not seen.',
-    A_LABEL,
-  ],
-  probe: [
-    'It sees the instances that the URL leads to from where the leader runs. Up to 3 of them are timed to 0.1 s on average; of 20 the slowest is timed 0.35 s short on average.',
-    A_LABEL,
-  ],
-};
 
 /** @param nodes what is known of the other nodes, where these are timed */
-export function limitsOf({ measure }: Timed, alone: boolean, nodes?: string): readonly string[] {
-  const limits =
-    measure.kind === 'clusterIp' && nodes !== undefined ? [nodes, A_LABEL] : LIMITS[measure.kind];
+export function limitsOf(consumer: Consumer, alone: boolean, nodes?: string): readonly string[] {
+  const { limit, perNode } = timing(consumer);
+  const limits = [perNode === true && nodes !== undefined ? nodes : limit, A_LABEL];
   if (!alone) return limits;
   return [...limits, 'One replica of Linger answers, and calls itself: another path through the node.'];
+}
+
+function timing(consumer: Consumer): MeasuringOf<'canary'> {
+  const measuring = measuredBy('canary', consumer);
+  if (measuring === undefined) throw new Error(`measure.${consumer.measure.kind} is not timed by the canary`);
+  return measuring;
 }
 
 /**
@@ -220,28 +184,10 @@ const ALONE_TIMES_AS_OFTEN = 12;
  * @param clusterEveryMs the setting --canary-every
  * @param timed how many flips have timed this one in the last 7 days, on any leader
  */
-export function everyMsOf({ measure }: Timed, clusterEveryMs: number, timed: number): number {
-  if (measure.kind !== 'probe')
-    return timed < KNOWN.after
-      ? clusterEveryMs / KNOWN.timesAsOftenBefore
-      : clusterEveryMs * KNOWN.timesAsRare;
-  return measure.every === undefined ? PROBE_EVERY_MS : measure.every * 1000;
-}
-
-/** Asks each address in turn. */
-function asking(
-  url: URL,
-  resolved: { readonly addresses: readonly string[] } | Problem,
-  timeoutMs: number,
-  onProbe: CanaryContext['onProbe'],
-): () => Promise<Answer> {
-  if (!('addresses' in resolved)) return () => Promise.resolve(resolved);
-  const { addresses } = resolved;
-  let turn = 0;
-  return () => {
-    const address = addresses[turn++ % addresses.length] as string;
-    return attempt({ url, address, timeoutMs, onConnect: () => onProbe(address) });
-  };
+export function everyMsOf(consumer: Consumer, clusterEveryMs: number, timed: number): number {
+  const wanted = timing(consumer).everyMs?.(consumer.measure);
+  if (wanted !== undefined) return wanted;
+  return timed < KNOWN.after ? clusterEveryMs / KNOWN.timesAsOftenBefore : clusterEveryMs * KNOWN.timesAsRare;
 }
 
 /** A flip, with the consumers that took part. */
@@ -391,14 +337,12 @@ class Canary {
   }
 
   /** The consumers whose lag depends on when they last followed a change. */
-  #paced(): readonly Timed[] {
+  #paced(): readonly Consumer[] {
     const timed = this.#context.consumers().filter(isTimed);
-    return timed.filter(
-      ({ name, measure }) => measure.kind === 'clusterIp' && !this.#tries.get(name)?.troubled,
-    );
+    return timed.filter((each) => timing(each).perNode === true && !this.#tries.get(each.name)?.troubled);
   }
 
-  async #flipNow(consumers: readonly Timed[], latestAt: number): Promise<void> {
+  async #flipNow(consumers: readonly Consumer[], latestAt: number): Promise<void> {
     const flipped = await this.#flipFor(consumers);
     for (const { name } of consumers) {
       const { trouble } = flipped.consumers.get(name) ?? {};
@@ -413,7 +357,7 @@ class Canary {
     return this.#schedule.next({ began, ended, everyMs });
   }
 
-  #takingPart(now: number): readonly Timed[] {
+  #takingPart(now: number): readonly Consumer[] {
     const turns = this.#turns();
     const names = new Set(turns.map(({ consumer }) => consumer.name));
     for (const name of this.#tries.keys()) if (!names.has(name)) this.#tries.delete(name);
@@ -432,7 +376,7 @@ class Canary {
       });
   }
 
-  async #flipFor(consumers: readonly Timed[]): Promise<Flipped> {
+  async #flipFor(consumers: readonly Consumer[]): Promise<Flipped> {
     const { signal } = this.#lead;
     const asked = (alone = false) =>
       new Map(consumers.map((each) => [each.name, limitsOf(each, alone, this.#nodes.limit)]));
@@ -499,13 +443,13 @@ class Canary {
     return pods;
   }
 
-  async #flip(met: Met, consumers: readonly Timed[]): Promise<FlipOutcome> {
+  async #flip(met: Met, consumers: readonly Consumer[]): Promise<FlipOutcome> {
     const { endpoints, clock, port } = this.#context;
     const { signal } = this.#lead;
     const { pod, identity, address } = met.canary;
     const timed = await Promise.all(consumers.map((each) => this.#timed(each, met)));
     const listed = timed.filter(({ service }) => endpoints.isReady(pod.uid, service));
-    const clusterIp = consumers.find(({ measure }) => measure.kind === 'clusterIp')?.name;
+    const clusterIp = consumers.find((each) => timing(each).perNode === true)?.name;
     const nodes = clusterIp === undefined ? [] : await this.#nodes.chosen();
     const of = { service: CANARY_SERVICE, leastMisses: CLUSTER_IP_MISSES };
     const elsewhere = nodes.map((node) => ({
@@ -542,35 +486,13 @@ class Canary {
   }
 
   /** How attempts through a consumer are made. */
-  async #timed({ name, measure }: Timed, { service, canary, ...met }: Met): Promise<TimedConsumer> {
-    const { namespace, dns, allowLinkLocal, onProbe } = this.#context;
+  async #timed(consumer: Consumer, met: Met): Promise<TimedConsumer> {
+    const { signal } = this.#lead;
     const { attemptMs: timeoutMs } = this.#limits;
-    const consumer = { name, service: CANARY_SERVICE, leastMisses: SHARED_MISSES };
-    if (measure.kind === 'probe') {
-      const url = new URL(measure.url);
-      const resolved = await resolve(url, { signal: this.#lead.signal, allowLinkLocal });
-      return { ...consumer, subject: 'The probe', ask: asking(url, resolved, timeoutMs, onProbe) };
-    }
-    if (measure.kind === 'clusterIp') {
-      const { address, port } = service;
-      const subject = 'A connection to the ClusterIP of linger-canary';
-      const ask = () => attemptClusterIp({ url: canaryUrl(address, port), address, timeoutMs });
-      return { ...consumer, leastMisses: CLUSTER_IP_MISSES, subject, ask };
-    }
-    const asked = `${CANARY_DNS_SERVICE}.${namespace}.${dns.domain}`;
-    // DNS brings an address whether it answers or not.
-    const fellows = [...met.fellows, ...met.silent.map((each) => ({ ...each, identity: each.pod.uid }))];
-    const ask = () => askDns(dns, { name: asked, canary, fellows, timeoutMs });
-    return { ...consumer, service: CANARY_DNS_SERVICE, subject: `The DNS name ${asked}`, ask };
+    const { attempts } = timing(consumer);
+    const context = { ...this.#context, timeoutMs, signal };
+    return { name: consumer.name, ...(await attempts(consumer.measure, met, context)) };
   }
-}
-
-/** The Service and the replicas of a flip. */
-interface Met {
-  readonly service: { readonly address: string; readonly port: number };
-  readonly canary: KnownReplica;
-  readonly fellows: readonly KnownReplica[];
-  readonly silent: readonly SilentReplica[];
 }
 
 const NOTHING = { pod: undefined, consumers: new Map(), attempts: 0 } as const;

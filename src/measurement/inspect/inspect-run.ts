@@ -3,7 +3,6 @@ import { canonicalAddress } from '../../certs/index.ts';
 import { asFailure, type KubeConnection, listSome, type ObjectEvents } from '../../cluster/index.ts';
 import {
   asError,
-  type EndpointsSpec,
   EVERYTHING,
   type InspectSpec,
   labelQueryOf,
@@ -19,17 +18,12 @@ import {
   type ServiceName,
   sendsThrough,
 } from '../../core/lag/index.ts';
-import {
-  type AddressedPod,
-  addressedPodsResource,
-  CopiedEndpoints,
-  copyOf,
-  endpointSlicesResource,
-} from '../../informers/index.ts';
+import { type AddressedPod, addressedPodsResource, endpointSlicesResource } from '../../informers/index.ts';
 import type { Leadership, Runnable } from '../../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce } from '../../telemetry/index.ts';
 import { Schedule, tick } from '../../timing/index.ts';
 import type { ConsumerMeasurement } from '../measurement.ts';
+import { measuredBy } from '../measures.ts';
 import { type PageAnswer, readHeaderValue, readPage, trustOf } from '../requests/gateway-client.ts';
 import { isForbidden, type Problem, problem, resolve } from '../requests/probe.ts';
 import { Inspection, type InspectionOptions } from './inspect.ts';
@@ -43,7 +37,7 @@ import {
   type PageToRead,
   type Source,
 } from './inspected.ts';
-import { authorityOf, PageFindings, readerOf } from './page-formats.ts';
+import { authorityOf, type PageFindings, readerOf } from './page-formats.ts';
 import { usualPath } from './page-request.ts';
 import type { StaleUpstream } from './stale-upstreams.ts';
 
@@ -138,41 +132,13 @@ export function startInspecting(context: InspectingContext) {
 
 type InspectedConsumer = Inspected & { readonly consumer: Consumer };
 
-/** What is in memory may be asked as often as the holder looks. Seconds. */
-const EVERY = 0.1;
-
 function inspectedIn({ measured }: ClusterSnapshot): readonly InspectedConsumer[] {
   return measured.flatMap((consumer): InspectedConsumer[] => {
-    const { name, measure } = consumer;
-    if (measure.kind === 'inspect') return [{ name, inspect: measure.inspect, consumer }];
-    if (measure.kind === 'endpoints') {
-      // kube-proxy there programs a change within a second of the last one (k8s.io/kube-proxy config/v1alpha1,
-      // iptables.minSyncPeriod).
-      const inspect = { every: EVERY, syncInterval: 1, ...measure.endpoints };
-      return [{ name, inspect, consumer, followed: COPIES }];
-    }
-    if (measure.kind !== 'xds') return [];
-    const inspect = { every: EVERY, syncInterval: 0.25, ...measure.xds };
-    return [{ name, inspect, consumer, followed: PUSHES }];
+    const inspecting = measuredBy('inspection', consumer);
+    if (inspecting === undefined) return [];
+    return [{ name: consumer.name, ...inspecting.inspected(consumer.measure), consumer }];
   });
 }
-
-const COPIES = {
-  what: 'copies in',
-  limits: [
-    'What reads the copies in the other cluster is not seen: syncInterval allows for it.',
-    'Removals are timed only where a copy has listed the pod, or one that became ready later; otherwise it is not known to be gone.',
-  ],
-};
-
-const PUSHES = {
-  what: 'pushes of',
-  limits: [
-    'It is known when istiod has pushed a removal, not when each proxy has applied it: syncInterval allows for it.',
-    'Only the istiods behind the address are followed, and as a proxy of Linger’s namespace: what a Sidecar or a DestinationRule has for others is not seen.',
-    'Removals are timed only where istiod has pushed the pod, or one that became ready later; otherwise it is not known to be gone.',
-  ],
-};
 
 interface Started {
   readonly consumer: Consumer;
@@ -260,33 +226,13 @@ function servicesOf(consumers: readonly Consumer[], now: ClusterSnapshot): reado
 }
 
 async function startSource(
-  { measure }: Consumer,
+  consumer: Consumer,
   context: InspectingContext,
   signal: AbortSignal,
 ): Promise<Source> {
-  if (measure.kind === 'endpoints') return copiesIn(measure.endpoints, context, signal);
-  if (measure.kind !== 'xds') throw new Error(`measure.${measure.kind} follows nothing`);
-  // Who has no mesh carries no gRPC client.
-  const { Istiods } = await import('../xds/xds.ts');
-  return new Istiods(measure.xds, { ...context, signal });
-}
-
-function copiesIn(spec: EndpointsSpec, { files, clock }: InspectingContext, signal: AbortSignal): Source {
-  const copied = new CopiedEndpoints(spec, { folder: files, clock, signal, canonical: canonicalAddress });
-  return {
-    instances: async () => {
-      const page = { name: copied.server.host, address: '', url: copied.server };
-      return { pages: [page], isWhole: true };
-    },
-    find: (_, { wanted, services }) => {
-      const copies = new Set(services.map((service) => copyOf(spec, service)));
-      const found = copied.find(
-        wanted.map(({ address }) => address),
-        (service) => copies.has(service),
-      );
-      return typeof found === 'string' ? problem('Unreachable', found) : PageFindings.at(found);
-    },
-  };
+  const follow = measuredBy('inspection', consumer)?.follow;
+  if (follow === undefined) throw new Error(`measure.${consumer.measure.kind} follows nothing`);
+  return follow(consumer.measure, { ...context, signal });
 }
 
 function recordOf(

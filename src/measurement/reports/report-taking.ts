@@ -6,6 +6,7 @@ import type { Leadership, PodEvent, Runnable } from '../../manager/index.ts';
 import { counterAtScrape, gaugeAtScrape } from '../../telemetry/index.ts';
 import { tick } from '../../timing/index.ts';
 import type { ConsumerMeasurement } from '../measurement.ts';
+import { measuredBy } from '../measures.ts';
 import { ConsumerReports } from './reports.ts';
 
 /**
@@ -84,7 +85,7 @@ export function takeReports(context: ReportTakingContext): ReportTaking {
     const reports = new ConsumerReports({ keys, newest, clock, onLag, onSynced });
     taken = { reports, leadership, since: clock() };
     do {
-      const reported = consumers().filter(({ measure }) => measure.kind === 'reports');
+      const reported = consumers().filter((each) => measuredBy('reports', each) !== undefined);
       reports.keep(new Set(reported.map(({ name }) => name)));
       for (const [name, state] of reports.states()) measurement.report(name, state);
     } while (await tick(TICK_MS, leadership.signal));

@@ -1,0 +1,28 @@
+import type { KubeConnection } from '../../cluster/index.ts';
+import type { Inspected, Source } from './inspected.ts';
+
+type Followed<I> = I extends { readonly followed: object } ? Omit<I, 'name'> : never;
+type Paged<I> = I extends { readonly followed?: undefined } ? Omit<I, 'name'> : never;
+
+/** What a source may need of its surroundings. */
+export interface SourceContext {
+  readonly connection: KubeConnection;
+  /** The folder with the files that consumers may refer to; undefined: none. */
+  readonly files: string | undefined;
+  /** Linger's own. */
+  readonly namespace: string;
+  readonly allowLinkLocal: boolean;
+  readonly clock: () => number;
+  readonly random: () => number;
+  readonly signal: AbortSignal;
+}
+
+/** A measure whose instances are asked what they still send to. */
+export interface Inspecting<M> {
+  readonly inspected: (measure: M) => Paged<Inspected> | Followed<Inspected>;
+  /** Follows the source that stands for pages, until the signal aborts; absent: pages are read. */
+  readonly follow?: (measure: M, context: SourceContext) => Promise<Source>;
+}
+
+/** What is in memory may be asked as often as the holder looks. Seconds. */
+export const EVERY = 0.1;
