@@ -1,48 +1,13 @@
 import type { Server } from 'node:http';
-import { isLingerObject, isRecord, printable, UserError } from '../core/api/index.ts';
-import {
-  auditPatchFor,
-  type ClusterSnapshot,
-  isAudit,
-  NO_SOURCES,
-  patchFor,
-  SKIP_REASONS,
-  snapshotOf,
-} from '../core/decision/index.ts';
-import {
-  editDocument,
-  type ManifestEdit,
-  ManifestError,
-  policiesOfMap,
-  readDocuments,
-  readManifests,
-} from '../core/manifest/index.ts';
 import {
   type Answers,
-  type ExplanationReport,
   newToken,
-  type PlaygroundProblem,
-  type PlaygroundReport,
   type PlaygroundRequest,
   pageApp,
   readPageAssets,
 } from '../dashboard/index.ts';
+import { OffLoop, workerUrl } from '../timing/index.ts';
 import { adminServer, listen } from '../webhook/index.ts';
-import { explanationsIn } from './explain.ts';
-import {
-  type ManifestProblem,
-  type Manifests,
-  planOf,
-  type Reading,
-  survey,
-  workloadsIn,
-} from './manifests.ts';
-import { unifiedDiff } from './rendering.ts';
-
-/** The names of the two texts, in what is said about them. */
-const NAMES = { manifest: 'manifest.yaml', policies: 'policies.yaml' } as const;
-/** The defaults of `explain`. */
-const WITHIN = { namespace: 'default', selector: undefined, operands: [], recursive: false, filename: [] };
 
 /** No other machine may reach it, whatever the settings of the rest are. */
 const LOOPBACK = '127.0.0.1';
@@ -65,6 +30,9 @@ export async function openPage(
   return { server, address: `http://${LOOPBACK}:${taken}/#token=${token}` };
 }
 
+/** A megabyte of Deployments takes some seconds, in which the event loop answers reviews. */
+const EXPLAINING = { timeoutMs: 60_000, heapMb: 512 };
+
 /**
  * Opens the page that explains pasted manifests, for this machine.
  * @param port 0 chooses a free one
@@ -73,91 +41,10 @@ export async function openPage(
  */
 export async function playground(version: string, port: number, onError: (error: Error) => void) {
   const root = { version, views: ['playground'], source: null } as const;
-  return openPage({ root, explain: explainTexts }, port, '--page-port', onError);
-}
-
-/** What `explain` and `inject --diff` say of a manifest under policies, without a cluster. */
-export function explainTexts({ manifest, policies }: PlaygroundRequest): PlaygroundReport {
-  const found: PlaygroundProblem[] = [];
-  const report = (where: PlaygroundProblem['in'], { message, place }: ManifestProblem) =>
-    found.push({
-      in: where,
-      line: place?.line ?? null,
-      column: place?.column ?? null,
-      text: printable(place?.problem ?? message),
-    });
-  const input = { path: NAMES.manifest, name: NAMES.manifest, text: manifest, encoding: 'utf-8' } as const;
-  // Several readers of one text say the same of it.
-  const distinct = () => [...new Map(found.map((each) => [JSON.stringify(each), each])).values()];
-  const reading = { report: (each: ManifestProblem) => void report('manifest', each), failed: false };
-  try {
-    const { problems, ...known } = survey([input], WITHIN.namespace);
-    for (const each of problems) report('manifest', each);
-    const manifests = { inputs: [input], failed: false, ...known };
-    const files = policiesOfMap({ [NAMES.policies]: policies }, '');
-    for (const { message, place } of files.problems) report('policies', { message, place });
-    const applied = manifests.documents;
-    const snapshot = snapshotOf({ ...NO_SOURCES, modeLimit: 'Enforce', files: files.documents, applied });
-    const plans = explanationsIn(manifests, snapshot, WITHIN, reading).map((plan) => ({
-      ...plan,
-      because: becauseOf(plan),
-    }));
-    reportMisplaced(manifest, reading);
-    const diff = diffOf(manifests, snapshot);
-    if (diff === undefined) report('manifest', { message: TOO_MANY_CHANGES, place: undefined });
-    return { plans, problems: distinct(), diff: diff ?? '' };
-  } catch (error) {
-    // One that concerns the whole text: the others are collected as they are found.
-    if (!(error instanceof UserError)) throw error;
-    const place = error instanceof ManifestError ? error.place : undefined;
-    report('manifest', { message: error.message, place });
-    return { plans: [], problems: distinct(), diff: '' };
-  }
-}
-
-const WHY: Readonly<Record<string, string>> = {
-  fixed: 'A policy or an annotation fixes the wait.',
-  initial: 'Not enough is measured here: until then, the wait is the policy’s wait.initial.',
-  measured: 'The wait is measured.',
-  storm: 'The wait is measured; the tail lies beyond the policy’s wait.max.',
-};
-
-type Judged = Pick<ExplanationReport['plan'], 'reason' | 'why' | 'outcome'>;
-
-/** Why the pods wait, or do not. */
-export function becauseOf({ reason, why, outcome }: Judged): string {
-  if (outcome === 'unknown') return 'Its pod template was not found, or cannot be read.';
-  if (reason !== null) return SKIP_REASONS[reason as keyof typeof SKIP_REASONS].means;
-  return WHY[why ?? ''] ?? why ?? '';
-}
-
-/** Lines: the time for a diff grows with their square, and here it answers nothing else meanwhile. */
-const MOST_CHANGES = 4_000;
-const TOO_MANY_CHANGES = 'too many changes to show here: linger inject --diff FILE.yaml prints them';
-
-/** What `inject` changes; what it leaves unchanged is said by the explanation. */
-function diffOf(manifests: Manifests, snapshot: ClusterSnapshot): string | undefined {
-  const [input] = manifests.inputs;
-  if (input === undefined) return '';
-  const reading = { report: () => undefined, remark: '', failed: false };
-  const parts = [...readDocuments(input.text, input.name)].map((document) => {
-    const edits = function* (): Generator<ManifestEdit> {
-      for (const found of workloadsIn(document, input, WITHIN, manifests, reading)) {
-        const { decision } = planOf(found, snapshot);
-        const { pod } = found.workload;
-        const operations = isAudit(decision) ? auditPatchFor(pod, decision) : patchFor(pod, decision);
-        if (operations.length > 0) yield { object: found.object, operations, at: found.workload.pointer };
-      }
-    };
-    return editDocument(document, edits()).text;
-  });
-  return unifiedDiff(input.name, input.text, parts.join(''), MOST_CHANGES);
-}
-
-/** Policies of the manifest are about to be applied: they are not in force yet. */
-function reportMisplaced(manifest: string, { report }: Reading): void {
-  const problem = 'a policy counts only in the other text: move it there';
-  for (const { value, line } of readManifests(manifest, NAMES.manifest).objects)
-    if (isRecord(value) && isLingerObject(value))
-      report({ message: `${NAMES.manifest}:${line}: ${problem}`, place: { line, problem } });
+  const worker = new OffLoop<PlaygroundRequest, string>(
+    workerUrl(import.meta.url, 'playground-worker'),
+    EXPLAINING,
+  );
+  const explain = async (request: PlaygroundRequest) => (await worker.run(request)).join('');
+  return openPage({ root, explain }, port, '--page-port', onError);
 }

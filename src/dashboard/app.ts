@@ -21,8 +21,8 @@ import { type AllWorkloads, matchingIn } from './workload-list.ts';
 /** What the API answers with; a view without its source is not there. */
 export interface Answers {
   readonly root: ApiRoot;
-  /** What a pasted manifest and policy come to. */
-  readonly explain?: (request: PlaygroundRequest) => PlaygroundReport;
+  /** What a pasted manifest and policy come to: a {@link PlaygroundReport} as JSON, for it is made in another thread. */
+  readonly explain?: (request: PlaygroundRequest) => Promise<string>;
   readonly workloads?: () => Promise<AllWorkloads>;
   /** undefined: there is none of that name. */
   readonly explanation?: (of: Subject) => Promise<ExplanationReport | undefined>;
@@ -70,9 +70,9 @@ export function pageApp(answers: Answers, token: string, page: Assets): Express 
   api.get('/', (_request, response) => void response.json(answers.root));
   const { explain } = answers;
   if (explain !== undefined)
-    api.post('/explain', express.json({ limit: LONGEST_BODY }), (request, response) => {
+    api.post('/explain', express.json({ limit: LONGEST_BODY }), async (request, response) => {
       const { success, data, error } = playgroundRequest.safeParse(request.body);
-      if (success) response.json(explain(data));
+      if (success) response.type('json').send(await explain(data));
       else reject(response, 400, 'bad-request', `expected a manifest and policies as text: ${error.message}`);
     });
   for (const view of ['now', 'timeline', 'consumers'] as const) {

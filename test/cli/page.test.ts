@@ -1,7 +1,8 @@
 import { gzipSync } from 'node:zlib';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { explainTexts, openPage } from '../../src/cli/playground.ts';
+import { openPage } from '../../src/cli/playground.ts';
+import { explainTexts } from '../../src/cli/playground-report.ts';
 import { readPageAssets } from '../../src/dashboard/index.ts';
 import { close } from '../../src/webhook/index.ts';
 import { CHROMIUM, expectAccessible, LOOKS, startBrowser, tabTo, windowOf } from '../page/browser.ts';
@@ -16,7 +17,12 @@ describe.runIf(CHROMIUM !== undefined)('the playground', () => {
   let server: Awaited<ReturnType<typeof openPage>>;
   beforeAll(async () => {
     browser = await startBrowser();
-    server = await openPage({ root, explain: explainTexts }, 0, '--page-port', fail);
+    server = await openPage(
+      { root, explain: async (texts) => JSON.stringify(explainTexts(texts)) },
+      0,
+      '--page-port',
+      fail,
+    );
   }, 60_000);
   afterAll(async () => {
     await browser?.close();

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { explainTexts } from '../../src/cli/playground.ts';
+import { explainTexts } from '../../src/cli/playground-report.ts';
 import { explainReport, playgroundReport } from '../../src/dashboard/index.ts';
 import { filesUnder, ROOT } from '../docs/markdown.ts';
 import { linger } from './linger.ts';

@@ -8,7 +8,8 @@ const root = { version: '0.0.0', views: ['playground'], source: null } as const;
 const page = new Map([
   ['/index.html', { type: 'text/html; charset=utf-8', bytes: Buffer.from('<p>page</p>') }],
 ]);
-const explain = () => ({ plans: [], problems: [], diff: '' });
+const REPORT = { plans: [], problems: [], diff: '' };
+const explain = async () => JSON.stringify(REPORT);
 const app = pageApp({ root, explain }, TOKEN, page);
 
 const get = (path: string, headers: Readonly<Record<string, string>> = {}) =>
@@ -90,7 +91,7 @@ describe('a body', () => {
 
   it('is a manifest and a policy', async () => {
     const { status, body } = await post({ manifest: 'kind: Pod' });
-    expect([status, body]).toEqual([200, explain()]);
+    expect([status, body]).toEqual([200, REPORT]);
   });
 
   it.each([
