@@ -1,35 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { FOREIGN_LIMITS } from '../../src/core/api/index.ts';
 import { BrokenPush, pushIn } from '../../src/measurement/xds/xds.ts';
+import { field, push, repeated, socket } from './pushes.ts';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
 const { bytes: LONGEST, loopBytes } = FOREIGN_LIMITS.push;
-
-/** A field of the protobuf encoding that holds bytes. */
-function field(number: number, ...parts: readonly Buffer[]): Buffer {
-  const length = parts.reduce((sum, part) => sum + part.length, 0);
-  const head = [(number << 3) | 2];
-  for (let rest = length; ; rest >>>= 7) {
-    head.push(rest < 128 ? rest : (rest & 127) | 128);
-    if (rest < 128) return Buffer.concat([Buffer.from(head), ...parts]);
-  }
-}
-
-/** The address and port of an endpoint. */
-function socket(address: string): Buffer {
-  return field(1, field(1, field(2, Buffer.from(address))));
-}
-
-/** A push of one cluster with these endpoints. */
-function push(...endpoints: readonly Buffer[]): Buffer {
-  const assignment = field(2, ...endpoints.map((endpoint) => field(2, endpoint)));
-  return field(2, field(2, field(2, assignment)), field(3, Buffer.from('outbound|80||web')));
-}
-
-function repeated(part: Buffer, bytes: number): Buffer {
-  return Buffer.alloc(Math.floor(bytes / part.length) * part.length, part);
-}
 
 /** @returns the most bytes that are read at a stretch, and what is read, or why not */
 function taken(message: Buffer) {

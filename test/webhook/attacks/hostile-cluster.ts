@@ -30,6 +30,7 @@ export type Made = () => string;
 interface Stored {
   readonly metadata: { readonly resourceVersion?: string; readonly name?: string };
   readonly data?: Readonly<Record<string, unknown>>;
+  readonly status?: { readonly podIP?: string };
 }
 
 /**
@@ -77,11 +78,15 @@ export class HostileCluster {
     const { metadata } = object as Stored;
     this.#single.set(path, {
       ...object,
-      metadata: { ...metadata, uid: 'single', resourceVersion: String(this.#revision) },
+      metadata: { uid: 'single', ...metadata, resourceVersion: String(this.#revision) },
     } as Stored);
     for (const [watch, followed] of this.#followers)
       if (followed === path)
         watch.write(`${JSON.stringify({ type: 'MODIFIED', object: this.#single.get(path) })}\n`);
+  }
+
+  forget(path: string): void {
+    this.#single.delete(path);
   }
 
   /** The objects of a kind, for lists to come. */
@@ -105,8 +110,12 @@ export class HostileCluster {
     this.credentials.add(request.headers.authorization ?? '');
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://model');
     const kind = KINDS.find((each) => PATHS[each] === pathname);
+    const [, address] = /^status\.podIP=(.+)$/.exec(searchParams.get('fieldSelector') ?? '') ?? [];
     if (pathname === '/version') send(response, 200, { gitVersion: 'v1.36.3' });
-    else if (kind === undefined && searchParams.has('fieldSelector'))
+    else if (address !== undefined) {
+      const items = [...this.#single.values()].filter(({ status }) => status?.podIP === address);
+      send(response, 200, { kind: 'PodList', metadata: {}, items });
+    } else if (kind === undefined && searchParams.has('fieldSelector'))
       this.#follow(pathname, searchParams, response);
     else if (kind === undefined) await this.#carryOut(pathname, request, response);
     else if (searchParams.get('watch') === 'true') {
