@@ -116,7 +116,7 @@ describe('what cannot be read is named, and never taken to be absent', () => {
     [
       'a hook of another shell',
       'image: x',
-      'image: x\n        lifecycle: {preStop: {exec: {command: [/usr/bin/zsh, -lc, "exec sleep 1m"]}}}',
+      'image: x\n        lifecycle: {preStop: {exec: {command: [/usr/bin/dash, -ec, "exec sleep 1m"]}}}',
       /waits 60s, and the grace is 30s/,
     ],
     [

@@ -1,11 +1,17 @@
 import { expect, it, onTestFinished } from 'vitest';
 import type { LagStage } from '../../src/core/lag/index.ts';
 import { watchLag } from '../../src/diagnose/lag-observation.ts';
-import { ModelCluster, podObject, serviceObject, sliceObject } from '../cluster/model-cluster.ts';
+import { podObject as anyPod, ModelCluster, serviceObject, sliceObject } from '../cluster/model-cluster.ts';
 import { waitUntil } from '../testbed/waiting.ts';
 import type { AtEnd } from '../webhook/connection.ts';
 
 const soon = { intervalMs: 5, timeoutMs: 30_000 };
+
+/** A pod that the Service selects. */
+const podObject = (namespace: string, name: string, terminating?: boolean) => {
+  const { metadata } = anyPod(namespace, name, terminating);
+  return { metadata: { ...metadata, labels: { app: 'web' } } };
+};
 
 /** Pods that may terminate after the first one. */
 const LATER = Array.from({ length: 300 }, (_, index) => `later-${index}`);

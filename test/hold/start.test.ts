@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { KubeConnection } from '../../src/cluster/index.ts';
@@ -10,9 +11,6 @@ import { startHold } from '../../src/hold/start.ts';
 import { consumerInstances } from '../../src/measurement/index.ts';
 import type { Logger } from '../../src/telemetry/index.ts';
 import { clock, FakeHelper, holdOf, REPLICAS_OWN, SLICES, snapshotWith, until } from './arena.ts';
-import { pass, simulateTime } from './simulated-time.ts';
-
-simulateTime();
 
 type Context = Parameters<typeof startHold>[0];
 type OnChange = Parameters<Context['measurement']['onChange']>[0];
@@ -184,9 +182,9 @@ describe('the replica that leads', () => {
     const helper = await replica.holds({ own: '127.0.0.1' });
     replica.put(true);
     helper.socket.write('w 10 0 0 10.0.0.7 0\n');
-    await pass(100);
+    await sleep(100);
     helper.socket.write('w 11 0 0 10.0.0.8 0\n');
-    await pass(100);
+    await sleep(100);
     replica.withdraw();
     await helper.hears('release');
     expect(replica.measured).toEqual([{ consumer: 'witness/shop/web', direction: 'removal', lag: 0 }]);
@@ -228,7 +226,7 @@ describe('the replica that leads', () => {
     replica.put(true);
     valid = false;
     replica.withdraw();
-    await pass(300);
+    await sleep(300);
     expect([helper.words, replica.released, replica.hold.list()]).toEqual([['holding'], [], undefined]);
     valid = true;
     await helper.hears('release');
@@ -238,7 +236,7 @@ describe('the replica that leads', () => {
     const replica = await new Replica().listen();
     replica.put();
     const early = replica.call();
-    await pass(50);
+    await sleep(50);
     const end = replica.lead();
     const helper = replica.call();
     for (const each of [early, helper]) await each.hears('holding');
@@ -275,10 +273,10 @@ describe('the replica that leads', () => {
     const helper = await replica.holds({ own: '127.0.0.1' });
     replica.put(true);
     helper.socket.write('w 10 0 0 - 0\n');
-    await pass(100);
+    await sleep(100);
     if (own) replica.connected('127.0.0.1');
     helper.socket.write('w 11 0 0 - 0\n');
-    await pass(100);
+    await sleep(100);
     replica.withdraw();
     await helper.hears('release');
     const lastAt = own ? undefined : expect.any(Number);
@@ -295,10 +293,10 @@ describe('the replica that leads', () => {
     // The time for the next look never comes.
     const now = clock();
     replica.now = () => now;
-    await pass(100);
+    await sleep(100);
     const pod = replica.hold.pod('web-1');
     if (pod !== undefined) pod.nodeBudget = 0;
-    await pass(100);
+    await sleep(100);
     expect(helper.words).toEqual(['holding']);
     replica.settled(by, 'web-1');
     await helper.hears('release');
@@ -339,7 +337,7 @@ describe('a replica that does not lead', () => {
     follower.leader = '[::1]:9';
     // Nothing listens there: it goes on looking for a leader.
     const helper = follower.call();
-    await pass(300);
+    await sleep(300);
     expect(helper.words).toEqual([]);
     expect(helper.closedAt).toBeUndefined();
   });
@@ -353,7 +351,7 @@ describe('a replica that does not lead', () => {
     follower.leader = leader;
     follower.put();
     const helper = follower.call();
-    await pass(300);
+    await sleep(300);
     expect(helper.words).toEqual([]);
     expect(helper.closedAt).toBeUndefined();
     follower.lead();
@@ -364,11 +362,11 @@ describe('a replica that does not lead', () => {
     const replica = await new Replica('10.9.9.9:8445').listen();
     replica.leader = '10.9.9.8:8445';
     replica.call();
-    await pass(50);
+    await sleep(50);
     const helper = await replica.holds({ own: '127.0.0.1' });
     helper.socket.write('w 10 0 0 10.9.9.9,10.9.9.8,10.9.9.7 0\n');
     replica.put(true);
-    await pass(100);
+    await sleep(100);
     replica.withdraw();
     await helper.hears('release');
     expect(replica.released[0]?.remotes).toEqual(['10.9.9.7']);

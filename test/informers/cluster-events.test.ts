@@ -92,7 +92,7 @@ describe('what a list-watch tells, in the words of the recorder', () => {
       streamEvent({ type: 'ListEnds', at: 2 }, stream),
       streamEvent({ type: 'StreamCurrent', at: 2 }, stream),
     ];
-    const pod = projectPod(raw({}, { name: 'web-1', uid: 'p-1', ...TERMINATING }));
+    const pod = projectPod(raw({}, { name: 'web-1', uid: 'p-1', labels: { app: 'web' }, ...TERMINATING }));
     const events = [
       ...listing(
         'services',

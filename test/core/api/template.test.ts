@@ -82,7 +82,13 @@ describe('whatever a pod is called', () => {
         const url = `http://registry.example:8080/v1/{pod}/${rest}`;
         const spec = { measure: { declared: { lag: '1s' } }, appliesTo: { namespaceSelector: {} } };
         const deregister = { http: { method: 'PUT', url } };
-        expect(discoveryConsumerSpec.safeParse({ ...spec, deregister }).success).toBe(true);
+        // Segments that lead out of the path are the only reason to refuse one.
+        const climbs = url
+          .replace(/\?.*$/s, '')
+          .split('/')
+          .some((each) => each === '.' || each === '..');
+        expect(discoveryConsumerSpec.safeParse({ ...spec, deregister }).success).toBe(!climbs);
+        if (climbs) return;
         const text = filled(url, pod);
         if (text === undefined) return;
         const read = new URL(text);

@@ -208,8 +208,8 @@ export function slice(
   return made(namespace, name, labels, members);
 }
 
-export function service(namespace: string, name: string): string {
-  return made(namespace, name, '', `"spec":{"clusterIP":"10.96.0.7","selector":{"app":"${name}"}}`);
+export function service(namespace: string, name: string, app = name): string {
+  return made(namespace, name, '', `"spec":{"clusterIP":"10.96.0.7","selector":{"app":"${app}"}}`);
 }
 
 export async function freePort(): Promise<number> {

@@ -34,7 +34,7 @@ it('60,000 removals that one tenant leaves open cost another namespace none of i
   );
   cluster.list('services', [
     () => service('shop', 'web'),
-    ...EVIL_SERVICES.map((name) => () => service('evil', name)),
+    ...EVIL_SERVICES.map((name) => () => service('evil', name, 'x')),
   ]);
   cluster.list(
     'namespaces',
