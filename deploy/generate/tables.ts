@@ -3,6 +3,8 @@ import { join, relative } from 'node:path';
 import { TERMINATION_FINDINGS } from '../../src/audit/index.ts';
 import { CERTIFICATE_ERRORS } from '../../src/certs/index.ts';
 import { CHECKS } from '../../src/check/index.ts';
+import { VERBS } from '../../src/cli/commands.ts';
+import { type Flag, type Flags, flagName, variableName } from '../../src/cli/flags.ts';
 import { CONNECTION_ERRORS, OBJECT_FAILURES, RESTARTS } from '../../src/cluster/index.ts';
 import { type Curable, ERRORS, type Explained } from '../../src/core/api/index.ts';
 import { NOTES, SKIP_QUESTIONS, SKIP_REASONS, WAIT_REASONS } from '../../src/core/decision/index.ts';
@@ -75,6 +77,34 @@ function auditFindings(): string {
   });
 }
 
+/** `--namespace`, `-n` */
+function names([key, { short }]: Of<Flag<unknown>>): string {
+  return `\`--${flagName(key)}\`${short === undefined ? '' : `, \`-${short}\``}`;
+}
+
+function variable([key]: Of<Flag<unknown>>): string {
+  return `\`${variableName(key)}\``;
+}
+
+function byDefault([, { fallback }]: Of<Flag<unknown>>): string {
+  return fallback === undefined ? 'none' : `\`${fallback}\``;
+}
+
+function meaning([, { description, reference }]: Of<Flag<unknown>>): string {
+  return reference ?? `${description.charAt(0).toUpperCase()}${description.slice(1)}.`;
+}
+
+function ofFlags(verb: string, flags: Flags): string {
+  const rows = Object.entries(flags);
+  return verb === 'serve'
+    ? table(rows, { flag: names, variable, default: byDefault, meaning })
+    : table(rows, { flag: names, default: byDefault, meaning });
+}
+
+const FLAG_TABLES = Object.entries<{ readonly flags: Flags }>(VERBS)
+  .filter(([, { flags }]) => Object.keys(flags).length > 0)
+  .map(([verb, { flags }]) => [`${verb}-flags`, () => ofFlags(verb, flags)] as const);
+
 /** Every table that a page takes from a catalogue, between `<!-- table: NAME -->` and `<!-- end -->`. */
 export const TABLES: Readonly<Record<string, () => string>> = {
   'skip-questions': skipQuestions,
@@ -129,6 +159,7 @@ export const TABLES: Readonly<Record<string, () => string>> = {
   checks: () =>
     table(Object.entries(CHECKS), { check: code, when: ([, { when }]) => when, 'what is checked': means }),
   'loss-causes': () => table(Object.entries(LOSS_CAUSES), { cause: code, meaning: means }),
+  ...Object.fromEntries(FLAG_TABLES),
 };
 
 const MARKED = /(?<=^<!-- table: (?<name>[\w-]+) -->\n)(?:\|.*\n)*(?=<!-- end -->$)/gm;

@@ -6,6 +6,7 @@ import {
   addressOrFiles,
   count,
   countPair,
+  documented,
   type Flags,
   flag,
   instant,
@@ -27,12 +28,26 @@ const name = text('<name>');
 const file = text('<file>');
 const folder = text('<folder>');
 
-const policies = optional(
-  text('<path>'),
-  'folder or file of linger.dev policies, Namespaces and Services (*.yaml, *.yml, *.json); without it, the built-in policy',
+const policies = documented(
+  optional(
+    text('<path>'),
+    'folder or file of linger.dev policies, Namespaces and Services (*.yaml, *.yml, *.json); without it, the built-in policy',
+  ),
+  'Folder or file of [policies](policies.md), Namespaces and Services: `*.yaml`, `*.yml`, `*.json`; not recursive; dot-files left out. Without it: the built-in policy.',
 );
-const modeLimit = flag(oneOf(MODES), 'Enforce', 'caps the mode of every policy and annotation');
-const namespace = flag(name, 'default', 'namespace of the objects that name none', 'n');
+const policiesReadOnce = documented(policies, 'As in `serve`. Read once.');
+const policiesOfCluster = documented(
+  policies,
+  'As in `serve`. Read once. With a cluster, and without this flag: the policies of its ConfigMap `linger-policies`.',
+);
+const modeLimit = documented(
+  flag(oneOf(MODES), 'Enforce', 'caps the mode of every policy and annotation'),
+  '`Enforce`, `Audit` or `Off`: caps the mode of every policy and annotation.',
+);
+const namespace = documented(
+  flag(name, 'default', 'namespace of the objects that name none', 'n'),
+  'The namespace of objects that name none.',
+);
 
 const OUTPUT_FORMATS = ['table', 'wide', 'json', 'yaml'] as const;
 export type OutputFormat = (typeof OUTPUT_FORMATS)[number];
@@ -40,233 +55,399 @@ const output = (what: string) => flag(oneOf(OUTPUT_FORMATS), 'table', `how to pr
 
 /** Which manifests are read: as kubectl takes them. */
 const MANIFEST_FLAGS = {
-  filename: optional(list('<path,...>'), 'manifests to read: files, folders, or - for standard input', 'f'),
-  recursive: toggle('also read the folders in the folders named', 'R'),
+  filename: documented(
+    optional(list('<path,...>'), 'manifests to read: files, folders, or - for standard input', 'f'),
+    'Files and folders to read; `-` is standard input. Repeat it or use commas for several. Of a folder: `*.yaml`, `*.yml` and `*.json`.',
+  ),
+  recursive: documented(toggle('also read the folders in the folders named', 'R'), 'Also read subfolders.'),
   namespace,
-  selector: optional(labelQuery, 'only objects with these labels', 'l'),
+  selector: documented(
+    optional(labelQuery, 'only objects with these labels', 'l'),
+    'Only objects with these labels, as for `kubectl get -l`. The others pass unchanged.',
+  ),
 };
 const DEVELOPMENT_NAMES = 'localhost,127.0.0.1,::1';
 
 const POLICY_REPORTS = ['off', 'wgpolicyk8s.io', 'openreports.io'] as const;
 
 const SERVE_FLAGS = {
-  port: flag(port, '8443', 'port of the webhook (HTTPS); 0 chooses a free one'),
-  adminPort: flag(port, '8080', 'port of /healthz, /readyz and /metrics (HTTP); 0 chooses a free one'),
-  pagePort: optional(
-    port,
-    'port of the page that explains pasted manifests (HTTP, on 127.0.0.1 only); without it, there is none',
+  port: documented(
+    flag(port, '8443', 'port of the webhook (HTTPS); 0 chooses a free one'),
+    'Port of the webhook, HTTPS. `0` lets the system choose.',
   ),
-  host: flag(text('<address>'), '127.0.0.1', 'address to listen on; in a pod, ::, which includes IPv4'),
+  adminPort: documented(
+    flag(port, '8080', 'port of /healthz, /readyz and /metrics (HTTP); 0 chooses a free one'),
+    'Port of `/healthz`, `/readyz`, `/metrics`, `/status`, `/estimates` and `/holds`, plain HTTP. `0` lets the system choose.',
+  ),
+  pagePort: documented(
+    optional(
+      port,
+      'port of the page that explains pasted manifests (HTTP, on 127.0.0.1 only); without it, there is none',
+    ),
+    'Port of the [page](#the-page) that explains pasted manifests, plain HTTP, on 127.0.0.1 only, whatever `--host` says. `0` lets the system choose. Without it there is no page; the image has none.',
+  ),
+  host: documented(
+    flag(text('<address>'), '127.0.0.1', 'address to listen on; in a pod, ::, which includes IPv4'),
+    'Address that all ports listen on. In a pod use `::`, or it is unreachable: IPv6 and IPv4, or only IPv4 if the kernel has no IPv6.',
+  ),
   policies,
-  strict: toggle('do not start while a policy document cannot be used'),
-  certs: flag(folder, 'certs', 'folder of tls.crt and tls.key; made there, with a CA, where there are none'),
-  certNames: flag(
-    list('<name...>'),
-    DEVELOPMENT_NAMES,
-    'DNS names and addresses in the certificate that is made where there is none, beside --host',
+  strict: documented(
+    toggle('do not start while a policy document cannot be used'),
+    'Do not start while a policy document cannot be used: exit code 1. Without it, [the others are in force](../operations.md#reload-of-policies).',
   ),
-  certsSecret: optional(
-    name,
-    "Secret of Linger's namespace in which replicas keep the certificate that they make, and renew it; in place of --certs",
+  certs: documented(
+    flag(folder, 'certs', 'folder of tls.crt and tls.key; made there, with a CA, where there are none'),
+    "Folder of `tls.crt` and `tls.key`. If there are none, or Linger's own have expired, it makes a pair, valid for a year.",
   ),
-  webhookConfiguration: flag(
-    name,
-    'linger',
-    'MutatingWebhookConfiguration that is made to trust the certificate of --certs-secret',
+  certNames: documented(
+    flag(
+      list('<name...>'),
+      DEVELOPMENT_NAMES,
+      'DNS names and addresses in the certificate that is made where there is none, beside --host',
+    ),
+    'Names in the certificate that Linger makes, besides `--host`. An existing certificate is used as it is.',
   ),
-  clientCa: optional(
-    file,
-    'certificates of authorities: /mutate answers only clients with a certificate from one of them',
+  certsSecret: documented(
+    optional(
+      name,
+      "Secret of Linger's namespace in which replicas keep the certificate that they make, and renew it; in place of --certs",
+    ),
+    "Secret of Linger's namespace in which replicas [keep the certificate that they make](../operations.md#certificates), and renew it; in place of `--certs`. It needs a cluster, and `--cert-names`.",
+  ),
+  webhookConfiguration: documented(
+    flag(
+      name,
+      'linger',
+      'MutatingWebhookConfiguration that is made to trust the certificate of --certs-secret',
+    ),
+    'MutatingWebhookConfiguration whose `caBundle` is kept, with `--certs-secret`.',
+  ),
+  clientCa: documented(
+    optional(
+      file,
+      'certificates of authorities: /mutate answers only clients with a certificate from one of them',
+    ),
+    'PEM of authorities. `/mutate` then answers only [clients with a certificate](../operations.md#only-the-api-server) from one of them, and others get 403.',
   ),
   modeLimit,
-  auditWarnings: toggle('in mode Audit, also warn the creator of a pod of what would have been done'),
-  logLevel: flag(oneOf(LOG_LEVELS), 'info', 'how much to log; debug has a line for each decision'),
-  drain: flag(
-    seconds,
-    '15s',
-    'after SIGTERM, how long to keep answering while unready before closing connections',
+  auditWarnings: documented(
+    toggle('in mode Audit, also warn the creator of a pod of what would have been done'),
+    "In mode Audit, also warn the pod's creator of what would have been done.",
   ),
-  connectionCloseProbability: flag(
-    probability,
-    '0.001',
-    'share of answers after which the connection is closed, so that API servers spread over the replicas again',
+  logLevel: documented(
+    flag(oneOf(LOG_LEVELS), 'info', 'how much to log; debug has a line for each decision'),
+    '`trace`, `debug`, `info`, `warn`, `error` or `silent`. `debug` has a line for each decision.',
   ),
-  cluster: flag(
-    oneOf(['auto', 'required', 'off']),
-    'auto',
-    'whether to read the cluster and measure its lag; auto: if there is a kubeconfig or a ServiceAccount token',
+  drain: documented(
+    flag(
+      seconds,
+      '15s',
+      'after SIGTERM, how long to keep answering while unready before closing connections',
+    ),
+    "After SIGTERM: how long to keep answering, unready, before connections are closed. Keep the pod's own grace longer.",
   ),
-  kubeconfig: optional(file, 'kubeconfig of the cluster; in a pod, its ServiceAccount is used'),
-  context: optional(name, 'context of the kubeconfig, if not the current one'),
-  syncTimeout: flag(
-    seconds,
-    '30s',
-    'how long to stay unready until the cluster has been read; then serve anyway',
+  connectionCloseProbability: documented(
+    flag(
+      probability,
+      '0.001',
+      'share of answers after which the connection is closed, so that API servers spread over the replicas again',
+    ),
+    'Share of answers after which the connection is closed, 0 to 1, so that API servers [rebalance over the replicas](../decisions/0006-connection-close-probability.md).',
   ),
-  namespace: optional(
-    name,
-    'namespace of Linger itself, where replicas share measurements; in a pod, that of its ServiceAccount',
+  cluster: documented(
+    flag(
+      oneOf(['auto', 'required', 'off']),
+      'auto',
+      'whether to read the cluster and measure its lag; auto: if there is a kubeconfig or a ServiceAccount token',
+    ),
+    'Whether to [follow a cluster](../operations.md#following-the-cluster) and measure its lag. `auto`: if there is a `--kubeconfig` or, in a pod, a ServiceAccount token. `required`: the same, and refuse to start with neither. `off`: not at all.',
   ),
-  identity: optional(name, 'name of this replica, such as its pod; without it, the host name'),
-  canaryPort: flag(
-    port,
-    '8081',
-    'port on which replicas identify themselves to the canary (HTTP); the same for all',
+  kubeconfig: documented(
+    optional(file, 'kubeconfig of the cluster; in a pod, its ServiceAccount is used'),
+    'Kubeconfig of the cluster, if Linger runs outside it. Client certificates, tokens, token files and [plugins](errors.md#credential-plugins).',
   ),
-  canaryEvery: flag(
-    seconds,
-    '60s',
-    'how often the leader takes a replica out of the Service linger-canary and back to measure consumers; 0: never',
+  context: documented(
+    optional(name, 'context of the kubeconfig, if not the current one'),
+    'Context of that kubeconfig. Without it, its current one.',
   ),
-  probeAllowLinkLocal: toggle(
-    'let the URLs of probes and of pages lead to link-local addresses and those of cloud metadata',
+  syncTimeout: documented(
+    flag(seconds, '30s', 'how long to stay unready until the cluster has been read; then serve anyway'),
+    'How long to stay unready until Namespaces, Services and versions have been read. After that: ready with what is known, and retrying.',
   ),
-  inspectFiles: optional(
-    folder,
-    'folder of the files that DiscoveryConsumers may name: tokens, authorities and kubeconfigs',
+  namespace: documented(
+    optional(
+      name,
+      'namespace of Linger itself, where replicas share measurements; in a pod, that of its ServiceAccount',
+    ),
+    "Linger's own namespace, in which replicas [share what they measure](../operations.md#what-replicas-share). Without it: the pod's ServiceAccount's; with `--kubeconfig` none, and waits follow only this replica's measurements.",
   ),
-  podIp: optional(
-    text('<address>'),
-    'address of this replica, for the connections that others relay to it; without it, --host or the first of this machine',
+  identity: documented(
+    optional(name, 'name of this replica, such as its pod; without it, the host name'),
+    "This replica's name there. Without it: the host's, which in a pod is the pod's.",
   ),
-  reportsAudience: flag(
-    text('<audience>'),
-    'linger.dev/reports',
-    'audience of the tokens with which instances of consumers report',
+  canaryPort: documented(
+    flag(port, '8081', 'port on which replicas identify themselves to the canary (HTTP); the same for all'),
+    'Port on which each replica identifies itself to [the canary](../measuring.md#the-canary), plain HTTP. The same for all replicas. Only if they share a namespace.',
   ),
-  holdPort: flag(port, '8445', 'port on which the helpers of hook Hold call (TCP); 0: no pod gets Hold'),
-  holdAddress: optional(
-    literalAddress,
-    'where helpers call, such as 10.0.0.7:8445 or [fd00::7]:8445; without it, the ClusterIP of the Service linger-hold and --hold-port',
+  canaryEvery: documented(
+    flag(
+      seconds,
+      '60s',
+      'how often the leader takes a replica out of the Service linger-canary and back to measure consumers; 0: never',
+    ),
+    'How often the leader takes a replica out of the Service `linger-canary` and back, to time consumers; for a built-in consumer [up to twelve times as often](../measuring.md#what-the-canary-costs) until it has 100 samples in the last 7 days, then a fifth as often; `0`: never, and nothing listens. Consumers with a `probe` have their own `every`.',
   ),
-  holdImage: optional(
-    text('<image>'),
-    'image with the helpers, for policies that have them delivered as an image volume',
+  probeAllowLinkLocal: documented(
+    toggle('let the URLs of probes and of pages lead to link-local addresses and those of cloud metadata'),
+    'Lets the URL of a `probe` lead to link-local addresses and those at which clouds serve credentials (`169.254.169.254`, `fd00:ec2::254`, `100.100.100.200`, `168.63.129.16` and others, in their IPv6 and NAT64 forms, too). The same for the `url` and the instances of `inspect`.',
   ),
-  holdTestImage: optional(
-    text('<image>'),
-    'image of the pods that try the helper on each kind of node; without it, that of this replica’s own pod',
+  inspectFiles: documented(
+    optional(
+      folder,
+      'folder of the files that DiscoveryConsumers may name: tokens, authorities and kubeconfigs',
+    ),
+    'Folder of the files that `measure` and `deregister` may name: tokens, certificates of authorities and kubeconfigs, usually a mounted Secret. Nothing else can be named, so that a DiscoveryConsumer cannot make Linger send one of its own files.',
   ),
-  deleteOnNodeShutdown: toggle(
-    'delete the pods of a node that is shutting down, so that their endpoints are withdrawn',
+  podIp: documented(
+    optional(
+      text('<address>'),
+      'address of this replica, for the connections that others relay to it; without it, --host or the first of this machine',
+    ),
+    'The address of this replica, for the connections of hooks that other replicas relay to it while it leads. Without it, `--host`, or the first address of this machine that is not its loopback.',
   ),
-  endpoints: flag(
-    oneOf(ENDPOINTS_CHOICES),
-    'Auto',
-    'whether Endpoints objects count beside EndpointSlices. Auto: while a controller maintains them; Ignore: never, where nothing else reads them',
+  reportsAudience: documented(
+    flag(
+      text('<audience>'),
+      'linger.dev/reports',
+      'audience of the tokens with which instances of consumers report',
+    ),
+    'Audience of the tokens with which instances of consumers [report](../guide.md#who-may-report). A token for another audience is refused.',
   ),
-  auditEvery: flag(seconds, '10m', 'how often the leader audits the workloads of the cluster; 0: never'),
-  policyReports: flag(
-    oneOf(POLICY_REPORTS),
-    'off',
-    'API group of the reports with audit findings that the leader writes, one per namespace',
+  holdPort: documented(
+    flag(port, '8445', 'port on which the helpers of hook Hold call (TCP); 0: no pod gets Hold'),
+    'Port on which the helpers of hook `Hold` call, TCP. `0`: no pod gets `Hold`. Only if replicas share a namespace.',
+  ),
+  holdAddress: documented(
+    optional(
+      literalAddress,
+      'where helpers call, such as 10.0.0.7:8445 or [fd00::7]:8445; without it, the ClusterIP of the Service linger-hold and --hold-port',
+    ),
+    "Where helpers call: an address and a port, never a name, such as `10.0.0.7:8445` or `[fd00::7]:8445`. Without it: the ClusterIP of the Service `linger-hold` in Linger's namespace, and `--hold-port`.",
+  ),
+  holdImage: documented(
+    optional(
+      text('<image>'),
+      'image with the helpers, for policies that have them delivered as an image volume',
+    ),
+    'Image with the helpers, for policies with delivery `Image`.',
+  ),
+  holdTestImage: documented(
+    optional(
+      text('<image>'),
+      'image of the pods that try the helper on each kind of node; without it, that of this replica’s own pod',
+    ),
+    "Image of the pods that [test the helper](../operations.md#the-helper-of-hold) on each kind of node; any image works. Without it: that of this replica's own pod.",
+  ),
+  deleteOnNodeShutdown: documented(
+    toggle('delete the pods of a node that is shutting down, so that their endpoints are withdrawn'),
+    'The leader deletes the pods of a node that is shutting down, so that slices drop them at once: [nodes that shut down](../operations.md#nodes-that-shut-down).',
+  ),
+  endpoints: documented(
+    flag(
+      oneOf(ENDPOINTS_CHOICES),
+      'Auto',
+      'whether Endpoints objects count beside EndpointSlices. Auto: while a controller maintains them; Ignore: never, where nothing else reads them',
+    ),
+    'Whether Endpoints objects count beside EndpointSlices: `Auto`, [while a controller maintains them](../operations.md#without-endpoints), or `Ignore`, where nothing else reads them. With `Ignore` they are not followed either.',
+  ),
+  auditEvery: documented(
+    flag(seconds, '10m', 'how often the leader audits the workloads of the cluster; 0: never'),
+    'How often the leader [audits the workloads](../operations.md#findings) of the cluster. `0`: never.',
+  ),
+  policyReports: documented(
+    flag(
+      oneOf(POLICY_REPORTS),
+      'off',
+      'API group of the reports with audit findings that the leader writes, one per namespace',
+    ),
+    "API group of the [reports](../operations.md#policy-reports) of the leader's findings, one in each namespace: `wgpolicyk8s.io` (PolicyReport, v1alpha2) or `openreports.io` (Report, v1alpha1).",
   ),
 };
 
-const allowRemote = toggle(
-  'let a kustomization that is rendered fetch what it names from the network; without it, such a one is refused',
+const allowRemote = documented(
+  toggle(
+    'let a kustomization that is rendered fetch what it names from the network; without it, such a one is refused',
+  ),
+  'Let a kustomization that is rendered fetch what it names from the network. Without it, such a one is refused before anything runs.',
 );
 
 const EDIT_FLAGS = {
-  inPlace: toggle('write each file in its place, and print nothing'),
-  diff: toggle('print what would change, as a unified diff, and not the manifests'),
+  inPlace: documented(
+    toggle('write each file in its place, and print nothing'),
+    'Write each file in place (through a temporary file beside it), and print nothing.',
+  ),
+  diff: documented(
+    toggle('print what would change, as a unified diff, and not the manifests'),
+    'Print the changes as a unified diff instead of the manifests.',
+  ),
 };
 
 const INJECT_FLAGS = {
   ...MANIFEST_FLAGS,
-  policies,
+  policies: policiesReadOnce,
   allowRemote,
-  refresh: toggle('decide again for workloads that have been injected before'),
+  refresh: documented(
+    toggle('decide again for workloads that have been injected before'),
+    'Decide again for workloads that carry a plan. Without it a plan stays as it is.',
+  ),
   ...EDIT_FLAGS,
 };
 
 const UNINJECT_FLAGS = { ...MANIFEST_FLAGS, allowRemote, ...EDIT_FLAGS };
 
-const lingerNamespace = optional(name, 'namespace in which Linger runs; without it, where its webhook leads');
+const lingerNamespace = documented(
+  optional(name, 'namespace in which Linger runs; without it, where its webhook leads'),
+  'Namespace in which Linger runs and publishes the lags (ConfigMap `linger-planned`). Without it, the one in the webhook configuration `linger`, or `linger`.',
+);
 
 const EXPLAIN_FLAGS = {
   ...MANIFEST_FLAGS,
   allowRemote,
-  namespace: optional(
-    name,
-    'namespace of the objects that name none; of objects of the cluster, without it, that of the context',
-    'n',
+  namespace: documented(
+    optional(
+      name,
+      'namespace of the objects that name none; of objects of the cluster, without it, that of the context',
+      'n',
+    ),
+    'The namespace of objects that name none: without it `default`, and for `deployment/web` that of the context, as for kubectl.',
   ),
-  policies,
+  policies: policiesOfCluster,
   modeLimit,
-  kubeconfig: optional(
-    file,
-    'kubeconfig of a cluster to read Namespaces, Services, versions, policies and the planned lags from; without it and --context, none is read',
+  kubeconfig: documented(
+    optional(
+      file,
+      'kubeconfig of a cluster to read Namespaces, Services, versions, policies and the planned lags from; without it and --context, none is read',
+    ),
+    'Kubeconfig of a cluster to read Namespaces, Services, DiscoveryConsumers, policies, versions and the published lags from. Plugins (`exec`) are run.',
   ),
-  context: optional(name, 'context of the kubeconfig; without --kubeconfig, of the one kubectl would use'),
+  context: documented(
+    optional(name, 'context of the kubeconfig; without --kubeconfig, of the one kubectl would use'),
+    'Context of that kubeconfig, or without `--kubeconfig` of the one that kubectl would use.',
+  ),
   lingerNamespace,
-  output: output('the decisions'),
-  failOn: optional(
-    list('<code,...>'),
-    'exit 3 when a decision has one of these skip reasons or note codes; "skip" stands for every reason',
+  output: documented(
+    output('the decisions'),
+    '`table`; `wide`: with every field of the policy; `json` or `yaml`.',
+  ),
+  failOn: documented(
+    optional(
+      list('<code,...>'),
+      'exit 3 when a decision has one of these skip reasons or note codes; "skip" stands for every reason',
+    ),
+    'Exit 3 when a decision has one of these [reasons or notes](reasons.md); `skip` stands for every reason. Several are separated by commas: `--fail-on NotServing,InvalidAnnotation`.',
   ),
 };
 
 const CLUSTER_FLAGS = {
-  kubeconfig: optional(
-    file,
-    'kubeconfig to use; without it $KUBECONFIG, else ~/.kube/config, else in a pod its ServiceAccount',
+  kubeconfig: documented(
+    optional(
+      file,
+      'kubeconfig to use; without it $KUBECONFIG, else ~/.kube/config, else in a pod its ServiceAccount',
+    ),
+    'Kubeconfig to use. Without it `KUBECONFIG`, then `~/.kube/config`, then in a pod its ServiceAccount.',
   ),
-  context: optional(name, "context of the kubeconfig; without it, the kubeconfig's current one"),
+  context: documented(
+    optional(name, "context of the kubeconfig; without it, the kubeconfig's current one"),
+    'Context of the kubeconfig. Without it, its current one.',
+  ),
 };
 
 const AUDIT_FORMATS = [...OUTPUT_FORMATS, 'sarif', 'github', 'junit', 'markdown'] as const;
 
 const AUDIT_FLAGS = {
   ...CLUSTER_FLAGS,
+  kubeconfig: documented(
+    CLUSTER_FLAGS.kubeconfig,
+    'As in `explain`; without files, and without this flag, the one that kubectl would use.',
+  ),
   filename: MANIFEST_FLAGS.filename,
   recursive: MANIFEST_FLAGS.recursive,
   allowRemote,
-  namespace: optional(
-    name,
-    'of a cluster, only this namespace; of manifests, the namespace of the objects that name none',
-    'n',
+  namespace: documented(
+    optional(
+      name,
+      'of a cluster, only this namespace; of manifests, the namespace of the objects that name none',
+      'n',
+    ),
+    'In a cluster: only this namespace, which must exist. In manifests: the namespace of objects that name none (`default`).',
   ),
-  allNamespaces: toggle('all namespaces of the cluster, as without --namespace', 'A'),
-  selector: MANIFEST_FLAGS.selector,
-  policies,
+  allNamespaces: documented(
+    toggle('all namespaces of the cluster, as without --namespace', 'A'),
+    'All namespaces of the cluster, as without `--namespace`.',
+  ),
+  selector: documented(MANIFEST_FLAGS.selector, 'Only workloads with these labels.'),
+  policies: policiesOfCluster,
   modeLimit,
   lingerNamespace,
-  since: optional(
-    seconds,
-    'review the terminations within this time, such as 2h, in a cluster in which Linger runs',
+  since: documented(
+    optional(
+      seconds,
+      'review the terminations within this time, such as 2h, in a cluster in which Linger runs',
+    ),
+    'Instead of judging workloads: [which pods were stopped too early](#termination-review) in that time, such as `2h`. Cannot be combined with files and the flags about workloads (`--selector`, `--policies`, `--suggest`, `--server-dry-run`).',
   ),
-  webhook: toggle('of manifests: assume that Linger’s webhook runs where they are applied'),
-  suggest: toggle('instead: print the smallest policies that protect what can be protected, with their cost'),
-  baseline: optional(
-    text('<file|commit>'),
-    'leave out the findings of this earlier audit (-o json), or of the same files at this commit of git',
+  webhook: documented(
+    toggle('of manifests: assume that Linger’s webhook runs where they are applied'),
+    "For manifests: Linger's webhook is in the cluster where they will run ([with the webhook, and without](#with-the-webhook-and-without)).",
   ),
-  allowEmpty: toggle('with --fail-on: an input without any workload is no failure'),
-  serverDryRun: toggle(
-    'also check by dry run whether the cluster accepts the pods with their waits; needs the right to create pods',
+  suggest: documented(
+    toggle('instead: print the smallest policies that protect what can be protected, with their cost'),
+    'Instead: prints the smallest policies that protect what policies can protect, as YAML for `kubectl apply`, with what they change and cost. Implies `--webhook`, without which policies do nothing. Each suggestion is verified by deciding again. Cannot be combined with other forms of `--output`, or `--fail-on`.',
   ),
-  output: flag(oneOf(AUDIT_FORMATS), 'table', 'how to print the findings', 'o'),
-  failOn: optional(
-    list('<code,...>'),
-    'exit 3 when a workload has one of these verdicts, findings or skip reasons; "any" stands for unprotected',
+  baseline: documented(
+    optional(
+      text('<file|commit>'),
+      'leave out the findings of this earlier audit (-o json), or of the same files at this commit of git',
+    ),
+    'Leave out the findings that an earlier audit had: a file that `-o json` printed, or a commit of git (`origin/main`), of which the same files are audited. Findings are the same by workload and code, wherever they stand now.',
+  ),
+  allowEmpty: documented(
+    toggle('with --fail-on: an input without any workload is no failure'),
+    'With `--fail-on`: an input without any workload is no failure. Without it, the exit code is 1.',
+  ),
+  serverDryRun: documented(
+    toggle(
+      'also check by dry run whether the cluster accepts the pods with their waits; needs the right to create pods',
+    ),
+    'Also [tests](#server-side-dry-run) whether the cluster would take the pods with their waits. With files, `--kubeconfig` or `--context` names the cluster.',
+  ),
+  output: documented(
+    flag(oneOf(AUDIT_FORMATS), 'table', 'how to print the findings', 'o'),
+    '`table`; `wide`: with what is skipped; `json` or `yaml`; `sarif` for code scanning, `github` for annotations of GitHub Actions, `junit` for test reports, `markdown` for a comment.',
+  ),
+  failOn: documented(
+    optional(
+      list('<code,...>'),
+      'exit 3 when a workload has one of these verdicts, findings or skip reasons; "any" stands for unprotected',
+    ),
+    'Exit 3 when a workload has one of these verdicts, findings or skip reasons; with `--since`, one of these verdicts or [findings](#termination-review). `any` stands for `unprotected`.',
   ),
 };
 
 const DASHBOARD_FLAGS = {
   ...CLUSTER_FLAGS,
-  filename: MANIFEST_FLAGS.filename,
+  filename: documented(MANIFEST_FLAGS.filename, 'As in `explain`: audit these manifests, and no cluster.'),
   recursive: MANIFEST_FLAGS.recursive,
   allowRemote,
-  namespace: optional(
-    name,
-    'of a cluster, only this namespace; of manifests, the namespace of the objects that name none',
-    'n',
-  ),
-  policies,
+  namespace: AUDIT_FLAGS.namespace,
+
+  policies: policiesOfCluster,
   lingerNamespace,
-  port: flag(port, '8089', 'port of the page on 127.0.0.1; 0 chooses a free one'),
-  noOpen: toggle('only print the address; do not open a browser'),
+  port: documented(
+    flag(port, '8089', 'port of the page on 127.0.0.1; 0 chooses a free one'),
+    'Port of the page, on 127.0.0.1. `0` lets the system choose.',
+  ),
+  noOpen: documented(toggle('only print the address; do not open a browser'), 'Only print the address.'),
 };
 
 const TIMELINE_FLAGS = {
@@ -274,149 +455,305 @@ const TIMELINE_FLAGS = {
   namespace: optional(name, 'namespace of the pods; without it, that of the context', 'n'),
   allNamespaces: toggle('pods of all namespaces', 'A'),
   lingerNamespace,
-  since: optional(seconds, 'only terminations within this time, such as 10m; without it, all that are known'),
-  svg: optional(file, 'also draw them, into this file'),
-  output: output('the terminations; wide: all, and not only the latest ten'),
-  failOn: optional(
-    someOf(AFTER_SIGTERM),
-    'exit 3 when this is so for a termination: something may have sent to the pod after SIGTERM, or that is not known',
+  since: documented(
+    optional(seconds, 'only terminations within this time, such as 10m; without it, all that are known'),
+    'Only terminations within this time, such as `10m`.',
+  ),
+  svg: documented(
+    optional(file, 'also draw them, into this file'),
+    'Also draws what is printed into this file: light and dark, without a script.',
+  ),
+  output: documented(
+    output('the terminations; wide: all, and not only the latest ten'),
+    '`table`, `wide` (all, and not only the latest ten), `json`, `yaml`.',
+  ),
+  failOn: documented(
+    optional(
+      someOf(AFTER_SIGTERM),
+      'exit 3 when this is so for a termination: something may have sent to the pod after SIGTERM, or that is not known',
+    ),
+    'Exit 3 when `afterSigterm` (below) of a termination is one of these: `sent`, `unknown`, `clear`.',
   ),
 };
 
 const CHECK_FLAGS = {
-  policies,
+  policies: documented(policies, 'Folder or file of [policies](policies.md).'),
   ...CLUSTER_FLAGS,
-  pre: toggle('of a cluster: whether Linger can be installed there, and not how it runs'),
-  namespace: flag(name, 'default', 'of a cluster: the namespace in which a pod is tried, as a dry run', 'n'),
-  lingerNamespace,
+  pre: documented(
+    toggle('of a cluster: whether Linger can be installed there, and not how it runs'),
+    'Check whether Linger can be installed, not how it runs.',
+  ),
+  namespace: documented(
+    flag(name, 'default', 'of a cluster: the namespace in which a pod is tried, as a dry run', 'n'),
+    'Namespace for the dry run of a pod.',
+  ),
+  lingerNamespace: documented(
+    lingerNamespace,
+    'Namespace in which Linger runs, or will run. Without it, the one in the webhook configuration; otherwise, and with `--pre`, `linger`.',
+  ),
   webhookConfiguration: flag(name, 'linger', 'name of its MutatingWebhookConfiguration'),
-  output: output('what was found'),
-  failOn: optional(
-    someOf(['warning', 'unknown']),
-    'of a cluster: exit 3 when there is no failure but one of these',
+  output: documented(
+    output('what was found'),
+    '`table` and `wide` print lines; `json` or `yaml`: `{"headline", "checks": [{"code", "state", "text", "cure"}]}`, without `cure` if there is nothing to do, and without `headline` with `--pre`; for paths `{"problems": [{"code", "message"}], "usable", "shadowed": [{"policy", "by"}]}`.',
+  ),
+  failOn: documented(
+    optional(
+      someOf(['warning', 'unknown']),
+      'of a cluster: exit 3 when there is no failure but one of these',
+    ),
+    '`warning`, `unknown` or both: exit 3.',
   ),
 };
 
 const SIMULATE_FLAGS = {
-  policies,
+  policies: policiesReadOnce,
   namespace: flag(name, 'default', 'namespace of the pods whose wait is printed', 'n'),
-  output: flag(oneOf(['table', 'json']), 'table', 'how to print the waits', 'o'),
+  output: documented(
+    flag(oneOf(['table', 'json']), 'table', 'how to print the waits', 'o'),
+    '`table` or `json`.',
+  ),
 };
 
 const CERTS_FLAGS = {
-  dns: flag(list('<name...>'), DEVELOPMENT_NAMES, 'DNS names and addresses that the certificate is for'),
-  out: flag(folder, 'certs', 'folder for ca.crt, tls.crt and tls.key; kept while they are valid'),
+  dns: documented(
+    flag(list('<name...>'), DEVELOPMENT_NAMES, 'DNS names and addresses that the certificate is for'),
+    'DNS names and addresses that the certificate is for. For the Service of `deploy/`: `linger.linger.svc`.',
+  ),
+  out: documented(
+    flag(folder, 'certs', 'folder for ca.crt, tls.crt and tls.key; kept while they are valid'),
+    'Folder for `ca.crt`, `tls.crt` and `tls.key`. A valid pair for these names is kept until two thirds of its life have passed.',
+  ),
 };
 
 const WATCH_FLAGS = {
   ...CLUSTER_FLAGS,
-  context: optional(
-    list('<name...>'),
-    "contexts of the kubeconfig, each a cluster to watch; without it, the kubeconfig's current one",
+  context: documented(
+    optional(
+      list('<name...>'),
+      "contexts of the kubeconfig, each a cluster to watch; without it, the kubeconfig's current one",
+    ),
+    'Contexts of the kubeconfig, each [a cluster to watch](../guide.md#several-clusters). Without it, its current one.',
   ),
-  namespace: optional(list('<name...>'), 'namespaces to watch; without it, all', 'n'),
-  allNamespaces: toggle('watch all namespaces, whatever --namespace says', 'A'),
-  service: optional(list('<name...>'), 'Services to watch; without it, all'),
-  pod: optional(text('<pattern>'), 'only pods of this name; * and ? stand for any characters and any one'),
-  selector: optional(labelQuery, 'only pods with these labels, as kubectl get pods -l selects them', 'l'),
-  source: flag(someOf(LAG_STAGES), LAG_STAGES.join(','), 'where endpoints are read'),
-  change: flag(someOf(CHANGES), CHANGES.join(','), 'which changes to print'),
-  minLag: optional(seconds, 'print only changes with a lag of at least this'),
-  initial: toggle('also print what is there at the beginning'),
-  output: output('changes; json: one object a line; yaml: one document each'),
-  for: optional(seconds, 'how long to watch; without it, until Ctrl-C'),
-  failOnLag: optional(seconds, 'exit 3 when a removal took longer than this, or is still under way after it'),
-  quiet: toggle('print changes only: no notes and no summary'),
+  namespace: documented(
+    optional(list('<name...>'), 'namespaces to watch; without it, all', 'n'),
+    'Namespaces to watch. Without it, all, which needs rights in all.',
+  ),
+  allNamespaces: documented(
+    toggle('watch all namespaces, whatever --namespace says', 'A'),
+    'All namespaces, overriding `--namespace`.',
+  ),
+  service: documented(
+    optional(list('<name...>'), 'Services to watch; without it, all'),
+    'Services to watch. Without it, all.',
+  ),
+  pod: documented(
+    optional(text('<pattern>'), 'only pods of this name; * and ? stand for any characters and any one'),
+    'Only pods of this name: `*` stands for any characters, `?` for any one.',
+  ),
+  selector: documented(
+    optional(labelQuery, 'only pods with these labels, as kubectl get pods -l selects them', 'l'),
+    'Only pods with these labels, as for `kubectl get pods -l`. [More](../guide.md#pods-by-their-labels)',
+  ),
+  source: documented(
+    flag(someOf(LAG_STAGES), LAG_STAGES.join(','), 'where endpoints are read'),
+    'Where endpoints are read. With one, the other is not watched.',
+  ),
+  change: documented(
+    flag(someOf(CHANGES), CHANGES.join(','), 'which changes to print'),
+    'Which changes to print. The summary counts all.',
+  ),
+  minLag: documented(
+    optional(seconds, 'print only changes with a lag of at least this'),
+    'Print only changes with a lag of at least this. `0s`: all that have one.',
+  ),
+  initial: documented(
+    toggle('also print what is there at the beginning'),
+    'Also print existing endpoints at the start, as if added.',
+  ),
+  output: documented(
+    output('changes; json: one object a line; yaml: one document each'),
+    '`table`; `wide`: with dates and namespaces; `json`: one object a line; `yaml`: one document each.',
+  ),
+  for: documented(
+    optional(seconds, 'how long to watch; without it, until Ctrl-C'),
+    'How long to watch, from the message that it does. Without it, until Ctrl-C.',
+  ),
+  failOnLag: documented(
+    optional(seconds, 'exit 3 when a removal took longer than this, or is still under way after it'),
+    'Exit 3 when a removal took longer than this, or is still pending after it.',
+  ),
+  quiet: documented(
+    toggle('print changes only: no notes and no summary'),
+    'Print changes only: no notes, no status line and no summary.',
+  ),
 };
 
 const CONSUMERS_FLAGS = {
   ...CLUSTER_FLAGS,
   lingerNamespace,
-  filename: optional(
-    list('<path,...>'),
-    'discover: manifests to search instead of the cluster: files, folders, or - for standard input',
-    'f',
+  filename: documented(
+    optional(
+      list('<path,...>'),
+      'discover: manifests to search instead of the cluster: files, folders, or - for standard input',
+      'f',
+    ),
+    '`discover`: manifests to search instead of the cluster: files, folders, or `-` for standard input.',
   ),
-  recursive: toggle('discover: also read the folders in the folders named', 'R'),
+  recursive: documented(
+    toggle('discover: also read the folders in the folders named', 'R'),
+    '`discover`: also read the folders in the folders named.',
+  ),
   allowRemote,
-  apply: toggle('discover: create what was found, with mode Observe; what exists stays as it is'),
-  output: optional(
-    oneOf(OUTPUT_FORMATS),
-    'how to print the consumers; without it table, and discover prints YAML to apply',
-    'o',
+  apply: documented(
+    toggle('discover: create what was found, with mode Observe; what exists stays as it is'),
+    '`discover`: create what was found, with `mode: Observe`. What exists stays as it is.',
   ),
-  failOn: optional(
-    list('<reason,...>'),
-    'exit 3 when a condition has one of these reasons; "any" stands for every reason that makes the lag unreliable',
+  output: documented(
+    optional(
+      oneOf(OUTPUT_FORMATS),
+      'how to print the consumers; without it table, and discover prints YAML to apply',
+      'o',
+    ),
+    '`table`; `wide`: with `ADDED P99`; `json` or `yaml`. Without it `table`, and `discover` prints YAML to apply.',
+  ),
+  failOn: documented(
+    optional(
+      list('<reason,...>'),
+      'exit 3 when a condition has one of these reasons; "any" stands for every reason that makes the lag unreliable',
+    ),
+    'Exit 3 when a condition has one of these [reasons](consumers.md#conditions); `any` stands for all with status False. Several are separated by commas: `--fail-on Stale,Unreachable`.',
   ),
 };
 
 const WITNESS_FLAGS = {
-  listen: flag(text('<[address]:port>'), ':8446', 'where to answer (HTTP)'),
-  page: optional(
-    text('<url|unix:path>'),
-    'where the gateway lists its upstreams: a URL, or the path of a Unix socket',
+  listen: documented(
+    flag(text('<[address]:port>'), ':8446', 'where to answer (HTTP)'),
+    'Where to answer, over plain HTTP: `ADDRESS:PORT`, or `:PORT` for all addresses.',
   ),
-  format: flag(oneOf(PAGE_FORMATS), 'Envoy', 'how the page says that an address is in use'),
+  page: documented(
+    optional(
+      text('<url|unix:path>'),
+      'where the gateway lists its upstreams: a URL, or the path of a Unix socket',
+    ),
+    'Where the gateway lists its upstreams: a URL, or `unix:/path/of/a.sock`. On such a socket Envoy speaks HTTP, and HAProxy takes commands.',
+  ),
+  format: documented(
+    flag(oneOf(PAGE_FORMATS), 'Envoy', 'how the page says that an address is in use'),
+    '[How the page says](../guide.md#a-gateway-that-is-asked-what-it-still-uses) that an address is in use.',
+  ),
 };
 
 const NODE_TIMER_FLAGS = {
-  clusterIp: optional(text('<address>'), 'ClusterIP of the Service linger-canary; its port is 80'),
-  port: flag(port, '8447', 'port on which the leader fetches what was timed (HTTP)'),
+  clusterIp: documented(
+    optional(text('<address>'), 'ClusterIP of the Service linger-canary; its port is 80'),
+    'ClusterIP of the Service `linger-canary`; its port is 80. Without an address it exits with 2.',
+  ),
+  port: documented(
+    flag(port, '8447', 'port on which the leader fetches what was timed (HTTP)'),
+    'Port on which the leader fetches what was timed, plain HTTP.',
+  ),
 };
 
-const STATUS_FLAGS = { ...CLUSTER_FLAGS, lingerNamespace, output: output('what is seen') };
+const STATUS_FLAGS = {
+  ...CLUSTER_FLAGS,
+  lingerNamespace,
+  output: documented(output('what is seen'), '`table`, `wide` (every name), `json` or `yaml`.'),
+};
 
 const HISTORY_FLAGS = {
   ...CLUSTER_FLAGS,
   lingerNamespace,
-  from: optional(instant, 'forget: from when on'),
-  to: optional(instant, 'forget: until when'),
-  namespace: optional(name, 'forget: only what was measured of this namespace', 'n'),
-  consumer: optional(name, 'forget: only what was measured of this consumer'),
-  output: output('the episodes'),
+  from: documented(
+    optional(instant, 'forget: from when on'),
+    '`forget`: the beginning of the span, such as `2026-11-21T17:30:00Z`.',
+  ),
+  to: documented(optional(instant, 'forget: until when'), '`forget`: its end, in the past.'),
+  namespace: documented(
+    optional(name, 'forget: only what was measured of this namespace', 'n'),
+    "`forget`: only this namespace's samples. Without it and `--consumer`: those of the cluster and all namespaces.",
+  ),
+  consumer: documented(
+    optional(name, 'forget: only what was measured of this consumer'),
+    "`forget`: only this consumer's samples.",
+  ),
+  output: documented(output('the episodes'), '`table`, `wide`, `json` or `yaml`.'),
 };
 
 const HOLD_FLAGS = {
   ...CLUSTER_FLAGS,
-  namespace: optional(
-    list('<name...>'),
-    'list: only pods of these namespaces; manifest: namespaces that are to have the helper, without it none is named',
-    'n',
+  namespace: documented(
+    optional(
+      list('<name...>'),
+      'list: only pods of these namespaces; manifest: namespaces that are to have the helper, without it none is named',
+      'n',
+    ),
+    '`list`: only pods of these namespaces. `manifest`: the namespaces that need the helper.',
   ),
-  lingerNamespace,
-  watch: toggle('list: print again every two seconds, until interrupted', 'w'),
-  output: output('the result; manifest: YAML, or JSON where that is asked for'),
+  lingerNamespace: documented(
+    lingerNamespace,
+    '`list`: namespace in which Linger runs; without it as in `explain`.',
+  ),
+  watch: documented(
+    toggle('list: print again every two seconds, until interrupted', 'w'),
+    '`list`: prints every two seconds, until interrupted.',
+  ),
+  output: documented(
+    output('the result; manifest: YAML, or JSON where that is asked for'),
+    '`table`, `wide`, `json` or `yaml`. `manifest` prints YAML, or JSON on request.',
+  ),
 };
 
 const DIAGNOSE_FLAGS = {
   ...CLUSTER_FLAGS,
-  controllerMetrics: optional(
-    addressOrFiles('<url|file,...>'),
-    'metrics of the kube-controller-manager: a URL, or one or two saved scrapes, the older first; - is standard input; without it, by way of the API server',
+  controllerMetrics: documented(
+    optional(
+      addressOrFiles('<url|file,...>'),
+      'metrics of the kube-controller-manager: a URL, or one or two saved scrapes, the older first; - is standard input; without it, by way of the API server',
+    ),
+    'Metrics of kube-controller-manager: a URL; or one or two saved scrapes with a comma between, the older first; `-` is standard input. Without it: [through the API server](../guide.md#the-controller-managers-metrics).',
   ),
-  controllerMetricsCa: optional(file, 'CA of the certificate at that URL'),
-  controllerMetricsTokenFile: optional(file, 'file with a token for that URL'),
-  controllerMetricsInsecure: toggle('do not verify the certificate at that URL'),
-  controllerFlags: optional(
-    text('<flags>'),
-    'flags of the kube-controller-manager, in one argument; without it, those of its pod',
+  controllerMetricsCa: documented(
+    optional(file, 'CA of the certificate at that URL'),
+    'File with the CA of the certificate at that URL.',
   ),
-  linger: optional(text('<url|file>'), 'metrics of a running Linger, for the lag it has measured'),
-  lag: flag(
-    oneOf(['watch', 'off']),
-    'watch',
-    'whether to watch removals meanwhile, where --linger is not given',
+  controllerMetricsTokenFile: documented(
+    optional(file, 'file with a token for that URL'),
+    "File with a token for that URL. Without it, the kubeconfig's client certificate is used.",
   ),
-  interval: flag(
-    seconds,
-    '10s',
-    'between two looks; 0 looks once. Of two saved scrapes: how far they are apart',
+  controllerMetricsInsecure: documented(
+    toggle('do not verify the certificate at that URL'),
+    'Do not verify the certificate at that URL, and send it no token. On loopback addresses it is never verified without a CA.',
   ),
-  output: output('the findings'),
-  failOn: optional(
-    list('<code,...>'),
-    'exit 3 when one of these is found; "any" stands for every one that is critical or a warning',
+  controllerFlags: documented(
+    optional(
+      text('<flags>'),
+      'flags of the kube-controller-manager, in one argument; without it, those of its pod',
+    ),
+    'Flags of kube-controller-manager, in one argument, if its pod does not show them.',
+  ),
+  linger: documented(
+    optional(text('<url|file>'), 'metrics of a running Linger, for the lag it has measured'),
+    'Metrics of a running Linger, for the lag that it has measured: a URL, a file or `-`.',
+  ),
+  lag: documented(
+    flag(
+      oneOf(['watch', 'off']),
+      'watch',
+      'whether to watch removals meanwhile, where --linger is not given',
+    ),
+    '`watch`: watch removals during the run, without `--linger`. `off`: do not.',
+  ),
+  interval: documented(
+    flag(seconds, '10s', 'between two looks; 0 looks once. Of two saved scrapes: how far they are apart'),
+    'Time between two readings; `0` reads once. Of two saved scrapes: how far apart they are.',
+  ),
+  output: documented(output('the findings'), '`table`; `wide`: without wrapped lines; `json` or `yaml`.'),
+  failOn: documented(
+    optional(
+      list('<code,...>'),
+      'exit 3 when one of these is found; "any" stands for every one that is critical or a warning',
+    ),
+    'Exit 3 on one of these [findings](#what-a-diagnosis-finds); `any` stands for all that are critical or a warning.',
   ),
 };
 
@@ -424,55 +761,126 @@ const PROVE_FORMATS = ['table', 'json', 'yaml', 'junit', 'markdown'] as const;
 
 const PROVE_FLAGS = {
   ...CLUSTER_FLAGS,
-  namespace: optional(name, 'namespace of the workload; without it, that of the context', 'n'),
-  rollout: toggle('restart the workload, as kubectl rollout restart does: the default'),
-  deleteOne: toggle('delete the oldest ready pod'),
-  evict: toggle('evict the oldest ready pod'),
-  scale: optional(
-    countPair,
-    'scale to the first number beforehand, and then to the second; restored at the end',
+  namespace: documented(
+    optional(name, 'namespace of the workload; without it, that of the context', 'n'),
+    'Namespace of the workload; the pods that send traffic run there, too. Without it, that of the context.',
   ),
-  drain: optional(name, 'cordon this node and evict the pods of the workload from it; uncordoned at the end'),
-  service: optional(
-    text('<name[:port]>'),
-    'Service to send through; without it, the one that selects the pods',
+  rollout: documented(
+    toggle('restart the workload, as kubectl rollout restart does: the default'),
+    'Restarts the workload, as `kubectl rollout restart` does. The default if no other disturbance is named.',
   ),
-  urlsOnly: toggle('send through no Service, only through each --url'),
-  url: optional(
-    list('<[name=]url>'),
-    'also send through this gateway, such as edge=https://shop.example; may be repeated',
+  deleteOne: documented(toggle('delete the oldest ready pod'), 'Deletes the oldest ready pod.'),
+  evict: documented(toggle('evict the oldest ready pod'), 'Evicts the oldest ready pod.'),
+  scale: documented(
+    optional(countPair, 'scale to the first number beforehand, and then to the second; restored at the end'),
+    '`FROM,TO`: scales to `FROM`, then to `TO` under traffic, and back at the end.',
   ),
-  urlFrom: flag(oneOf(['here', 'cluster']), 'here', 'where requests through each --url come from'),
-  insecure: toggle('do not verify the certificate at a --url'),
-  rate: flag(count, '50', 'requests a second through each way, each on a new connection'),
-  keepAlive: toggle('also send at the same rate on connections that stay open'),
-  method: flag(text('<method>'), 'GET', 'HTTP method'),
-  path: flag(text('<path>'), '/', 'path, where a --url has none of its own'),
-  header: optional(list('<name:value>'), 'header of each request; visible in the Job while it runs'),
-  timeout: flag(seconds, '3s', 'after which a request is lost'),
-  slow: flag(seconds, '1s', 'after which an answer is slow'),
+  drain: documented(
+    optional(name, 'cordon this node and evict the pods of the workload from it; uncordoned at the end'),
+    'Cordons this node and evicts the pods of the workload from it, and no others; uncordons it at the end.',
+  ),
+  service: documented(
+    optional(text('<name[:port]>'), 'Service to send through; without it, the one that selects the pods'),
+    '`NAME` or `NAME:PORT`. Without it, the one that selects the pods.',
+  ),
+  urlsOnly: documented(
+    toggle('send through no Service, only through each --url'),
+    'Sends only through each `--url`, of which there must be one.',
+  ),
+  url: documented(
+    optional(
+      list('<[name=]url>'),
+      'also send through this gateway, such as edge=https://shop.example; may be repeated',
+    ),
+    '`URL` or `NAME=URL`: also sends through this gateway. May be repeated, with different names (without `NAME`, the host); a URL must not contain commas.',
+  ),
+  urlFrom: documented(
+    flag(oneOf(['here', 'cluster']), 'here', 'where requests through each --url come from'),
+    'Where requests through each `--url` come from: `here` (this machine) or `cluster`.',
+  ),
+  insecure: documented(
+    toggle('do not verify the certificate at a --url'),
+    'Does not verify the certificate at a `--url`. That of a Service is never verified.',
+  ),
+  rate: documented(
+    flag(count, '50', 'requests a second through each way, each on a new connection'),
+    'Requests a second through each way in (the Service and each `--url`), each on a new connection and a source port of its own, of which there are enough for 716 a second through all ways in together.',
+  ),
+  keepAlive: documented(
+    toggle('also send at the same rate on connections that stay open'),
+    'Also sends at the same rate on 8 connections per sender that stay open.',
+  ),
+  method: documented(flag(text('<method>'), 'GET', 'HTTP method'), 'HTTP method of the requests.'),
+  path: documented(
+    flag(text('<path>'), '/', 'path, where a --url has none of its own'),
+    'Path of the requests. A path in a `--url` takes precedence.',
+  ),
+  header: documented(
+    optional(list('<name:value>'), 'header of each request; visible in the Job while it runs'),
+    '`NAME:VALUE`, without commas; may be repeated. Stored in the Job while it runs: use no credentials that others in the namespace may not read.',
+  ),
+  timeout: documented(
+    flag(seconds, '3s', 'after which a request is lost'),
+    'After which a request is lost; from 10 ms to 1 min.',
+  ),
+  slow: documented(
+    flag(seconds, '1s', 'after which an answer is slow'),
+    'After which an answer is `slow`: it is explained as a loss is, and not counted as one.',
+  ),
   calm: flag(seconds, '5s', 'how long to send before the disturbance'),
-  quiet: flag(seconds, '12s', 'for how long nothing may be lost afterwards until all counts as quiet'),
-  for: flag(seconds, '10m', 'at most, from the disturbance on'),
-  image: optional(
-    text('<image>'),
-    'image of Linger to send traffic from; without it, that of the Linger that runs here',
+  quiet: documented(
+    flag(seconds, '12s', 'for how long nothing may be lost afterwards until all counts as quiet'),
+    'How long nothing may be lost after it until the run ends. Choose it longer than the interval of the slowest gateway.',
   ),
-  lingerNamespace: optional(name, 'namespace in which Linger runs, for its image; without it, linger'),
-  compare: toggle('disturb two copies in namespaces of their own, with and without the waits of Linger'),
-  copySecrets: toggle('with --compare: also copy the Secrets that the pods use'),
-  yes: toggle('do not ask before anything is touched', 'y'),
-  maxLost: flag(count, '0', 'exit 3 when more requests than this were lost'),
-  svg: optional(file, 'also draw the run into this file: each way with its requests, each pod that ended'),
-  output: flag(oneOf(PROVE_FORMATS), 'table', 'how to print the result', 'o'),
+  for: documented(
+    flag(seconds, '10m', 'at most, from the disturbance on'),
+    'The longest time from the disturbance on; at most 1 h, and no longer than there are source ports for: 69 s at a rate of 500 through one way in.',
+  ),
+  image: documented(
+    optional(
+      text('<image>'),
+      'image of Linger to send traffic from; without it, that of the Linger that runs here',
+    ),
+    'Image that sends traffic. Without it, that of the Linger in the cluster.',
+  ),
+  lingerNamespace: documented(
+    optional(name, 'namespace in which Linger runs, for its image; without it, linger'),
+    'Where Linger runs, for its image. Without it, `linger`.',
+  ),
+  compare: documented(
+    toggle('disturb two copies in namespaces of their own, with and without the waits of Linger'),
+    'Disturbs two [copies](../guide.md#what-the-waits-are-worth---compare) in namespaces of their own, with and without the waits of Linger, and not the original. Not with `--url` or `--drain`. JSON holds both reports as `without` and `with`; JUnit judges the one with.',
+  ),
+  copySecrets: documented(
+    toggle('with --compare: also copy the Secrets that the pods use'),
+    'With `--compare`: also reads the Secrets that the pods name, and copies them. Without it, a workload that needs any is refused.',
+  ),
+  yes: documented(toggle('do not ask before anything is touched', 'y'), 'Does not ask.'),
+  maxLost: documented(
+    flag(count, '0', 'exit 3 when more requests than this were lost'),
+    'Exits with 3 if more requests were lost; with `--compare`, of the copy with waits.',
+  ),
+  svg: documented(
+    optional(file, 'also draw the run into this file: each way with its requests, each pod that ended'),
+    'Also draws the run into this file: every request through each way in, and each pod that ended, with the requests that it may have lost.',
+  ),
+  output: documented(
+    flag(oneOf(PROVE_FORMATS), 'table', 'how to print the result', 'o'),
+    '`table`, `json`, `yaml`, `junit` or `markdown`.',
+  ),
 };
 
 const PROVE_KEEP_FLAGS = {
   ...CLUSTER_FLAGS,
-  namespace: flag(name, 'default', 'namespace to remove'),
+  namespace: documented(flag(name, 'default', 'namespace to remove'), 'The namespace.'),
 };
 
-const PROVE_TRAFFIC_FLAGS = { plan: flag(text('<json>'), '{}', 'what to send, as prove writes it') };
+const PROVE_TRAFFIC_FLAGS = {
+  plan: documented(
+    flag(text('<json>'), '{}', 'what to send, as prove writes it'),
+    'What to send, as `prove` writes it.',
+  ),
+};
 
 export interface Verb<F extends Flags = Flags> {
   readonly about: string;

@@ -128,6 +128,8 @@ export interface Flag<T> extends Reader<T> {
   readonly description: string;
   /** The letter of its short form, where kubectl has one: `n`. */
   readonly short?: string | undefined;
+  /** What the reference says instead of the description, where it says more: Markdown, links relative to docs/reference. */
+  readonly reference?: string;
 }
 
 export function flag<T>(reader: Reader<T>, fallback: string, description: string, short?: string) {
@@ -143,6 +145,10 @@ export function toggle(description: string, short?: string) {
   const parse = (text: string) =>
     /^(true|1|yes|on)$/i.test(text) ? true : /^(false|0|no|off)$/i.test(text) ? false : undefined;
   return flag({ argument: undefined, expected: 'true or false', parse }, 'false', description, short);
+}
+
+export function documented<F extends Flag<unknown>>(flag: F, reference: string): F {
+  return { ...flag, reference };
 }
 
 export type Flags = Readonly<Record<string, Flag<unknown>>>;

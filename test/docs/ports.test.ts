@@ -5,7 +5,7 @@ const rows = tableUnder('docs/operations.md', 'Ports');
 const numbersIn = (text = '') => (text.match(/\b\d{2,5}\b/g) ?? []).map(Number);
 
 test('the table has every port on which a command listens by default', () => {
-  // The defaults in the reference are those of the program: test/cli/documented-flags.test.ts.
+  // The defaults in the reference are generated from those of the program.
   const listening = ['serve', 'dashboard', 'witness', 'node-timer']
     .flatMap((verb) => tableUnder('docs/reference/commands.md', verb))
     .filter(({ flag = '' }) => /^`--([a-z]+-)?(port|listen)`$/.test(flag))
