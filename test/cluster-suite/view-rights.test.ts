@@ -122,13 +122,13 @@ describe.runIf(OWN)('with the rights of', () => {
     expect(diagnosis).not.toMatch(/cannot (get|list|watch) resource "(leases|endpoints|pods|services)"/);
   });
 
-  it('linger-view alone: the metrics of replicas are not seen', { timeout: 240_000 }, async () => {
+  it('linger-view alone: the status of replicas is not seen', { timeout: 240_000 }, async () => {
     const file = await person('reader', [['ClusterRole', 'linger-view']]);
     await expectOwnAnswers(file);
     const status = await run(file, 'status');
     expect(status).toMatchObject({ code: 0 });
     expect(status.stdout).toMatch(/^decisions +not seen$/m);
-    expect(status.stdout).toMatch(/^ +metrics: 403: .*"pods\/proxy".* in the namespace "linger"$/m);
+    expect(status.stdout).toMatch(/^ +status: 403: .*"pods\/proxy".* in the namespace "linger"$/m);
     const { code, stdout } = await run(file, 'check');
     expect(code).toBe(0);
     expect(statesOf(stdout)).toMatchObject({ Replicas: 'ok', Webhook: 'ok', Watches: 'unknown' });
