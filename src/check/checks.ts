@@ -63,6 +63,11 @@ export const CHECKS = {
     means:
       "Webhooks that fail closed and cover pods of Linger's namespace, and whether they have endpoints; which mutating ones run after Linger. `Admission` and `Answer` name what those took from one pod.",
   },
+  Floor: {
+    when: 'both',
+    means:
+      'Before: whether this API server can have [the floor](../when-linger-is-down.md#the-floor), and how to switch it on. After: its policy is there, and bound to the ConfigMap `linger-floor` in this namespace; that is not out of date and has room for all namespaces; the API server that answers has evaluated the policy without errors (right: get `/metrics`). Without a floor, how to switch it on.',
+  },
   NetworkPolicy: {
     when: 'after',
     means:

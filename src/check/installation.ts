@@ -41,6 +41,7 @@ import {
   unlessNotServed,
   warning,
 } from './checks.ts';
+import { floor } from './floor.ts';
 import {
   endpointSlices,
   namespaceLabels,
@@ -108,6 +109,7 @@ export function checkInstallation(
     Ports: ports,
     Answer: answer,
     OtherWebhooks: otherWebhooks,
+    Floor: floor,
     NetworkPolicy: async () => [
       ...[await networkPolicies(inquiry)].flat(),
       ...(await helperEgress(inquiry, await ifReadable()).catch((thrown) => [unchecked(thrown)])),

@@ -2,6 +2,7 @@ import fastJsonPatch, { type Operation } from 'fast-json-patch';
 import { type ApiReader, asFailure, type Json, type RawObject } from '../cluster/index.ts';
 import {
   ANNOTATION,
+  FLOOR,
   fitsPattern,
   isCalledForPods,
   isRecord,
@@ -156,6 +157,8 @@ async function policiesNaming(
     for (const path of paths) {
       const naming = (await inquest.list(path)).filter(
         ({ metadata, spec }) =>
+          // The floor touches no pod with a plan.
+          !(by === undefined && metadata.name === FLOOR.policy) &&
           [undefined, inquest.namespace].includes(metadata.namespace) &&
           MEANT[inquest.taken].test(JSON.stringify(mutationsOf(spec, inquest))),
       );

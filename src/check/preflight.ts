@@ -3,6 +3,7 @@ import { count } from '../core/api/index.ts';
 import { atLeast, fleetOf, parseVersion, supportsNativeSleep } from '../core/decision/index.ts';
 import { nodesResource } from '../informers/index.ts';
 import { type Check, checked, failure, type Inquiry, ok, type Seen, unknown, warning } from './checks.ts';
+import { floorBefore } from './floor.ts';
 import { otherInstallation, otherWebhooks } from './pod-webhooks.ts';
 import { rightsToInstall } from './rights.ts';
 import { admission } from './trial-pods.ts';
@@ -15,6 +16,7 @@ export function checkBefore(inquiry: Inquiry): Promise<readonly Check[]> {
     Admission: admission,
     Webhook: otherInstallation,
     OtherWebhooks: otherWebhooks,
+    Floor: floorBefore,
   });
 }
 

@@ -1,5 +1,6 @@
 import { asFailure, type FailureReason, type Json, oneLine } from '../cluster/index.ts';
 import {
+  FLOOR,
   isSelected,
   isString,
   type Labels,
@@ -8,7 +9,7 @@ import {
   recordsAt,
   span,
 } from '../core/api/index.ts';
-import { renderPlan } from '../core/decision/index.ts';
+import { isMarker, renderPlan } from '../core/decision/index.ts';
 import {
   failure,
   type Inquiry,
@@ -189,14 +190,18 @@ export async function answer(inquiry: Inquiry): Promise<Seen> {
   const tried = await tryPod(inquiry, tryIn, pod);
   const tookSeconds = (performance.now() - begun) / 1000;
   if ('rejected' in tried) return judgeRejection(tried.rejected, own, inquiry);
-  const plan = memberAt(tried.answer, ['metadata', 'annotations', 'linger.dev/plan']);
+  const found = memberAt(tried.answer, ['metadata', 'annotations', 'linger.dev/plan']);
+  // Linger takes out what the floor has put in.
+  const isStamp = isString(found) && found.startsWith(FLOOR.stamp);
+  const plan = isStamp ? undefined : found;
   if (!isString(plan) && !tried.warnings.includes('linger: '))
     return failure(
-      `a pod in namespace ${tryIn} was admitted without an answer from Linger${await serviceReached(inquiry)}`,
+      `a pod in namespace ${tryIn} was admitted without an answer from Linger${isStamp ? ', with the wait of the floor' : ''}${await serviceReached(inquiry)}`,
       'The other lines show what is wrong on the way; the API server’s log has the error (failed calling webhook).',
     );
   const took = `a pod in namespace ${tryIn} came back from Linger after ${span(tookSeconds)} (dry run)`;
-  if (!isString(plan)) return ok(`${took}, unchanged: skipped, or the mode is Audit or Off (see Policies)`);
+  if (!isString(plan) || isMarker(plan))
+    return ok(`${took}, unchanged: skipped, or the mode is Audit or Off (see Policies)`);
   // An injected container may have a hook of its own.
   const app = recordsAt(tried.answer, 'spec', 'containers').find(({ name }) => name === APP);
   if (memberAt(app, ['lifecycle', 'preStop']) !== undefined) return ok(`${took}, with its hook`);

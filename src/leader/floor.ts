@@ -1,7 +1,14 @@
 import { Gauge, type Registry } from '@prometheus-io/client';
 import { asFailure, callApi, type KubeConnection } from '../cluster/index.ts';
 import { FLOOR } from '../core/api/index.ts';
-import { atLeast, type ClusterSnapshot, type Floor, floorData, floorOf } from '../core/decision/index.ts';
+import {
+  atLeast,
+  type ClusterSnapshot,
+  FLOOR_VERSIONS,
+  type Floor,
+  floorData,
+  floorOf,
+} from '../core/decision/index.ts';
 import type { Leadership, Place } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { inPieces, Schedule } from '../timing/index.ts';
@@ -16,9 +23,6 @@ export interface FloorOptions extends Pick<ElectionClock, 'clock' | 'random' | '
   /** undefined: too little of the cluster is known to write anything. */
   readonly snapshot: () => ClusterSnapshot | undefined;
 }
-
-/** The oldest API server that serves MutatingAdmissionPolicy v1. */
-const OLDEST = { major: 1, minor: 36 };
 
 /** Ten seconds between two writes: a change of a policy matters to the floor only while Linger is down. */
 const PACE = { everyMs: 10_000, firstPauseMs: 2_000, longestPauseMs: 300_000 };
@@ -139,5 +143,5 @@ export class FloorWriter {
 const LABELS = { 'app.kubernetes.io/name': 'linger', 'app.kubernetes.io/managed-by': 'linger' };
 
 function isServed({ fleet }: ClusterSnapshot): boolean {
-  return fleet?.apiServer !== undefined && atLeast(fleet.apiServer, OLDEST);
+  return fleet?.apiServer !== undefined && atLeast(fleet.apiServer, FLOOR_VERSIONS.oldest);
 }

@@ -282,6 +282,149 @@ async function check(changes: Answers, asked: Asked = {}) {
   );
 }
 
+describe('Floor', () => {
+  const POLICY = `${HOOKS}/mutatingadmissionpolicies/linger-floor`;
+  const BINDING = `${HOOKS}/mutatingadmissionpolicybindings/linger-floor`;
+  const MAP = '/api/v1/namespaces/linger/configmaps/linger-floor';
+  const [deployedPolicy, deployedBinding] = parseAllDocuments(read('floor/floor.yaml')).map((each) =>
+    each.toJS(),
+  );
+  const HOUR_MS = 3_600_000;
+  const written = (fromNowMs: number, more: Json = {}) =>
+    well({ data: { _: '30 30 300 Sleep Job ', _validUntil: timeIn(fromNowMs), ...more } });
+  const timeIn = (ms: number) => new Date(NOW.getTime() + ms).toISOString();
+  const counted = (...series: readonly (readonly [policy: string, error: string, times: number])[]) =>
+    well(
+      series
+        .map(
+          ([name, error, times]) =>
+            `apiserver_mutating_admission_policy_check_total{error_type="${error}",policy="${name}",policy_binding="${name}"} ${times}\n`,
+        )
+        .join(''),
+    );
+  const standing = (): Answers => ({
+    [POLICY]: well(deployedPolicy),
+    [BINDING]: well(deployedBinding),
+    [MAP]: written(HOUR_MS),
+    '/metrics': counted(['linger-floor', 'no_error', 1_200], ['of-others', 'invalid_error', 7]),
+  });
+  const said = async (changes: Answers, asked?: Asked) =>
+    (await check(changes, asked)).flatMap(({ code, state, text }) =>
+      code === 'Floor' ? `${state}: ${text}` : [],
+    );
+
+  it.each([
+    ['v1.35.1', /^ok: not possible: the API server runs v1\.35\.1, .* from 1\.36 on\./],
+    [
+      'v1.36.3',
+      /^ok: possible: .* 3 ms for each pod before 1\.37\. In the chart, floor: true; in kustomize, /,
+    ],
+    ['v1.37.2', /^ok: recommended: .* In the chart, floor: auto; in kustomize, components: \[floor\]$/],
+  ])('before an installation: on %s', async (gitVersion, expected) => {
+    const version = { '/version': well({ gitVersion }) };
+    expect(await said(version, { pre: true })).toEqual([expect.stringMatching(expected)]);
+  });
+
+  it('that is not installed is no problem', async () => {
+    expect(await said({ '/version': well({ gitVersion: 'v1.37.2' }) })).toEqual([
+      expect.stringMatching(/^ok: not installed; recommended: .* floor: auto/),
+    ]);
+  });
+
+  it('stands', async () => {
+    const until = `bound, and ConfigMap linger/linger-floor is up to date for 60 min, until ${timeIn(HOUR_MS)}`;
+    expect(await said(standing())).toEqual([
+      `ok: ${until}; 1,200 evaluations on this API server, none failed`,
+    ]);
+  });
+
+  it.each<[what: string, changes: Answers, expected: RegExp]>([
+    [
+      'without its binding',
+      { [BINDING]: refused(404, 'not found') },
+      /^warning Floor: MutatingAdmissionPolicy linger-floor is not bound: while Linger is down, pods are created without a hook$/,
+    ],
+    [
+      'without its policy',
+      { [POLICY]: refused(404, 'not found') },
+      /^warning Floor: linger-floor has a binding and no MutatingAdmissionPolicy: /,
+    ],
+    [
+      'bound to the ConfigMap of another namespace',
+      {
+        [BINDING]: well({
+          spec: { policyName: 'linger-floor', paramRef: { name: 'linger-floor', namespace: 'tools' } },
+        }),
+      },
+      /^warning Floor: the binding of linger-floor does not lead to ConfigMap linger\/linger-floor, but to \{.*"tools"\} for linger-floor$/,
+    ],
+    ['without its ConfigMap', { [MAP]: refused(404, 'not found') }, /^warning Floor: there is no ConfigMap /],
+    [
+      'whose ConfigMap has no time',
+      { [MAP]: written(HOUR_MS, { _validUntil: 'soon' }) },
+      /^warning Floor: ConfigMap linger\/linger-floor does not say until when it is valid/,
+    ],
+    [
+      'whose ConfigMap is out of date',
+      { [MAP]: written(-1_000) },
+      /^warning Floor: ConfigMap linger\/linger-floor is out of date since .*Z: .* at least wait\.initial$/,
+    ],
+    [
+      'whose ConfigMap is full',
+      { [MAP]: written(HOUR_MS, { _: 'none', _dropped: '12' }) },
+      /^warning Floor: ConfigMap linger\/linger-floor has no room for 12 namespaces: /,
+    ],
+    [
+      'that the API server cannot evaluate',
+      {
+        '/metrics': counted(
+          ['linger-floor', 'no_error', 88],
+          ['linger-floor', 'invalid_error', 11],
+          ['linger-floor', 'out_of_budget', 1],
+        ),
+      },
+      /^warning Floor: of 100 evaluations of linger-floor on this API server since it started, 12 failed \(invalid_error 11, out_of_budget 1\)/,
+    ],
+    [
+      'of an API server whose metrics may not be read',
+      { '/metrics': refused(403, 'forbidden: cannot get path "/metrics"') },
+      /^unknown Floor: whether the API server can evaluate linger-floor could not be checked: 403: /,
+    ],
+    [
+      'that may not be read',
+      { [POLICY]: refused(403, 'mutatingadmissionpolicies is forbidden') },
+      /^unknown Floor: could not be checked: 403: mutatingadmissionpolicies is forbidden$/,
+    ],
+  ])('%s', async (_, changes, expected) => {
+    expect(worthSaying(await check({ ...standing(), ...changes }))).toEqual([
+      expect.stringMatching(expected),
+    ]);
+  });
+
+  it('is no suspect where a hook is taken out', async () => {
+    const changes = {
+      ...standing(),
+      [TRY]: tried({ metadata: { annotations: { 'linger.dev/plan': '{}' } }, ...hooked(undefined) }),
+      [`${HOOKS}/mutatingadmissionpolicies?limit=250`]: items(deployedPolicy),
+      [`${HOOKS}/mutatingadmissionpolicybindings?limit=250`]: items(deployedBinding),
+      '/api/v1': well({ resources: [{ name: 'configmaps', kind: 'ConfigMap', namespaced: true }] }),
+    };
+    expect(worthSaying(await check(changes))).toEqual([
+      'failure Answer: a pod in namespace default has Linger’s plan but no hook: another webhook or a policy changes it',
+    ]);
+  });
+
+  it('whose marker a skipped pod has: Linger has answered', async () => {
+    const annotations = { 'linger.dev/plan': '{"v":1,"by":"webhook","skip":"NotServing"}' };
+    const answered = tried({ metadata: { annotations }, ...hooked(undefined) }, '299 - "linger: x"');
+    const checks = await check({ ...standing(), [TRY]: answered });
+    expect(checks.find(({ code }) => code === 'Answer')).toMatchObject({
+      state: 'ok',
+      text: expect.stringMatching(/, unchanged: /),
+    });
+  });
+});
+
 it('what sends and is not declared is a warning of Consumers, by the catalogue and by held pods', async () => {
   const route = {
     ...{ apiVersion: 'route.openshift.io/v1', kind: 'Route', metadata: { name: 'web', namespace: 'shop' } },
@@ -1030,6 +1173,22 @@ describe('afterwards', () => {
       'an answer that never came',
       () => ({ [TRY]: tried({}), [PROXY]: refused(405, 'only POST is served here') }),
       /^failure Answer: .*without an answer from Linger; its Service is reachable, so suspect the certificate/,
+    ],
+    [
+      'an answer that never came, while the floor gives pods a wait',
+      () => ({
+        [TRY]: tried({
+          metadata: {
+            annotations: {
+              'linger.dev/plan':
+                '{"v":1,"by":"floor","wait":5,"grace":95,"baseGrace":90,"hook":"Sleep","containers":["app"]}',
+            },
+          },
+          ...hooked(5, 95),
+        }),
+        [PROXY]: refused(405, 'only POST is served here'),
+      }),
+      /^failure Answer: .*without an answer from Linger, with the wait of the floor; its Service is reachable/,
     ],
     [
       'and no way either',

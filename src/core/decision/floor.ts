@@ -17,6 +17,12 @@ import { type Policy, type PolicySet, restrains } from './policy-set.ts';
 import { BUILT_IN, type EffectivePolicy, leaf } from './policy-values.ts';
 import { boundOfWait, chooseWait, enoughOf, initialWait, type WaitChoice } from './wait.ts';
 
+/** The first API server that serves MutatingAdmissionPolicy v1, and the first that evaluates one without a cost to speak of. */
+export const FLOOR_VERSIONS = {
+  oldest: { major: 1, minor: 36 },
+  recommended: { major: 1, minor: 37 },
+} as const;
+
 /** What pods of a namespace get while Linger is down: of everything that they could get, the longest wait. */
 export interface FloorEntry {
   /** Whole seconds, at least 1. */

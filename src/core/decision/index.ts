@@ -40,7 +40,15 @@ export {
   supportsNativeSleep,
   UNSETTLED,
 } from './fleet.ts';
-export { type Floor, type FloorEntry, floorData, floorEntry, floorOf, floorText } from './floor.ts';
+export {
+  FLOOR_VERSIONS,
+  type Floor,
+  type FloorEntry,
+  floorData,
+  floorEntry,
+  floorOf,
+  floorText,
+} from './floor.ts';
 export { holdObstacle } from './hold-delivery.ts';
 export { NODE_BUDGET_LABEL, NODE_BUDGET_SHARE, nodeBudgetOf } from './node-budget.ts';
 export { auditPatchFor, type Operation, patchFor, undoFor } from './patch.ts';
@@ -54,7 +62,7 @@ export {
   promiseOf,
   type Skip,
 } from './plan.ts';
-export { parsePlan, renderPlan } from './plan-codec.ts';
+export { isMarker, parsePlan, renderPlan } from './plan-codec.ts';
 export { essentialsOf, graceOf, type Pod } from './pod.ts';
 export { annotationLayers } from './policy-annotations.ts';
 export { effectivePolicy } from './policy-merge.ts';

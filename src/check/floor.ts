@@ -1,0 +1,145 @@
+import { type Json, messageOf } from '../cluster/index.ts';
+import { count, FLOOR, isString, memberAt, span } from '../core/api/index.ts';
+import { atLeast, FLOOR_VERSIONS, parseVersion } from '../core/decision/index.ts';
+import { MalformedExposition, parseExposition } from '../telemetry/index.ts';
+import { type Inquiry, type Judgement, ok, problemsOr, type Seen, unknown, warning } from './checks.ts';
+
+const POLICIES = '/apis/admissionregistration.k8s.io/v1';
+const BY_KUSTOMIZE = 'in kustomize, components: [floor]';
+const APPLY = 'helm upgrade, or apply the kustomization that has components: [floor].';
+
+/** What the API server gives new pods a wait by while Linger is down. */
+export interface FloorState {
+  /** Whether the policy is there, and its binding leads to the ConfigMap of this Linger. */
+  readonly bound: boolean;
+  /** Until when the waits count as up to date, in seconds since the epoch; null: there are none that can be used. */
+  readonly validUntil: number | null;
+}
+
+interface FloorObjects extends FloorState {
+  readonly policy: Json | undefined;
+  readonly binding: Json | undefined;
+  readonly configMap: Json | undefined;
+}
+
+/** @throws KubeFailure */
+export async function floorState(inquiry: Inquiry): Promise<FloorState> {
+  const { bound, validUntil } = await floorObjects(inquiry);
+  return { bound, validUntil };
+}
+
+async function floorObjects(inquiry: Inquiry): Promise<FloorObjects> {
+  const { namespace } = inquiry.options;
+  const policy = await inquiry.find(`${POLICIES}/mutatingadmissionpolicies/${FLOOR.policy}`);
+  const binding = await inquiry.find(`${POLICIES}/mutatingadmissionpolicybindings/${FLOOR.policy}`);
+  const none = { policy, binding, configMap: undefined, bound: false, validUntil: null };
+  if (policy === undefined || binding === undefined) return none;
+  const reads = (member: string) => memberAt(binding, ['spec', 'paramRef', member]);
+  if (memberAt(binding, ['spec', 'policyName']) !== FLOOR.policy) return none;
+  if (reads('name') !== FLOOR.configMap || reads('namespace') !== namespace) return none;
+  const configMap = await inquiry.find(`/api/v1/namespaces/${namespace}/configmaps/${FLOOR.configMap}`);
+  const until = memberAt(configMap, ['data', FLOOR.validUntil]);
+  const time = isString(until) ? Date.parse(until) / 1000 : Number.NaN;
+  return { ...none, configMap, bound: true, validUntil: Number.isNaN(time) ? null : time };
+}
+
+/** Whether this API server can have a floor, and how to switch it on. */
+export async function floorBefore(inquiry: Inquiry): Promise<Seen> {
+  const { gitVersion } = await inquiry.json('/version');
+  const version = parseVersion(String(gitVersion));
+  // The line ApiServer says so.
+  if (version === undefined) return [];
+  const { oldest, recommended } = FLOOR_VERSIONS;
+  if (!atLeast(version, oldest))
+    return ok(
+      `not possible: the API server runs ${gitVersion}, and MutatingAdmissionPolicies are stable from ${oldest.major}.${oldest.minor} on. While Linger is down, pods are created without a hook`,
+    );
+  const gives = `on ${gitVersion} the API server can give pods a wait while Linger is down`;
+  return ok(
+    atLeast(version, recommended)
+      ? `recommended: ${gives}. In the chart, floor: auto; ${BY_KUSTOMIZE}`
+      : `possible: ${gives}, at some 3 ms for each pod before ${recommended.major}.${recommended.minor}. In the chart, floor: true; ${BY_KUSTOMIZE}`,
+  );
+}
+
+const WRITES = 'The leader writes it within a minute: see the line Leader, and “floor” in its log.';
+
+/** Whether the floor stands: pods get a wait of the API server while Linger is down. */
+export async function floor(inquiry: Inquiry): Promise<Seen> {
+  const { namespace, now } = inquiry.options;
+  const { policy, binding, configMap, bound, validUntil } = await floorObjects(inquiry);
+  if (policy === undefined && binding === undefined) {
+    const [way] = [await floorBefore(inquiry)].flat();
+    return ok(`not installed; ${way?.text ?? 'it needs Kubernetes 1.36 or later'}`);
+  }
+  const lacking = (problem: string) =>
+    warning(`${problem}: while Linger is down, pods are created without a hook`, APPLY);
+  if (policy === undefined) return lacking(`${FLOOR.policy} has a binding and no MutatingAdmissionPolicy`);
+  if (binding === undefined) return lacking(`MutatingAdmissionPolicy ${FLOOR.policy} is not bound`);
+  const map = `ConfigMap ${namespace}/${FLOOR.configMap}`;
+  if (!bound)
+    return warning(
+      `the binding of ${FLOOR.policy} does not lead to ${map}, but to ${JSON.stringify(memberAt(binding, ['spec', 'paramRef']) ?? null)} for ${String(memberAt(binding, ['spec', 'policyName']))}`,
+      `${APPLY} With kustomize in a namespace of another name, patch its spec.paramRef.namespace.`,
+    );
+  if (configMap === undefined)
+    return warning(`there is no ${map}: while Linger is down, pods are created without a hook`, WRITES);
+  if (validUntil === null)
+    return warning(
+      `${map} does not say until when it is valid: while Linger is down, pods are created without a hook`,
+      WRITES,
+    );
+  const until = new Date(validUntil * 1000).toISOString();
+  const dropped = Number(memberAt(configMap, ['data', FLOOR.dropped]) ?? 0);
+  const { judgement, text } = await evaluations(inquiry);
+  const standing = problemsOr(
+    [
+      validUntil < now &&
+        warning(
+          `${map} is out of date since ${until}: while Linger is down, pods get at least wait.initial`,
+          'The leader renews it every half hour: see the line Leader, and “floor” in its log.',
+        ),
+      dropped > 0 &&
+        warning(
+          `${map} has no room for ${count(dropped, 'namespace')}: while Linger is down, their pods and those of new namespaces are created without a hook`,
+          'Let more namespaces have the same policies: those that equal new ones take no room.',
+        ),
+    ],
+    ok(`bound, and ${map} is up to date for ${span(validUntil - now)}, until ${until}${text}`),
+  );
+  return [standing, judgement ?? []].flat();
+}
+
+const CHECKS_TOTAL = 'apiserver_mutating_admission_policy_check_total';
+
+/** How often the API server that answers has failed to evaluate it since its start. */
+async function evaluations(
+  inquiry: Inquiry,
+): Promise<{ readonly judgement?: Judgement; readonly text: string }> {
+  let samples: ReturnType<typeof parseExposition>;
+  try {
+    samples = parseExposition(await inquiry.text('/metrics'), new Set([CHECKS_TOTAL]));
+  } catch (thrown) {
+    const why = thrown instanceof MalformedExposition ? thrown.message : messageOf(thrown);
+    return {
+      judgement: unknown(
+        `whether the API server can evaluate ${FLOOR.policy} could not be checked: ${why}`,
+        'Use an account that may get /metrics, or see the alert LingerFloorFails.',
+      ),
+      text: '',
+    };
+  }
+  const own = (samples.get(CHECKS_TOTAL) ?? []).filter(({ labels }) => labels.get('policy') === FLOOR.policy);
+  const sum = (of: typeof own) => of.reduce((total, { value }) => total + value, 0);
+  const failed = own.filter(({ labels, value }) => labels.get('error_type') !== 'no_error' && value > 0);
+  const all = count(sum(own), 'evaluation');
+  if (failed.length === 0) return { text: `; ${all} on this API server, none failed` };
+  const kinds = failed.map(({ labels, value }) => `${labels.get('error_type')} ${value}`).join(', ');
+  return {
+    judgement: warning(
+      `of ${all} of ${FLOOR.policy} on this API server since it started, ${sum(failed)} failed (${kinds}): it gave these pods no wait`,
+      `If the number grows: kubectl delete mutatingadmissionpolicybinding,mutatingadmissionpolicy ${FLOOR.policy}. Nothing else depends on it.`,
+    ),
+    text: '',
+  };
+}
