@@ -15,6 +15,7 @@ import { RELEASE_REASONS } from '../../src/hold/index.ts';
 import { REFUSALS } from '../../src/leader/index.ts';
 import { DEREGISTRATION_RESULTS } from '../../src/measurement/index.ts';
 import { LOSS_CAUSES } from '../../src/prove/index.ts';
+import { clusterMetrics, type Described, serverMetrics } from './registered-metrics.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 
@@ -105,6 +106,15 @@ const FLAG_TABLES = Object.entries<{ readonly flags: Flags }>(VERBS)
   .filter(([, { flags }]) => Object.keys(flags).length > 0)
   .map(([verb, { flags }]) => [`${verb}-flags`, () => ofFlags(verb, flags)] as const);
 
+function ofMetrics(metrics: readonly Described[]): string {
+  return table(metrics, {
+    metric: ({ name }) => `\`${name}\``,
+    type: ({ type }) => type,
+    labels: ({ labelNames }) => labelNames.map((label) => `\`${label}\``).join(', '),
+    meaning: ({ help, reference }) => reference ?? help,
+  });
+}
+
 /** Every table that a page takes from a catalogue, between `<!-- table: NAME -->` and `<!-- end -->`. */
 export const TABLES: Readonly<Record<string, () => string>> = {
   'skip-questions': skipQuestions,
@@ -159,6 +169,8 @@ export const TABLES: Readonly<Record<string, () => string>> = {
   checks: () =>
     table(Object.entries(CHECKS), { check: code, when: ([, { when }]) => when, 'what is checked': means }),
   'loss-causes': () => table(Object.entries(LOSS_CAUSES), { cause: code, meaning: means }),
+  metrics: () => ofMetrics(serverMetrics),
+  'cluster-metrics': () => ofMetrics(clusterMetrics),
   ...Object.fromEntries(FLAG_TABLES),
 };
 

@@ -260,6 +260,8 @@ export function registerAuditMetrics(
   gaugeAtScrape<string>(registry, {
     name: 'linger_webhook_configured',
     help: '1 while there is the webhook configuration, without which no pod reaches Linger.',
+    reference:
+      '1 while the MutatingWebhookConfiguration exists, 0 while it does not: then no pod reaches Linger. With `--certs-secret` on each replica; otherwise only on the leader, from its [audits](../operations.md#findings).',
     labelNames: [],
     read: () => {
       const there = configured() ?? latest()?.configured;
@@ -269,24 +271,29 @@ export function registerAuditMetrics(
   gaugeAtScrape(registry, {
     name: 'linger_findings',
     help: 'Workloads of a namespace with a finding, by the last audit of the leader; other replicas have none.',
+    reference:
+      'Workloads with a [finding](commands.md#what-an-audit-finds), by the leader\'s [last audit](../operations.md#findings); other replicas have none, so `sum` over replicas is right. At most 1,000 series: further namespaces are counted together, under the namespace `""`.',
     labelNames: ['namespace', 'reason'],
     read: () => latest()?.tally.series ?? [],
   });
   gaugeAtScrape(registry, {
     name: 'linger_findings_left_out',
     help: 'Findings of a namespace that the last audit of the leader has only counted: there are too many to report all.',
+    reference:
+      'Findings of a namespace that are in these counts only: of more than 1,000, [each namespace](../operations.md#findings) has its share in Events and reports.',
     labelNames: ['namespace'],
     read: () => (latest()?.leftOut ?? []).map(([namespace, count]) => [{ namespace }, count] as const),
   });
   gaugeAtScrape(registry, {
     name: 'linger_audited_workloads',
     help: 'Workloads that the last audit of the leader has judged, by verdict.',
+    reference: 'Workloads that the last audit of the leader has judged, by [verdict](commands.md#audit).',
     labelNames: ['verdict'],
     read: () => samplesBy('verdict', latest()?.tally.verdicts ?? {}, (count) => count),
   });
   gaugeAtScrape(registry, {
     name: 'linger_audit_truncated',
-    help: '1 for each kind with more objects than the last audit of the leader has read: the others are left out.',
+    help: '1 for each kind of which there are more objects than the last audit of the leader has read (20,000; 200 pods without a controller): the others are left out.',
     labelNames: ['kind'],
     read: () => (latest()?.truncated ?? []).map((kind) => [{ kind }, 1] as const),
   });

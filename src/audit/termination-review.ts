@@ -575,19 +575,23 @@ export function registerTerminationMetrics(registry: Registry) {
   const terminations = new Counter({
     name: 'linger_terminations_total',
     help: 'Pods whose removal this replica has seen from beginning to end, by whether they were stopped in time.',
+    reference:
+      "Pods whose removal this replica has seen from beginning to end: stopped `InTime` or `TooEarly`, or `Unknown`, where a hook's wait or the lag of a consumer that applies is not known, or too many pods of the namespace terminate at once; leader and followers judge alike; see [termination review](commands.md#termination-review). Not pods with hook Hold.",
     labelNames: ['outcome'] as const,
     registers: [registry],
   });
   for (const outcome of TERMINATION_OUTCOMES) terminations.inc({ outcome }, 0);
   const seconds = new Histogram({
     name: 'linger_shortfall_seconds',
-    help: 'For how long pods that were stopped too early were still listed.',
+    help: 'How long pods that were stopped too early were still listed.',
     buckets: SHORTFALL_SECONDS,
     registers: [registry],
   });
   const findings = new Counter({
     name: 'linger_termination_findings_total',
     help: 'Findings about terminations that this replica has reported, by reason; planned: whether the pod had a plan.',
+    reference:
+      'Findings about terminated pods, by [finding](commands.md#termination-review). `planned`: `false` if Linger had not planned a wait for the pod, as in mode `Audit`. Only on the leader.',
     labelNames: ['reason', 'planned'] as const,
     registers: [registry],
   });

@@ -56,12 +56,14 @@ export function registerWatchMetrics(
   const each = (value: (watch: WatchStats) => number | undefined) => samplesBy('resource', watches(), value);
   numberAtScrape(registry, {
     name: 'linger_cluster_synced',
-    help: '1 once Namespaces, Services and versions have been read; from then on reviews are answered from memory.',
+    help: '1 once Namespaces, Services and versions have been read; from then on reviews are answered from memory, whatever happens to the API server.',
     read: () => Number(synced()),
   });
   counterAtScrape(registry, {
     name: 'linger_watch_restarts_total',
     help: 'How often a list or a watch ended and was started again, by reason.',
+    reference:
+      'How often a list or a watch ended and was restarted, by [reason](#why-a-watch-restarts). `Ended` every 4 to 5 minutes is normal.',
     labelNames: ['resource', 'reason'],
     read: () =>
       Object.entries(watches()).flatMap(([resource, watch]) =>
@@ -77,12 +79,16 @@ export function registerWatchMetrics(
   gaugeAtScrape(registry, {
     name: 'linger_watch_unread_objects',
     help: 'Objects that are too large to be kept, or whose namespace has no room left: they are unknown.',
+    reference:
+      'Objects that are too large to be kept, or whose namespace has used up [its share](../threat-model.md#shares-of-namespaces): `pods`, `services`, and `endpoints` (EndpointSlices and Endpoints). They count as unknown: such a pod is no evidence of anything, such a Service may select any pod of its namespace, and removals behind such endpoints give no samples (`OverCapacity`). The log and `linger check` name the namespace.',
     labelNames: ['resource'],
     read: () => samplesBy('resource', unread(), (byNamespace) => sumOf(byNamespace.values())),
   });
   gaugeAtScrape(registry, {
     name: 'linger_watch_refused_objects',
     help: 'Objects of Linger’s own kinds whose spec cannot be used, or for which there is no room.',
+    reference:
+      "Objects of Linger's own kinds whose spec this version cannot use, or for which there is no room. `linger check` and the log name them.",
     labelNames: ['resource'],
     read: () => samplesBy('resource', refused(), (count) => count),
   });
@@ -99,18 +105,18 @@ function sumOf(numbers: Iterable<number>): number {
 const GAUGES = [
   {
     name: 'linger_watch_current',
-    help: '1 while events arrive as they happen; only then is anything measured.',
+    help: '1 while events arrive as they happen. Only then is anything measured.',
     of: ({ current }: WatchStats) => Number(current),
   },
   {
     name: 'linger_watch_last_event_age_seconds',
-    help: 'How long ago the last event or bookmark arrived; absent before the first.',
+    help: 'Time since the last event or bookmark; absent before the first. Bookmarks arrive every minute if anything changes.',
     of: ({ lastEventAt }: WatchStats, now: number) =>
       lastEventAt === undefined ? undefined : (now - lastEventAt) / 1000,
   },
   {
     name: 'linger_watch_objects',
-    help: 'How many objects there are.',
+    help: 'Number of objects.',
     of: ({ objects }: WatchStats) => objects,
   },
 ];
@@ -118,7 +124,7 @@ const GAUGES = [
 const COUNTERS = [
   {
     name: 'linger_watch_events_total',
-    help: 'Events of watches, without bookmarks and what lists name.',
+    help: 'Events of watches, without bookmarks and lists.',
     of: ({ events }: WatchStats) => events,
   },
   {
@@ -128,12 +134,12 @@ const COUNTERS = [
   },
   {
     name: 'linger_watch_stalls_total',
-    help: 'Silent watches that had been dead: the next one brought what they had withheld.',
+    help: 'Silent watches that were dead: the next one delivered the missed events.',
     of: ({ stalls }: WatchStats) => stalls,
   },
   {
     name: 'linger_watch_handler_errors_total',
-    help: 'Events that Linger failed on and dropped: always a bug in Linger.',
+    help: 'Events that Linger dropped because of an error of its own: a bug, report it with the log line.',
     of: ({ handlerErrors }: WatchStats) => handlerErrors,
   },
 ];

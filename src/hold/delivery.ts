@@ -100,16 +100,20 @@ export function registerDeliveryMetrics(
   numberAtScrape(registry, {
     name: 'linger_hold_namespaces',
     help: 'Namespaces in which the helper of this version has been seen.',
+    reference: 'Namespaces that have [the helper](../operations.md#the-helper-of-hold) of this version.',
     read: read.namespaces,
   });
   numberAtScrape(registry, {
     name: 'linger_hold_namespaces_lacking',
     help: 'Namespaces whose policies or annotations ask for Hold, and which lack the helper or the Service of Hold.',
+    reference:
+      'Namespaces whose policies or annotations ask for `Hold` and which lack the helper, or all of them if the Service of Hold is missing. Some seconds for a new namespace, and after an upgrade, are normal. Absent with `--hold-port=0`.',
     read: read.lacking,
   });
   gaugeAtScrape(registry, {
     name: 'linger_hold_node_kinds',
     help: 'Kinds of node in the cluster, by the result of the helper’s trial: passed, failed or untried.',
+    reference: "Kinds of node, by the result of the helper's test: `passed`, `failed` or `untried`.",
     labelNames: ['result'],
     read: () => samplesBy('result', read.kinds(), (count) => count),
   });

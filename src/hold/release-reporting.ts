@@ -16,25 +16,29 @@ export function registerHoldMetrics(registry: Registry, held: () => number) {
   const released = new Counter({
     name: 'linger_hold_released_total',
     help: 'Pods whose hooks (Hold) this replica has released, by reason.',
+    reference:
+      'Pods whose hooks (`Hold`) this replica has released, by [reason](reasons.md#why-a-held-pod-is-released). Each pod counts once, whatever its containers; a container that restarts, each time.',
     labelNames: ['reason'] as const,
     registers: [registry],
   });
   for (const reason of Object.keys(RELEASE_REASONS)) released.inc({ reason }, 0);
   const seconds = new Histogram({
     name: 'linger_hold_seconds',
-    help: 'From the deletion of a pod (or the call of its hook where there is none) until its hooks were released.',
+    help: 'From the deletion of a pod (or the call of its hook without one) until its hooks were released.',
     labelNames: ['reason'] as const,
     buckets: BUCKETS,
     registers: [registry],
   });
   numberAtScrape(registry, {
     name: 'linger_hold_pods',
-    help: 'Pods that this replica holds now; only the leader holds any.',
+    help: 'Pods that this replica holds now. Only the leader holds pods.',
     read: held,
   });
   const strangers = new Counter({
     name: 'linger_hold_stranger_lines_total',
     help: 'Lines about a pod’s connections that were ignored because an address other than the pod’s sent them.',
+    reference:
+      "Lines about a held pod's connections that were ignored because they came from an address other than the pod's: a stolen token, or a network that [translates addresses](../threat-model.md#the-helper-and-its-token).",
     registers: [registry],
   });
   return { released, seconds, strangers };

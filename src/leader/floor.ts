@@ -43,6 +43,8 @@ export function registerFloorMetrics(registry: Registry, counts: () => FloorCoun
   const gauge = new Gauge({
     name: 'linger_published_floor_namespaces',
     help: 'Namespaces by what their pods get while Linger is down: a wait, none, or dropped: none, because the ConfigMap is full.',
+    reference:
+      'Namespaces by what the ConfigMap `linger-floor` says of their pods [while Linger is down](../when-linger-is-down.md): `wait`, `none`, or `dropped`: none, because it is full. Only on the leader.',
     labelNames: ['floor'] as const,
     registers: [registry],
     collect: () => {

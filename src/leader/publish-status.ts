@@ -248,16 +248,20 @@ export function registerPublishMetrics(registry: Registry, status: PublishStatus
   numberAtScrape(registry, {
     name: 'linger_leader',
     help: '1 on the replica that leads and publishes, 0 on the others.',
+    reference:
+      '1 on the replica that leads and [publishes](../operations.md#what-replicas-share), 0 on the others. The sum is 1, or 0 for a few seconds.',
     read: () => Number(status.leading),
   });
   numberAtScrape(registry, {
     name: 'linger_lease_transitions',
-    help: 'How often the leader has changed, as the Lease says; 0 until it has been read.',
+    help: 'How often the leader has changed, by the Lease; 0 until it has been read.',
     read: () => status.term ?? 0,
   });
   counterAtScrape(registry, {
     name: 'linger_publish_failures_total',
     help: 'Requests for the Lease, ConfigMaps (planned, history, consumers) and statuses that failed, by reason.',
+    reference:
+      'Requests for the Lease (`lease`), the ConfigMaps (`planned`, `history`, `consumers`, `shortfalls`) and the statuses of DiscoveryConsumers (`status`), ClusterTerminationPolicies (`clusterPolicyStatus`) and TerminationPolicies (`policyStatus`) that failed, by [reason](#why-publishing-fails).',
     labelNames: ['object', 'reason'],
     read: () =>
       Object.entries(status.failures).flatMap(([object, counts]) =>
@@ -267,12 +271,14 @@ export function registerPublishMetrics(registry: Registry, status: PublishStatus
   counterAtScrape(registry, {
     name: 'linger_publish_writes_total',
     help: 'How often this replica has written a ConfigMap, or the status of a DiscoveryConsumer.',
+    reference:
+      'How often this replica has written a ConfigMap (`planned`, `history`, `consumers`, `shortfalls`) or a status (`status`, `clusterPolicyStatus`, `policyStatus`).',
     labelNames: ['object'],
     read: () => each(({ writes }) => writes),
   });
   gaugeAtScrape(registry, {
     name: 'linger_published_timestamp_seconds',
-    help: 'When what is in use was written, by its writer’s clock.',
+    help: 'When the state in use was written, by its writer’s clock.',
     labelNames: ['object'],
     read: () => each(({ writtenAt }) => (Number.isNaN(writtenAt) ? undefined : writtenAt)),
   });
@@ -285,6 +291,8 @@ export function registerPublishMetrics(registry: Registry, status: PublishStatus
   gaugeAtScrape(registry, {
     name: 'linger_published_refused',
     help: '1 while what a ConfigMap holds cannot be used, by reason.',
+    reference:
+      '1 while the contents of a ConfigMap cannot be used, by [reason](#why-what-is-published-is-refused). Only on the leader, except `planned`, which all replicas watch.',
     labelNames: ['object', 'reason'],
     read: () =>
       Object.entries(published).flatMap(([object, { refusal }]) => {

@@ -185,6 +185,8 @@ export function registerManagerMetrics(registry: Registry): Counter<'runnable' |
   return new Counter({
     name: 'linger_runnable_failures_total',
     help: 'Errors that a part of Linger has thrown, by part and call: always a bug. The other parts are not affected.',
+    reference:
+      'Errors that a part of Linger has thrown: always a bug, logged as `runnable failed`. The other parts are not affected. `call`: `metrics`, `status`, `event`, `pod`, `listener`, `run`, `lead` or `close`; `run` and `lead` are restarted.',
     labelNames: ['runnable', 'call'] as const,
     registers: [registry],
   });

@@ -37,6 +37,8 @@ export function registerLagMetrics(
   const lags = new Histogram({
     name: 'linger_removal_lag_seconds',
     help: 'From a pod’s termination showing until its endpoint was withdrawn, by what withdrew it.',
+    reference:
+      "From the first event of a pod's termination until its endpoint was withdrawn. `stage`: `EndpointSlice`, or `Endpoints`; they are written by different controllers. Buckets from 10 ms to 10 min.",
     labelNames: ['stage'] as const,
     buckets: LAG_SECONDS,
     registers: [registry],
@@ -45,36 +47,41 @@ export function registerLagMetrics(
   for (const stage of LAG_STAGES) lags.zero({ stage });
   gaugeAtScrape(registry, {
     name: 'linger_removals_unresolved',
-    help: 'Terminating pods whose endpoint has not been withdrawn yet.',
+    help: 'Terminating pods whose endpoint has not been withdrawn yet: the backlog of a storm, while it lasts.',
     labelNames: ['stage'],
     read: () => samplesBy('stage', readings.unresolved(), ({ count }) => count),
   });
   gaugeAtScrape(registry, {
     name: 'linger_removals_oldest_unresolved_seconds',
-    help: 'How long the oldest of them has been waiting; 0 where none waits.',
+    help: 'Age of the oldest of them; 0 if there is none.',
     labelNames: ['stage'],
     read: () => samplesBy('stage', readings.unresolved(), ({ oldestSeconds }) => oldestSeconds),
   });
   gaugeAtScrape(registry, {
     name: 'linger_lag_now_seconds',
     help: 'Percentiles of the lag of the last minutes, with what is unresolved; absent when there is neither.',
+    reference:
+      'The lag of the last 5 minutes (of the wall clock, so that replicas forget the same at the same time), with unresolved removals counted by their age. `quantile`: `0.5`, `0.9`, `0.99`. Absent when nothing was withdrawn recently and nothing is pending.',
     labelNames: ['quantile'],
     read: () => quantilesOf(readings.now()?.density),
   });
   numberAtScrape(registry, {
     name: 'linger_cluster_endpoints_maintained',
     help: '1 while a controller maintains Endpoints, as far as is known; 0: they do not count.',
+    reference:
+      '1 while a controller [maintains Endpoints](../operations.md#without-endpoints), as far as is known; 0: they do not count.',
     read: () => Number(readings.maintainsEndpoints),
   });
   counterAtScrape(registry, {
     name: 'linger_removals_discarded_total',
     help: 'Removals that gave no sample, by reason.',
+    reference: 'Removals that gave no sample, by [reason](#why-a-removal-gives-no-sample).',
     labelNames: ['reason'],
     read: () => samplesBy('reason', readings.discarded, (count) => count),
   });
   gaugeAtScrape(registry, {
     name: 'linger_lag_planned_seconds',
-    help: 'Percentiles of the lag that waits are planned with, of the cluster; absent while nothing is measured.',
+    help: 'The lag that waits are planned with, of the cluster: the largest of the hourly curves of the last 24 hours, each over 7 days. Absent while nothing has been measured.',
     labelNames: ['quantile'],
     read: () => quantilesOf(readings.table.cluster?.slow),
   });
@@ -91,6 +98,8 @@ export function registerLagMetrics(
   gaugeAtScrape(registry, {
     name: 'linger_default_wait_seconds',
     help: 'The wait of a pod to which only policies for everything apply. why: fixed, initial, declared, measured or storm.',
+    reference:
+      'The wait of a pod without labels in a namespace without labels: the result of the policies for everything. `why`: [as in the plan](reasons.md#why-the-wait-is-what-it-is).',
     labelNames: ['why'],
     read: () => {
       const { why, seconds } = defaultWait();
@@ -99,7 +108,7 @@ export function registerLagMetrics(
   });
   gaugeAtScrape(registry, {
     name: 'linger_default_wait_coverage',
-    help: 'The share of the planned lags that this wait covers, 0 to 1; absent where it is not measured.',
+    help: 'The share of the planned lags that this wait covers, 0 to 1. Absent if the wait is not measured.',
     labelNames: ['why'],
     read: () => {
       const { why, coverage } = defaultWait();
@@ -109,6 +118,8 @@ export function registerLagMetrics(
   gaugeAtScrape(registry, {
     name: 'linger_recorder_entries',
     help: 'What the recorder holds: pods that are listed or terminating, slices and Endpoints, open removals.',
+    reference:
+      'What the recorder holds: `pods` that are listed or terminating, slices and Endpoints (`objects`), removals in progress (`open`).',
     labelNames: ['kind'],
     read: () => samplesBy('kind', readings.size, (count) => count),
   });
@@ -136,6 +147,8 @@ export function registerConsumerMetrics(registry: Registry, { views, epochSecond
   const lags = new Histogram({
     name: 'linger_consumer_lag_seconds',
     help: 'From an endpoint’s withdrawal until the consumer had stopped sending to it.',
+    reference:
+      "From an endpoint's withdrawal until a [consumer](../concepts.md#consumers) had stopped sending to it. The leader measures.",
     labelNames: ['consumer'] as const,
     buckets: LAG_SECONDS,
     registers: [registry],
@@ -144,6 +157,8 @@ export function registerConsumerMetrics(registry: Registry, { views, epochSecond
   gaugeAtScrape(registry, {
     name: 'linger_consumer_measured',
     help: '1 where a consumer’s lag can be relied on, 0 where not or not yet; the reason is that of its condition.',
+    reference:
+      "1 while a consumer's lag is reliable, 0 if not or not yet, with the [reason](consumers.md#conditions). Only on the leader.",
     labelNames: ['consumer', 'reason'],
     read: () =>
       views().map(({ name, condition: { status, reason } }) => [
@@ -153,13 +168,13 @@ export function registerConsumerMetrics(registry: Registry, { views, epochSecond
   });
   gaugeAtScrape(registry, {
     name: 'linger_consumer_samples',
-    help: 'How often a consumer’s lag was timed in the last 7 days.',
+    help: 'A consumer’s samples of the last 7 days. Only on the leader.',
     labelNames: ['consumer'],
     read: () => views().map(({ name, removals }) => [{ consumer: name }, removals?.samples ?? 0]),
   });
   gaugeAtScrape(registry, {
     name: 'linger_consumer_last_sample_age_seconds',
-    help: 'How long ago it was last timed; absent before the first time.',
+    help: 'Time since the last sample; absent before the first. Only on the leader.',
     labelNames: ['consumer'],
     read: () =>
       views().flatMap(({ name, lastSample }) =>

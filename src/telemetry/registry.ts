@@ -8,10 +8,20 @@ import {
 } from '@prometheus-io/client';
 import { LOOP_WORK } from './loop-time.ts';
 
+declare module '@prometheus-io/client' {
+  // The class keeps every member of its configuration.
+  interface MetricConfiguration<T extends string> {
+    /** What the reference says instead of the help, where it says more: Markdown, links relative to docs/reference. */
+    reference?: string | undefined;
+  }
+}
+
 /** A metric whose samples are read at each scrape, so they are never stale. */
 export interface ReadAtScrape<L extends string> {
   readonly name: string;
   readonly help: string;
+  /** Instead of the help, in the reference: Markdown, links relative to docs/reference. */
+  readonly reference?: string;
   readonly labelNames: readonly L[];
   /** All current samples; a series that is not among them is not exposed. */
   readonly read: () => Iterable<readonly [labels: LabelValues<L>, value: number]>;
@@ -59,7 +69,10 @@ export function samplesBy<L extends string, T>(
 /** A gauge without labels, which always has a value. */
 export function numberAtScrape(
   registry: Registry,
-  { read, ...named }: Pick<ReadAtScrape<string>, 'name' | 'help'> & { readonly read: () => number },
+  {
+    read,
+    ...named
+  }: Pick<ReadAtScrape<string>, 'name' | 'help' | 'reference'> & { readonly read: () => number },
 ): void {
   gaugeAtScrape<string>(registry, { ...named, labelNames: [], read: () => [[{}, read()]] });
 }
@@ -73,10 +86,14 @@ export type Metrics = ReturnType<typeof createMetrics>;
 export function createMetrics(version: string) {
   const registry = new Registry();
   const registers = [registry];
-  const gauge = <L extends string = never>(name: string, help: string, labelNames: readonly L[] = []) =>
-    new Gauge<L>({ name, help, labelNames, registers });
-  const reloads = (name: string, help: string) => {
-    const counter = new Counter({ name, help, labelNames: ['result'] as const, registers });
+  const gauge = <L extends string = never>(
+    name: string,
+    help: string,
+    labelNames: readonly L[] = [],
+    reference?: string,
+  ) => new Gauge<L>({ name, help, reference, labelNames, registers });
+  const reloads = (name: string, help: string, reference: string) => {
+    const counter = new Counter({ name, help, reference, labelNames: ['result'] as const, registers });
     // Prometheus sees no increase in a series that begins with 1: the first failure must be one.
     for (const result of ['success', 'failure']) counter.inc({ result }, 0);
     return counter;
@@ -92,45 +109,55 @@ export function createMetrics(version: string) {
     policyReloads: reloads(
       'linger_policy_reloads_total',
       'Changes of the policy files, by result: success, or failure (some documents cannot be used).',
+      'Changes of the policy files: `success`, or `failure` (some documents cannot be used; [their last good versions](../operations.md#reload-of-policies) stay in force). Once for each state of the files.',
     ),
     policyLastSuccess: gauge(
       'linger_policy_last_success_timestamp_seconds',
-      'When all policy files could last be used.',
+      'When all policy files were last valid.',
     ),
     policyReloadSuccessful: gauge(
       'linger_policy_last_reload_successful',
-      '1 when all that the policy files say is in force, 0 while some documents cannot be used.',
+      '1 when all policy files are in force, 0 while some documents cannot be used.',
     ),
     policyProblems: gauge(
       'linger_policy_problems',
       'Policy documents and files on disk that cannot be used.',
+      [],
+      'Policy documents and files that cannot be used as they are on disk. The log and `/estimates` name them.',
     ),
-    policyDocuments: gauge('linger_policy_documents', 'Documents in force by kind.', ['kind']),
+    policyDocuments: gauge('linger_policy_documents', 'Documents in force.', ['kind']),
     certificateExpiry: gauge(
       'linger_certificate_expiry_timestamp_seconds',
       'When the serving certificate expires.',
     ),
     certificateIssued: gauge(
       'linger_certificate_issued_timestamp_seconds',
-      'When the serving certificate was issued: its notBefore.',
+      'When the serving certificate says that it was issued (Linger’s certificates begin an hour earlier).',
     ),
     certificateTrusted: gauge(
       'linger_certificate_trusted',
       '1 while the webhook configuration trusts the certificate that this replica serves. Only with --certs-secret.',
+      [],
+      "1 while the webhook configuration trusts this replica's serving certificate, or does not exist (`linger_webhook_configured`). Only with `--certs-secret`.",
     ),
     certificateWrites: new Counter({
       name: 'linger_certificate_writes_total',
       help: 'Writes of the certificates that replicas share, by object (Secret, caBundle) and reason. Only with --certs-secret.',
+      reference:
+        'Writes of the [certificates that replicas share](../operations.md#certificates): `object` is `Secret` or `caBundle`, `reason` what the log calls `because`. Only with `--certs-secret`.',
       labelNames: ['object', 'reason'] as const,
       registers,
     }),
     certificateReloads: reloads(
       'linger_certificate_reloads_total',
       'Changes of the serving certificate, and failed attempts, by result; the last good one keeps serving.',
+      '`success`: the serving certificate was replaced. `failure`: an attempt, repeated every 8 s or sooner, while its files cannot be used, or the Secret or the caBundle cannot be read or written; the last valid one stays in use.',
     ),
     loopBlocked: new Histogram({
       name: 'linger_loop_blocked_seconds',
       help: 'How long one piece of work kept the event loop from everything else, by work; 10 ms and more.',
+      reference:
+        'How long one piece of work blocked the event loop; only pieces of 10 ms and more count. `work`: `watch`, `list`, `review`, `policies`, `hold`, `push` (of istiod), `curves`, `audit`, or `other`: anything else, counted from 250 ms on. Reviews wait meanwhile: beyond 250 ms there is a log line. Buckets from 25 ms to 2.5 s.',
       labelNames: ['work'] as const,
       buckets: [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5],
       registers,

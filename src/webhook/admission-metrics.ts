@@ -138,38 +138,52 @@ class RecentDecisions {
 
 /** @param collect called before any of them is read */
 function admissionSeries(registers: Registry[], collect: () => void) {
-  const counter = <L extends string>(name: string, label: readonly L[], help: string) =>
-    new Counter<L>({ name, help, labelNames: [...label], registers, collect });
-  const histogram = <L extends string>(name: string, buckets: number[], label: readonly L[], help: string) =>
-    new Histogram<L>({ name, help, labelNames: [...label], buckets, registers, collect });
+  const counter = <L extends string>(name: string, label: readonly L[], help: string, reference: string) =>
+    new Counter<L>({ name, help, reference, labelNames: [...label], registers, collect });
+  const histogram = <L extends string>(
+    name: string,
+    buckets: number[],
+    label: readonly L[],
+    help: string,
+    reference?: string,
+  ) => new Histogram<L>({ name, help, reference, labelNames: [...label], buckets, registers, collect });
   return {
     decisions: counter(
       'linger_decisions_total',
       ['outcome', 'reason'],
       'Pods decided on, dry runs left out. outcome: inject, audit or skip; reason: why skipped, else empty.',
+      'Pods decided on; dry runs are left out. `outcome`: `inject`, `audit` (would have been changed), `skip`. `reason`: [why skipped](reasons.md#skip-reasons), otherwise empty. A pod that is reviewed twice counts twice.',
     ),
-    notes: counter('linger_notes_total', ['code'], 'Remarks on decisions, by code.'),
+    notes: counter(
+      'linger_notes_total',
+      ['code'],
+      'Notes on decisions, by code.',
+      'Notes on decisions, by [note](reasons.md#notes).',
+    ),
     invalidAnnotations: counter(
       'linger_invalid_annotations_total',
       ['annotation'],
       'linger.dev annotations that did not parse and were ignored.',
+      '`linger.dev` annotations that did not parse and were ignored.',
     ),
     plannedWait: histogram(
       'linger_planned_wait_seconds',
       WAIT_SECONDS,
       ['outcome'],
       'Waits planned for pods. outcome: inject or audit.',
+      'Waits planned for pods: `inject`, or `audit`.',
     ),
     duration: histogram(
       'linger_admission_duration_seconds',
       ADMISSION_SECONDS,
       [],
-      'From a review’s last byte read to its answer handed to the socket.',
+      'From a review’s last byte read to its answer handed to the socket. Buckets from 0.1 ms, because the API server’s own metric starts at 5 ms.',
     ),
     responses: counter(
       'linger_http_responses_total',
       ['code'],
       'Answers of the webhook server by HTTP status.',
+      "Answers of the webhook's port, by HTTP status; those to reports count in `linger_reports_total`.",
     ),
   };
 }

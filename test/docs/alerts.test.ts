@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import { atStart, registered } from '../../deploy/generate/registered-metrics.ts';
 import { alertCases, alertGroups as groups, alertRules as rules } from './alert-cases.ts';
 import { codeOf, tableUnder } from './markdown.ts';
 import { groupsIn, labelsOf, misreadIn, selectorsIn } from './promql.ts';
-import { atStart, registered } from './registered-metrics.ts';
 
 const documented = tableUnder('docs/reference/metrics.md', 'Alerts');
 

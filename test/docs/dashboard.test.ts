@@ -1,7 +1,7 @@
 import { describe, expect, it, test } from 'vitest';
+import { own } from '../../deploy/generate/registered-metrics.ts';
 import { read } from './markdown.ts';
 import { groupsIn, labelsOf, misreadIn, selectorsIn } from './promql.ts';
-import { own } from './registered-metrics.ts';
 
 interface Panel {
   readonly id: number;

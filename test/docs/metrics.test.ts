@@ -1,20 +1,8 @@
-import { describe, expect, test } from 'vitest';
-import { codeOf, codesOf, PAGES, read, tableUnder } from './markdown.ts';
-import { own, registered, series } from './registered-metrics.ts';
+import { expect, test } from 'vitest';
+import { own, registered, series } from '../../deploy/generate/registered-metrics.ts';
+import { PAGES, read } from './markdown.ts';
 
 const PAGE = 'docs/reference/metrics.md';
-const documented = ['Metrics', 'Metrics with a cluster'].flatMap((heading) => tableUnder(PAGE, heading));
-
-test('the tables have exactly the metrics of the registry, in its order', () => {
-  expect(documented.map((row) => codeOf(row.metric))).toEqual(own.map(({ name }) => name));
-});
-
-describe.each(own)('$name', ({ name, type, labelNames }) => {
-  const row = documented.find((each) => codeOf(each.metric) === name);
-
-  test('its type is documented', () => expect(row?.type).toBe(type));
-  test('its labels are documented', () => expect(codesOf(row?.labels)).toEqual(labelNames));
-});
 
 test('all others have one of the prefixes that the page names', () => {
   const prefixes = [...read(PAGE).matchAll(/`(\w+_)\*`/g)].map(([, prefix]) => prefix ?? '');

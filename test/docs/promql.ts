@@ -1,4 +1,4 @@
-import { registered, seriesOf } from './registered-metrics.ts';
+import { registered, seriesOf } from '../../deploy/generate/registered-metrics.ts';
 
 /** A metric that an expression names, with the labels that it is selected by. */
 export interface Selector {

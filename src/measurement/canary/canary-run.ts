@@ -24,16 +24,22 @@ export function registerCanaryMetrics(registry: Registry, present: () => readonl
   const flips = new Counter({
     name: 'linger_canary_flips_total',
     help: 'Flips of the canary that this replica has led, by how they ended.',
+    reference:
+      'Flips of [the canary](../measuring.md#the-canary) that this replica has led, by [how they ended](consumers.md#how-a-flip-ends). Absent if the canary is off, like the next two.',
     labelNames: ['result'] as const,
     registers: [registry],
   });
   const connections = new Counter({
     name: 'linger_canary_connections_total',
-    help: 'Connections that they took, through ClusterIPs and probe URLs.',
+    help: 'Connections of these flips, through ClusterIPs and probe URLs.',
     registers: [registry],
   });
   const read = () => present().filter(isTimed).length;
-  numberAtScrape(registry, { name: 'linger_canary_consumers', help: 'Consumers that it is to time.', read });
+  numberAtScrape(registry, {
+    name: 'linger_canary_consumers',
+    help: 'Consumers that the canary is to time, on every replica. 0 where all of them are declared or measured otherwise: then there are no flips.',
+    read,
+  });
   for (const result of Object.keys(FLIP_RESULTS) as FlipResult[]) flips.inc({ result }, 0);
   const totals: Record<string, number> = {};
   return {

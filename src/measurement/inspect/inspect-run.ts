@@ -416,24 +416,28 @@ export function registerInspectionMetrics(
   const pages = new Counter({
     name: 'linger_inspect_pages_total',
     help: 'Pages that instances of consumers were asked for: read, or why not.',
+    reference:
+      'Pages that instances of a consumer were [asked for](../measuring.md#pages): `read`, or the [reason](consumers.md#conditions) why not. The leader asks.',
     labelNames: ['consumer', 'result'] as const,
     registers,
   });
   const bytes = new Counter({
     name: 'linger_inspect_bytes_total',
-    help: 'How long those pages were.',
+    help: 'Size of those pages.',
     labelNames: ['consumer'] as const,
     registers,
   });
   const lost = new Counter({
     name: 'linger_inspect_removals_lost_total',
-    help: 'Removals that gave no sample because not every instance could say whether it had dropped the pod.',
+    help: 'Removals that gave no sample because some instance’s page could not show whether it still used the pod.',
     labelNames: ['consumer'] as const,
     registers,
   });
   gaugeAtScrape(registry, {
     name: 'linger_inspect_instances',
     help: 'Instances that are asked for pages, by whether the last answer could be used; only on the leader.',
+    reference:
+      'Instances that are polled, by whether the last page was usable: `answering` or `silent`. Only on the leader.',
     labelNames: ['consumer', 'state'],
     read: () =>
       [...inspection().instances()].flatMap(([consumer, answering, silent]) => [
@@ -444,6 +448,8 @@ export function registerInspectionMetrics(
   gaugeAtScrape(registry, {
     name: 'linger_inspect_stale_upstreams',
     help: 'Addresses that an instance still sends to and that no slice lists; only on the leader, and only above 0.',
+    reference:
+      '[Dead addresses](../measuring.md#dead-addresses) that an instance still sends to. Only on the leader, and only above 0.',
     labelNames: ['consumer', 'instance'],
     read: () =>
       [...inspection().stale()].map(

@@ -21,18 +21,22 @@ export function registerReportMetrics(
   const reports = new Counter({
     name: 'linger_reports_total',
     help: 'Reports of consumers’ instances, by result; the consumer is empty where none has that name.',
+    reference:
+      '[Reports](../guide.md#a-gateway-that-reports-when-it-has-synced) that reached this replica, by [result](consumers.md#answers-to-reports). `consumer` is empty if none has that name. `NotLeader` for some seconds after a change of leader is normal.',
     labelNames: ['consumer', 'result'] as const,
     registers: [registry],
   });
   gaugeAtScrape(registry, {
     name: 'linger_report_instances',
-    help: 'Instances that report and have not fallen silent; only on the leader.',
+    help: 'Instances that report and have not fallen silent. Only on the leader.',
     labelNames: ['consumer'],
     read: () => readings().map(([consumer, { live }]) => [{ consumer }, live] as const),
   });
   gaugeAtScrape(registry, {
     name: 'linger_report_interval_seconds',
     help: 'Between two syncs of an instance, as reported: the median, and the longest of the last eight.',
+    reference:
+      'Time between two syncs of a live instance. `which`: `typical`, the median; `longest`, of the last eight of each. Only on the leader.',
     labelNames: ['consumer', 'which'],
     read: () =>
       readings().flatMap(([consumer, { interval = {} }]) =>
@@ -42,6 +46,8 @@ export function registerReportMetrics(
   counterAtScrape(registry, {
     name: 'linger_report_instants_lost_total',
     help: 'Instants for which there is no lag because an instance did not apply them; only on the leader, since it leads.',
+    reference:
+      'Instants without a lag, because an [instance fell silent](../measuring.md#instances-that-fall-silent) or applied nothing. Only on the leader, from when it began to lead.',
     labelNames: ['consumer'],
     read: () => readings().map(([consumer, , lost]) => [{ consumer }, lost] as const),
   });

@@ -1,6 +1,6 @@
 import { registerAuditMetrics, registerTerminationMetrics } from '../../src/audit/index.ts';
 import { registerWatchMetrics } from '../../src/cluster/index.ts';
-import { defaultWait } from '../../src/core/decision/index.ts';
+import { defaultWait, NO_SOURCES, snapshotOf } from '../../src/core/decision/index.ts';
 import {
   registerDeliveryMetrics,
   registerHoldMetrics,
@@ -19,17 +19,20 @@ import {
 } from '../../src/measurement/index.ts';
 import { createMetrics } from '../../src/telemetry/index.ts';
 import { AdmissionMetrics } from '../../src/webhook/index.ts';
-import { EMPTY_SNAPSHOT } from '../core/decision/sample-snapshot.ts';
 
 /** What the registry's metrics carry beside their declared type. */
 export interface Described {
   readonly name: string;
   readonly type: string;
+  readonly help: string;
+  readonly reference?: string;
   readonly labelNames: readonly string[];
 }
 
 const { registry } = createMetrics('0.0.0');
 new AdmissionMetrics(registry);
+/** How many of them a server has that follows no cluster: the first ones. */
+const withoutCluster = ownOf(registry).length;
 const clocks = { clock: () => 0, epochSeconds: () => 0 };
 registerWatchMetrics(registry, {
   watches: () => ({}),
@@ -38,7 +41,7 @@ registerWatchMetrics(registry, {
   synced: () => false,
   clock: clocks.clock,
 });
-registerLagMetrics(registry, new Measurement(clocks), () => defaultWait(EMPTY_SNAPSHOT));
+registerLagMetrics(registry, new Measurement(clocks), () => defaultWait(snapshotOf(NO_SOURCES)));
 registerManagerMetrics(registry);
 registerPublishMetrics(registry, newStatus());
 registerFloorMetrics(registry, () => undefined);
@@ -64,10 +67,22 @@ registerAuditMetrics(
 export const atStart = registry.metrics();
 
 /** Every metric of a server that follows a cluster, in the registry's order. */
-export const registered = registry.getMetricsAsArray() as unknown as readonly Described[];
+export const registered = allOf(registry);
 
 /** Linger's own. */
-export const own = registered.filter(({ name }) => name.startsWith('linger_'));
+export const own = ownOf(registry);
+
+/** Linger's own, by whether they need a cluster. */
+export const serverMetrics = own.slice(0, withoutCluster);
+export const clusterMetrics = own.slice(withoutCluster);
+
+function allOf(from: typeof registry): readonly Described[] {
+  return from.getMetricsAsArray() as unknown as readonly Described[];
+}
+
+function ownOf(from: typeof registry): readonly Described[] {
+  return allOf(from).filter(({ name }) => name.startsWith('linger_'));
+}
 
 /** Every series of Linger's: a histogram has three. */
 export const series: ReadonlyMap<string, Described> = new Map(
