@@ -1,15 +1,7 @@
 import { chmod, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import fastJsonPatch from 'fast-json-patch';
 import { asError, LingerError } from '../core/api/index.ts';
-import {
-  auditPatchFor,
-  isAudit,
-  type Operation,
-  patchFor,
-  snapshotOf,
-  summaryOf,
-  undoFor,
-} from '../core/decision/index.ts';
+import { type Operation, patchInForce, snapshotOf, summaryOf, undoFor } from '../core/decision/index.ts';
 import { patched } from '../core/judge/index.ts';
 import {
   type Encoding,
@@ -53,7 +45,7 @@ export async function inject(settings: Settings<'inject'>, surroundings: Surroun
     const planned = planOf({ ...found, workload: { ...found.workload, pod } }, snapshot);
     const { decision } = planned;
     const said = [summaryOf(planned), ...decision.notes.map(({ code, text }) => `  note ${code}: ${text}`)];
-    const operations = isAudit(decision) ? auditPatchFor(pod, decision) : patchFor(pod, decision);
+    const operations = patchInForce(pod, decision);
     if (pod === given) return { operations, said };
     // Removing something and adding it again in the same form is no change.
     return {

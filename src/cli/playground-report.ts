@@ -1,10 +1,8 @@
 import { isLingerObject, isRecord, printable, UserError } from '../core/api/index.ts';
 import {
-  auditPatchFor,
   type ClusterSnapshot,
-  isAudit,
   NO_SOURCES,
-  patchFor,
+  patchInForce,
   SKIP_REASONS,
   snapshotOf,
 } from '../core/decision/index.ts';
@@ -107,7 +105,7 @@ function diffOf(manifests: Manifests, snapshot: ClusterSnapshot): string | undef
       for (const found of workloadsIn(document, input, WITHIN, manifests, reading)) {
         const { decision } = planOf(found, snapshot);
         const { pod } = found.workload;
-        const operations = isAudit(decision) ? auditPatchFor(pod, decision) : patchFor(pod, decision);
+        const operations = patchInForce(pod, decision);
         if (operations.length > 0) yield { object: found.object, operations, at: found.workload.pointer };
       }
     };

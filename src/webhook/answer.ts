@@ -1,10 +1,9 @@
 import {
   admissionWarning,
-  auditPatchFor,
   type Decision,
   isAudit,
   type Operation,
-  patchFor,
+  patchInForce,
   renderPlan,
   warningsOf,
 } from '../core/decision/index.ts';
@@ -42,6 +41,7 @@ export function answerDecision(
   { auditWarnings }: AnswerOptions,
 ): AdmissionResponse {
   const { outcome, notes } = decision;
+  const operations = patchInForce(object, decision);
   if (isAudit(decision)) {
     const plan = outcome === 'inject' ? { plan: renderPlan(decision.plan) } : {};
     const reason = outcome === 'skip' ? decision.reason : 'Audit';
@@ -49,10 +49,10 @@ export function answerDecision(
     const warnings = auditWarnings
       ? [...wouldInject(decision), ...warningsOf(notes)]
       : warningsOf(notes.filter(({ code }) => code === 'InvalidAnnotation'));
-    return patching(allowed(uid, warnings, { reason, ...plan }), auditPatchFor(object, decision));
+    return patching(allowed(uid, warnings, { reason, ...plan }), operations);
   }
   const reason = outcome === 'inject' ? 'Injected' : decision.reason;
-  return patching(allowed(uid, warningsOf(notes), { reason }), patchFor(object, decision));
+  return patching(allowed(uid, warningsOf(notes), { reason }), operations);
 }
 
 function patching(response: AdmissionResponse, operations: readonly Operation[]): AdmissionResponse {

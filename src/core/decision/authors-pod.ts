@@ -50,19 +50,29 @@ export function authorsPod(object: unknown): AuthorsPod {
   const claims = plan && claimsOf(plan);
   const containers = listOf(memberAt(object, ['spec', 'containers']));
   const hooks = containers.flatMap((container, index) => hookIn(container, index, claims) ?? []);
-  const claimed = claims === undefined ? [] : claimedBy(claims, hooks);
+  if (plan === undefined && hooks.length === 0) return untouched(incoming, text);
   const hookOf = new Map<number, LifecycleHandler | undefined>();
   for (const { index, rest, isHelper } of hooks) if (isHelper) hookOf.set(index, rest);
-  for (const { index, rest, handler, kind } of claimed)
+  const carriers = new Map<string, number | undefined>();
+  let call: HoldCall | undefined;
+  let merged = false;
+  for (const hook of claims === undefined ? [] : claimedBy(claims, hooks)) {
+    const { index, name, rest, handler, kind } = hook;
     hookOf.set(index, kind === 0 ? rest : withSeconds(handler, kind));
+    // What is left of a hook into which another webhook has merged its own is that webhook's.
+    if (rest !== undefined) {
+      merged = true;
+      continue;
+    }
+    carriers.set(name, kind === 0 ? undefined : kind);
+    call ??= hook.call;
+  }
   const pod =
     hookOf.size === 0
       ? incoming
       : withContainers(incoming, (each, index) =>
           hookOf.has(index) ? withPreStop(each, hookOf.get(index)) : each,
         );
-  // What is left of a hook into which another webhook has merged its own is that webhook's.
-  const merged = claimed.some(({ rest }) => rest !== undefined);
   if (plan?.by === 'floor') {
     const restored = withoutRecord(pod, plan, plan.baseGrace);
     const isChanged = graceIn(restored) !== plan.baseGrace;
@@ -70,15 +80,22 @@ export function authorsPod(object: unknown): AuthorsPod {
     // A grace that another webhook has changed since is not raised again.
     return isChanged ? { ...stamp, plan } : stamp;
   }
-  const alone = claimed.filter(({ rest }) => rest === undefined);
-  const carriers = new Map(alone.map(({ name, kind }) => [name, kind === 0 ? undefined : kind]));
-  const call = alone.find((each) => each.call !== undefined)?.call;
   return {
-    ...{ incoming, pod, carriers, merged, stamped: false },
+    incoming,
+    pod,
+    carriers,
+    merged,
+    stamped: false,
+    notes: staleNotes(text, plan, carriers),
     ...(plan && { plan }),
     ...(call && { call }),
-    notes: staleNotes(text, plan, carriers),
   };
+}
+
+/** Nearly every pod: Linger has put nothing in. */
+function untouched(pod: Pod, text: unknown): AuthorsPod {
+  const notes = staleNotes(text, undefined, NO_CARRIERS);
+  return { incoming: pod, pod, carriers: NO_CARRIERS, merged: false, stamped: false, notes };
 }
 
 function staleNotes(text: unknown, plan: Plan | undefined, carriers: Carriers): readonly Note[] {
@@ -97,16 +114,16 @@ interface Claims {
   readonly plan: Plan;
   /** By how much sleeps are lengthened. */
   readonly rise: number;
-  /** The seconds of the author's own sleep in the container of this claim; 0: a hook of Linger's own. */
-  readonly kindOf: (name: string) => number;
-  /** The names of the containers, by kind. */
-  readonly byKind: ReadonlyMap<number, readonly string[]>;
+  /** By container: the seconds of its author's own sleep; 0: it has a hook of Linger's own. */
+  readonly kinds: ReadonlyMap<string, number>;
+  readonly hasOwnHooks: boolean;
 }
 
 function claimsOf(plan: Plan): Claims {
   const { extended = {}, containers } = plan;
   const kindOf = (name: string) => (Object.hasOwn(extended, name) ? (extended[name] ?? 0) : 0);
-  return { plan, rise: riseOf(plan), kindOf, byKind: Map.groupBy(containers, kindOf) };
+  const kinds = new Map(containers.map((name) => [name, kindOf(name)]));
+  return { plan, rise: riseOf(plan), kinds, hasOwnHooks: containers.some((name) => kinds.get(name) === 0) };
 }
 
 /** A hook that may be Linger's. */
@@ -129,21 +146,31 @@ function hookIn(container: unknown, index: number, claims: Claims | undefined): 
   const isHelper = runsHelper(handler);
   const hook = claims?.plan.hook ?? 'Hold';
   if (claims === undefined && !isHelper) return undefined;
-  const { [HOOKS[hook].handler]: own, ...others } = handler;
-  const isShared = isRecord(own) && Object.values(others).some(isRecord);
-  const contents = HOOKS[hook].recognise(isShared ? { [HOOKS[hook].handler]: own } : handler);
+  const others = besides(handler, HOOKS[hook].handler);
+  const contents = HOOKS[hook].recognise(
+    others === undefined ? handler : { [HOOKS[hook].handler]: handler[HOOKS[hook].handler] },
+  );
   const isOwn =
     contents?.wait === claims?.plan.wait &&
     contents?.call?.max === claims?.plan.hold?.max &&
-    claims?.byKind.has(0) === true;
+    claims?.hasOwnHooks === true;
   const lengthened = claims === undefined ? 0 : (plainSleep(handler)?.seconds ?? 0) - claims.rise;
   return {
-    ...{ index, handler, isHelper },
+    index,
+    handler,
+    isHelper,
     name: String(memberAt(container, ['name'])),
     kind: isOwn ? 0 : lengthened > 0 ? lengthened : undefined,
     call: contents?.call,
-    rest: isShared && (isHelper || isOwn) ? others : undefined,
+    rest: isHelper || isOwn ? others : undefined,
   };
+}
+
+/** What a hook of Linger's shares its place with. @param own the handler that may be Linger's; undefined: no other is there */
+function besides(handler: LifecycleHandler, own: string): LifecycleHandler | undefined {
+  if (Object.keys(handler).length < 2) return undefined;
+  const { [own]: mine, ...others } = handler;
+  return isRecord(mine) && Object.values(others).some(isRecord) ? others : undefined;
 }
 
 /**
@@ -153,12 +180,15 @@ function hookIn(container: unknown, index: number, claims: Claims | undefined): 
  * and so beyond it.
  */
 function claimedBy(
-  { plan, kindOf, byKind }: Claims,
+  { plan, kinds }: Claims,
   hooks: readonly Hook[],
 ): readonly (Hook & { readonly kind: number })[] {
-  const open = new Map([...byKind].map(([kind, names]) => [kind, names.length]));
-  const names = new Set(plan.containers);
-  const isNamed = ({ name, kind }: Hook) => names.has(name) && kindOf(name) === kind;
+  const open = new Map<number, number>();
+  for (const name of plan.containers) {
+    const kind = kinds.get(name) ?? 0;
+    open.set(kind, (open.get(kind) ?? 0) + 1);
+  }
+  const isNamed = ({ name, kind }: Hook) => kinds.get(name) === kind;
   return hooks
     .filter((hook): hook is Hook & { readonly kind: number } => hook.kind !== undefined)
     .toSorted((a, b) => Number(isNamed(b)) - Number(isNamed(a)))
@@ -170,7 +200,7 @@ function claimedBy(
     .toSorted((a, b) => a.index - b.index);
 }
 
-export function withContainers(pod: Pod, change: (container: Container, index: number) => Container): Pod {
+function withContainers(pod: Pod, change: (container: Container, index: number) => Container): Pod {
   return { ...pod, spec: { ...pod.spec, containers: pod.spec.containers.map(change) } };
 }
 

@@ -51,7 +51,7 @@ export {
 } from './floor.ts';
 export { holdObstacle } from './hold-delivery.ts';
 export { NODE_BUDGET_LABEL, NODE_BUDGET_SHARE, nodeBudgetOf } from './node-budget.ts';
-export { auditPatchFor, type Operation, patchFor, undoFor } from './patch.ts';
+export { type Operation, patchFor, patchInForce, undoFor } from './patch.ts';
 export {
   type Decision,
   fitGrace,

@@ -9,17 +9,10 @@ import {
   memberAt,
   runsHelper,
 } from '../api/index.ts';
-import {
-  type AuthorsPod,
-  authorsPod,
-  withContainers,
-  withoutRecord,
-  withPreStop,
-  withSeconds,
-} from './authors-pod.ts';
+import { type AuthorsPod, authorsPod, withoutRecord, withPreStop, withSeconds } from './authors-pod.ts';
 import { preStopOf } from './containers.ts';
 import { type HoldSetup, OWN_MOUNT, ownMount, ownVolume } from './hold-delivery.ts';
-import { type Decision, type Plan, secondsByContainer } from './plan.ts';
+import { type Decision, isAudit, type Plan, secondsByContainer } from './plan.ts';
 import { renderMarker, renderPlan } from './plan-codec.ts';
 import {
   annotationsOf,
@@ -44,18 +37,21 @@ const VOLUMES = '/spec/volumes';
  * Members are added one by one and no array is ever rewritten: other webhooks' and the author's entries stay where they are.
  */
 export function patchFor(object: unknown, decision: Decision): readonly Operation[] {
-  return isUnread(decision) ? [] : operationsFor(authorsPod(object), decision);
+  return changesNothing(decision) ? [] : operationsFor(authorsPod(object), decision);
 }
 
-/** The same in mode Audit, which changes nothing of its own: only a stamp of the floor goes. */
-export function auditPatchFor(object: unknown, decision: Decision): readonly Operation[] {
-  if (isUnread(decision)) return [];
+/** The same in the mode in force. Audit changes nothing of its own: only a stamp of the floor goes. */
+export function patchInForce(object: unknown, decision: Decision): readonly Operation[] {
+  if (!isAudit(decision)) return patchFor(object, decision);
+  if (changesNothing(decision)) return [];
   const found = authorsPod(object);
   return found.stamped ? unstamped(found, decision.outcome === 'skip' ? decision.reason : 'Audit') : [];
 }
 
-function isUnread(decision: Decision): boolean {
-  return decision.outcome === 'skip' && SKIP_REASONS[decision.reason].standing === 'unread';
+/** Whether the decision says so by itself: the pod is not looked at, or it has been found to be as its plan says. */
+function changesNothing(decision: Decision): boolean {
+  if (decision.outcome !== 'skip') return false;
+  return decision.standing !== undefined || SKIP_REASONS[decision.reason].standing === 'unread';
 }
 
 export function operationsFor(found: AuthorsPod, decision: Decision): readonly Operation[] {
@@ -91,28 +87,31 @@ export function undoFor(object: unknown): readonly Operation[] {
 function planned({ incoming, pod, plan: recorded }: AuthorsPod, plan: Plan, setup?: HoldSetup): Pod {
   const { hook, wait, hold } = plan;
   const call = setup && hold && { address: setup.address, token: setup.token, wait, max: hold.max };
-  const own = HOOKS[hook].render({ wait, ...(call && { call }) });
+  // For each container its own: whoever applies the patch may change one of them.
+  const own = () => HOOKS[hook].render({ wait, ...(call && { call }) });
   const waiting = secondsByContainer(plan);
-  const hooked = withContainers(pod, (container) => {
+  const containers = pod.spec.containers.map((container) => {
     const seconds = waiting.get(container.name);
     if (seconds === undefined) return container;
     const handler = preStopOf(container);
-    return withPreStop(container, handler === undefined ? own : withSeconds(handler, seconds));
+    return withPreStop(container, handler === undefined ? own() : withSeconds(handler, seconds));
   });
   const grace = Math.max(graceOf(pod), plan.grace);
   const text = renderPlan(plan);
+  const there = labelOf(annotationsOf(incoming), ANNOTATION.plan);
   // A record that says the same in other words stays.
-  const isSame = recorded !== undefined && renderPlan(recorded) === text;
-  const told = (isSame ? labelOf(annotationsOf(incoming), ANNOTATION.plan) : undefined) ?? text;
-  return annotated(
-    { ...hooked, spec: { ...hooked.spec, terminationGracePeriodSeconds: grace } },
-    told,
-    setup?.tokenHash,
-  );
+  const isSame = there !== text && recorded !== undefined && renderPlan(recorded) === text;
+  const told = isSame && there !== undefined ? there : text;
+  const spec = { ...pod.spec, containers, terminationGracePeriodSeconds: grace };
+  return annotated({ ...pod, spec }, told, setup?.tokenHash);
 }
 
 function annotated(pod: Pod, plan: string, tokenHash?: string): Pod {
-  const { [ANNOTATION.holdToken]: _, ...others } = annotationsOf(pod);
+  const present = annotationsOf(pod);
+  const isThere =
+    labelOf(present, ANNOTATION.plan) === plan && labelOf(present, ANNOTATION.holdToken) === tokenHash;
+  if (isThere) return pod;
+  const { [ANNOTATION.holdToken]: _, ...others } = present;
   const token = tokenHash === undefined ? {} : { [ANNOTATION.holdToken]: tokenHash };
   return {
     ...pod,
@@ -120,33 +119,37 @@ function annotated(pod: Pod, plan: string, tokenHash?: string): Pod {
   };
 }
 
-/** In the order in which a pod is read: hooks, volumes, grace, annotations. */
+/**
+ * In the order in which a pod is read: hooks, volumes, grace, annotations. Only the members that Linger may have changed are
+ * compared: comparing the others would cost more than all else.
+ */
 function difference(before: Pod, after: Pod, setup?: HoldSetup): readonly Operation[] {
   const operations: Operation[] = [];
-  after.spec.containers.forEach((each, index) => {
-    const container = before.spec.containers[index];
-    if (container === undefined || container === each) return;
-    const changes = compared(only(container, 'lifecycle'), only(each, 'lifecycle'));
-    for (const change of changes)
-      operations.push({ ...change, path: `/spec/containers/${index}${change.path}` });
+  after.spec.containers.forEach(({ lifecycle }, index) => {
+    const was = before.spec.containers[index]?.lifecycle;
+    operations.push(...changes(`/spec/containers/${index}/lifecycle`, was, lifecycle));
   });
   // By hand: compared, the removal of an entry would rewrite all those behind it.
   operations.push(...helperOperations(before, after, setup));
-  const ofPod = (pod: Pod) => ({
-    ...only(pod, 'metadata'),
-    spec: only(pod.spec, 'terminationGracePeriodSeconds'),
-  });
-  return [...operations, ...compared(ofPod(before), ofPod(after))];
+  const [was, is] = [before.spec, after.spec].map((spec) => spec.terminationGracePeriodSeconds);
+  operations.push(...changes('/spec/terminationGracePeriodSeconds', was, is));
+  const isWhole = isRecord(before.metadata) && isRecord(after.metadata);
+  return isWhole
+    ? [
+        ...operations,
+        ...changes('/metadata/annotations', before.metadata.annotations, after.metadata.annotations),
+      ]
+    : [...operations, ...changes('/metadata', before.metadata, after.metadata)];
 }
 
-/** Objects that both share are not looked into. */
-function compared(before: object, after: object): readonly Operation[] {
-  return fastJsonPatch.compare(before, after) as readonly Operation[];
-}
-
-/** Only the member that Linger may have changed: comparing the others would cost more than all else. */
-function only<T extends object>(object: T, member: keyof T & string): Partial<T> {
-  return (Object.hasOwn(object, member) ? { [member]: object[member] } : {}) as Partial<T>;
+/** What changes one member into the other. Objects that both share are not looked into. */
+function changes(path: string, before: unknown, after: unknown): readonly Operation[] {
+  if (before === after) return [];
+  if (before === undefined) return [{ op: 'add', path, value: after }];
+  if (after === undefined) return [{ op: 'remove', path }];
+  if (!isRecord(before) || !isRecord(after)) return [{ op: 'replace', path, value: after }];
+  const members = fastJsonPatch.compare(before, after) as readonly Operation[];
+  return members.map((each) => ({ ...each, path: path + each.path }));
 }
 
 /** Adds the helper's volume and its mounts where they are needed, and removes those that no container needs any more. */

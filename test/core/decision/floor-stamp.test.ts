@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import { auditPatchFor, undoFor } from '../../../src/core/decision/patch.ts';
+import { patchInForce, undoFor } from '../../../src/core/decision/patch.ts';
 import { isAudit } from '../../../src/core/decision/plan.ts';
 import { runs } from '../../property/runs.ts';
 import { arbitraryPod } from './arbitrary-pod.ts';
@@ -81,7 +81,7 @@ it('floor, then webhook, is webhook alone, but for the marker of a skip', () => 
         expect(plain(both.result)).toEqual(plain(expected));
         expect(pass(both.result, snapshot).operations).toEqual([]);
         if (isAudit(decision)) {
-          const audited = patched(after, auditPatchFor(after, decision));
+          const audited = patched(after, patchInForce(after, decision));
           const skip = decision.outcome === 'skip' ? decision.reason : 'Audit';
           const left = { ...annotationsOf(object), [PLAN]: marker(skip) };
           expect(plain(audited)).toEqual(
