@@ -94,6 +94,50 @@ it('floor, then webhook, is webhook alone, but for the marker of a skip', () => 
   );
 });
 
+/** A round of the floor, which leaves every pod alone that has any plan but its stamp. */
+function floorRound(object: PodObject, wait: number, hook: 'Sleep' | 'Exec'): PodObject {
+  const plan = annotationsOf(object)[PLAN] ?? '';
+  return plan === '' ? stamped(object, wait, hook) : object;
+}
+
+it('floor, webhook, floor, webhook: the second round stamps no pod that the webhook has decided on', () => {
+  let skips = 0;
+  fc.assert(
+    fc.property(
+      PODS,
+      fc.oneof(arbitrarySnapshot, arbitraryHeldSnapshot),
+      fc.integer({ min: 1, max: 300 }),
+      fc.constantFrom('Sleep' as const, 'Exec' as const),
+      fc.boolean(),
+      (object, snapshot, wait, hook, isSidecarAdded) => {
+        const first = floorRound(object, wait, hook);
+        fc.pre(annotationsOf(first)[PLAN] !== undefined);
+        const { decision, result } = pass(first, snapshot);
+        const decided = [result];
+        if (isAudit(decision)) decided.push(patched(first, patchInForce(first, decision)));
+        for (const each of decided) {
+          const changed = structuredClone(each);
+          if (isSidecarAdded) changed.spec.containers.push(container('sidecar'));
+          const second = floorRound(changed, wait, hook);
+          expect(second).toEqual(changed);
+          const last = pass(second, snapshot);
+          expect(annotationsOf(last.result)[PLAN]).not.toMatch(/^\{"v":1,"by":"floor",/);
+          if (!isSidecarAdded && each === result) expect(last.operations).toEqual([]);
+          expect(floorRound(last.result, wait, hook)).toEqual(last.result);
+        }
+        if (decision.outcome !== 'skip') return;
+        skips += 1;
+        // Without the marker it would be stamped again.
+        const unmarked = structuredClone(result);
+        delete annotationsOf(unmarked)[PLAN];
+        expect(annotationsOf(floorRound(unmarked, wait, hook))[PLAN]).toMatch(/^\{"v":1,"by":"floor",/);
+      },
+    ),
+    runs(400),
+  );
+  expect(skips).toBeGreaterThan(0);
+});
+
 describe('a stamp', () => {
   test('is taken out for a skip, and no second one is recognised in the marker', () => {
     const snapshot = snapshotOf([service({ selector: { app: 'other' } })]);
