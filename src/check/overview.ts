@@ -1,6 +1,7 @@
 import { messageOf } from '../cluster/index.ts';
 import type { ReplicaStatus } from '../core/api/index.ts';
 import type { Inquiry } from './checks.ts';
+import { type FloorState, floorState } from './floor.ts';
 import { type Counts, leaseOf, replicaPods, replicaStatuses, sumOf } from './replicas.ts';
 
 /** A running Linger at a glance. What is undefined could not be read; `unseen` says why. */
@@ -14,6 +15,8 @@ export interface Overview {
   readonly held: number | undefined;
   /** The last audit: workloads by verdict, and findings by reason and namespace. */
   readonly audit: { readonly verdicts: Counts; readonly findings: readonly FindingCount[] } | undefined;
+  /** Whether pods get a wait of the API server while Linger is down. */
+  readonly floor: FloorState | undefined;
   readonly unseen: readonly string[];
 }
 
@@ -37,6 +40,7 @@ export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
   const pods = await attempt('replicas', () => replicaPods(inquiry));
   const lease = await attempt('leader', () => leaseOf(inquiry));
   const statuses = [...((await attempt('status', () => replicaStatuses(inquiry)))?.values() ?? [])];
+  const floor = await attempt('floor', () => floorState(inquiry));
   const known = statuses.length > 0;
   const audit = statuses.map((each) => each.audit).find((each) => each !== null);
   return {
@@ -50,6 +54,7 @@ export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
       : undefined,
     held: known ? statuses.reduce((sum, { held }) => sum + (held ?? 0), 0) : undefined,
     audit: audit && { verdicts: audit.verdicts, findings: counted(audit.findings) },
+    floor,
     unseen,
   };
 }

@@ -72,7 +72,7 @@ const MOST_NAMES = 5;
 const MOST_FINDINGS = 5;
 
 function renderStatus(value: StatusReport, now: number, wide: boolean): string {
-  const { replicas, leader, decisions, held, audit, namespaces, consumers, unseen } = value;
+  const { replicas, leader, decisions, held, floor, audit, namespaces, consumers, unseen } = value;
   const few = (names: readonly string[]) => {
     const shown = wide ? names : names.slice(0, MOST_NAMES);
     return `${shown.join(', ')}${names.length > shown.length ? `, and ${names.length - shown.length} more` : ''}`;
@@ -87,6 +87,7 @@ function renderStatus(value: StatusReport, now: number, wide: boolean): string {
         ? undefined
         : `${held} ${held === 1 ? 'pod' : 'pods'} now${held > 0 ? ': linger hold list' : ''}`,
     ],
+    ['floor', floor && floorInWords(floor, now)],
   ] as const;
   const rows = namespaces.map(({ mode, hook, waitSeconds, why, namespaces: names }) => [
     mode,
@@ -112,6 +113,16 @@ function renderStatus(value: StatusReport, now: number, wide: boolean): string {
       : ['findings (linger audit)', ...columns(findings, ['left', 'left', 'right', 'left'])],
     unseen.length === 0 ? [] : ['not seen', ...unseen.map((line) => `  ${line}`)],
   );
+}
+
+function floorInWords({ bound, validUntil }: NonNullable<StatusReport['floor']>, now: number): string {
+  if (!bound) return 'none: while Linger is down, pods are created without a hook';
+  if (validUntil === null)
+    return 'bound, and cannot be used: while Linger is down, pods are created without a hook (linger check)';
+  const until = new Date(validUntil * 1000).toISOString();
+  return validUntil < now
+    ? `stands, and is out of date since ${until} (linger check)`
+    : `stands, and is up to date until ${until}`;
 }
 
 const OUTCOMES = { inject: 'injected', audit: 'only audited', skip: 'skipped' };

@@ -272,6 +272,11 @@ export const statusReport = z.strictObject({
         .readonly(),
     })
     .optional(),
+  /**
+   * Whether the policy in the API server is bound, and until when its waits count as up to date, in seconds since the epoch;
+   * null: there are none that can be used.
+   */
+  floor: z.strictObject({ bound: z.boolean(), validUntil: z.union([seconds, nothingKnown]) }).optional(),
   /** Namespaces whose pods get the same, the most first. */
   namespaces: z
     .array(

@@ -95,6 +95,37 @@ describe.concurrent('linger status', () => {
     expect(stdout.split('\n').length).toBeLessThan(40);
   });
 
+  it('says whether the floor stands, and until when', async () => {
+    const group = '/apis/admissionregistration.k8s.io/v1';
+    const paramRef = { name: 'linger-floor', namespace: 'linger' };
+    const mapOf = (_validUntil: string) => ({
+      '/api/v1/namespaces/linger/configmaps/linger-floor': well({ data: { _: 'none', _validUntil } }),
+    });
+    const bound = {
+      [`${group}/mutatingadmissionpolicies/linger-floor`]: well({ metadata: { name: 'linger-floor' } }),
+      [`${group}/mutatingadmissionpolicybindings/linger-floor`]: well({
+        spec: { policyName: 'linger-floor', paramRef },
+      }),
+    };
+    const said = async (changes: Answers) => /^floor +(.*)$/m.exec((await statusOf(changes)).stdout)?.[1];
+    const without = 'while Linger is down, pods are created without a hook';
+    expect(await said({})).toBe(`none: ${without}`);
+    expect(await said({ ...bound, ...mapOf('2199-01-01T00:00:00Z') })).toBe(
+      'stands, and is up to date until 2199-01-01T00:00:00.000Z',
+    );
+    expect(await said({ ...bound, ...mapOf('2026-01-01T00:00:00Z') })).toBe(
+      'stands, and is out of date since 2026-01-01T00:00:00.000Z (linger check)',
+    );
+    expect(await said(bound)).toBe(`bound, and cannot be used: ${without} (linger check)`);
+    const policy = `${group}/mutatingadmissionpolicies/linger-floor`;
+    const denied = await statusOf({ [policy]: refused(403, 'mutatingadmissionpolicies is forbidden') });
+    expect(denied.stdout).toMatch(/^floor +not seen$/m);
+    expect(denied.stdout).toMatch(/^ {2}floor: 403: mutatingadmissionpolicies is forbidden$/m);
+    const { stdout } = await statusOf({ ...bound, ...mapOf('2199-01-01T00:00:00Z') }, '--output', 'json');
+    const { floor } = statusReport.parse(JSON.parse(stdout));
+    expect(floor).toEqual({ bound: true, validUntil: Date.UTC(2199, 0, 1) / 1_000 });
+  });
+
   it('shows no mode above --mode-limit of the replicas', async () => {
     const args = ['serve', '--mode-limit=Audit'];
     const deployment = { spec: { template: { spec: { containers: [{ name: 'linger', args }] } } } };

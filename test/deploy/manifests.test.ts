@@ -285,11 +285,15 @@ describe('rights', () => {
   it('linger-view lets people get all that replicas publish, and see where the helper is', async () => {
     const rules = await rulesOf('linger-view');
     const replicas = await readFile(join(ROOT, 'deploy', 'role-publish.yaml'), 'utf8');
-    const published = new Set(replicas.match(/\blinger-(planned|consumers|shortfalls|history(-\d)?)\b/g));
-    expect(published.size).toBe(11);
+    const published = new Set(
+      replicas.match(/\blinger-(planned|consumers|shortfalls|floor|history(-\d)?)\b/g),
+    );
+    expect(published.size).toBe(12);
     for (const name of published)
       expect([name, allows(rules, 'get', '', 'configmaps', name)]).toEqual([name, true]);
     expect(allows(rules, 'list', '', 'configmaps', readHelperObject().name)).toBe(true);
+    for (const resource of ['mutatingadmissionpolicies', 'mutatingadmissionpolicybindings'])
+      expect(allows(rules, 'get', 'admissionregistration.k8s.io', resource, 'linger-floor')).toBe(true);
   });
 
   it('linger-view lets people list the policies that may take hooks or cut graces', async () => {
