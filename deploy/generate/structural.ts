@@ -31,6 +31,10 @@ const HANDLED = new Set<string>([
   ...TAKEN_OVER,
   '$schema',
   'description',
+  // For docs/reference.
+  'reference',
+  'values',
+  'absent',
   'properties',
   'additionalProperties',
   'propertyNames',

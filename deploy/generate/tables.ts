@@ -6,8 +6,24 @@ import { CHECKS } from '../../src/check/index.ts';
 import { VERBS } from '../../src/cli/commands.ts';
 import { type Flag, type Flags, flagName, variableName } from '../../src/cli/flags.ts';
 import { CONNECTION_ERRORS, OBJECT_FAILURES, RESTARTS } from '../../src/cluster/index.ts';
-import { type Curable, ERRORS, type Explained } from '../../src/core/api/index.ts';
-import { NOTES, SKIP_QUESTIONS, SKIP_REASONS, WAIT_REASONS } from '../../src/core/decision/index.ts';
+import {
+  type Curable,
+  clusterTerminationPolicySpec,
+  discoveryConsumerSpec,
+  ERRORS,
+  type Explained,
+  formatDuration,
+  terminationPolicySpec,
+} from '../../src/core/api/index.ts';
+import {
+  BUILT_IN_VALUES,
+  DURATION_FIELDS,
+  type Field,
+  NOTES,
+  SKIP_QUESTIONS,
+  SKIP_REASONS,
+  WAIT_REASONS,
+} from '../../src/core/decision/index.ts';
 import { AUDIT_FINDINGS } from '../../src/core/judge/index.ts';
 import { CONDITIONS, DISCARDS } from '../../src/core/lag/index.ts';
 import { DIAGNOSES } from '../../src/diagnose/index.ts';
@@ -15,6 +31,7 @@ import { RELEASE_REASONS } from '../../src/hold/index.ts';
 import { REFUSALS } from '../../src/leader/index.ts';
 import { DEREGISTRATION_RESULTS } from '../../src/measurement/index.ts';
 import { LOSS_CAUSES } from '../../src/prove/index.ts';
+import { type DocumentedField, fieldsOf } from './fields.ts';
 import { clusterMetrics, type Described, serverMetrics } from './registered-metrics.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -115,6 +132,35 @@ function ofMetrics(metrics: readonly Described[]): string {
   });
 }
 
+const fieldName = ({ path }: DocumentedField) => `\`${path}\``;
+
+/** In the words of a policy: durations as it says them, lists as YAML. */
+function policyDefault({ path, absent }: DocumentedField): string {
+  const field = path as Field;
+  const value = BUILT_IN_VALUES[field];
+  if (value === undefined) return absent ?? 'none';
+  if (Array.isArray(value)) return `\`[${value.join(', ')}]\``;
+  return `\`${DURATION_FIELDS.has(field) ? formatDuration(Number(value)) : String(value)}\``;
+}
+
+function policyFields(): string {
+  const ofTeams = new Set(fieldsOf(terminationPolicySpec).map(({ path }) => path));
+  return table(fieldsOf(clusterTerminationPolicySpec), {
+    field: fieldName,
+    default: policyDefault,
+    values: ({ values }) => values,
+    meaning: ({ path, meaning: said }) => (ofTeams.has(path) ? said : `*Cluster only.* ${said}`),
+  });
+}
+
+function consumerFields(): string {
+  return table(fieldsOf(discoveryConsumerSpec), {
+    field: fieldName,
+    values: ({ values, isRequired }) => (isRequired ? `${values}; required` : values),
+    meaning: ({ meaning: said }) => said,
+  });
+}
+
 /** Every table that a page takes from a catalogue, between `<!-- table: NAME -->` and `<!-- end -->`. */
 export const TABLES: Readonly<Record<string, () => string>> = {
   'skip-questions': skipQuestions,
@@ -169,6 +215,8 @@ export const TABLES: Readonly<Record<string, () => string>> = {
   checks: () =>
     table(Object.entries(CHECKS), { check: code, when: ([, { when }]) => when, 'what is checked': means }),
   'loss-causes': () => table(Object.entries(LOSS_CAUSES), { cause: code, meaning: means }),
+  'policy-fields': policyFields,
+  'consumer-fields': consumerFields,
   metrics: () => ofMetrics(serverMetrics),
   'cluster-metrics': () => ofMetrics(clusterMetrics),
   ...Object.fromEntries(FLAG_TABLES),

@@ -1,6 +1,6 @@
 import type { RequestListener } from 'node:http';
 import { connect } from 'node:net';
-import { asError, type PageFormat } from '../core/api/index.ts';
+import { asError, type PageFormat, usualPath } from '../core/api/index.ts';
 import {
   endpointIn,
   MOST_WITNESSED,
@@ -11,7 +11,6 @@ import {
   problem,
   readerOf,
   readPage,
-  usualPath,
 } from '../measurement/index.ts';
 import { NEVER, pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';

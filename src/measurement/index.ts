@@ -17,7 +17,7 @@ export {
   type PageReader,
   readerOf,
 } from './inspect/page-formats.ts';
-export { MOST_WITNESSED, usualPath } from './inspect/page-request.ts';
+export { MOST_WITNESSED } from './inspect/page-request.ts';
 export { type ConsumerInstances, consumerInstances } from './instances.ts';
 export { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
 export { measureConsumers } from './measured-consumers.ts';

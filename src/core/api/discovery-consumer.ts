@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { CONSUMER_MODES, PAGE_FORMATS } from './choices.ts';
+import { CONSUMER_MODES, PAGE_FORMATS, usualPath } from './choices.ts';
 import {
   apiRule,
   apiRules,
@@ -54,8 +54,11 @@ const declared = z
     syncInterval: optional(
       durationFrom('1ms'),
       'It polls this often: its lag is uniform from 0 to this. A duration such as 10s, at most 168h.',
+      { reference: 'Its poll interval: its lag is uniformly distributed from 0 to this.' },
     ),
-    lag: optional(durationFrom('1ms'), 'It is always this late. A duration such as 40s, at most 168h.'),
+    lag: optional(durationFrom('1ms'), 'It is always this late. A duration such as 40s, at most 168h.', {
+      reference: 'It is always this late.',
+    }),
   })
   .refine(({ syncInterval, lag }) => (syncInterval === undefined) !== (lag === undefined), { error: EITHER })
   .meta(apiRule('has(self.syncInterval) != has(self.lag)', EITHER));
@@ -69,45 +72,74 @@ const matching = (pattern: RegExp, longest: number, error: string) =>
     .refine((text) => text.length <= longest && pattern.test(text), { error })
     .meta({ ...apiRule(`self.matches(${celPattern(pattern)})`, error), maxLength: longest });
 
-const httpUrl = (description: string) => matching(HTTP_URL, LONGEST_URL, URL_ERROR).meta({ description });
+const PORT_VALUES = '1 to 65535';
+const URL_VALUES = 'an `http://` or `https://` URL';
+
+const httpUrl = (description: string, reference = description) =>
+  matching(HTTP_URL, LONGEST_URL, URL_ERROR).meta({ description, reference, values: URL_VALUES });
 
 const probe = z.strictObject({
-  url: httpUrl("An http:// or https:// URL that leads through it to Linger's Service linger-canary."),
-  every: optional(durationFrom('1s'), 'How often to measure. A duration such as 30s, from 1s to 168h.'),
+  url: httpUrl(
+    "An http:// or https:// URL that leads through it to Linger's Service linger-canary.",
+    "A URL that leads through it to Linger's canary: ASCII, at most 2,048 characters, without credentials and without a `#fragment`.",
+  ),
+  every: optional(durationFrom('1s'), 'How often to measure. A duration such as 30s, from 1s to 168h.', {
+    reference: 'How often to measure.',
+  }),
 });
 
 const PATH = /^\/[!"$-~]*$/;
 const PATH_ERROR = 'expected a path such as /clusters, in ASCII, at most 1024 characters';
 const LONGEST_PATH = 1024;
 
-const pagePath = matching(PATH, LONGEST_PATH, PATH_ERROR);
+const pagePath = matching(PATH, LONGEST_PATH, PATH_ERROR).meta({ values: 'a path, optionally with a query' });
 
 const instances = z.strictObject({
   // Required: otherwise a label on a pod of any namespace would make it an instance, which could stall all removals.
-  namespaceSelector: labelSelector.describe(
-    'The namespaces of its pods; kubernetes.io/metadata.name is the name of one.',
-  ),
-  podSelector: optional(labelSelector, 'Its pods in them; absent: all.'),
-  port: z.int().min(1).max(65_535).describe('The port of each pod that serves the page.'),
-  path: optional(pagePath, 'Path and query of the page; absent: where its format is usually found.'),
+  namespaceSelector: labelSelector.meta({
+    description: 'The namespaces of its pods; kubernetes.io/metadata.name is the name of one.',
+    reference: 'The namespaces of its pods. `kubernetes.io/metadata.name` names one.',
+  }),
+  podSelector: optional(labelSelector, 'Its pods in them; absent: all.', {
+    reference:
+      'Its pods in them; absent: all. Running ones are polled, and each counts; with more than 200, the condition says `TooManyInstances`.',
+  }),
+  port: z
+    .int()
+    .min(1)
+    .max(65_535)
+    .meta({ values: PORT_VALUES })
+    .describe('The port of each pod that serves the page.'),
+  path: optional(pagePath, 'Path and query of the page; absent: where its format is usually found.', {
+    reference: `Absent: ${PAGE_FORMATS.map((format) => `\`${usualPath(format)}\` (${format})`).join(', ')}.`,
+  }),
 });
 
 const FILE = /^[A-Za-z0-9_][-A-Za-z0-9_.]{0,127}$/;
 const FILE_ERROR = 'expected the name of a file in the folder --inspect-files, without a path';
 
+const FILE_VALUES = 'the name of a file in `--inspect-files`';
+
 /** A name without a path: only files that the operator has put into that folder may be sent to a page. */
-function fileName(description: string) {
-  return optional(matching(FILE, 128, FILE_ERROR), description);
+function fileName(description: string, reference = description, values = FILE_VALUES) {
+  return optional(matching(FILE, 128, FILE_ERROR), description, { reference, values });
 }
 
 const SERVER_NAME = /^[A-Za-z0-9]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?$/;
 const SERVER_NAME_ERROR = 'expected a DNS name such as admin.gateway.example';
 
 const tls = z.strictObject({
-  caFile: fileName('The certificates of authorities to trust: a file in the folder --inspect-files.'),
+  caFile: fileName(
+    'The certificates of authorities to trust: a file in the folder --inspect-files.',
+    "Authorities to trust instead of Node.js' own.",
+  ),
   serverName: optional(
-    matching(SERVER_NAME, 253, SERVER_NAME_ERROR),
+    matching(SERVER_NAME, 253, SERVER_NAME_ERROR).meta({ values: 'a DNS name' }),
     'The name that certificates must be for; absent: the address of the pod, or the host of the url.',
+    {
+      reference:
+        "The name that certificates must be for; absent: the pod's address, or the host of the URL or address.",
+    },
   ),
   insecureSkipVerify: optional(z.boolean(), 'Do not verify certificates.'),
 });
@@ -122,20 +154,33 @@ const inspect = z
     url: optional(
       httpUrl('A page of a discovery service.'),
       'A discovery service that its clients poll, asked instead of them.',
+      {
+        reference:
+          'Instead of instances: the page of a discovery service that clients poll. Every address of its host is polled.',
+      },
     ),
-    format: z
-      .enum(PAGE_FORMATS)
-      .describe('How the page shows that an address is in use; Witness: `linger witness` answers.'),
+    format: z.enum(PAGE_FORMATS).meta({
+      description: 'How the page shows that an address is in use; Witness: `linger witness` answers.',
+      reference:
+        '[How the page says](../guide.md#a-gateway-that-is-asked-what-it-still-uses) that an address is in use.',
+    }),
     every: optional(
       durationFrom('100ms'),
       'While a removal is under way, each instance is asked at most this often; absent: 1s.',
+      {
+        reference: 'How often each instance is polled at most while a removal is in progress; absent: `1s`.',
+      },
     ),
     syncInterval: optional(
       durationFrom('1ms'),
       'With url: how often its clients poll it. A duration such as 10s.',
+      { reference: 'Only with `url`: how often clients poll it. It is added to what the page shows.' },
     ),
     tls: optional(tls, 'Instances serve the page with TLS; with url: how it is verified.'),
-    tokenFile: fileName('A token to send as `Authorization: Bearer`: a file in the folder --inspect-files.'),
+    tokenFile: fileName(
+      'A token to send as `Authorization: Bearer`: a file in the folder --inspect-files.',
+      'A token to send as `Authorization: Bearer`. Reread for each page.',
+    ),
   })
   .refine(({ instances: pods, url }) => (pods === undefined) !== (url === undefined), {
     error: INSTANCES_OR_URL,
@@ -161,16 +206,28 @@ const COPIES_ERROR =
   'expected NAMESPACE/NAME, in which {namespace} and {service} stand for those of the Service here, and the name has {service}';
 
 const endpoints = z.strictObject({
-  kubeconfigFile: matching(FILE, 128, FILE_ERROR).describe(
-    'The kubeconfig of the other cluster: a file in the folder --inspect-files, where a Secret is mounted.',
-  ),
+  kubeconfigFile: matching(FILE, 128, FILE_ERROR).meta({
+    values: FILE_VALUES,
+    description:
+      'The kubeconfig of the other cluster: a file in the folder --inspect-files, where a Secret is mounted.',
+    reference:
+      'The kubeconfig of the [other cluster](../guide.md#copies-in-another-cluster). `exec`, `auth-provider` and names of files in it are refused.',
+  }),
   copies: optional(
-    matching(COPIES, 512, COPIES_ERROR),
+    matching(COPIES, 512, COPIES_ERROR).meta({
+      values:
+        '`NAMESPACE/NAME` with the placeholders `{namespace}` and `{service}`; the name has `{service}`',
+    }),
     'The Service there that has the copy, such as access/{namespace}-{service}; absent: the same namespace and name.',
+    { reference: 'The Service there that has the copy; absent: the same namespace and name.' },
   ),
   syncInterval: optional(
     durationFrom('1ms'),
     'How long after the copies their readers may follow; absent: 1s, as long as kube-proxy gathers changes.',
+    {
+      reference:
+        'How far readers of the copies there may be behind them; absent: `1s`. It is added to the time at which the copy drops the address.',
+    },
   ),
 });
 export type EndpointsSpec = z.output<typeof endpoints>;
@@ -183,20 +240,31 @@ const TOKEN_TO_ANYONE =
 
 const xds = z
   .strictObject({
-    address: matching(XDS_ADDRESS, 320, XDS_ADDRESS_ERROR).describe(
-      'Where istiod listens, such as istiod.istio-system.svc:15012; each address of a name is followed.',
-    ),
+    address: matching(XDS_ADDRESS, 320, XDS_ADDRESS_ERROR).meta({
+      values: '`HOST:PORT`, at most 320 characters',
+      description:
+        'Where istiod listens, such as istiod.istio-system.svc:15012; each address of a name is followed.',
+      reference:
+        'Where [istiod](../guide.md#istio) listens: `istiod.istio-system.svc:15012`. Each address of a name is followed, at most 20. The authority that `tls` trusts is that of the mesh.',
+    }),
     tls: optional(tls, 'Its port expects TLS, as 15012 does; absent: plaintext, as on 15010.'),
     tokenFile: fileName(
       'A token of a ServiceAccount with the audience istio-ca: a file in the folder --inspect-files.',
+      'A token with the audience `istio-ca`. Reread for each stream.',
+      `${FILE_VALUES}; only with \`tls\``,
     ),
     clusterDomain: optional(
-      matching(SERVER_NAME, 253, SERVER_NAME_ERROR),
+      matching(SERVER_NAME, 253, SERVER_NAME_ERROR).meta({ values: 'a DNS name' }),
       'The domain of the Services; absent: cluster.local.',
+      { reference: 'The domain of the Services; absent: `cluster.local`.' },
     ),
     syncInterval: optional(
       durationFrom('1ms'),
       'How long after a push of istiod the proxies may apply it; absent: 250ms.',
+      {
+        reference:
+          'How long after a push of istiod the proxies may take to apply it; absent: `250ms`. It is added to the time of the push.',
+      },
     ),
   })
   .refine(({ tls: trust, tokenFile }) => tokenFile === undefined || trust !== undefined, {
@@ -226,8 +294,9 @@ const measure = z
       'Its lag is known and declared here; nothing is measured. Exactly one of syncInterval and lag.',
     ),
     reports: optional(
-      z.strictObject({}),
+      z.strictObject({}).meta({ values: '`{}`' }),
       'Its instances report their syncs to Linger: POST /v1/consumers/NAME/reports.',
+      { reference: 'Its instances report their syncs.' },
     ),
     probe: optional(probe, 'It is measured from outside: the canary, as seen through it.'),
     inspect: optional(
@@ -293,7 +362,8 @@ const headers = z
       })
       .meta(apiRule('has(self.value) != has(self.valueFile)', VALUE_OR_FILE)),
   )
-  .max(16);
+  .max(16)
+  .meta({ values: 'at most 16 of `{name, value}` or `{name, valueFile}`' });
 
 const BODY = new RegExp(`^([^{]|${PLACEHOLDER}|\\{([^a-z]|$))*$`);
 const BODY_ERROR = `expected text of at most 4096 characters, ${TEMPLATE_HINT}`;
@@ -329,7 +399,10 @@ const celNames = (texts: readonly string[], ...wanted: readonly Placeholder[]) =
 const celHttp = (http: string) => [`${http}.url`, `has(${http}.body) ? ${http}.body : ''`];
 
 const more = {
-  headers: optional(headers, 'Headers to send, such as Authorization.'),
+  headers: optional(headers, 'Headers to send, such as Authorization.', {
+    reference:
+      '`value`, a template, has at most 1,024 printable ASCII characters. `valueFile` is the name of a file in `--inspect-files` that holds the whole value, a secret; it is reread for each request. Headers that decide where a request goes or ends, such as `Host`, cannot be set.',
+  }),
   tls: optional(tls, 'How a registry with https:// is verified.'),
 };
 
@@ -338,14 +411,21 @@ const deregister = z
     http: optional(
       z
         .strictObject({
-          method: z.enum(['DELETE', 'PATCH', 'POST', 'PUT']).describe('The method.'),
+          method: z.enum(['DELETE', 'PATCH', 'POST', 'PUT']).meta({
+            description: 'The method.',
+            reference:
+              'The method of the [request that takes a pod out](#deregistration) of a registry in which pods register themselves.',
+          }),
           url: climbFree(URL_TEMPLATE, URL_TEMPLATE_ERROR).meta({
+            values: URL_VALUES,
             description: 'The URL to send it to; a template after the host.',
+            reference: 'Where to. Behind the host it is a template.',
           }),
           ...more,
           body: optional(
-            matching(BODY, 4096, BODY_ERROR),
+            matching(BODY, 4096, BODY_ERROR).meta({ values: 'text, at most 4,096 characters' }),
             'The body, a template; application/json unless a header says otherwise.',
+            { reference: 'A template. `application/json` unless a header `Content-Type` says otherwise.' },
           ),
         })
         .refine(({ url, body = '' }) => names([url, body], '{address}', '{pod}'), { error: NAMES_POD })
@@ -356,13 +436,20 @@ const deregister = z
       z
         .strictObject({
           url: climbFree(EUREKA_URL, EUREKA_URL_ERROR).meta({
+            values: `${URL_VALUES} without a query`,
             description: 'The URL that clients have as serviceUrl, such as http://eureka:8761/eureka.',
+            reference:
+              'What clients have as `serviceUrl`. The request is `PUT URL/apps/APP/INSTANCE/status?value=OUT_OF_SERVICE`.',
           }),
           app: matching(EUREKA_NAME, 512, EUREKA_NAME_ERROR).meta({
+            values: 'letters, digits, `-`, `_`, `.`, `:` and placeholders',
             description: 'The name of the application, such as ORDERS or {label:app}.',
+            reference: 'The name of the application: `ORDERS`, or `{label:app}`.',
           }),
           instance: matching(EUREKA_NAME, 512, EUREKA_NAME_ERROR).meta({
+            values: 'letters, digits, `-`, `_`, `.`, `:` and placeholders',
             description: "The instance's ID, such as {pod}:orders:8080.",
+            reference: "The instance's ID: `{pod}:orders:8080`.",
           }),
           ...more,
         })
@@ -371,8 +458,9 @@ const deregister = z
       'Eureka: sets OUT_OF_SERVICE, which lasts whatever the instance reports in its heartbeats.',
     ),
     port: optional(
-      z.int().min(1).max(65_535),
+      z.int().min(1).max(65_535).meta({ values: PORT_VALUES }),
       'What {port} stands for; absent: the first port that a container of the pod declares.',
+      { reference: 'What `{port}` is; absent: the first port that a container of the pod declares.' },
     ),
   })
   .refine(({ http, eureka }) => (http === undefined) !== (eureka === undefined), { error: HTTP_OR_EUREKA })
@@ -431,8 +519,15 @@ export const discoveryConsumerSpec = z
         serviceSelector: optional(
           labelSelector,
           'The Services that it sends traffic to; absent: all, or none where there is a podSelector.',
+          {
+            reference:
+              'The Services that it sends traffic to, by their labels; absent: all, or none with a `podSelector`.',
+          },
         ),
-        podSelector: optional(labelSelector, 'Pods that it finds without any Service; absent: none.'),
+        podSelector: optional(labelSelector, 'Pods that it finds without any Service; absent: none.', {
+          reference:
+            'Pods that it finds without a Service, by its own discovery; absent: none. They count as [serving](policies.md#serving).',
+        }),
       }),
       'The pods that it sends traffic to; absent: those of every Service.',
     ),
@@ -440,6 +535,10 @@ export const discoveryConsumerSpec = z
     mode: optional(
       z.enum(CONSUMER_MODES),
       'Enforce: waits and Hold take its lag into account. Observe: it is measured and reported, and changes no wait. Absent: Enforce.',
+      {
+        reference:
+          '`Observe`: it is measured and reported, and changes no decision. Planned waits and Hold ignore it; `explain`, `consumers` and `check` say so. It replaces no consumer of its name. Absent: `Enforce`.',
+      },
     ),
     deregister: optional(
       deregister,

@@ -48,6 +48,17 @@ export function celPattern({ source }: RegExp): string {
   return `r'${source}'`;
 }
 
+declare module 'zod' {
+  interface GlobalMeta {
+    /** Of a field: what the reference says instead of the description, where it says more. Markdown, links relative to docs/reference. */
+    readonly reference?: string;
+    /** What the reference says of the values of a field, where the schema does not. */
+    readonly values?: string;
+    /** What the reference says counts where the field is absent. */
+    readonly absent?: string;
+  }
+}
+
 /** A field that may be absent, with what its CRD says of it. */
 export function optional<S extends z.ZodType>(schema: S, description: string, meta: z.GlobalMeta = {}) {
   return schema.optional().meta({ ...meta, description });
@@ -69,7 +80,11 @@ export function durationFrom(least?: string) {
   return z
     .string({ error: least === undefined ? `expected ${DURATION_HINT}` : error })
     .refine((text) => (parseDuration(text) ?? Number.NaN) >= leastSeconds, { error })
-    .meta({ ...apiRule(rules.join(' && '), error), maxLength: LONGEST_DURATION_TEXT })
+    .meta({
+      ...apiRule(rules.join(' && '), error),
+      maxLength: LONGEST_DURATION_TEXT,
+      values: least === undefined ? 'a duration' : `a duration, at least \`${least}\``,
+    })
     .transform((text) => parseDuration(text) ?? 0);
 }
 
@@ -119,19 +134,21 @@ const requirement = z
   );
 
 /** metav1.LabelSelector; the empty selector matches everything. */
-export const labelSelector = z.strictObject({
-  matchLabels: optional(
-    z.record(labelKey, labelValue).refine((labels) => Object.keys(labels).length <= MOST_LABELS, {
-      error: `expected at most ${MOST_LABELS} labels`,
-    }),
-    'Labels that must all be present, with these values.',
-    { maxProperties: MOST_LABELS },
-  ),
-  matchExpressions: optional(
-    z.array(requirement).max(MOST_EXPRESSIONS),
-    'Requirements that must all be met.',
-  ),
-});
+export const labelSelector = z
+  .strictObject({
+    matchLabels: optional(
+      z.record(labelKey, labelValue).refine((labels) => Object.keys(labels).length <= MOST_LABELS, {
+        error: `expected at most ${MOST_LABELS} labels`,
+      }),
+      'Labels that must all be present, with these values.',
+      { maxProperties: MOST_LABELS },
+    ),
+    matchExpressions: optional(
+      z.array(requirement).max(MOST_EXPRESSIONS),
+      'Requirements that must all be met.',
+    ),
+  })
+  .meta({ values: 'a LabelSelector' });
 
 /** Names of objects. Source: k8s.io/apimachinery IsDNS1123Subdomain / IsDNS1123Label. */
 export const objectName = z

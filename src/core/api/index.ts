@@ -12,6 +12,7 @@ export {
   type PageFormat,
   POD_SCOPES,
   type PodScope,
+  usualPath,
   WAIT_SOURCES,
   type WaitSource,
 } from './choices.ts';

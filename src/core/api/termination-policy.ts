@@ -29,19 +29,42 @@ const HOLD_SHORT = 'expected at least 1s';
 
 const wait = z
   .strictObject({
-    from: optional(z.enum(WAIT_SOURCES), 'Whether the wait is measured or fixed.'),
-    fixed: optional(duration, 'The wait, with from: Fixed.'),
+    from: optional(z.enum(WAIT_SOURCES), 'Whether the wait is measured or fixed.', {
+      reference:
+        'Where the wait comes from. `Measured`: from the lag of the cluster that `serve` follows ([what it covers](#what-a-measured-wait-covers)); `wait.initial` without one, and until there are enough samples.',
+    }),
+    fixed: optional(duration, 'The wait, with from: Fixed.', {
+      reference:
+        'The wait with `from: Fixed`; must be in the same document. Fractions round up. `0` means no wait: `NoWait`.',
+    }),
     percentile: optional(
       z.number().min(50).lt(100, { error: 'expected a number from 50 up to, not including, 100' }),
       'The percentile of the measured lag that the wait is taken from.',
+      { reference: 'The percentile of the lag that the wait is made from.' },
     ),
-    safetyFactor: optional(z.number().min(1).max(10), 'The percentile is multiplied by this.'),
-    margin: optional(duration, 'Added after the factor.'),
-    min: optional(duration, 'No measured or initial wait is shorter.'),
-    max: optional(duration, 'No measured or initial wait is longer.'),
-    initial: optional(duration, 'The wait until enough has been measured.'),
-    minSamples: optional(z.int().min(1).max(1_000_000), 'How many removals must have been measured.'),
-    minHistory: optional(duration, 'For how long lags must have been measured.'),
+    safetyFactor: optional(z.number().min(1).max(10), 'The percentile is multiplied by this.', {
+      reference: 'The factor for the percentile.',
+    }),
+    margin: optional(duration, 'Added after the factor.', {
+      reference: 'Added after that, before rounding up to a multiple of 5 s.',
+    }),
+    min: optional(duration, 'No measured or initial wait is shorter.', {
+      reference: 'Lower bound of initial and measured waits. Fixed ones are not bounded by it.',
+    }),
+    max: optional(duration, 'No measured or initial wait is longer.', {
+      reference:
+        'Upper bound of initial and measured waits; wins over `min`. Fixed ones are not bounded by it.',
+    }),
+    initial: optional(duration, 'The wait until enough has been measured.', {
+      reference:
+        'The wait until `minSamples` and `minHistory` are reached, and where no cluster is followed.',
+    }),
+    minSamples: optional(z.int().min(1).max(1_000_000), 'How many removals must have been measured.', {
+      reference: 'Fewer samples than this: `initial`.',
+    }),
+    minHistory: optional(duration, 'For how long lags must have been measured.', {
+      reference: 'A history shorter than this: `initial`.',
+    }),
   })
   .refine(({ from, fixed }) => from !== 'Fixed' || fixed !== undefined, {
     error: FIXED_MISSING,
@@ -68,13 +91,26 @@ const wait = z
 
 const hold = z
   .strictObject({
-    min: optional(duration, 'No pod is released sooner: a margin for consumers that are not declared.'),
+    min: optional(duration, 'No pod is released sooner: a margin for consumers that are not declared.', {
+      reference:
+        'With `hook: Hold`: no pod is released sooner. A margin for undeclared consumers; set `0s` if all are declared.',
+    }),
     max: optional(
       duration.refine((seconds) => seconds >= 1, { error: HOLD_SHORT }),
       'No pod is held longer.',
+      {
+        values: 'a duration, at least `1s`',
+        reference:
+          'With `hook: Hold`: no pod is held longer, except that a longer wait (`wait.fixed`, `linger.dev/wait`) stays the wait. The grace covers it as it covers a wait; `ceiling.wait` bounds it. Wins over `min`.',
+      },
     ),
-    observe: optional(z.boolean(), 'Whether the pod waits as with Sleep, and Linger only watches it.'),
-    delivery: optional(z.enum(HOLD_DELIVERIES), 'How the helper gets into the pod.'),
+    observe: optional(z.boolean(), 'Whether the pod waits as with Sleep, and Linger only watches it.', {
+      reference: 'With `hook: Hold`: the pod waits as with `Sleep`, and Linger only observes it.',
+    }),
+    delivery: optional(z.enum(HOLD_DELIVERIES), 'How the helper gets into the pod.', {
+      reference:
+        'With `hook: Hold`: how the helper gets into the pod. `Auto`: `ConfigMap` if possible, otherwise `Image`.',
+    }),
   })
   .refine(({ min, max }) => min === undefined || max === undefined || min <= max, {
     error: MIN_OVER_MAX,
@@ -102,30 +138,52 @@ const GRACE_SHORT = 'expected at least 1s';
 
 /** The fields that both kinds of policy have. No defaults: a defaulted field would count as set and break the layers. */
 const sharedFields = {
-  podSelector: optional(labelSelector, 'The pods that it applies to; absent: all.'),
+  podSelector: optional(labelSelector, 'The pods that it applies to; absent: all.', {
+    absent: 'everything',
+    reference: 'The pods that the policy is for, by their labels.',
+  }),
   priority: optional(
     z.int().min(-1_000_000).max(1_000_000),
     'Of two policies that set a field, the one with the higher priority wins.',
+    {
+      absent: '`0`',
+      reference:
+        'The order of policies of one kind: higher is later, and later wins. At equal priority the name decides, by its code units.',
+    },
   ),
-  mode: optional(mode, 'Enforce changes pods, Audit only reports what would change, Off does neither.'),
+  mode: optional(mode, 'Enforce changes pods, Audit only reports what would change, Off does neither.', {
+    reference:
+      '`Enforce` changes pods. `Audit` computes and reports the plan ([where](../operations.md#audit)), and changes nothing. `Off` skips: `ModeOff`.',
+  }),
   pods: optional(
     z.enum(POD_SCOPES),
     'Which pods get a wait: those that serve, those that are selected, or all.',
+    { reference: 'Which pods count as getting traffic: see [serving](#serving).' },
   ),
   exclude: optional(
     z.array(z.enum(EXCLUDABLE_KINDS)).max(EXCLUDABLE_KINDS.length),
     'Kinds of workload that are left alone.',
+    {
+      reference:
+        "Owners whose pods are left alone. Pods of a Deployment are owned by its ReplicaSet, those of a CronJob by its Job. A Job's pods are skipped as `RestartPolicy` even when `Job` is not in the list.",
+    },
   ),
   containers: optional(
     z.array(z.string().min(1).max(LONGEST_NAME)).max(MOST_NAMES),
     'Names of the containers that get the hook; empty: all.',
+    {
+      values: 'list of names',
+      reference:
+        'The containers that wait; an empty list means all ordinary ones. Native sidecars and init containers never wait.',
+    },
   ),
   wait: optional(wait, 'How long SIGTERM is delayed.'),
-  hook: optional(z.enum(HOOK_CHOICES), 'Which preStop hook waits.'),
+  hook: optional(z.enum(HOOK_CHOICES), 'Which preStop hook waits.', { reference: 'What waits: below.' }),
   hold: optional(hold, 'How long Hold waits for the consumers of the pod; for hook: Hold.'),
   existingHook: optional(
     z.enum(EXISTING_HOOK_RULES),
     'Whether a plain sleep that is shorter than the wait is lengthened.',
+    { reference: "What happens to a container's own preStop hook: see [existing hooks](#existing-hooks)." },
   ),
   grace: optional(
     z
@@ -133,6 +191,11 @@ const sharedFields = {
         max: optional(
           duration.refine((s) => s >= 1, { error: GRACE_SHORT }),
           'The most that terminationGracePeriodSeconds is raised to.',
+          {
+            values: 'a duration, at least `1s`',
+            reference:
+              "The grace is never raised beyond this. 10 minutes is what cluster-autoscaler grants a pod by default (`--max-graceful-termination-sec`). An author's larger grace stays.",
+          },
         ),
       })
       .meta(apiRule("!has(self.max) || duration(self.max) >= duration('1s')", `max: ${GRACE_SHORT}`)),
@@ -166,18 +229,32 @@ export const terminationPolicySpec = z
 export const clusterTerminationPolicySpec = z
   .strictObject({
     ...sharedFields,
-    namespaceSelector: optional(labelSelector, 'The namespaces that it applies to; absent: all.'),
+    namespaceSelector: optional(labelSelector, 'The namespaces that it applies to; absent: all.', {
+      absent: 'everything',
+      reference: 'The namespaces that the policy is for.',
+    }),
     ceiling: optional(
       z.strictObject({
-        wait: optional(duration, 'No wait is longer.'),
-        mode: optional(mode, 'No mode changes more than this one.'),
+        wait: optional(duration, 'No wait is longer.', {
+          reference:
+            'No wait is longer, in any layer. The smallest of all policies that apply counts; the default only where none of them sets one. Hooks that authors wrote themselves are not bounded.',
+        }),
+        mode: optional(mode, 'No mode changes more than this one.', {
+          reference: 'No mode is stronger, in any layer. The weakest of all policies that apply counts.',
+        }),
       }),
       'What no later layer may exceed; of several, the lowest applies.',
     ),
     overrides: optional(
       z.strictObject({
-        namespaces: optional(z.boolean(), 'Whether TerminationPolicies and Namespace annotations count.'),
-        pods: optional(z.boolean(), 'Whether annotations of pods count.'),
+        namespaces: optional(z.boolean(), 'Whether TerminationPolicies and Namespace annotations count.', {
+          reference:
+            'May TerminationPolicies and Namespace annotations override? One `false` among the policies that apply is enough.',
+        }),
+        pods: optional(z.boolean(), 'Whether annotations of pods count.', {
+          reference:
+            "May Pod annotations override? One `false` is enough. The webhook's `objectSelector` also lets pods opt out: [threat model](../threat-model.md#opting-out).",
+        }),
       }),
       'Who may override it; false wins.',
     ),

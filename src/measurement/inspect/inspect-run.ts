@@ -9,6 +9,7 @@ import {
   type ServiceRecord,
   selectsNamespace,
   unseenNamespace,
+  usualPath,
 } from '../../core/api/index.ts';
 import type { ClusterSnapshot } from '../../core/decision/index.ts';
 import {
@@ -38,7 +39,6 @@ import {
   type Source,
 } from './inspected.ts';
 import { authorityOf, type PageFindings, readerOf } from './page-formats.ts';
-import { usualPath } from './page-request.ts';
 import type { StaleUpstream } from './stale-upstreams.ts';
 
 export interface InspectingContext {

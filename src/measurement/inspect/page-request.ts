@@ -42,19 +42,6 @@ export function roomBeside(own: readonly PageEndpoint[]): number {
   return Math.max(0, Math.floor(left / PORTS_OF_POD));
 }
 
-/** Where a format's page usually is. */
-const USUAL_PATHS: Readonly<Partial<Record<PageFormat, string>>> = {
-  Envoy: '/clusters',
-  HAProxy: '/stats;csv',
-  Traefik: '/api/http/services?per_page=10000',
-  Witness: '/v1/uses',
-};
-
-/** `/` where a format has no usual path. */
-export function usualPath(format: PageFormat): string {
-  return USUAL_PATHS[format] ?? '/';
-}
-
 /** The URL of the page, filtered to what is needed where possible. */
 export function pageUrl(
   page: URL,
