@@ -1,5 +1,5 @@
 import { type Json, messageOf } from '../cluster/index.ts';
-import { count, FLOOR, isString, memberAt, span } from '../core/api/index.ts';
+import { count, FLOOR, isString, memberAt, type Overview, span } from '../core/api/index.ts';
 import { atLeast, FLOOR_VERSIONS, parseVersion } from '../core/decision/index.ts';
 import { MalformedExposition, parseExposition } from '../telemetry/index.ts';
 import { type Inquiry, type Judgement, ok, problemsOr, type Seen, unknown, warning } from './checks.ts';
@@ -8,13 +8,7 @@ const POLICIES = '/apis/admissionregistration.k8s.io/v1';
 const BY_KUSTOMIZE = 'in kustomize, components: [floor]';
 const APPLY = 'helm upgrade, or apply the kustomization that has components: [floor].';
 
-/** What the API server gives new pods a wait by while Linger is down. */
-export interface FloorState {
-  /** Whether the policy is there, and its binding leads to the ConfigMap of this Linger. */
-  readonly bound: boolean;
-  /** Until when the waits count as up to date, in seconds since the epoch; null: there are none that can be used. */
-  readonly validUntil: number | null;
-}
+type FloorState = NonNullable<Overview['floor']>;
 
 interface FloorObjects extends FloorState {
   readonly policy: Json | undefined;

@@ -1,6 +1,6 @@
 export { CHECKS, type Check, type CheckState, inquire } from './checks.ts';
 export { checkInstallation, type Senders } from './installation.ts';
-export { type Overview, overviewOf } from './overview.ts';
+export { overviewOf } from './overview.ts';
 export { changersOf } from './pod-changers.ts';
 export { checkBefore } from './preflight.ts';
 export { modeLimitOf } from './replicas.ts';

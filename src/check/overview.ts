@@ -1,30 +1,8 @@
 import { messageOf } from '../cluster/index.ts';
-import type { ReplicaStatus } from '../core/api/index.ts';
+import type { Overview, ReplicaStatus } from '../core/api/index.ts';
 import type { Inquiry } from './checks.ts';
-import { type FloorState, floorState } from './floor.ts';
-import { type Counts, leaseOf, replicaPods, replicaStatuses, sumOf } from './replicas.ts';
-
-/** A running Linger at a glance. What is undefined could not be read; `unseen` says why. */
-export interface Overview {
-  readonly replicas: { readonly ready: number; readonly all: number } | undefined;
-  /** The replica that leads, and how many seconds ago it renewed its lease. */
-  readonly leader: { readonly name: string; readonly renewedSeconds: number } | undefined;
-  /** Decisions of the last hour, on all replicas together: by outcome, and skips by reason. */
-  readonly decisions: { readonly outcomes: Counts; readonly skips: Counts } | undefined;
-  /** Pods that are held now. */
-  readonly held: number | undefined;
-  /** The last audit: workloads by verdict, and findings by reason and namespace. */
-  readonly audit: { readonly verdicts: Counts; readonly findings: readonly FindingCount[] } | undefined;
-  /** Whether pods get a wait of the API server while Linger is down. */
-  readonly floor: FloorState | undefined;
-  readonly unseen: readonly string[];
-}
-
-interface FindingCount {
-  readonly reason: string;
-  readonly workloads: number;
-  readonly namespaces: readonly string[];
-}
+import { floorState } from './floor.ts';
+import { leaseOf, replicaPods, replicaStatuses, sumOf } from './replicas.ts';
 
 /** Asks everything on its own, so that a right that is missing costs one line. */
 export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
@@ -59,7 +37,7 @@ export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
   };
 }
 
-function counted(findings: NonNullable<ReplicaStatus['audit']>['findings']): readonly FindingCount[] {
+function counted(findings: NonNullable<ReplicaStatus['audit']>['findings']) {
   const counts = [...Map.groupBy(findings, ({ reason }) => reason)].map(([reason, each]) => ({
     reason,
     workloads: each.reduce((sum, { count }) => sum + count, 0),

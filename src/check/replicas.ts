@@ -251,7 +251,7 @@ export const canary = byStatus((replicas) => {
   );
 });
 
-export type Counts = Readonly<Record<string, number>>;
+type Counts = Readonly<Record<string, number>>;
 
 /** Without zeros. */
 export function sumOf(all: readonly Counts[]): Counts {

@@ -1,5 +1,5 @@
-import { inquire, modeLimitOf, type Overview, overviewOf } from '../check/index.ts';
-import { span } from '../core/api/index.ts';
+import { inquire, modeLimitOf, overviewOf } from '../check/index.ts';
+import { type Overview, span } from '../core/api/index.ts';
 import { NO_DOCUMENTS, namespaceView, snapshotOf } from '../core/decision/index.ts';
 import { headlineOf } from '../core/judge/index.ts';
 import type { StatusReport } from '../dashboard/index.ts';

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { overview } from '../core/api/index.ts';
 import { AFTER_SIGTERM, INSTANT_SOURCES } from '../core/timeline/index.ts';
 
 /*
@@ -252,31 +253,8 @@ export const historyReport = z.strictObject({
 });
 
 /** `linger status -o json`; what is absent could not be read, and `unseen` says why. */
-export const statusReport = z.strictObject({
+export const statusReport = overview.extend({
   headline: z.string(),
-  replicas: z.strictObject({ ready: z.number(), all: z.number() }).optional(),
-  leader: z.strictObject({ name: z.string(), renewedSeconds: seconds }).optional(),
-  decisions: z.strictObject({ outcomes: counts, skips: counts }).optional(),
-  held: z.number().optional(),
-  audit: z
-    .strictObject({
-      verdicts: counts,
-      findings: z
-        .array(
-          z.strictObject({
-            reason: z.string(),
-            workloads: z.number(),
-            namespaces: z.array(z.string()).readonly(),
-          }),
-        )
-        .readonly(),
-    })
-    .optional(),
-  /**
-   * Whether the policy in the API server is bound, and until when its waits count as up to date, in seconds since the epoch;
-   * null: there are none that can be used.
-   */
-  floor: z.strictObject({ bound: z.boolean(), validUntil: z.union([seconds, nothingKnown]) }).optional(),
   /** Namespaces whose pods get the same, the most first. */
   namespaces: z
     .array(
@@ -291,7 +269,6 @@ export const statusReport = z.strictObject({
     .readonly(),
   /** Those whose lag cannot be relied on. */
   consumers: z.array(consumerView).readonly().optional(),
-  unseen: z.array(z.string()).readonly(),
 });
 
 const place = { namespace: z.string(), service: z.string(), pod: z.string(), source: z.string() };

@@ -127,6 +127,7 @@ export {
   NEVER_ASKED,
   objectKey,
 } from './names.ts';
+export { type Overview, overview } from './overview.ts';
 export { parseReplicaStatus, type ReplicaStatus } from './replica-status.ts';
 export {
   CURSOR_HEADER,

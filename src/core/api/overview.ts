@@ -1,0 +1,36 @@
+import { z } from 'zod';
+
+const counts = z.record(z.string(), z.number()).readonly();
+
+/** A running Linger at a glance. What is absent could not be read, and `unseen` says why. */
+export const overview = z.strictObject({
+  replicas: z.strictObject({ ready: z.number(), all: z.number() }).optional(),
+  /** The replica that leads, and how many seconds ago it renewed its lease. */
+  leader: z.strictObject({ name: z.string(), renewedSeconds: z.number() }).optional(),
+  /** Decisions of the last hour, on all replicas together: by outcome, and skips by reason. */
+  decisions: z.strictObject({ outcomes: counts, skips: counts }).optional(),
+  /** Pods that are held now. */
+  held: z.number().optional(),
+  /** The last audit: workloads by verdict, and findings by reason and namespace. */
+  audit: z
+    .strictObject({
+      verdicts: counts,
+      findings: z
+        .array(
+          z.strictObject({
+            reason: z.string(),
+            workloads: z.number(),
+            namespaces: z.array(z.string()).readonly(),
+          }),
+        )
+        .readonly(),
+    })
+    .optional(),
+  /**
+   * Whether the policy that gives pods a wait while Linger is down is bound in the API server, and until when its waits count
+   * as up to date, in seconds since the epoch; null: there are none that can be used.
+   */
+  floor: z.strictObject({ bound: z.boolean(), validUntil: z.number().nullable() }).optional(),
+  unseen: z.array(z.string()).readonly(),
+});
+export type Overview = z.infer<typeof overview>;
