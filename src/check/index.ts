@@ -1,4 +1,5 @@
 export { CHECKS, type Check, type CheckState, inquire } from './checks.ts';
+export { floorState } from './floor.ts';
 export { checkInstallation, type Senders } from './installation.ts';
 export { overviewOf } from './overview.ts';
 export { changersOf } from './pod-changers.ts';

@@ -1,13 +1,17 @@
 import { existsSync } from 'node:fs';
-import { ANNOTATION } from '../core/api/index.ts';
+import { ANNOTATION, taken } from '../core/api/index.ts';
 import {
   BUILT_IN,
   type ClusterSnapshot,
   type ExplainedField,
   type Explanation,
   explain as explanationOf,
+  floorEntry,
+  floorWaits,
+  isAudit,
   NO_DOCUMENTS,
   NOTES,
+  type Pod,
   parsePlan,
   SKIP_REASONS,
   shareInWords,
@@ -38,7 +42,15 @@ import { checkFailOn, columns, exitCodeFor, paragraphs, type Surroundings } from
 type LocatedExplanation = Omit<Explanation, 'outcome'> & {
   /** `unknown`: the template of its pods was not found, or is none that can be read. */
   readonly outcome: Explanation['outcome'] | 'unknown';
+  readonly floor?: FloorShown | null;
 } & ({ readonly file: string; readonly line: number } | { readonly live: LivePods });
+
+/** The most that its pods get of the floor while Linger is down. */
+interface FloorShown {
+  readonly hook: string;
+  readonly waitSeconds: number;
+  readonly laterSeconds: number;
+}
 
 type ManifestExplanation = Extract<LocatedExplanation, { readonly file: string }>;
 
@@ -52,12 +64,13 @@ export async function explain(settings: Settings<'explain'>, surroundings: Surro
   const files = settings.operands.filter((word) => !named.includes(word));
   const asks = named.length > 0 || kubeconfig !== undefined || context !== undefined;
   const cluster = asks ? await askCluster(settings, surroundings) : undefined;
+  const hasFloor = cluster !== undefined && (await standsIn(cluster, surroundings));
   const placed = { ...settings, namespace: settings.namespace ?? 'default' };
   const ofManifests = named.length === 0 || files.length > 0 || settings.filename !== undefined;
   const { plans: located, failed } = ofManifests
-    ? await explainManifests({ ...placed, operands: files }, surroundings, cluster?.known)
+    ? await explainManifests({ ...placed, operands: files }, surroundings, cluster?.known, hasFloor)
     : { plans: [], failed: false };
-  const live = cluster === undefined ? [] : await explainLive(named, settings, cluster);
+  const live = cluster === undefined ? [] : await explainLive(named, settings, cluster, hasFloor);
   const plans = [...located, ...live];
   const report: ExplainReport = { plans };
   print(rendered(output, report, (wide) => renderTable(plans, wide)));
@@ -76,11 +89,12 @@ export async function explainManifests(
   settings: ManifestSettings & SnapshotSettings,
   surroundings: Pick<Surroundings, 'stdin' | 'warn'>,
   cluster?: KnownCluster,
+  hasFloor = false,
 ): Promise<{ readonly plans: readonly LocatedExplanation[]; readonly failed: boolean }> {
   const manifests = await readGivenManifests(settings, surroundings);
   const snapshot = snapshotOf(await sourcesFor(manifests.documents, settings, cluster));
   const reading = readingOf(surroundings.warn, manifests);
-  const plans = explanationsIn(manifests, snapshot, settings, reading);
+  const plans = explanationsIn(manifests, snapshot, settings, reading, hasFloor);
   return { plans, failed: reading.failed };
 }
 
@@ -90,13 +104,15 @@ export function explanationsIn(
   snapshot: ClusterSnapshot,
   settings: ManifestSettings,
   reading: Reading,
+  hasFloor = false,
 ): readonly ManifestExplanation[] {
   const plans: ManifestExplanation[] = [];
   const related = relatedIn(manifests, settings.namespace);
   for (const input of manifests.inputs)
     for (const document of readDocuments(input.text, input.name))
       for (const found of workloadsIn(document, input, settings, manifests, reading)) {
-        const { notes, ...known } = explanationOf(planOf(found, snapshot));
+        const planned = planOf(found, snapshot);
+        const { notes, ...known } = explanationOf(planned);
         // If the template cannot be read, the decision of the webhook is unknown.
         const isOpen =
           found.refused !== undefined || (found.unknown !== undefined && known.reason === 'InvalidPod');
@@ -117,7 +133,9 @@ export function explanationsIn(
               ? []
               : [{ code: 'UnknownKind' as const, text: unknownText(found.unknown, isOpen) }];
         const all = [...(isOpen ? [] : notes), ...unknown, ...also];
-        plans.push({ ...explained, notes: all, file: input.name, line });
+        const floor = hasFloor ? floorOf(planned, snapshot) : undefined;
+        const shown = floor === undefined ? {} : { floor };
+        plans.push({ ...explained, ...shown, notes: all, file: input.name, line });
       }
   return plans;
 }
@@ -151,6 +169,7 @@ async function explainLive(
   names: readonly string[],
   settings: Settings<'explain'>,
   { connection, known }: Awaited<ReturnType<typeof askCluster>>,
+  hasFloor: boolean,
 ): Promise<readonly LocatedExplanation[]> {
   if (names.length === 0) return [];
   const { readNamedWorkload } = await import('./read-cluster.ts');
@@ -160,9 +179,42 @@ async function explainLive(
   for (const name of names) {
     const { workload, namespace, running } = await readNamedWorkload(connection, name, within);
     const live = livePods(running);
-    found.push({ ...explanationOf(planOfRunning({ workload, namespace }, snapshot), live.plans), live });
+    const planned = planOfRunning({ workload, namespace }, snapshot);
+    const floor = hasFloor ? floorOf(planned, snapshot) : undefined;
+    found.push({ ...explanationOf(planned, live.plans), ...(floor !== undefined && { floor }), live });
   }
   return found;
+}
+
+/** Whether the floor stands in the cluster; who may not read it is shown nothing of it. */
+async function standsIn(
+  { connection, lingerNamespace }: Awaited<ReturnType<typeof askCluster>>,
+  { now }: Surroundings,
+): Promise<boolean> {
+  const { floorState, inquire } = await import('../check/index.ts');
+  const about = { connection, namespace: lingerNamespace, configuration: 'linger', tryIn: 'default' };
+  const state = await inquire({ ...about, now: now() }, floorState).catch(() => undefined);
+  return state?.bound === true && state.validUntil !== null;
+}
+
+/** @returns null: its pods get nothing; undefined: not known, since other rules hold for what is skipped */
+function floorOf(
+  { workload, namespace, decision }: ReturnType<typeof planOf>,
+  snapshot: ClusterSnapshot,
+): FloorShown | null | undefined {
+  if (decision.outcome !== 'inject' || isAudit(decision)) return undefined;
+  const entry = taken(floorEntry(namespace, snapshot));
+  if (entry === undefined) return null;
+  // The decision has read it.
+  const { hook, atFirst, later } = floorWaits(workload.pod as Pod, workload.ownerKind, entry);
+  return later < 1 ? null : { hook, waitSeconds: atFirst, laterSeconds: later };
+}
+
+function floorInWords(floor: FloorShown | null): string {
+  if (floor === null) return 'no hook';
+  const { hook, waitSeconds, laterSeconds } = floor;
+  const after = laterSeconds === waitSeconds ? '' : `, after an hour ${laterSeconds}s`;
+  return `${hook} ${waitSeconds}s at most${after} (the floor)`;
 }
 
 type LivePods = ReturnType<typeof livePods>;
@@ -256,6 +308,7 @@ function outcomeRows(plan: LocatedExplanation): readonly (readonly string[])[] {
     ...(plan.observers.length === 0
       ? []
       : [['observed', `${plan.observers.join(', ')} (mode Observe: no wait considers them)`]]),
+    ...(plan.floor === undefined ? [] : [['if Linger is down', floorInWords(plan.floor)]]),
     ...(plan.admitted === null ? [] : [['admitted', `${plan.admitted} (what the webhook gives its pods)`]]),
   ];
 }

@@ -89,7 +89,7 @@ export async function askCluster(
   const { namespace = connection.namespace } = settings;
   surroundings.progress('reading policies, Services, namespaces and nodes');
   const known = await readCluster(connection, { ...settings, ...place, namespace }, surroundings.warn);
-  return { connection, known };
+  return { connection, known, lingerNamespace: place.lingerNamespace };
 }
 
 /**

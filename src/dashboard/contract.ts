@@ -46,6 +46,13 @@ const explanation = {
   why: z.union([z.string(), nothingKnown]),
   /** The measurement behind the wait, as a sentence and in numbers. */
   estimate: z.union([z.looseObject({ text: z.string() }), nothingKnown]),
+  /**
+   * The most that the floor gives its pods while Linger is down, and once that is out of date; null: nothing. Absent without a
+   * floor, or where that is not known.
+   */
+  floor: z
+    .union([z.strictObject({ hook: z.string(), waitSeconds: seconds, laterSeconds: seconds }), nothingKnown])
+    .optional(),
   /** Consumers that are measured for its pods and lengthen no wait: mode Observe. */
   observers: z.array(z.string()).readonly(),
   fields: z.array(explainedField).readonly(),

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Explanation } from '../../src/core/decision/index.ts';
 import { plannedToText } from '../../src/core/lag/index.ts';
+import { explainReport } from '../../src/dashboard/index.ts';
 import { textContent, withHold } from '../../src/leader/codec.ts';
 import { ModelCluster, namespaceObject, nodeObject, serviceObject } from '../cluster/model-cluster.ts';
 import { holdSupply } from '../core/decision/sample-hold.ts';
@@ -153,6 +154,46 @@ describe.concurrent('linger explain with a cluster', () => {
       why: 'measured',
       estimate: { percentile: 99, samples: 812, enough: true, text: expect.stringContaining('→ 10s') },
     });
+  });
+
+  /** The floor as it is when it stands. */
+  function standing(model: ModelCluster): void {
+    const group = '/apis/admissionregistration.k8s.io/v1';
+    const metadata = { name: 'linger-floor' };
+    model.single.set(`${group}/mutatingadmissionpolicies/linger-floor`, { metadata });
+    const paramRef = { name: 'linger-floor', namespace: 'linger' };
+    const spec = { policyName: 'linger-floor', paramRef };
+    model.single.set(`${group}/mutatingadmissionpolicybindings/linger-floor`, { metadata, spec });
+    const data = { _: '45 45 300 Sleep Job ', _validUntil: '2199-01-01T00:00:00Z' };
+    model.single.set('/api/v1/namespaces/linger/configmaps/linger-floor', { metadata, data });
+  }
+  const ENFORCED = POLICY.replace('spec:', 'spec:\n  mode: Enforce');
+
+  it('says what pods get while Linger is down, where there is a floor', async () => {
+    const model = await cluster();
+    publish(model);
+    putPolicies(model, 'linger', { 'base.yaml': ENFORCED });
+    const without = await explain(model, DEPLOYMENT);
+    expect(without.stdout).not.toContain('if Linger is down');
+    expect(await planOf(model, DEPLOYMENT)).not.toHaveProperty('floor');
+    standing(model);
+    const { stdout, stderr } = await explain(model, DEPLOYMENT);
+    expect(stderr).toBe(without.stderr);
+    expect(stdout).toMatch(/^ {2}if Linger is down +Sleep 45s at most \(the floor\)$/m);
+    const json = await explain(model, DEPLOYMENT, '--output', 'json');
+    const report = explainReport.parse(JSON.parse(json.stdout));
+    expect(report.plans[0]?.floor).toEqual({ hook: 'Sleep', waitSeconds: 45, laterSeconds: 45 });
+  });
+
+  it('and that they get nothing where they do not declare their traffic; nothing below Enforce', async () => {
+    const model = await cluster();
+    publish(model);
+    standing(model);
+    putPolicies(model, 'linger', { 'base.yaml': ENFORCED });
+    const { stdout } = await explain(model, QUIET + SERVICE);
+    expect(stdout).toMatch(/^ {2}if Linger is down +no hook$/m);
+    putPolicies(model, 'linger', { 'base.yaml': ENFORCED.replace('Enforce', 'Audit') });
+    expect((await explain(model, DEPLOYMENT)).stdout).not.toContain('if Linger is down');
   });
 
   it('finds it where Linger runs', async () => {

@@ -643,7 +643,7 @@ function isSelected(
 export const MESH_PROXIES: ReadonlySet<string> = new Set(['istio-proxy', 'linkerd-proxy']);
 
 /** Ports and readiness probes show that a pod serves, even if its Service is applied a moment later. */
-function declaresTraffic(pod: Pod): boolean {
+export function declaresTraffic(pod: Pod): boolean {
   const all = servingContainers(pod);
   const isGateway = all.every(({ name }) => MESH_PROXIES.has(name));
   return all.some(

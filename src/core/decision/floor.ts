@@ -11,7 +11,10 @@ import {
 } from '../api/index.ts';
 import { type Consumer, sendsTo } from '../lag/index.ts';
 import type { ClusterSnapshot } from './cluster-snapshot.ts';
+import { declaresTraffic } from './decide.ts';
 import { supportsNativeSleep } from './fleet.ts';
+import { fitGrace } from './plan.ts';
+import { graceOf, type Pod } from './pod.ts';
 import { effectivePolicy } from './policy-merge.ts';
 import { type Policy, type PolicySet, restrains } from './policy-set.ts';
 import { BUILT_IN, type EffectivePolicy, leaf } from './policy-values.ts';
@@ -220,6 +223,26 @@ function fixedBy(policy: EffectivePolicy, others: readonly Policy[]): Pick<WaitC
   const fixed = others.map(({ values }) => values['wait.fixed'] ?? 0);
   const seconds = Math.min(Math.ceil(Math.max(0, ...fixed)), Math.floor(policy['ceiling.wait'].value));
   return { seconds, why: 'fixed' };
+}
+
+/** The longest waits that a pod may get while Linger is down. Whole seconds; 0: none. */
+export interface FloorWaits {
+  readonly hook: FloorEntry['hook'];
+  readonly atFirst: number;
+  /** Once the entry is out of date. */
+  readonly later: number;
+}
+
+/**
+ * What the entry comes to for a pod that the decision gives a wait. Its annotations, hooks and nodes may still make the
+ * policy in the API server leave it alone, and only that policy decides.
+ * @param kind of its owner
+ */
+export function floorWaits(pod: Pod, kind: string | undefined, entry: FloorEntry): FloorWaits {
+  const { hook, wait, initial, maxGrace, excluded } = entry;
+  const isLeftAlone = !declaresTraffic(pod) || excluded.some((each) => each === kind);
+  const fitted = (wanted: number) => (isLeftAlone ? 0 : fitGrace(wanted, graceOf(pod), maxGrace).wait);
+  return { hook, atFirst: fitted(wait), later: fitted(Math.max(wait, initial)) };
 }
 
 /** As the policy in the API server reads it: without JSON, which CEL cannot read. */

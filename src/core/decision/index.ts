@@ -48,6 +48,7 @@ export {
   floorEntry,
   floorOf,
   floorText,
+  floorWaits,
 } from './floor.ts';
 export { holdObstacle } from './hold-delivery.ts';
 export { NODE_BUDGET_LABEL, NODE_BUDGET_SHARE, nodeBudgetOf } from './node-budget.ts';

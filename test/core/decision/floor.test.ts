@@ -6,8 +6,10 @@ import {
   floorData,
   floorEntry,
   floorOf,
+  floorWaits,
 } from '../../../src/core/decision/floor.ts';
-import type { JsonObject } from './sample-pod.ts';
+import type { Pod } from '../../../src/core/decision/pod.ts';
+import { container, type JsonObject, podOf, server } from './sample-pod.ts';
 import {
   type Circumstances,
   clusterPolicy,
@@ -179,5 +181,27 @@ describe('the data of the ConfigMap', () => {
     expect(Object.keys(kept).length).toBeGreaterThan(10);
     expect(Object.values(kept)).not.toContain('none');
     expect(JSON.stringify(kept).length).toBeLessThan(1_000);
+  });
+});
+
+describe('the waits that an entry comes to', () => {
+  const entry = entryOf([policy({ wait: { from: 'Fixed', fixed: '20s' } })]);
+  if (entry === undefined) throw new Error('expected an entry');
+  const waitsOf = (pod: object, changes: Partial<FloorEntry> = {}, kind = 'ReplicaSet') =>
+    floorWaits(pod as Pod, kind, { ...entry, ...changes });
+
+  it.each<[string, Partial<FloorEntry>, atFirst: number, later: number]>([
+    ['as they are', {}, 20, 20],
+    ['at least the initial wait, once it is out of date', { initial: 30 }, 20, 30],
+    ['but not less than before', { initial: 5 }, 20, 20],
+    ['what grace.max leaves room for', { maxGrace: 40 }, 10, 10],
+  ])('%s', (_, changes, atFirst, later) => {
+    expect(waitsOf(podOf(server()), changes)).toEqual({ hook: 'Sleep', atFirst, later });
+  });
+
+  it('none for a pod that declares no traffic, or whose owner is excluded', () => {
+    const none = { hook: 'Sleep', atFirst: 0, later: 0 };
+    expect(waitsOf(podOf(container('app')))).toEqual(none);
+    expect(waitsOf(podOf(server()), {}, 'Job')).toEqual(none);
   });
 });
