@@ -31,7 +31,7 @@ import { RELEASE_REASONS } from '../../src/hold/index.ts';
 import { REFUSALS } from '../../src/leader/index.ts';
 import { DEREGISTRATION_RESULTS } from '../../src/measurement/index.ts';
 import { LOSS_CAUSES } from '../../src/prove/index.ts';
-import { type DocumentedField, fieldsOf } from './fields.ts';
+import { type DocumentedField, fieldsOf } from './documented-fields.ts';
 import { clusterMetrics, type Described, serverMetrics } from './registered-metrics.ts';
 
 const ROOT = join(import.meta.dirname, '../..');

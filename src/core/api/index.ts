@@ -127,7 +127,6 @@ export {
   NEVER_ASKED,
   objectKey,
 } from './names.ts';
-export { type Overview, overview } from './overview.ts';
 export { parseReplicaStatus, type ReplicaStatus } from './replica-status.ts';
 export {
   CURSOR_HEADER,
@@ -154,6 +153,7 @@ export {
   type WebhookSelectors,
 } from './selector.ts';
 export { FairLog, inTurns, Shares } from './shares.ts';
+export { type Overview, overview } from './status-overview.ts';
 export { taken } from './steps.ts';
 export { fillTemplate, type TemplateValues } from './template.ts';
 export {
