@@ -52,10 +52,10 @@ import {
   isTooLarge,
   labelsOf,
   type Pod,
-  podProblemOf,
   probeRateOf,
   servingContainers,
 } from './pod.ts';
+import { podProblemOf } from './pod-members.ts';
 import { effectivePolicy } from './policy-merge.ts';
 import { digestOf, type EffectivePolicy } from './policy-values.ts';
 import { type Note, note, SKIP_REASONS, type SkipReason } from './reasons.ts';

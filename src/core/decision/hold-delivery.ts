@@ -114,7 +114,10 @@ export function standingSetup(
   if (labelOf(annotationsOf(pod), ANNOTATION.holdToken) !== tokenHash) return undefined;
   const age = Math.abs(holdTokenTime(token.text) - holdTokenTime(call.token));
   if (age > ADMISSION_SECONDS || obstacleIn(pod, containers) !== undefined) return undefined;
-  const volume = ownVolume(pod)?.volume ?? volumeFor(pod, terms, hold);
+  // Whatever else is in the pod's own volume: a member `why` of it is no obstacle.
+  const own = ownVolume(pod);
+  if (own !== undefined) return { address, token: call.token, tokenHash, volume: own.volume };
+  const volume = volumeFor(pod, terms, hold);
   return 'why' in volume ? undefined : { address, token: call.token, tokenHash, volume };
 }
 

@@ -64,7 +64,8 @@ export {
   type Skip,
 } from './plan.ts';
 export { isMarker, parsePlan, renderPlan } from './plan-codec.ts';
-export { essentialsOf, graceOf, type Pod } from './pod.ts';
+export { graceOf, type Pod } from './pod.ts';
+export { essentialsOf } from './pod-members.ts';
 export { annotationLayers } from './policy-annotations.ts';
 export { effectivePolicy } from './policy-merge.ts';
 export { wantsHold } from './policy-set.ts';

@@ -14,15 +14,8 @@ import { preStopOf } from './containers.ts';
 import { type HoldSetup, OWN_MOUNT, ownMount, ownVolume } from './hold-delivery.ts';
 import { type Decision, isAudit, type Plan, secondsByContainer } from './plan.ts';
 import { renderMarker, renderPlan } from './plan-codec.ts';
-import {
-  annotationsOf,
-  type Container,
-  DEFAULT_GRACE_SECONDS,
-  entriesOf,
-  graceOf,
-  type Pod,
-  podProblemOf,
-} from './pod.ts';
+import { annotationsOf, type Container, DEFAULT_GRACE_SECONDS, entriesOf, graceOf, type Pod } from './pod.ts';
+import { podProblemOf } from './pod-members.ts';
 import { SKIP_REASONS, type SkipReason } from './reasons.ts';
 
 export type Operation =

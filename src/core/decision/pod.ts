@@ -1,46 +1,35 @@
 import {
-  fewOf,
-  HOLD_HELPER,
-  HOLD_MOUNT,
-  HOLD_VOLUME,
-  HOOKS,
-  isAbsentOr,
   isRecord,
   isString,
-  isStringMap,
   type Labels,
   type LifecycleHandler,
   labelOf,
   memberAt,
   NO_LABELS,
-  nonTexts,
-  readableHook,
-  readHook,
-  runsHelper,
 } from '../api/index.ts';
 
 /**
  * A Pod as far as the decision reads it: everything else in the object is passed over unseen. Optional members
- * may be absent or null, as JSON from any client may have them.
+ * may be absent or null, as JSON from any client may have them. Each member has its row in `pod-members.ts`.
  */
 export interface Pod {
   readonly metadata?: PodMetadata | null | undefined;
   readonly spec: PodSpec;
 }
 
-interface PodMetadata {
+export interface PodMetadata {
   readonly labels?: Labels | null | undefined;
   readonly annotations?: Labels | null | undefined;
   readonly ownerReferences?: readonly OwnerReference[] | null | undefined;
 }
 
-interface OwnerReference {
+export interface OwnerReference {
   readonly kind: string;
   readonly name: string;
   readonly controller?: boolean | null | undefined;
 }
 
-interface PodSpec {
+export interface PodSpec {
   readonly containers: readonly Container[];
   readonly initContainers?: readonly Container[] | null | undefined;
   readonly terminationGracePeriodSeconds?: number | null | undefined;
@@ -63,9 +52,9 @@ export interface Container {
   /** `Always` makes an init container a native sidecar; an ordinary container's wins over the pod's. Source: KEP-5307. */
   readonly restartPolicy?: unknown;
   readonly ports?: readonly unknown[] | null | undefined;
-  readonly readinessProbe?: Probe | null | undefined;
-  readonly livenessProbe?: Probe | null | undefined;
-  readonly startupProbe?: Probe | null | undefined;
+  readonly readinessProbe?: ReadinessProbe | null | undefined;
+  readonly livenessProbe?: KillingProbe | null | undefined;
+  readonly startupProbe?: KillingProbe | null | undefined;
   readonly lifecycle?: Lifecycle | null | undefined;
   // Read for Hold only, and unchecked.
   readonly volumeMounts?: unknown;
@@ -73,66 +62,24 @@ export interface Container {
   readonly securityContext?: unknown;
 }
 
-interface Lifecycle {
+export interface Lifecycle {
   readonly preStop?: LifecycleHandler | null | undefined;
   /** Only that there is something else in it matters. */
   readonly postStart?: unknown;
 }
 
-interface Probe {
-  readonly terminationGracePeriodSeconds?: unknown;
+export interface ReadinessProbe {
   readonly periodSeconds?: unknown;
   readonly exec?: unknown;
 }
 
+/** A failing one ends its container. */
+export interface KillingProbe {
+  readonly terminationGracePeriodSeconds?: unknown;
+}
+
 /** The API server's default. Source: k8s.io/api core/v1 DefaultTerminationGracePeriodSeconds. */
 export const DEFAULT_GRACE_SECONDS = 30;
-
-/** The members that are read, and what each must be where it is neither absent nor null. */
-const MEMBERS = (
-  [
-    ['metadata', isRecord, 'an object'],
-    ['metadata.labels', isStringMap, 'a map of strings'],
-    ['metadata.annotations', isStringMap, 'a map of strings'],
-    ['metadata.ownerReferences', isOwnerList, 'a list of owners'],
-    ['spec.terminationGracePeriodSeconds', Number.isInteger, 'whole seconds'],
-    ['spec.restartPolicy', isString, 'a string'],
-    ['spec.nodeSelector', isStringMap, 'a map of strings'],
-    ['spec.os', isRecord, 'an object'],
-  ] as const
-).map(([path, is, expected]) => ({ members: path.split('.'), is, problem: `${path}: expected ${expected}` }));
-
-/**
- * Checks the members that the decision reads, and only those: all else is the API server's to judge.
- * @returns what is wrong, as `path: expected …`, or undefined when the object can be read as a {@link Pod}
- */
-export function podProblemOf(object: unknown): string | undefined {
-  if (!isRecord(object)) return 'object: expected a Pod';
-  const { kind, apiVersion, spec } = object;
-  if ((kind ?? 'Pod') !== 'Pod' || (apiVersion ?? 'v1') !== 'v1') return 'kind: expected v1 Pod';
-  const wrongMember = MEMBERS.find(({ members, is }) => !isAbsentOr(is, memberAt(object, members)));
-  if (wrongMember !== undefined) {
-    const members = nonTexts(memberAt(object, wrongMember.members));
-    const isMap = wrongMember.is === isStringMap && members.length > 0;
-    return isMap ? `${wrongMember.problem}, got ${fewOf(members)}` : wrongMember.problem;
-  }
-  if (!isRecord(spec)) return 'spec: expected an object';
-  if (!Array.isArray(spec.containers)) return 'spec.containers: expected a list';
-  const initContainers = spec.initContainers ?? [];
-  if (!Array.isArray(initContainers)) return 'spec.initContainers: expected a list of containers';
-  return problemIn('spec.containers', spec.containers) ?? problemIn('spec.initContainers', initContainers);
-}
-
-function problemIn(path: string, containers: readonly unknown[]): string | undefined {
-  for (const [index, container] of containers.entries()) {
-    const problem = containerProblemOf(container);
-    if (problem !== undefined) return `${path}[${index}]${problem}`;
-    const handler = (container as Container).lifecycle?.preStop;
-    const reading = handler ? readHook(handler) : undefined;
-    if (reading?.kind === 'broken') return `${path}[${index}].lifecycle.preStop: ${reading.why}`;
-  }
-  return undefined;
-}
 
 export function labelsOf(pod: Pod): Labels {
   return pod.metadata?.labels ?? NO_LABELS;
@@ -235,10 +182,6 @@ const TERMS = [
   'nodeSelectorTerms',
 ] as const;
 
-function affinityWith(nodeSelectorTerms: unknown): unknown {
-  return { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms } } };
-}
-
 /** Unchecked. */
 export function nodeSelectorTerms({ affinity }: PodSpec): unknown {
   return memberAt(affinity, TERMS);
@@ -278,28 +221,9 @@ export function probeGraceOf({ livenessProbe, startupProbe }: Container): number
   return Math.min(ownGraceOf(livenessProbe), ownGraceOf(startupProbe));
 }
 
-function ownGraceOf(probe: Probe | null | undefined): number {
+function ownGraceOf(probe: KillingProbe | null | undefined): number {
   const grace = probe?.terminationGracePeriodSeconds;
   return typeof grace === 'number' ? grace : Number.POSITIVE_INFINITY;
-}
-
-const OBJECTS_OF_CONTAINER = [
-  ...[['readinessProbe'], ['livenessProbe'], ['startupProbe'], ['lifecycle']],
-  ['lifecycle', 'preStop'],
-];
-
-/** @returns undefined for a {@link Container}, as far as it is read */
-function containerProblemOf(value: unknown): string | undefined {
-  if (!isRecord(value)) return ': expected a container';
-  if (!isString(value.name)) return '.name: expected a string';
-  if (!isAbsentOr(Array.isArray, value.ports)) return '.ports: expected a list';
-  const wrong = OBJECTS_OF_CONTAINER.find((members) => !isAbsentOr(isRecord, memberAt(value, members)));
-  return wrong && `.${wrong.join('.')}: expected an object`;
-}
-
-function isOwnerList(value: unknown): value is readonly OwnerReference[] {
-  const isOwner = (each: unknown) => isRecord(each) && isString(each.kind) && isString(each.name);
-  return Array.isArray(value) && value.every(isOwner);
 }
 
 /**
@@ -323,142 +247,10 @@ export function isTooLarge(pod: Pod): boolean {
   return false;
 }
 
-/**
- * A copy of what decisions read of a pod within {@link POD_LIMITS}: small enough to be passed between threads. The
- * decision for it is the same as for the whole pod.
- */
-export function essentialsOf(pod: Pod): Pod {
-  const { metadata, spec } = pod;
-  const { terminationGracePeriodSeconds, restartPolicy, containers, initContainers } = spec;
-  const { hostNetwork, runtimeClassName, nodeName, nodeSelector } = spec;
-  const controller = controllerOf(pod);
-  return withoutAbsent({
-    metadata:
-      metadata &&
-      withoutAbsent({
-        labels: metadata.labels,
-        annotations: metadata.annotations,
-        ownerReferences: controller && [controller],
-      }),
-    spec: withoutAbsent({
-      terminationGracePeriodSeconds,
-      restartPolicy,
-      ...(constraintsOf(pod) !== '' && {
-        nodeName,
-        nodeSelector,
-        os: spec.os,
-        affinity: affinityWith(nodeSelectorTerms(spec)),
-      }),
-      ...(isWindows(pod) && { os: { name: 'windows' } }),
-      hostNetwork: hostNetwork === true,
-      runtimeClassName: runtimeClassName ? shortTextIn(runtimeClassName) : undefined,
-      securityContext: profilesIn(spec.securityContext),
-      volumes: essentialEntries(spec.volumes, essentialsOfVolume),
-      containers: containers.map(essentialsOfContainer),
-      initContainers: initContainers?.map(essentialsOfContainer),
-    }),
-  });
-}
-
-/** What is absent stays absent: a member that is undefined would be replaced where the whole pod gets one added. */
-function withoutAbsent<T extends object>(object: T): T {
-  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as T;
-}
-
 /** Longer than names are. */
 const LONGEST_TEXT = 300;
 
 /** The first characters of a text of any length, as many as can matter; other values pass as they are. */
 export function shortTextIn(value: unknown): string {
   return isString(value) ? value.slice(0, LONGEST_TEXT) : String(Boolean(value));
-}
-
-/** Keeps only the types of a security context's profiles. */
-function profilesIn(securityContext: unknown): unknown {
-  const typeOf = (member: string) => memberAt(securityContext, [member, 'type']) === 'Localhost';
-  return Object.fromEntries(NODE_PROFILES.filter(typeOf).map((member) => [member, { type: 'Localhost' }]));
-}
-
-/** A list reduced to the essentials of its entries; a list that is too long to be read stays too long. */
-function essentialEntries(list: unknown, essentialOf: (entry: unknown) => unknown): unknown {
-  if (list === undefined || list === null) return undefined;
-  return isReadableList(list) ? entriesOf(list).map(essentialOf) : 'unread';
-}
-
-function essentialsOfVolume(volume: unknown): unknown {
-  if (memberAt(volume, ['name']) !== HOLD_VOLUME) return {};
-  const reference = memberAt(volume, ['image', 'reference']);
-  if (isString(reference)) return { name: HOLD_VOLUME, image: { reference: shortTextIn(reference) } };
-  const configMap = memberAt(volume, ['configMap']);
-  if (!isRecord(configMap)) return { name: HOLD_VOLUME };
-  const { name, optional, defaultMode, items } = configMap;
-  const path = shortTextIn(memberAt(entriesOf(items)[0], ['path']));
-  return {
-    name: HOLD_VOLUME,
-    configMap: {
-      name: shortTextIn(name),
-      optional: optional === true,
-      defaultMode: typeof defaultMode === 'number' ? defaultMode : 0,
-      items: [{ path }],
-    },
-  };
-}
-
-function essentialsOfContainer(container: Container): Container {
-  const { name, image, restartPolicy, ports, readinessProbe, livenessProbe, lifecycle } = container;
-  const { volumeMounts, volumeDevices, securityContext } = container;
-  return withoutAbsent({
-    name,
-    image: image && shortTextIn(image),
-    restartPolicy: restartPolicy && shortTextIn(restartPolicy),
-    ports: ports?.slice(0, 1).map(() => ({})),
-    readinessProbe: readinessProbe && essentialsOfProbe(readinessProbe),
-    livenessProbe: livenessProbe && essentialsOfProbe(livenessProbe),
-    startupProbe: { terminationGracePeriodSeconds: probeGraceOf(container) },
-    lifecycle: lifecycle && essentialsOfLifecycle(lifecycle),
-    volumeMounts: essentialEntries(volumeMounts, essentialsOfMount),
-    volumeDevices: essentialEntries(volumeDevices, essentialsOfMount),
-    securityContext: profilesIn(securityContext),
-  });
-}
-
-/** A lifecycle in which there is something else is not removed with its preStop. */
-function essentialsOfLifecycle({ preStop, ...others }: Lifecycle): Lifecycle {
-  const kept = preStop && recognisable(preStop);
-  const hasOthers = Object.keys(others).length > 0;
-  return { ...(hasOthers && { postStart: {} }), ...(preStop !== undefined && { preStop: kept }) };
-}
-
-function essentialsOfProbe({ periodSeconds, exec }: Probe): Probe {
-  return {
-    periodSeconds: typeof periodSeconds === 'number' ? periodSeconds : 0,
-    ...(exec ? { exec: {} } : {}),
-  };
-}
-
-/** Only mounts and devices with the name of Linger's volume or at its mount path matter. */
-function essentialsOfMount(mount: unknown): unknown {
-  if (!isRecord(mount)) return {};
-  const { name, mountPath, devicePath, readOnly, subPath, subPathExpr } = mount;
-  const paths = [mountPath, devicePath].map((path) => shortTextIn(path));
-  const isNear = name === HOLD_VOLUME || paths.some((path) => path.includes(HOLD_MOUNT));
-  if (!isNear) return {};
-  const [mounted, device] = paths;
-  return {
-    ...(name === HOLD_VOLUME && { name }),
-    ...(isString(mountPath) && { mountPath: mounted }),
-    ...(isString(devicePath) && { devicePath: device }),
-    ...(readOnly === true && { readOnly }),
-    ...(subPath || subPathExpr ? { subPath: '.' } : {}),
-  };
-}
-
-/** Kind by kind: another webhook may have merged one into a hook of Linger's, which must still be seen beside it. */
-function recognisable(handler: LifecycleHandler): LifecycleHandler {
-  const kinds = Object.entries(handler).map(([kind, value]) => {
-    const alone = { [kind]: value };
-    if (HOOKS.Hold.recognise(alone) !== undefined) return alone;
-    return runsHelper(alone) ? { exec: { command: [HOLD_HELPER] } } : readableHook(alone);
-  });
-  return Object.assign({}, ...kinds) as LifecycleHandler;
 }

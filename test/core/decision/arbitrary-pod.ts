@@ -1,6 +1,7 @@
 import fc, { type Arbitrary } from 'fast-check';
 import { type ContainerMembers, ordinaryContainer, startingContainer } from './arbitrary-container.ts';
 import { label, members, name, oftenAbsent } from './arbitrary-json.ts';
+import { HOLD_MOUNTS, HOLD_VOLUMES } from './sample-hold.ts';
 import type { ContainerObject, JsonObject, PodObject } from './sample-pod.ts';
 
 /**
@@ -158,6 +159,87 @@ function graceMember(grace: number): Arbitrary<JsonObject> {
 
 /** A valid Pod with a name. */
 export const arbitraryPod: Arbitrary<PodObject> = podWith(fc.record({ name }));
+
+const LOCALHOST = { seccompProfile: { type: 'Localhost', localhostProfile: 'a.json' } };
+
+const SECURITY = fc.constantFrom<unknown>(
+  LOCALHOST,
+  { seccompProfile: 5 },
+  { appArmorProfile: { type: 'Localhost' } },
+  { windowsOptions: { hostProcess: true } },
+  'none',
+);
+
+const ODDITIES_OF_CONTAINER = fc
+  .record({
+    volumeMounts: oftenAbsent(
+      fc.constantFrom<unknown>(
+        5,
+        Array(1001).fill({}),
+        HOLD_MOUNTS,
+        [{ ...HOLD_MOUNTS[0], subPath: 'x' }],
+        [{ ...HOLD_MOUNTS[0], subPathExpr: 'x' }],
+        [
+          { name: 'a', mountPath: '/linger.dev/' },
+          { name: 'b', mountPath: '/b' },
+        ],
+      ),
+    ),
+    volumeDevices: oftenAbsent(fc.constantFrom<unknown>('x', [{ name: 'a', devicePath: '/linger.dev' }])),
+    securityContext: oftenAbsent(SECURITY),
+    restartPolicy: oftenAbsent(fc.constantFrom('Always', 'Always', 'Never', 5)),
+    livenessProbe: oftenAbsent(
+      fc.constantFrom({ grpc: {}, periodSeconds: '5' }, { httpGet: {}, periodSeconds: 3 }),
+    ),
+  })
+  .map(members);
+
+/** What only Hold looks at, in forms that an API server would take and that it would not. */
+const ODDITIES = fc
+  .record({
+    nodeName: oftenAbsent(fc.constantFrom('node-0', 'elsewhere')),
+    runtimeClassName: oftenAbsent(fc.constantFrom('', 'kata', 5)),
+    hostNetwork: oftenAbsent(fc.constantFrom(true, 'yes')),
+    securityContext: oftenAbsent(SECURITY),
+    affinity: oftenAbsent(
+      fc.constantFrom(1, 300).map((count) => ({
+        nodeAffinity: {
+          requiredDuringSchedulingIgnoredDuringExecution: {
+            nodeSelectorTerms: Array(count).fill({
+              matchFields: [{ key: 'metadata.name', operator: 'In', values: ['node-0'] }],
+            }),
+          },
+        },
+      })),
+    ),
+    volumes: oftenAbsent(
+      fc.constantFrom<unknown>(
+        'many',
+        Array(1001).fill({ name: 'a' }),
+        [{ name: 'linger-hold', emptyDir: {} }],
+        [{ name: 'a' }, { name: 'linger-hold', image: { reference: 'r/x:1' } }],
+        [null, ...HOLD_VOLUMES],
+      ),
+    ),
+    ofContainer: ODDITIES_OF_CONTAINER,
+    ofStarting: ODDITIES_OF_CONTAINER,
+  })
+  .map((all) => members(all) as typeof all);
+
+function withFirst([first, ...others]: ContainerObject[], oddities: JsonObject): ContainerObject[] {
+  return first === undefined ? [] : [{ ...first, ...oddities }, ...others];
+}
+
+/** A pod that an API server would refuse here and there. Each member of POD_MEMBERS is in some of them. */
+export const arbitraryOddPod: Arbitrary<PodObject> = fc
+  .tuple(arbitraryPod, ODDITIES)
+  .map(([{ spec, ...object }, { ofContainer, ofStarting, ...ofPod }]) => {
+    const { initContainers, ...others } = spec;
+    const starting = initContainers as ContainerObject[] | undefined;
+    const containers = withFirst(spec.containers, ofContainer);
+    const more = starting && { initContainers: withFirst(starting, ofStarting) };
+    return { ...object, spec: { ...others, ...ofPod, ...more, containers } };
+  });
 
 /**
  * The same valid pods for the same seed, each with a name of its own: to be sent to a real API server.

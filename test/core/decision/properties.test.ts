@@ -6,7 +6,8 @@ import { type ClusterSnapshot, newSnapshotHolder } from '../../../src/core/decis
 import { decide } from '../../../src/core/decision/decide.ts';
 import { type Operation, patchFor } from '../../../src/core/decision/patch.ts';
 import type { Decision } from '../../../src/core/decision/plan.ts';
-import { type Pod, podProblemOf } from '../../../src/core/decision/pod.ts';
+import type { Pod } from '../../../src/core/decision/pod.ts';
+import { podProblemOf } from '../../../src/core/decision/pod-members.ts';
 import { type Consumer, consumerOf } from '../../../src/core/lag/index.ts';
 import { runs } from '../../property/runs.ts';
 import { pathsOf, withReplaced } from './arbitrary-json.ts';

@@ -3,7 +3,7 @@ import { decide, type PodRequest } from '../../../src/core/decision/decide.ts';
 import { type Operation, patchFor } from '../../../src/core/decision/patch.ts';
 import type { Decision } from '../../../src/core/decision/plan.ts';
 import type { Pod } from '../../../src/core/decision/pod.ts';
-import { holdToken } from './sample-hold.ts';
+import { holdToken, NOW } from './sample-hold.ts';
 import { creationOf, type PodObject, patched } from './sample-pod.ts';
 import { EMPTY_SNAPSHOT } from './sample-snapshot.ts';
 
@@ -44,3 +44,19 @@ export function altered(
 export const cutTo = (grace: number) => (result: PodObject) => {
   result.spec.terminationGracePeriodSeconds = grace;
 };
+
+/** The pod before its first pass, with its hooks, with those of another pod, and with handlers merged into its hooks. */
+export function lives(object: PodObject, snapshot: ClusterSnapshot): readonly PodObject[] {
+  const merged = altered(
+    object,
+    ({ spec }) => {
+      for (const { lifecycle } of spec.containers) {
+        const handler = (lifecycle as { readonly preStop?: object } | null | undefined)?.preStop;
+        if (handler) Object.assign(handler, { httpGet: { path: '/drain', port: 80 } });
+      }
+    },
+    snapshot,
+  );
+  const copied = pass(object, snapshot, holdToken(NOW - 3600)).result;
+  return [object, pass(object, snapshot).result, copied, merged];
+}
