@@ -80,6 +80,7 @@ beforeAll(async () => {
   await cluster.create(workload('Deployment', namespace, 'slow', { strategy: { type: 'Recreate' } }));
   await cluster.create(service(namespace, 'slow'));
   await cluster.create(workload('Deployment', namespace, 'cut', {}, { terminationGracePeriodSeconds: 0 }));
+  await cluster.create(service(namespace, 'cut'));
   replicas.push(...(await Promise.all(GROUPS.map(start))));
 }, 120_000);
 
