@@ -35,6 +35,9 @@ export const clock = () => performance.now() + stalled;
 /** As if the process had got no processor for so long: nothing runs meanwhile. */
 export function stall(milliseconds: number): void {
   stalled += milliseconds;
+  onTestFinished(() => {
+    stalled = 0;
+  });
 }
 
 /** Long enough for a busy machine, and short enough to fail soon when the awaited event never comes. */
