@@ -87,6 +87,7 @@ export {
   jsonIn,
   listOf,
   memberAt,
+  mixedHash,
   nonTexts,
   pointer,
   readEntries,

@@ -100,15 +100,17 @@ export function isSameJson(a: unknown, b: unknown): boolean {
   );
 }
 
-/** 64 bits that differ for different texts but by chance: two runs of FNV-1a, each finished as MurmurHash3 is. Not for secrets. */
+/** 32 bits, signed: FNV-1a, then the finaliser of MurmurHash3, so that all bits are well mixed. Not for secrets. */
+export function mixedHash(text: string, seed = 0x811c9dc5): number {
+  let hash = seed;
+  for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return hash ^ (hash >>> 16);
+}
+
+/** 64 bits that differ for different texts but by chance. Not for secrets. */
 export function fingerprint(text: string): string {
-  return [0x811c9dc5, 0x9e3779b9]
-    .map((seed) => {
-      let hash = seed;
-      for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
-      hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
-      hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
-      return ((hash ^ (hash >>> 16)) >>> 0).toString(16).padStart(8, '0');
-    })
-    .join('');
+  const hashes = [mixedHash(text), mixedHash(text, 0x9e3779b9)];
+  return hashes.map((hash) => (hash >>> 0).toString(16).padStart(8, '0')).join('');
 }

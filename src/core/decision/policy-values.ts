@@ -1,11 +1,12 @@
-import type {
-  ExcludableKind,
-  ExistingHookRule,
-  HoldDelivery,
-  HookChoice,
-  Mode,
-  PodScope,
-  WaitSource,
+import {
+  type ExcludableKind,
+  type ExistingHookRule,
+  type HoldDelivery,
+  type HookChoice,
+  type Mode,
+  mixedHash,
+  type PodScope,
+  type WaitSource,
 } from '../api/index.ts';
 
 /**
@@ -104,17 +105,11 @@ export function digestOf(policy: EffectivePolicy): string {
   return (sum >>> 0).toString(16).padStart(8, '0');
 }
 
-/** FNV-1a of field and value, then the finaliser of MurmurHash3: prints are summed, so their bits must be well mixed. */
+/** Prints are summed, so their bits must be well mixed. */
 function printOf(field: Field, value: unknown): number {
   if (value === BUILT_IN_VALUES[field]) return 0;
   const said = String(value);
-  if (said === String(BUILT_IN_VALUES[field])) return 0;
-  const text = `${field}=${said}`;
-  let hash = 0x811c9dc5;
-  for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
-  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
-  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
-  return hash ^ (hash >>> 16);
+  return said === String(BUILT_IN_VALUES[field]) ? 0 : mixedHash(`${field}=${said}`);
 }
 
 /** Every merge starts with it. */
