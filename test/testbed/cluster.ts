@@ -52,10 +52,7 @@ export interface DeleteOptions {
   readonly timeoutMs?: number;
 }
 
-/**
- * Opens the cluster that KUBECONFIG names, else our own, and that when it is calm: what another file has left to do does
- * not count as this one's. Throws when it cannot be reached.
- */
+/** Opens the cluster that KUBECONFIG names, else our own. Throws when it cannot be reached. */
 export async function openCluster(): Promise<Cluster> {
   const access = await accessCluster();
   const api = new ApiClient(access.connection);
@@ -65,9 +62,7 @@ export async function openCluster(): Promise<Cluster> {
     .addresses(() => firstNodeAddress(api))
     .catch((error: unknown) => error as Error);
   // Providers add a sign: 32+.
-  const cluster = new Cluster(access, api, addresses, Number.parseInt(minor, 10));
-  if (cluster.own) await cluster.calm();
-  return cluster;
+  return new Cluster(access, api, addresses, Number.parseInt(minor, 10));
 }
 
 async function firstNodeAddress(api: ApiClient): Promise<string> {

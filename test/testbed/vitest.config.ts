@@ -5,6 +5,7 @@ import { EVERYTHING, SCENARIOS } from './files.ts';
 export default defineConfig({
   test: {
     globalSetup: ['test/scratch.ts', 'test/cli/build.ts'],
+    setupFiles: ['test/testbed/setup.ts'],
     include: process.env.BENCH === undefined ? (LONG ? SCENARIOS : EVERYTHING) : [process.env.BENCH],
     // One cluster, one webhook configuration: files would disturb each other.
     fileParallelism: false,

@@ -136,12 +136,15 @@ export function reduced(
   budget = new Budget(FOREIGN_LIMITS.related),
 ): Readonly<Record<string, unknown>> | undefined {
   if (!isRecord(object)) return undefined;
-  const [group = ''] =
-    isString(object.apiVersion) && object.apiVersion.includes('/') ? object.apiVersion.split('/') : [];
-  const part = PARTS.get(`${group}/${String(object.kind)}`) ?? UNKNOWN_KIND;
+  // A name that is not kept says nothing of the kind either: what is left would be of another.
+  const apiVersion = nameOf(object.apiVersion);
+  const group = apiVersion.includes('/') ? apiVersion.slice(0, apiVersion.indexOf('/')) : '';
+  const part = PARTS.get(`${group}/${nameOf(object.kind)}`) ?? UNKNOWN_KIND;
   const found = pick(object, part, budget);
   return budget.isSpent ? undefined : (found as Readonly<Record<string, unknown>>);
 }
+
+const nameOf = (value: unknown) => (isString(value) && isText(value) ? value : '');
 
 function pick(value: unknown, part: Part, budget: Budget): unknown {
   if (part.whole) return copied(value, budget, 0);
