@@ -79,7 +79,7 @@ const LOOK_EVERY_MS = 1_000;
 /** The first audit of a lead: everything that pods wait for comes first. */
 const FIRST_AFTER_MS = 30_000;
 /** Two a second: half of the rate for all Events, so that those of terminations have room. */
-const EVENT_EVERY_MS = 500;
+export const EVENT_EVERY_MS = 500;
 /** The API server keeps Events for an hour only, so a finding that lasts is repeated daily. */
 const EVENT_AGAIN_MS = 24 * 3_600_000;
 
@@ -94,6 +94,8 @@ export class ClusterAudit {
   readonly #reports: PolicyReports | undefined;
   /** When the latest Event was recorded, by workload and reason. */
   readonly #toldAt = new Map<string, number>();
+  /** Findings of the last audit that get an Event, the next one first. */
+  #untold: readonly AuditFinding[] = [];
   #last: (Latest & { readonly lead: Leadership }) | undefined;
 
   constructor(options: ClusterAuditOptions) {
@@ -113,10 +115,15 @@ export class ClusterAudit {
     return { verdicts: tally.verdicts, findings };
   }
 
-  /** Audits while this replica leads. */
+  /** Audits while this replica leads, and beside that records Events: a thousand of them delay no audit. */
   async lead(lead: Leadership): Promise<void> {
+    if (this.#options.settings.every === 0) return;
+    this.#untold = [];
+    await Promise.all([this.#auditPeriodically(lead), this.#recordEvents(lead)]);
+  }
+
+  async #auditPeriodically(lead: Leadership): Promise<void> {
     const { clock, random, settings, synced, pods } = this.#options;
-    if (settings.every === 0) return;
     const everyMs = settings.every * 1000;
     const pace = { everyMs, firstPauseMs: Math.min(everyMs, 10_000), longestPauseMs: everyMs };
     const schedule = new Schedule(pace, clock() + Math.min(everyMs, FIRST_AFTER_MS), random);
@@ -133,7 +140,9 @@ export class ClusterAudit {
         if (settings.configured() === undefined && configured !== undefined)
           tellConfigured(this.#once, settings.configuration, configured);
         this.#once.over('audit', {}, 'audit recovered');
-        await this.#tell(tally.findings, lead);
+        const { findings } = tally;
+        await this.#reports?.write(findings, lead);
+        this.#untold = findings.kept.filter((finding) => this.#isUntold(finding));
       } catch (thrown) {
         if (lead.signal.aborted) return;
         const { reason, message: problem, retryAfterMs } = asFailure(thrown);
@@ -189,23 +198,28 @@ export class ClusterAudit {
     return { tally, leftOut, truncated: [...truncated.keys()].toSorted(), configured };
   }
 
-  async #tell(findings: ClusterFindings, lead: Leadership): Promise<void> {
-    await this.#reports?.write(findings, lead);
+  #isUntold(finding: AuditFinding): boolean {
+    const toldAt = this.#toldAt.get(keyOf(finding)) ?? Number.NEGATIVE_INFINITY;
+    return this.#options.clock() - toldAt >= EVENT_AGAIN_MS;
+  }
+
+  async #recordEvents(lead: Leadership): Promise<void> {
     const { events, clock } = this.#options;
-    for (const finding of findings.kept) {
-      const { kind, namespace, name, reason, level, text } = finding;
-      const key = `${subjectOf(finding)} ${reason}`;
-      if (clock() - (this.#toldAt.get(key) ?? Number.NEGATIVE_INFINITY) < EVENT_AGAIN_MS) continue;
-      if (!lead.holds()) return;
+    while (await pause(EVENT_EVERY_MS, lead.signal)) {
+      const [finding, ...others] = this.#untold;
+      if (finding === undefined || !lead.holds()) continue;
+      this.#untold = others;
       // Twice the bound, as findings come and go between audits.
-      setNewest(this.#toldAt, key, clock(), 2 * MOST_FINDINGS);
+      setNewest(this.#toldAt, keyOf(finding), clock(), 2 * MOST_FINDINGS);
+      const { kind, namespace, name, reason, level, text } = finding;
       // AuditOnly is the operator's choice, not a fault of the workload's.
       const type = level === 'warning' && reason !== 'AuditOnly' ? 'Warning' : 'Normal';
       events.tell({ object: { kind, namespace, name }, type, reason, action: 'Audit', note: text });
-      if (!(await pause(EVENT_EVERY_MS, lead.signal))) return;
     }
   }
 }
+
+const keyOf = (finding: AuditFinding) => `${subjectOf(finding)} ${finding.reason}`;
 
 /** The result of an audit, and its time. */
 interface Latest {

@@ -1,9 +1,10 @@
 import { once } from 'node:events';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { ClusterAudit, type ClusterAuditSettings } from '../../src/audit/cluster-audit.ts';
+import { ClusterAudit, type ClusterAuditSettings, EVENT_EVERY_MS } from '../../src/audit/cluster-audit.ts';
 import { reportsOf } from '../../src/audit/policy-reports.ts';
 import type { ClusterSnapshot } from '../../src/core/decision/index.ts';
 import { PodCounts, projectPod } from '../../src/informers/index.ts';
@@ -454,8 +455,29 @@ describe('the leader', () => {
       return get(path);
     };
     const { events } = await leading(api);
-    await expect.poll(() => lists, WITHIN).toBeGreaterThan(4);
+    await expect.poll(() => events.length, WITHIN).toBe(1);
+    const before = lists;
+    await expect.poll(() => lists, WITHIN).toBeGreaterThan(before + 4);
+    await sleep(2 * EVENT_EVERY_MS);
     expect(events).toHaveLength(1);
+  });
+
+  test('audits go on while hundreds of findings get their Events', async () => {
+    const api = new Lists();
+    const many = Array.from({ length: 900 }, (_, index) =>
+      deployment(`web-${index}`, 'greedy', {}, { terminationGracePeriodSeconds: 0 }),
+    );
+    api.lists.set('/apis/apps/v1/deployments', many);
+    const { events, samples } = await leading(api);
+    const added = deployment('late', 'shop', {}, { terminationGracePeriodSeconds: 0 });
+    api.lists.set('/apis/apps/v1/deployments', [...many, added]);
+    await expect
+      .poll(() => samples('linger_findings'), WITHIN)
+      .toContain('linger_findings{namespace="shop",reason="ZeroGrace"} 1');
+    expect(events.length).toBeLessThan(500);
+    const told = () => new Set(events.map(({ object }) => JSON.stringify(object)));
+    await expect.poll(() => told().size, WITHIN).toBeGreaterThan(2);
+    expect(told().size).toBe(events.length);
   });
 
   test('without the right to list says so once, and keeps no number', async () => {

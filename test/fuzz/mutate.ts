@@ -26,6 +26,17 @@ const DICTIONARY: readonly string[] = [
   ...['-----BEGIN CERTIFICATE-----\n', '-----END CERTIFICATE-----\n'],
 ];
 
+/** What stands in for a text: also a record that no one can make a text of. */
+const VALUES: readonly string[] = [
+  '{"toString":1,"valueOf":1}',
+  '[[]]',
+  '{}',
+  'null',
+  '1e999',
+  'false',
+  '""',
+];
+
 /** The longest run of copies of a piece: long enough for what is quadratic to show, short enough for a million inputs. */
 const MOST_COPIES = 4_096;
 const MOST_BYTES = 256 * 1024;
@@ -33,7 +44,7 @@ const MOST_BYTES = 256 * 1024;
 /** A whole number from 0 to `bound` - 1; 0 where the bound is 0. */
 export type Below = (bound: number) => number;
 
-/** One to four changes of an input: bytes flipped, removed, doubled over and over, or replaced by another's. */
+/** One to four changes of an input: bytes flipped, removed, doubled over and over, or replaced by another's, and texts by other values. */
 export function mutated(input: Uint8Array, other: Uint8Array, below: Below): Uint8Array {
   let bytes = Buffer.from(input);
   for (let change = 1 + below(4); change > 0; change -= 1) bytes = changed(bytes, other, below);
@@ -44,7 +55,7 @@ function changed(bytes: Buffer, other: Uint8Array, below: Below): Buffer<ArrayBu
   const at = below(bytes.length + 1);
   const end = Math.min(bytes.length, at + below(64));
   const [before, piece, after] = [bytes.subarray(0, at), bytes.subarray(at, end), bytes.subarray(end)];
-  switch (below(6)) {
+  switch (below(7)) {
     case 0: {
       const flipped = Buffer.from(piece);
       for (let each = 0; each < flipped.length; each += 1) flipped[each] = below(256);
@@ -70,6 +81,13 @@ function changed(bytes: Buffer, other: Uint8Array, below: Below): Buffer<ArrayBu
     case 4: {
       const from = below(other.length + 1);
       return Buffer.concat([before, other.subarray(from, from + below(512)), after]);
+    }
+    case 5: {
+      const text = /:\s*"[^"]*"/.exec(after.toString('latin1'));
+      if (text === null) return Buffer.concat([before, after]);
+      const value = Buffer.from(`:${VALUES[below(VALUES.length)] ?? ''}`);
+      const [from, to] = [text.index, text.index + text[0].length];
+      return Buffer.concat([before, piece, after.subarray(0, from), value, after.subarray(to)]);
     }
     default:
       return Buffer.concat([before, piece, after.subarray(below(after.length + 1))]);

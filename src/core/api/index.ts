@@ -92,6 +92,7 @@ export {
   pointer,
   readEntries,
   recordsAt,
+  textOf,
 } from './json.ts';
 export {
   type NamespaceRecord,

@@ -55,6 +55,11 @@ export function isString(value: unknown): value is string {
   return typeof value === 'string';
 }
 
+/** A member of an object that was not validated, as text; of a list or a record none: `String` throws for `{"toString": 1}`. */
+export function textOf(value: unknown): string {
+  return typeof value === 'object' || value === undefined ? '' : String(value);
+}
+
 /** The members of a map that are not text: `replica (1)`. */
 export function nonTexts(map: unknown): readonly string[] {
   if (!isRecord(map)) return [];

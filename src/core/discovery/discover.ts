@@ -19,6 +19,7 @@ import {
   selects,
   selectsNamespace,
   taken,
+  textOf,
   unseenNamespace,
 } from '../api/index.ts';
 import { type Consumer, consumerOf, sendsThrough } from '../lag/index.ts';
@@ -226,12 +227,12 @@ class Classes {
   constructor(byKind: ReadonlyMap<string, readonly Thing[]>) {
     for (const { name, object } of byKind.get('IngressClass') ?? []) {
       const controller = memberAt(object, ['spec', 'controller']);
-      this.#controllers.set(`Ingress/${name}`, String(controller));
+      this.#controllers.set(`Ingress/${name}`, textOf(controller));
       if (memberAt(object, ['metadata', 'annotations', DEFAULT_CLASS]) === 'true') this.#default = name;
     }
     this.withGateways = byKind.get('Gateway')?.some(({ group }) => group === GATEWAY_GROUP) === true;
     for (const { name, object } of byKind.get('GatewayClass') ?? [])
-      this.#controllers.set(`Gateway/${name}`, String(memberAt(object, ['spec', 'controllerName'])));
+      this.#controllers.set(`Gateway/${name}`, textOf(memberAt(object, ['spec', 'controllerName'])));
   }
 
   /** @returns undefined for a class that is not known */
@@ -293,7 +294,7 @@ function includedProxies(proxies: readonly Thing[], index: ReadonlyMap<string, T
     const { group, kind, namespace, object } = next;
     for (const include of recordsAt(object, 'spec', 'includes')) {
       const within = isString(include.namespace) ? include.namespace : namespace;
-      const key = partKey({ group, kind, namespace: within, name: String(include.name) });
+      const key = partKey({ group, kind, namespace: within, name: textOf(include.name) });
       const child = index.get(key);
       if (child === undefined || reached.has(key)) continue;
       reached.add(key);
@@ -311,7 +312,7 @@ function grantsIn(things: readonly Thing[]): ReadonlySet<string> {
       for (const to of recordsAt(object, 'spec', 'to')) {
         if (to.kind !== 'Service' || from.group !== GATEWAY_GROUP) continue;
         const which = isString(to.name) ? to.name : '*';
-        grants.add(`${String(from.kind)}/${String(from.namespace)} → ${namespace}/${which}`);
+        grants.add(`${textOf(from.kind)}/${textOf(from.namespace)} → ${namespace}/${which}`);
       }
   return grants;
 }
@@ -360,7 +361,7 @@ function traefikServicesOf(object: unknown, namespace: string, group: string): s
       partKey({
         group,
         kind: 'TraefikService',
-        name: String(name),
+        name: textOf(name),
         namespace: isString(other) ? other : namespace,
       }),
     );
@@ -428,7 +429,7 @@ function marksOf(
 function senderOf({ group, kind, object }: Thing): Ecosystem | undefined {
   if (group !== 'apps' || !/^(Deployment|DaemonSet|StatefulSet)$/.test(kind)) return undefined;
   const template = memberAt(object, ['spec', 'template']);
-  const images = recordsAt(template, 'spec', 'containers').map(({ image }) => String(image));
+  const images = recordsAt(template, 'spec', 'containers').map(({ image }) => textOf(image));
   const labels = memberAt(template, ['metadata', 'labels']);
   const has = (wanted: Labels) =>
     Object.entries(wanted).every(([key, value]) => memberAt(labels, [key]) === value);

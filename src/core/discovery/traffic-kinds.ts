@@ -1,4 +1,4 @@
-import { isRecord, isString, listOf, memberAt } from '../api/index.ts';
+import { isRecord, isString, listOf, memberAt, textOf } from '../api/index.ts';
 
 /** A kind of object that sends traffic to Services. */
 interface TrafficKind {
@@ -121,7 +121,7 @@ export function balancerToPods(
 ): { readonly mark: string; readonly name: string | null } | undefined {
   if (memberAt(service, ['spec', 'type']) !== 'LoadBalancer') return undefined;
   const marks = memberAt(service, ['metadata', 'annotations']);
-  const markedBy = (mark: string) => String(memberAt(marks, [mark]) ?? '');
+  const markedBy = (mark: string) => textOf(memberAt(marks, [mark]) ?? '');
   const mark = Object.keys(TO_PODS).find((each) => SERVICE_MARKS[each]?.test(markedBy(each)));
   if (mark !== undefined) return { mark, name: TO_PODS[mark] ?? null };
   const isAuto = memberAt(service, ['spec', 'loadBalancerClass']) === AUTO_MODE;
@@ -155,7 +155,7 @@ export function backendsOf(
   object: Readonly<Record<string, unknown>>,
   namespace: string,
 ): readonly BackendService[] {
-  const key = `${String(object.apiVersion).split('/')[0]}/${String(object.kind)}`;
+  const key = `${textOf(object.apiVersion).split('/')[0]}/${textOf(object.kind)}`;
   const name = memberAt(object, ['metadata', 'name']);
   if (key === SERVICE_EXPORT) return isString(name) ? [{ namespace, service: name }] : [];
   const paths = BACKENDS_AT.get(key) ?? [];

@@ -13,6 +13,7 @@ import {
   readingInWords,
   recordsAt,
   selects,
+  textOf,
 } from '../api/index.ts';
 import {
   type ClusterSnapshot,
@@ -903,7 +904,7 @@ function nodePoolShort({ request, decision }: Decided, { nodePools }: RelatedObj
     (terms.length > 0 &&
       terms.every((term) =>
         recordsAt(term, 'matchExpressions').some(({ key, operator, values }) => {
-          const value = labels[String(key)];
+          const value = labels[textOf(key)];
           return operator === 'In' && value !== undefined && listOf(values).every((each) => each === value);
         }),
       ));

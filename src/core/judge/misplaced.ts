@@ -1,4 +1,4 @@
-import { ANNOTATION_PREFIX, atPointer, fewOf, isRecord, memberAt } from '../api/index.ts';
+import { ANNOTATION_PREFIX, atPointer, fewOf, isRecord, memberAt, textOf } from '../api/index.ts';
 import { type Workload, workloadOf } from '../decision/index.ts';
 
 /** Something in a workload that has no effect where it stands. */
@@ -102,7 +102,7 @@ function fields(kind: string, pointer: string, object: unknown): readonly Mispla
   const found = new Map<string, string[]>();
   const pod = dotted(pointer);
   // OpenKruise's workloads have a lifecycle of their own.
-  const isKruise = String(memberAt(object, ['apiVersion'])).startsWith('apps.kruise.io/');
+  const isKruise = textOf(memberAt(object, ['apiVersion'])).startsWith('apps.kruise.io/');
   const walk = (value: unknown, path: string, depth: number): void => {
     if (depth > DEEPEST || typeof value !== 'object' || value === null) return;
     if (Array.isArray(value)) {

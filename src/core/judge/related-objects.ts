@@ -13,6 +13,7 @@ import {
   parseDuration,
   recordsAt,
   taken,
+  textOf,
   type WebhookSelectors,
 } from '../api/index.ts';
 import { workloadKey } from '../decision/index.ts';
@@ -150,7 +151,7 @@ export function* relating(
     yield;
     if (!isRecord(each) || !isString(each.kind)) continue;
     const { kind } = each;
-    const name = String(memberAt(each, ['metadata', 'name']));
+    const name = textOf(memberAt(each, ['metadata', 'name']));
     const given = memberAt(each, ['metadata', 'namespace']);
     const namespace = isString(given) && given !== '' ? given : defaultNamespace;
     const object = reduced(each);
@@ -177,11 +178,11 @@ export function* relating(
     }
     const pool = poolIn(object, spec, subject);
     if (pool !== undefined) pools.set(namespace, [...(pools.get(namespace) ?? []), pool]);
-    if (kind === 'NodePool' && String(object.apiVersion).startsWith('karpenter.sh/'))
+    if (kind === 'NodePool' && textOf(object.apiVersion).startsWith('karpenter.sh/'))
       nodePools.push(nodePoolIn(name, spec));
     const target = isRecord(spec.scaleTargetRef) ? spec.scaleTargetRef : undefined;
     if (target !== undefined && (kind === 'HorizontalPodAutoscaler' || kind === 'ScaledObject'))
-      scaled.set(workloadKey(String(target.kind ?? 'Deployment'), namespace, String(target.name)), {
+      scaled.set(workloadKey(textOf(target.kind ?? 'Deployment'), namespace, textOf(target.name)), {
         by: `${kind} ${name}`,
         least: kind === 'ScaledObject' ? leastOfKeda(spec) : numberOr(spec.minReplicas, 1),
       });
@@ -215,7 +216,7 @@ function poolIn(
   by: string,
 ): PodPool | undefined {
   const isOf = (pattern: RegExp) =>
-    pattern.test(`${String(object.apiVersion).split('/')[0]}/${String(object.kind)}`);
+    pattern.test(`${textOf(object.apiVersion).split('/')[0]}/${textOf(object.kind)}`);
   const selector = isOf(/^inference\.networking\.(x-)?k8s\.io\/InferencePool$/)
     ? (memberAt(spec, ['selector', 'matchLabels']) ?? spec.selector)
     : isOf(/^networking\.istio\.io\/ServiceEntry$/)
@@ -284,14 +285,14 @@ const PLAIN_PORT = /^(https?)?$/i;
 function isForMetrics(service: Record<string, unknown>): boolean {
   const ports = recordsAt(service, 'spec', 'ports');
   const named = ports.every(
-    ({ name, targetPort }) => METRICS.test(String(name ?? '')) || METRICS.test(String(targetPort)),
+    ({ name, targetPort }) => METRICS.test(textOf(name ?? '')) || METRICS.test(textOf(targetPort)),
   );
   const [only, ...more] = ports;
   const isCalled =
     only !== undefined &&
     more.length === 0 &&
-    PLAIN_PORT.test(String(only.name ?? '')) &&
-    CALLED_METRICS.test(String(memberAt(service, ['metadata', 'name'])));
+    PLAIN_PORT.test(textOf(only.name ?? '')) &&
+    CALLED_METRICS.test(textOf(memberAt(service, ['metadata', 'name'])));
   return ports.length > 0 && (named || isCalled);
 }
 
@@ -314,7 +315,7 @@ function waysInto(service: Readonly<Record<string, unknown>>): readonly string[]
     ...(type === 'NodePort' ? ['NodePort'] : []),
     ...(listOf(memberAt(spec, ['externalIPs'])).length > 0 ? ['externalIPs'] : []),
     ...Object.keys(SERVICE_MARKS).filter(
-      (key) => SERVICE_MARKS[key]?.test(String(marks[key] ?? '')) === true,
+      (key) => SERVICE_MARKS[key]?.test(textOf(marks[key] ?? '')) === true,
     ),
   ];
 }
