@@ -51,20 +51,13 @@ import {
   WEBHOOK_KIND,
 } from '../core/judge/index.ts';
 import { ManifestError, readDocuments } from '../core/manifest/index.ts';
+import { withEmbedded, workloadsIn } from '../core/report/index.ts';
 import type { AuditJson } from '../dashboard/index.ts';
 import { inPieces } from '../timing/index.ts';
 import { type Known, knownIn } from './baseline.ts';
 import type { OutputFormat, Settings } from './commands.ts';
 import { usageError } from './flags.ts';
-import {
-  askCluster,
-  placeOf,
-  readGivenManifests,
-  readingOf,
-  sourcesFor,
-  withEmbedded,
-  workloadsIn,
-} from './manifests.ts';
+import { askCluster, placeOf, readGivenManifests, readingOf, sourcesFor } from './manifests.ts';
 import { rendered, yamlText } from './rendering.ts';
 import type { Tried } from './server-dry-run.ts';
 import {

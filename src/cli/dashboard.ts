@@ -37,6 +37,7 @@ import {
   LagHistory,
   type ObservedChange,
 } from '../core/lag/index.ts';
+import { becauseOf, planOfRunning } from '../core/report/index.ts';
 import type {
   AllWorkloads,
   Answers,
@@ -56,9 +57,8 @@ import { connectToLinger, explained, isDenied, nameOf } from './connect.ts';
 import { readHistory } from './history.ts';
 import { askLeader } from './hold-command.ts';
 import { lagReportOf, sampledCurve, waitsOf } from './lag-report.ts';
-import { collectEarly, planOfRunning } from './manifests.ts';
+import { collectEarly } from './manifests.ts';
 import { openPage } from './playground.ts';
-import { becauseOf } from './playground-report.ts';
 import { readConsumerTable, readTerminations, stalenessOf } from './read-cluster.ts';
 import { yamlText } from './rendering.ts';
 import { type Surroundings, stopRequested, withoutProgress } from './terminal.ts';

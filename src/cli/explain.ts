@@ -1,58 +1,41 @@
 import { existsSync } from 'node:fs';
-import { ANNOTATION, taken } from '../core/api/index.ts';
+import { ANNOTATION } from '../core/api/index.ts';
 import {
   BUILT_IN,
-  type ClusterSnapshot,
   type ExplainedField,
   type Explanation,
   explain as explanationOf,
-  floorEntry,
-  floorWaits,
-  isAudit,
   NO_DOCUMENTS,
   NOTES,
-  type Pod,
   parsePlan,
   SKIP_REASONS,
   shareInWords,
   snapshotOf,
 } from '../core/decision/index.ts';
-import { auditWorkload, misplacedIn, type RelatedObjects, relatedObjectsIn } from '../core/judge/index.ts';
-import { readDocuments, readManifests } from '../core/manifest/index.ts';
+import {
+  explanationsIn,
+  type FloorShown,
+  floorShown,
+  type ManifestExplanation,
+  planOfRunning,
+  type WorkloadExplanation,
+} from '../core/report/index.ts';
 import type { ExplainReport } from '../dashboard/index.ts';
 import type { Settings } from './commands.ts';
 import {
   askCluster,
   type ManifestSettings,
-  type Manifests,
-  planOf,
-  planOfRunning,
-  type Reading,
   readGivenManifests,
   readingOf,
   type SnapshotSettings,
   sourcesFor,
-  workloadsIn,
 } from './manifests.ts';
 import type { KnownCluster } from './read-cluster.ts';
 import { rendered } from './rendering.ts';
 import { checkFailOn, columns, exitCodeFor, paragraphs, type Surroundings } from './terminal.ts';
 
-/** An explanation with the place of its workload (lines from 1), or with the plans of its pods in the cluster. */
-type LocatedExplanation = Omit<Explanation, 'outcome'> & {
-  /** `unknown`: the template of its pods was not found, or is none that can be read. */
-  readonly outcome: Explanation['outcome'] | 'unknown';
-  readonly floor?: FloorShown | null;
-} & ({ readonly file: string; readonly line: number } | { readonly live: LivePods });
-
-/** The most that its pods get of the floor while Linger is down. */
-interface FloorShown {
-  readonly hook: string;
-  readonly waitSeconds: number;
-  readonly laterSeconds: number;
-}
-
-type ManifestExplanation = Extract<LocatedExplanation, { readonly file: string }>;
+/** An explanation with the place of its workload, or with the plans of its pods in the cluster. */
+type LocatedExplanation = ManifestExplanation | (WorkloadExplanation & { readonly live: LivePods });
 
 /** `linger explain`: the decision for the pods of each workload, with the origin of every field. */
 export async function explain(settings: Settings<'explain'>, surroundings: Surroundings): Promise<number> {
@@ -94,68 +77,8 @@ export async function explainManifests(
   const manifests = await readGivenManifests(settings, surroundings);
   const snapshot = snapshotOf(await sourcesFor(manifests.documents, settings, cluster));
   const reading = readingOf(surroundings.warn, manifests);
-  const plans = explanationsIn(manifests, snapshot, settings, reading, hasFloor);
+  const plans = explanationsIn(manifests.inputs, manifests, snapshot, settings, reading, hasFloor);
   return { plans, failed: reading.failed };
-}
-
-/** Reports what cannot be read to `reading`. */
-export function explanationsIn(
-  manifests: Manifests,
-  snapshot: ClusterSnapshot,
-  settings: ManifestSettings,
-  reading: Reading,
-  hasFloor = false,
-): readonly ManifestExplanation[] {
-  const plans: ManifestExplanation[] = [];
-  const related = relatedIn(manifests, settings.namespace);
-  for (const input of manifests.inputs)
-    for (const document of readDocuments(input.text, input.name))
-      for (const found of workloadsIn(document, input, settings, manifests, reading)) {
-        const planned = planOf(found, snapshot);
-        const { notes, ...known } = explanationOf(planned);
-        // If the template cannot be read, the decision of the webhook is unknown.
-        const isOpen =
-          found.refused !== undefined || (found.unknown !== undefined && known.reason === 'InvalidPod');
-        const explained = isOpen ? { ...known, outcome: 'unknown' as const, reason: null } : known;
-        const { value, line } = found.object;
-        const judged = auditWorkload({ ...found, object: value }, snapshot, related).findings;
-        const said = judged.flatMap(({ reason, text }) =>
-          OF_JUDGE.filter((code) => code === reason).map((code) => ({ code, text })),
-        );
-        const also = [
-          ...said,
-          ...misplacedIn(found.workload, value).map(({ code, text }) => ({ code, text })),
-        ];
-        const unknown =
-          found.refused !== undefined
-            ? [{ code: 'InvalidObject' as const, text: found.refused }]
-            : found.unknown === undefined
-              ? []
-              : [{ code: 'UnknownKind' as const, text: unknownText(found.unknown, isOpen) }];
-        const all = [...(isOpen ? [] : notes), ...unknown, ...also];
-        const floor = hasFloor ? floorOf(planned, snapshot) : undefined;
-        const shown = floor === undefined ? {} : { floor };
-        plans.push({ ...explained, ...shown, notes: all, file: input.name, line });
-      }
-  return plans;
-}
-
-/** What the judge of audits says that no decision does, of the traffic and the probes of pods. */
-const OF_JUDGE = ['LivenessRestart', 'UndeclaredConsumer'] as const;
-
-/** Texts without any of these words have nothing that those findings read. */
-const AROUND = /\b(InferencePool|ServiceEntry|HorizontalPodAutoscaler|ScaledObject)\b/;
-
-function relatedIn({ inputs }: Manifests, namespace: string): RelatedObjects {
-  const objects = inputs
-    .filter(({ text }) => AROUND.test(text))
-    .flatMap(({ text, name }) => readManifests(text, name).objects.map(({ value }) => value));
-  return relatedObjectsIn(objects, namespace);
-}
-
-function unknownText(unknown: string, isOpen: boolean): string {
-  const webhook = isOpen ? 'the decision of the webhook is unknown' : 'the webhook would decide as above';
-  return `${unknown}: ${webhook}; inject leaves the object unchanged`;
 }
 
 /**
@@ -180,7 +103,7 @@ async function explainLive(
     const { workload, namespace, running } = await readNamedWorkload(connection, name, within);
     const live = livePods(running);
     const planned = planOfRunning({ workload, namespace }, snapshot);
-    const floor = hasFloor ? floorOf(planned, snapshot) : undefined;
+    const floor = hasFloor ? floorShown(planned, snapshot) : undefined;
     found.push({ ...explanationOf(planned, live.plans), ...(floor !== undefined && { floor }), live });
   }
   return found;
@@ -195,19 +118,6 @@ async function standsIn(
   const about = { connection, namespace: lingerNamespace, configuration: 'linger', tryIn: 'default' };
   const state = await inquire({ ...about, now: now() }, floorState).catch(() => undefined);
   return state?.bound === true && state.validUntil !== null;
-}
-
-/** @returns null: its pods get nothing; undefined: not known, since other rules hold for what is skipped */
-function floorOf(
-  { workload, namespace, decision }: ReturnType<typeof planOf>,
-  snapshot: ClusterSnapshot,
-): FloorShown | null | undefined {
-  if (decision.outcome !== 'inject' || isAudit(decision)) return undefined;
-  const entry = taken(floorEntry(namespace, snapshot));
-  if (entry === undefined) return null;
-  // The decision has read it.
-  const { hook, atFirst, later } = floorWaits(workload.pod as Pod, workload.ownerKind, entry);
-  return later < 1 ? null : { hook, waitSeconds: atFirst, laterSeconds: later };
 }
 
 function floorInWords(floor: FloorShown | null): string {

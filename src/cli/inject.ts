@@ -10,17 +10,15 @@ import {
   type ManifestEdit,
   readDocuments,
 } from '../core/manifest/index.ts';
+import { type FoundWorkload, planOf, workloadsIn } from '../core/report/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
 import {
-  type FoundWorkload,
   type ManifestInput,
   type Manifests,
-  planOf,
   readGivenManifests,
   readingOf,
   sourcesFor,
-  workloadsIn,
 } from './manifests.ts';
 import { unifiedDiff } from './rendering.ts';
 import type { Surroundings } from './terminal.ts';

@@ -1,11 +1,5 @@
 import { isLingerObject, isRecord, printable, UserError } from '../core/api/index.ts';
-import {
-  type ClusterSnapshot,
-  NO_SOURCES,
-  patchInForce,
-  SKIP_REASONS,
-  snapshotOf,
-} from '../core/decision/index.ts';
+import { type ClusterSnapshot, NO_SOURCES, patchInForce, snapshotOf } from '../core/decision/index.ts';
 import {
   editDocument,
   type ManifestEdit,
@@ -14,27 +8,24 @@ import {
   readDocuments,
   readManifests,
 } from '../core/manifest/index.ts';
-import type {
-  ExplanationReport,
-  PlaygroundProblem,
-  PlaygroundReport,
-  PlaygroundRequest,
-} from '../dashboard/index.ts';
-import { explanationsIn } from './explain.ts';
 import {
+  becauseOf,
+  explanationsIn,
   type ManifestProblem,
-  type Manifests,
   planOf,
   type Reading,
   survey,
   workloadsIn,
-} from './manifests.ts';
+} from '../core/report/index.ts';
+import type { PlaygroundProblem, PlaygroundReport, PlaygroundRequest } from '../dashboard/index.ts';
+
+import type { Manifests } from './manifests.ts';
 import { unifiedDiff } from './rendering.ts';
 
 /** The names of the two texts, in what is said about them. */
 const NAMES = { manifest: 'manifest.yaml', policies: 'policies.yaml' } as const;
 /** The defaults of `explain`. */
-const WITHIN = { namespace: 'default', selector: undefined, operands: [], recursive: false, filename: [] };
+const WITHIN = { namespace: 'default', selector: undefined };
 
 /** What `explain` and `inject --diff` say of a manifest under policies, without a cluster. */
 export function explainTexts({ manifest, policies }: PlaygroundRequest): PlaygroundReport {
@@ -58,7 +49,7 @@ export function explainTexts({ manifest, policies }: PlaygroundRequest): Playgro
     for (const { message, place } of files.problems) report('policies', { message, place });
     const applied = manifests.documents;
     const snapshot = snapshotOf({ ...NO_SOURCES, modeLimit: 'Enforce', files: files.documents, applied });
-    const plans = explanationsIn(manifests, snapshot, WITHIN, reading).map((plan) => ({
+    const plans = explanationsIn([input], manifests, snapshot, WITHIN, reading).map((plan) => ({
       ...plan,
       because: becauseOf(plan),
     }));
@@ -73,22 +64,6 @@ export function explainTexts({ manifest, policies }: PlaygroundRequest): Playgro
     report('manifest', { message: error.message, place });
     return { plans: [], problems: distinct(), diff: '' };
   }
-}
-
-const WHY: Readonly<Record<string, string>> = {
-  fixed: 'A policy or an annotation fixes the wait.',
-  initial: 'Not enough is measured here: until then, the wait is the policy’s wait.initial.',
-  measured: 'The wait is measured.',
-  storm: 'The wait is measured; the tail lies beyond the policy’s wait.max.',
-};
-
-type Judged = Pick<ExplanationReport['plan'], 'reason' | 'why' | 'outcome'>;
-
-/** Why the pods wait, or do not. */
-export function becauseOf({ reason, why, outcome }: Judged): string {
-  if (outcome === 'unknown') return 'Its pod template was not found, or cannot be read.';
-  if (reason !== null) return SKIP_REASONS[reason as keyof typeof SKIP_REASONS].means;
-  return WHY[why ?? ''] ?? why ?? '';
 }
 
 /** Lines: the time for a diff grows with their square, and here it answers nothing else meanwhile. */

@@ -24,7 +24,7 @@ export const LAYERS: readonly (readonly string[])[] = [
   ['core/lag', 'cluster'],
   ['core/decision', 'core/discovery'],
   ['core/manifest', 'core/judge', 'manager'],
-  ['informers', 'policy-files', 'certs'],
+  ['core/report', 'informers', 'policy-files', 'certs'],
   ['measurement'],
   ['leader'],
   ['hold'],

@@ -1,0 +1,526 @@
+import {
+  atPointer,
+  fewOf,
+  isRecord,
+  isString,
+  isStringMap,
+  type LabelSelector,
+  memberAt,
+  NO_LABELS,
+  nonTexts,
+  recordsAt,
+  selects,
+} from '../api/index.ts';
+import {
+  type ClusterSnapshot,
+  type Documents,
+  decide,
+  observersOf,
+  requestOf,
+  templateReferenceOf,
+  undoFor,
+  type Workload,
+  withTemplate,
+  workloadKey,
+  workloadOf,
+} from '../decision/index.ts';
+import { patched } from '../judge/index.ts';
+import {
+  type ManifestDocument,
+  ManifestError,
+  type ManifestObject,
+  readDocuments,
+  sortDocuments,
+} from '../manifest/index.ts';
+import type { TextProblem } from '../yaml/index.ts';
+
+/** The text of a file of manifests. */
+export interface ManifestText {
+  /** For messages. */
+  readonly name: string;
+  readonly text: string;
+}
+
+/** What the objects of texts say about each other. */
+export interface Surveyed {
+  /** The Services and Namespaces among them. */
+  readonly documents: Documents;
+  /** By {@link ownerKeyOf}: every object that another may belong to, with its pod template where a Rollout refers to it. */
+  readonly objects: ReadonlyMap<string, unknown>;
+}
+
+/** Which workloads are wanted. */
+export interface Selection {
+  /** Of objects that name none. */
+  readonly namespace: string;
+  readonly selector: LabelSelector | undefined;
+}
+
+/** The object, and those that it holds: an OpenShift Template, a ManifestWork. */
+export function withEmbedded(object: ManifestObject): readonly ManifestObject[] {
+  return [object, ...embeddedIn(object)];
+}
+
+/** Deep enough for an object in a template in a list of steps. */
+const EMBEDDED_DEPTH = 10;
+
+function embeddedIn(object: ManifestObject): readonly ManifestObject[] {
+  if (workloadOf(object.value) !== undefined) return [];
+  const found: ManifestObject[] = [];
+  const walk = (value: unknown, path: readonly string[]): void => {
+    if (typeof value !== 'object' || value === null || path.length > EMBEDDED_DEPTH) return;
+    if (path.length > 0 && isObject(value)) {
+      const { where, lineOf } = object;
+      found.push({
+        ...object,
+        value,
+        where: `${where} ${path.join('.')}`,
+        line: lineOf(path),
+        column: 1,
+        lineOf: (more) => lineOf([...path, ...more]),
+      });
+    } else
+      for (const [key, member] of Object.entries(value)) if (key !== 'metadata') walk(member, [...path, key]);
+  };
+  walk(object.value, []);
+  return found;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return (
+    isRecord(value) &&
+    isString(value.apiVersion) &&
+    isString(value.kind) &&
+    isRecord(value.metadata) &&
+    (isRecord(value.spec) || isRecord(value.data) || value.kind === 'Namespace')
+  );
+}
+
+/** Texts without any of these words refer to no other object, and are not parsed twice. */
+const SURVEYED = /\b(?:Service|Namespace)(?:List)?\b|\bownerReferences\b|\bworkloadRef\b/;
+
+/**
+ * What the objects of texts say about each other; `problems`: those that cannot be read. Policies among them are left out:
+ * they are about to be applied and not in force.
+ */
+export function survey(
+  inputs: readonly ManifestText[],
+  defaultNamespace: string,
+): Surveyed & { readonly problems: readonly ManifestProblem[] } {
+  const documents: ManifestObject[] = [];
+  const objects = new Map<string, unknown>();
+  const refers = inputs.some(({ text }) => /\bworkloadRef\b/.test(text));
+  const owned = refers || inputs.some(({ text }) => /\bownerReferences\b/.test(text));
+  for (const { text, name } of inputs) {
+    if (!owned && !SURVEYED.test(text)) continue;
+    for (const document of readDocuments(text, name))
+      for (const object of [...document.objects()].flatMap((each) =>
+        each instanceof ManifestError ? [] : withEmbedded(each),
+      )) {
+        if (isClusterObject(object.value)) documents.push(object);
+        const key = owned ? ownerKeyOf(object.value, defaultNamespace) : undefined;
+        // A PodTemplate makes no pods, but may be referred to.
+        const pod = workloadOf(object.value)?.pod ?? memberAt(object.value, ['template']);
+        if (key !== undefined) objects.set(key, refers ? pod : undefined);
+      }
+  }
+  const problems = documents.flatMap(unreadableIn);
+  return { documents: sortDocuments(documents, defaultNamespace), objects, problems };
+}
+
+/** A Service whose selector cannot be read might select anything of its namespace. */
+function unreadableIn({ value, where, lineOf }: ManifestObject): readonly ManifestProblem[] {
+  const kind = String(memberAt(value, ['kind']));
+  const maps = kind === 'Service' ? ['spec.selector'] : ['metadata.labels', 'metadata.annotations'];
+  const said = (field: string, what: string): ManifestProblem => {
+    const problem = `${kind} ${nameOf(value)}: ${field} ${what}: ignored for the pods of its namespace`;
+    return { message: `${where}: ${problem}`, place: { line: lineOf(field.split('.')), problem } };
+  };
+  if (!isRecord(memberAt(value, ['spec']) ?? {})) return [said('spec', 'is not an object')];
+  return [...maps, 'metadata.name', 'metadata.namespace'].flatMap((field) => {
+    const member = memberAt(value, field.split('.')) ?? undefined;
+    const isMap = maps.includes(field);
+    if (member === undefined || (isMap ? isStringMap(member) : typeof member === 'string')) return [];
+    const members = nonTexts(member);
+    if (members.length > 0) return [said(field, `has values that are not strings: ${fewOf(members)}`)];
+    return [said(field, isMap ? 'is not a map of strings' : 'is not a string')];
+  });
+}
+
+function isClusterObject(value: unknown): boolean {
+  return isRecord(value) && value.apiVersion === 'v1' && /^(?:Service|Namespace)$/.test(String(value.kind));
+}
+
+function ownerKeyOf(value: unknown, defaultNamespace: string): string | undefined {
+  const name = memberAt(value, ['metadata', 'name']);
+  if (!isRecord(value) || typeof name !== 'string') return undefined;
+  return workloadKey(
+    String(value.kind),
+    String(memberAt(value, ['metadata', 'namespace']) || defaultNamespace),
+    name,
+  );
+}
+
+/** An object that creates pods. */
+export interface FoundWorkload {
+  readonly object: ManifestObject;
+  readonly workload: Workload;
+  readonly namespace: string;
+  /** What is unknown about its pods, as a sentence: their kind or their template. */
+  readonly unknown?: string;
+  /** Its workloads are made elsewhere, from what it names. */
+  readonly notRendered?: true;
+  /** Why kubectl refuses the object. */
+  readonly refused?: string;
+}
+
+/** What is wrong with a manifest. */
+export interface ManifestProblem {
+  /** With its place in words. */
+  readonly message: string;
+  /** undefined: it is about the whole text. */
+  readonly place: TextProblem | undefined;
+}
+
+/** A command's way through manifests. */
+export interface Reading {
+  readonly report: (problem: ManifestProblem) => void;
+  /** Appended to messages about objects that cannot be read, where manifests are to be changed. */
+  readonly remark?: string;
+  /** Whether an object could not be read. */
+  failed: boolean;
+}
+
+/** The workloads of a document; says which objects could not be read, or have pods but are of an unknown kind. */
+export function* workloadsIn(
+  document: ManifestDocument,
+  { name }: ManifestText,
+  { namespace, selector }: Selection,
+  { objects }: Surveyed,
+  reading: Reading,
+): Generator<FoundWorkload> {
+  const passOver = (problem: string, line?: number) =>
+    reading.report(
+      line === undefined
+        ? { message: `${name}: ${problem}`, place: undefined }
+        : { message: `${name}:${line}: ${problem}`, place: { line, problem } },
+    );
+  const fail = ({ message, place }: ManifestProblem) => {
+    reading.failed = true;
+    reading.report({ message: message + (reading.remark ?? ''), place });
+  };
+  const edits = reading.remark !== undefined;
+  const owned: string[] = [];
+  for (const object of document.objects()) {
+    if (object instanceof ManifestError) {
+      fail(object);
+      continue;
+    }
+    const { value, line } = object;
+    if (!isSelected(value, selector)) continue;
+    if (isKustomization(value)) {
+      const problem = 'this is a kustomization: render it first (kubectl kustomize FOLDER)';
+      fail({ message: `${name}:${line}: ${problem}`, place: { line, problem } });
+      continue;
+    }
+    const source = sourceIn(value, name);
+    if (source !== undefined) {
+      if (!edits) yield { ...source, object };
+      continue;
+    }
+    const embedded = embeddedIn(object);
+    if (embedded.length > 0 && podSpecsIn(value).length > 0) {
+      const first = `${String(memberAt(value, ['kind']))} ${nameOf(value)} holds ${embedded.length} objects`;
+      const wayOut = isTemplate(value) ? `: process it first (oc process --local -f ${name})` : '';
+      passOver(
+        `${first}${wayOut}${edits ? '; left unchanged' : wayOut === '' ? '' : '; judged as they stand in it'}`,
+        line,
+      );
+      for (const each of edits ? [] : embedded)
+        for (const found of foundIn(each.value, namespace, objects))
+          yield { ...found, object: each, namespace: found.workload.namespace ?? namespace };
+      continue;
+    }
+    const replacement = replacementOf(value);
+    if (replacement !== undefined) {
+      passOver(`${replacement}${edits ? '; left unchanged' : ''}`, line);
+      for (const gone of edits ? [] : foreignWorkloads(value))
+        yield { ...gone, object, namespace: gone.workload.namespace ?? namespace, unknown: replacement };
+      continue;
+    }
+    const own = workloadOf(value);
+    const all = foundIn(value, namespace, objects);
+    const [found] = all;
+    if (found === undefined) continue;
+    const { workload } = found;
+    const where = { object, namespace: workload.namespace ?? namespace };
+    if (isOwnedIn(value, where.namespace, objects)) owned.push(`${workload.kind} ${workload.name}`);
+    else if (object.duplicateKey !== undefined) fail(object.duplicateKey);
+    else if (edits && found.refused !== undefined) passOver(`${found.refused}; left unchanged`, line);
+    else if (!edits || own !== undefined) for (const each of all) yield { ...where, ...each };
+    // The template is in the other workload, and is changed there.
+    else
+      passOver(
+        `${found.unknown ?? `${String(memberAt(value, ['apiVersion']))} ${workload.kind} is not a kind that inject changes`}; left unchanged`,
+        line,
+      );
+  }
+  if (owned.length > 0)
+    passOver(`${fewOf(owned)}: left ${edits ? 'unchanged' : 'out'}, as their owners are among the manifests`);
+}
+
+type FoundPods = Pick<FoundWorkload, 'workload' | 'unknown' | 'refused'>;
+
+/** The pods of an object: also where their template is in another object, or its kind is not known. */
+function foundIn(
+  value: unknown,
+  defaultNamespace: string,
+  objects: Surveyed['objects'],
+): readonly FoundPods[] {
+  const workload = workloadOf(value);
+  if (workload !== undefined) {
+    const refused = typeProblemOf(value);
+    return [{ workload, ...(refused !== undefined && { refused }) }];
+  }
+  const reference = templateReferenceOf(value, defaultNamespace);
+  if (reference === undefined) return foreignWorkloads(value);
+  const found = withTemplate(value, reference, objects.get(reference.key));
+  return found === undefined ? [] : [found];
+}
+
+const isParameter = (value: unknown) => isString(value) && value.includes('${');
+
+/** What the API’s types ask of the fields around a pod. Source: k8s.io/apimachinery meta/v1, k8s.io/api apps/v1. */
+const TYPES: readonly (readonly [path: string, expected: string, is: (value: unknown) => boolean])[] = [
+  ...['metadata.name', 'metadata.generateName', 'metadata.namespace', 'spec.serviceName'].map(
+    (path) => [path, 'a string', isString] as const,
+  ),
+  ...['metadata.labels', 'metadata.annotations', 'spec.selector.matchLabels'].map(
+    (path) => [path, 'a map of strings', isStringMap] as const,
+  ),
+  ...[
+    'spec.replicas',
+    'spec.minReadySeconds',
+    'spec.progressDeadlineSeconds',
+    'spec.revisionHistoryLimit',
+  ].map(
+    (path) =>
+      [path, 'a whole number', (value: unknown) => Number.isInteger(value) || isParameter(value)] as const,
+  ),
+  ...['spec.strategy', 'spec.updateStrategy'].map((path) => [path, 'an object', isRecord] as const),
+  ['spec.paused', 'true or false', (value) => typeof value === 'boolean' || isParameter(value)],
+];
+
+/** Why kubectl refuses an object whose pod may be right. A value that is null counts as absent. */
+function typeProblemOf(value: unknown): string | undefined {
+  for (const [path, expected, is] of TYPES) {
+    const member = memberAt(value, path.split('.')) ?? undefined;
+    if (member === undefined || is(member)) continue;
+    const members = isRecord(member) ? nonTexts(member) : [];
+    const got =
+      members.length > 0
+        ? fewOf(members)
+        : isRecord(member)
+          ? 'an object'
+          : `${typeof member} ${String(member)}`;
+    return `${path}: expected ${expected}, got ${got}${typeof member === 'boolean' ? ' (YAML 1.1 reads no, off, yes and on so: write quotes)' : ''}; kubectl refuses the object`;
+  }
+  return undefined;
+}
+
+/** Kinds of GitOps: what they name makes the workloads, and how to render that. */
+const SOURCES: readonly (readonly [group: RegExp, kinds: RegExp, how: string])[] = [
+  [
+    /^helm\.toolkit\.fluxcd\.io\//,
+    /^HelmRelease$/,
+    'helm template CHART with its values, or flux-local build',
+  ],
+  [
+    /^kustomize\.toolkit\.fluxcd\.io\//,
+    /^Kustomization$/,
+    'flux build kustomization NAME --path PATH --dry-run',
+  ],
+  [/^fluxcd\.controlplane\.io\//, /^ResourceSet$/, 'flux-operator build rset -f FILE'],
+  [
+    /^argoproj\.io\//,
+    /^(Application|ApplicationSet)$/,
+    'argocd app manifests NAME, or helm template / kubectl kustomize of its source',
+  ],
+  [/^helm\.cattle\.io\//, /^HelmChart$/, 'helm template CHART with its values'],
+  [/^fleet\.cattle\.io\//, /^(GitRepo|Bundle|HelmOp)$/, 'fleet apply --output -'],
+  [/^helm\.crossplane\.io\//, /^Release$/, 'helm template CHART with its values'],
+  [/^kappctrl\.k14s\.io\//, /^(App|PackageInstall)$/, 'kctrl dev --local -f FILE'],
+  [/^packaging\.carvel\.dev\//, /^PackageInstall$/, 'kctrl dev --local -f FILE'],
+  [/^configsync\.gke\.io\//, /^(RootSync|RepoSync)$/, 'nomos hydrate'],
+  [/^gitops\.kluctl\.io\//, /^KluctlDeployment$/, 'kluctl render'],
+];
+
+function sourceIn(value: unknown, file: string): Omit<FoundWorkload, 'object'> | undefined {
+  if (!isRecord(value)) return undefined;
+  const [apiVersion, kind] = [String(value.apiVersion), String(value.kind)];
+  const source = SOURCES.find(([group, kinds]) => group.test(apiVersion) && kinds.test(kind));
+  const metadata = isRecord(value.metadata) ? value.metadata : {};
+  const as = workloadOf({ apiVersion: 'v1', kind: 'Pod', metadata, spec: {} });
+  if (source === undefined || as === undefined) return undefined;
+  const how = source[2].replace('FILE', file).replace('NAME', as.name);
+  return {
+    workload: { ...as, kind, pod: undefined },
+    namespace: as.namespace ?? 'default',
+    unknown: `the workloads of ${kind} ${as.name} are not here: render them (${how}), and audit what comes out`,
+    notRendered: true,
+  };
+}
+
+function isTemplate(value: unknown): boolean {
+  return (
+    isRecord(value) &&
+    value.kind === 'Template' &&
+    /^(template\.openshift\.io\/)?v1$/.test(String(value.apiVersion))
+  );
+}
+
+function isSelected(value: unknown, selector: LabelSelector | undefined): boolean {
+  if (selector === undefined) return true;
+  const metadata = isRecord(value) && isRecord(value.metadata) ? value.metadata : {};
+  return selects(selector, isStringMap(metadata.labels) ? metadata.labels : NO_LABELS);
+}
+
+function isKustomization(value: unknown): boolean {
+  return isRecord(value) && String(value.apiVersion).startsWith('kustomize.config.k8s.io/');
+}
+
+/** Whether an owner of the object is among the manifests, and stands for it. */
+function isOwnedIn(value: unknown, namespace: string, objects: Surveyed['objects']): boolean {
+  return recordsAt(value, 'metadata', 'ownerReferences').some(({ kind, name }) =>
+    objects.has(workloadKey(String(kind), namespace, String(name))),
+  );
+}
+
+/** API versions that no Kubernetes serves any more, for the kinds that matter here. Source: the deprecation guide. */
+const GONE: readonly (readonly [apiVersion: RegExp, kinds: RegExp, instead: string])[] = [
+  [
+    /^(extensions|apps)\/v1(alpha1|beta1|beta2)$/,
+    /^(Deployment|ReplicaSet|DaemonSet|StatefulSet)$/,
+    'apps/v1',
+  ],
+  [/^batch\/(v1beta1|v2alpha1)$/, /^(Cron|Scheduled)?Job$/, 'batch/v1'],
+  [/^(extensions|networking\.k8s\.io)\/v1beta1$/, /^Ingress$/, 'networking.k8s.io/v1'],
+  [/^policy\/v1beta1$/, /^PodDisruptionBudget$/, 'policy/v1'],
+  [/^autoscaling\/v2beta[12]$/, /^HorizontalPodAutoscaler$/, 'autoscaling/v2'],
+];
+
+function replacementOf(value: unknown): string | undefined {
+  if (!isRecord(value)) return undefined;
+  const [apiVersion, kind] = [String(value.apiVersion), String(value.kind)];
+  const gone = GONE.find(([versions, kinds]) => versions.test(apiVersion) && kinds.test(kind));
+  const subject = `${kind} ${nameOf(value)}`;
+  return gone && `${subject}: Kubernetes no longer serves ${apiVersion}: write ${gone[2]}`;
+}
+
+function nameOf(value: unknown): string {
+  return String(memberAt(value, ['metadata', 'name']) ?? '(no name)');
+}
+
+/** Deep enough for an operator's nested templates. */
+const TEMPLATE_DEPTH = 8;
+
+/** The pods that an object of an unknown kind seems to create, of each of its templates, and what to report about that. */
+function foreignWorkloads(value: unknown): readonly FoundPods[] {
+  const specs = podSpecsIn(value);
+  if (specs.length === 0) return listOfOne(foreignWorkload(value));
+  return specs.flatMap((each) => listOfOne(foreignWorkload(value, each, specs.length > 1)));
+}
+
+function listOfOne<T>(value: T | undefined): readonly T[] {
+  return value === undefined ? [] : [value];
+}
+
+function foreignWorkload(value: unknown, found?: PodSpecAt, isOneOf = false): FoundPods | undefined {
+  if (!isRecord(value)) return undefined;
+  const [apiVersion, kind] = [String(value.apiVersion), String(value.kind)];
+  const metadata = isRecord(value.metadata) ? value.metadata : {};
+  const as = (pointer: string, pod: unknown, unknown?: string) => {
+    // undefined: the template of a known kind is missing.
+    const workload = workloadOf({ apiVersion: 'v1', kind: 'Pod', metadata, spec: {} });
+    return (
+      workload && {
+        workload: {
+          ...workload,
+          kind,
+          pointer,
+          pod,
+          name: isOneOf ? `${workload.name} (${groupIn(pointer)})` : workload.name,
+        },
+        ...(unknown !== undefined && { unknown }),
+      }
+    );
+  };
+  const subject = `${kind} ${nameOf(value)}`;
+  if (/^(pool\.)?kubevirt\.io\//.test(apiVersion) && /^VirtualMachine/.test(kind)) {
+    const pod = { metadata: {}, spec: { restartPolicy: 'Never', containers: [{ name: 'compute' }] } };
+    return as('', pod, `${subject} runs in a pod of KubeVirt’s, and is not a kind that Linger knows`);
+  }
+  if (found === undefined) return undefined;
+  const { path, spec } = found;
+  const unknown = `${subject} has a pod template (${path}/containers), but ${apiVersion} ${kind} is not a kind that Linger knows`;
+  const pointer = path.replace(/\/spec$/, '');
+  const template = pointer === path ? {} : atPointer(value, pointer);
+  const own = pointer === '' ? {} : memberAt(template, ['metadata']);
+  const metadataOf = (more = {}) => ({
+    ...(isRecord(own) && own),
+    labels: { ...(isRecord(own) && isRecord(own.labels) && own.labels), ...more },
+  });
+  const label = LABELS_OF_PODS.find((each) => apiVersion.startsWith(each.replace(/[^/]*$/, '')));
+  if (label === undefined) return as(pointer, { metadata: metadataOf(), spec }, unknown);
+  // Knative names the container of a revision where its author does not.
+  const containers = spec.containers.map((each) =>
+    isRecord(each) ? { name: 'user-container', ...each } : each,
+  );
+  return as(pointer, { metadata: metadataOf({ [label]: nameOf(value) }), spec: { ...spec, containers } });
+}
+
+/** By which decisions know the pods of a group; its controller adds them. */
+const LABELS_OF_PODS = ['serving.knative.dev/revision', 'agones.dev/gameserver'];
+
+/** `/spec/workerGroupSpecs/0/template` as `workerGroupSpecs[0]`. */
+function groupIn(pointer: string): string {
+  return pointer
+    .replace(/^\/spec\//, '')
+    .replace(/\/(template|spec)$/, '')
+    .replaceAll(/\/(\d+)(?=\/|$)/g, '[$1]')
+    .replaceAll('/', '.');
+}
+
+interface PodSpecAt {
+  readonly path: string;
+  readonly spec: { readonly containers: readonly unknown[] };
+}
+
+/** The lists of containers in an object, with what they stand in. */
+function podSpecsIn(value: unknown, path = '', depth = 0): readonly PodSpecAt[] {
+  if (depth > TEMPLATE_DEPTH || typeof value !== 'object' || value === null) return [];
+  if (isRecord(value) && Array.isArray(value.containers)) {
+    const isContainer = (item: unknown) => isRecord(item) && typeof item.image === 'string';
+    if (value.containers.some(isContainer))
+      return [{ path, spec: { ...value, containers: value.containers } }];
+  }
+  return Object.entries(value).flatMap(([key, member]) => podSpecsIn(member, `${path}/${key}`, depth + 1));
+}
+
+export function planOf(found: Pick<FoundWorkload, 'workload' | 'namespace'>, snapshot: ClusterSnapshot) {
+  const { workload, namespace } = found;
+  // A template that cannot be read has no labels.
+  const labels = memberAt(workload.pod, ['metadata', 'labels']);
+  const observers = observersOf(namespace, isStringMap(labels) ? labels : NO_LABELS, snapshot);
+  return { ...found, decision: decide(requestOf(found), snapshot), observers };
+}
+
+/** Decides as of today for the pods of a running workload. */
+export function planOfRunning(
+  { workload, namespace }: Pick<FoundWorkload, 'workload' | 'namespace'>,
+  snapshot: ClusterSnapshot,
+) {
+  // Without what Linger has added: with its plan, the answer would only be AlreadyInjected.
+  const pod = workload.pointer === '' ? patched(workload.pod, undoFor(workload.pod)) : workload.pod;
+  return planOf({ workload: { ...workload, pod }, namespace }, snapshot);
+}
