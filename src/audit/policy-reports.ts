@@ -177,9 +177,11 @@ function resultOf(finding: AuditFinding): object {
   const { kind, namespace, name, reason, text } = finding;
   const apiVersion = WORKLOAD_KINDS.find((each) => each.kind === kind)?.apiVersion;
   const isWarning = finding.level === 'warning';
-  const { waitSeconds, graceSeconds, exposureSeconds } = finding;
-  const known = Object.entries({ waitSeconds, graceSeconds, exposureSeconds }).filter(
-    ([, seconds]) => seconds !== null,
+  const { waitSeconds, graceSeconds, exposureSeconds, evidence } = finding;
+  // Not its text: with every removal that is measured, every report would change.
+  const basis = evidence?.basis ?? null;
+  const known = Object.entries({ waitSeconds, graceSeconds, exposureSeconds, basis }).filter(
+    ([, value]) => value !== null,
   );
   return {
     source: 'linger',
@@ -190,7 +192,7 @@ function resultOf(finding: AuditFinding): object {
     severity: isWarning ? 'medium' : 'low',
     message: text.length > LONGEST_MESSAGE ? `${text.slice(0, LONGEST_MESSAGE - 3)}...` : text,
     resources: [{ apiVersion, kind, namespace, name }],
-    properties: Object.fromEntries(known.map(([key, seconds]) => [key, String(seconds)])),
+    properties: Object.fromEntries(known.map(([key, value]) => [key, String(value)])),
   };
 }
 

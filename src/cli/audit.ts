@@ -26,16 +26,13 @@ import {
 import {
   AUDIT_FINDINGS,
   type Audited,
-  type AuditFinding,
   type AuditReport,
   type AuditSubject,
   type AuditSummary,
   type AuditVerdict,
   auditWorkload,
-  byWorkload,
   GOOD_REASONS,
   github,
-  headlineOf,
   isAsked,
   junit,
   markdown,
@@ -44,7 +41,6 @@ import {
   relatedObjectsIn,
   type Suggestion,
   sarif,
-  subjectOf,
   suggest,
   summaryOfAudit,
   VERDICTS,
@@ -54,6 +50,7 @@ import { ManifestError, readDocuments } from '../core/manifest/index.ts';
 import { withEmbedded, workloadsIn } from '../core/report/index.ts';
 import type { AuditJson } from '../dashboard/index.ts';
 import { inPieces } from '../timing/index.ts';
+import { renderAudit, renderNames } from './audit-table.ts';
 import { type Known, knownIn } from './baseline.ts';
 import type { OutputFormat, Settings } from './commands.ts';
 import { usageError } from './flags.ts';
@@ -120,7 +117,7 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
   if (findings.length < all.length)
     warn(`${all.length - findings.length} of ${all.length} findings are in the baseline, and left out`);
   const report: AuditReport & AuditJson = { findings, summary: summaryOfAudit(audited) };
-  print(printed(settings, report, surroundings.version));
+  print(printed(settings, report, surroundings));
   if (failed || incomplete) return 1;
   if (isEmpty && failOn !== undefined && !settings.allowEmpty) {
     warn('--fail-on: there is nothing to judge, so this fails; pass --allow-empty if that may be');
@@ -375,16 +372,21 @@ const REPORTS: Readonly<Record<ReportFormat, (report: AuditReport, version: stri
   github,
   junit,
   markdown,
+  name: renderNames,
 };
 
 function isReportFormat(output: Settings<'audit'>['output']): output is ReportFormat {
   return Object.hasOwn(REPORTS, output);
 }
 
-function printed({ output }: Settings<'audit'>, report: AuditReport, version: string): string {
+function printed(
+  { output }: Settings<'audit'>,
+  report: AuditReport,
+  { version, colour }: Surroundings,
+): string {
   return isReportFormat(output)
     ? REPORTS[output](report, version)
-    : rendered(output, report, (wide) => renderAudit(report, wide));
+    : rendered(output, report, (wide) => renderAudit(report, { wide, colour }));
 }
 
 export async function manifestsOf(
@@ -449,59 +451,4 @@ export async function clusterInput(
   const read = await readWorkloads(connection, settings, surroundings);
   const related = { ...read.related, additions: known.additions };
   return { ...read, subjects: read.workloads, sources, related, connection, failed: false };
-}
-
-/** A summary of one screen, then the workloads: unprotected ones first. */
-function renderAudit({ findings, summary }: AuditReport, wide: boolean): string {
-  const workloads = byWorkload(findings);
-  const shown = [...workloads]
-    .filter(([, [own, ...more]]) => wide || own?.verdict !== 'skipped' || more.length > 0)
-    .toSorted(([, [a]], [, [b]]) => orderOf(a) - orderOf(b));
-  const isOfFiles = findings.some(({ file }) => file !== undefined);
-  const rows = shown.flatMap(([, all]) => {
-    const [own] = all;
-    if (own === undefined) return [];
-    const { verdict, waitSeconds, graceSeconds, exposureSeconds, file, line } = own;
-    const subject = subjectOf(own);
-    const reasons = all.map(({ reason }) => reason).join(', ');
-    return [
-      [
-        ...[verdict, subject, seconds(waitSeconds), seconds(graceSeconds), seconds(exposureSeconds), reasons],
-        ...(isOfFiles ? [line === undefined ? `${file}` : `${file}:${line}`] : []),
-      ],
-    ];
-  });
-  const header = ['VERDICT', 'WORKLOAD', 'WAIT', 'GRACE', 'OPEN FOR', 'REASONS'];
-  const texts = shown.flatMap(([subject, all]) =>
-    all
-      .filter((finding) => wide || finding.level !== null)
-      .map(({ reason, text }) => `${subject}: ${reason}: ${text}`),
-  );
-  return paragraphs(
-    summaryLines(summary),
-    rows.length === 0 ? [] : columns([[...header, ...(isOfFiles ? ['FILE'] : [])], ...rows], ALIGNMENT),
-    texts,
-  );
-}
-
-function orderOf(finding: AuditFinding | undefined): number {
-  return ['unprotected', 'unknown', 'protected', 'skipped'].indexOf(finding?.verdict ?? '');
-}
-
-const ALIGNMENT = ['left', 'left', 'right', 'right', 'right', 'left'] as const;
-
-function seconds(value: number | null): string {
-  if (value === null) return '-';
-  return value >= 1e9 ? 'for ever' : `${value}s`;
-}
-
-function summaryLines(summary: AuditSummary): readonly string[] {
-  const { wouldBe, rolloutSeconds, drainSeconds } = summary;
-  return [
-    headlineOf(summary),
-    ...(wouldBe === 0
-      ? []
-      : [`${wouldBe} of them would be protected by Linger (its webhook, or inject) in mode Enforce`]),
-    `the waits add ${formatDuration(rolloutSeconds)} to all rollouts together, and at most ${formatDuration(drainSeconds)} to the drain of a node`,
-  ];
 }

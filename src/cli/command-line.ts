@@ -14,8 +14,8 @@ export interface CommandInvocation<C extends CommandName = CommandName> {
   readonly command: C;
   readonly settings: Settings<C>;
   readonly kube: KubeEnvironment;
-  /** Whether colours are welcome. Source: no-color.org. */
-  readonly colour: boolean;
+  /** Whether colours are welcome; undefined: on a terminal. Source: no-color.org, nodejs.org (FORCE_COLOR). */
+  readonly colour: boolean | undefined;
 }
 
 export type Invocation =
@@ -71,7 +71,7 @@ export function readCommandLine(
         // The flags come from this command’s table, so the settings are of its type.
         settings: { ...values, operands: command.args } as unknown,
         kube: kubeEnvironment(environment),
-        colour: !environment.NO_COLOR,
+        colour: colourAsked(environment),
       } as Invocation;
     });
   }
@@ -83,6 +83,11 @@ export function readCommandLine(
     return { command: 'none', exitCode: error.exitCode === 0 ? 0 : USAGE_EXIT_CODE };
   }
   return invocation;
+}
+
+function colourAsked({ FORCE_COLOR: forced, NO_COLOR: none }: Environment): boolean | undefined {
+  if (forced !== undefined && forced !== '') return !/^(0|false)$/.test(forced);
+  return none ? false : undefined;
 }
 
 /**

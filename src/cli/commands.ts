@@ -362,7 +362,7 @@ const CLUSTER_FLAGS = {
   ),
 };
 
-const AUDIT_FORMATS = [...OUTPUT_FORMATS, 'sarif', 'github', 'junit', 'markdown'] as const;
+const AUDIT_FORMATS = [...OUTPUT_FORMATS, 'sarif', 'github', 'junit', 'markdown', 'name'] as const;
 
 const AUDIT_FLAGS = {
   ...CLUSTER_FLAGS,
@@ -423,7 +423,7 @@ const AUDIT_FLAGS = {
   ),
   output: documented(
     flag(oneOf(AUDIT_FORMATS), 'table', 'how to print the findings', 'o'),
-    '`table`; `wide`: with what is skipped; `json` or `yaml`; `sarif` for code scanning, `github` for annotations of GitHub Actions, `junit` for test reports, `markdown` for a comment.',
+    '`table`; `wide`: with what is skipped, what each lag rests on, and every finding in full; `json` or `yaml`; `name`: what is unprotected or unknown, as `kubectl get -o name` has it; `sarif` for code scanning, `github` for annotations of GitHub Actions, `junit` for test reports, `markdown` for a comment.',
   ),
   failOn: documented(
     optional(

@@ -233,8 +233,9 @@ function headlineFor(
   if (unprotected === 0) return headlineOf(summary);
   const seconds = worst?.exposureSeconds ?? 0;
   const howLong = seconds >= 1e9 ? ', open for ever' : seconds > 0 ? `, open for ${seconds} s` : '';
+  const basis = seconds > 0 && worst?.evidence ? ` (${worst.evidence.text})` : '';
   const by = through === undefined || howLong === '' ? '' : ` through ${through}`;
-  const which = worst === undefined ? '' : `; worst: ${subjectOf(worst)}${howLong}${by}`;
+  const which = worst === undefined ? '' : `; worst: ${subjectOf(worst)}${howLong}${by}${basis}`;
   const lose = unprotected === 1 ? 'loses requests when it rolls' : 'lose requests when they roll';
   return `${unprotected} of ${summary.workloads} workloads ${lose}${which}`;
 }

@@ -93,7 +93,7 @@ async function start<C extends CommandName>(
       version,
       stdin,
       interactive: stdin.isTTY === true && stderr.isTTY === true,
-      colour: colour && stdout.isTTY === true,
+      colour: colour ?? stdout.isTTY === true,
       outputColumns: () => (stdout.isTTY === true ? (stdout.columns ?? 80) : undefined),
       now: () => Date.now() / 1000,
     });

@@ -198,6 +198,11 @@ export function fitTablesTo(width: number): void {
   terminalWidth = width;
 }
 
+/** Whether no line is wider than the terminal. */
+export function fits(lines: readonly string[]): boolean {
+  return lines.every(({ length }) => length <= terminalWidth);
+}
+
 /** A column that is narrower has no room for prose. */
 const LEAST_PROSE = 24;
 
@@ -243,6 +248,17 @@ export function wrapped(text: string, width: number): readonly string[] {
     } else line = line === '' ? word : `${line} ${word}`;
   }
   return [...lines, line];
+}
+
+/** Text in lines that fit the terminal. @param first what precedes the first line @param rest what precedes the others */
+export function indented(text: string, first: string, rest: string): readonly string[] {
+  const lines = wrapped(printable(text), terminalWidth - Math.max(first.length, rest.length));
+  return lines.map((line, index) => `${index === 0 ? first : rest}${line}`);
+}
+
+/** @param colour of SGR: 31 is red */
+export function painted(text: string, colour: number, isColoured: boolean): string {
+  return isColoured ? `\u001b[${colour}m${text}\u001b[0m` : text;
 }
 
 /** UTC: `2026-03-01 14:05:09`. @param at seconds since the epoch */

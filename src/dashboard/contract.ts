@@ -105,6 +105,16 @@ const auditFinding = z.strictObject({
   graceSeconds: z.union([seconds, nothingKnown]),
   /** 1e9 and more: for ever. */
   exposureSeconds: z.union([seconds, nothingKnown]),
+  /** What these numbers rest on; null: there are none. */
+  evidence: z.union([
+    z.strictObject({
+      basis: z.enum(['measured', 'declared', 'assumed']),
+      removals: z.number(),
+      historySeconds: seconds,
+      text: z.string(),
+    }),
+    nothingKnown,
+  ]),
   file: z.string().optional(),
   line: z.number().optional(),
   column: z.number().optional(),

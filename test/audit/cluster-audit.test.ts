@@ -514,7 +514,7 @@ describe('the leader', () => {
           rule: 'NoOtherEndpoint',
           result: 'fail',
           resources: [{ apiVersion: 'apps/v1', kind: 'Deployment', namespace: 'shop', name: 'slow' }],
-          properties: { waitSeconds: '30', graceSeconds: '60', exposureSeconds: '0' },
+          properties: { waitSeconds: '30', graceSeconds: '60', exposureSeconds: '0', basis: 'assumed' },
         },
       ],
     });
@@ -539,6 +539,7 @@ test('a report holds 200 results at most, and says how many it leaves out', () =
       waitSeconds: 30,
       graceSeconds: 30,
       exposureSeconds: null,
+      evidence: null,
     },
     text: 'x'.repeat(4_000),
   }));

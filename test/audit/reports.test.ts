@@ -55,6 +55,8 @@ const audit = (...args: readonly string[]) => linger(['audit', '-f', 'app.yaml',
 const EATEN =
   'container "50%|<a>": its own hook waits 10s, and the grace is 10s, so the application is killed 2s after SIGTERM; raise terminationGracePeriodSeconds by the length of the hook';
 
+const LAG = 'assumed: nothing is measured yet, and 30s is built in';
+
 describe.concurrent('linger audit of manifests', () => {
   test('table: one screen first, then what is wrong', async () => {
     const { stdout, code } = await audit();
@@ -62,10 +64,11 @@ describe.concurrent('linger audit of manifests', () => {
     expect(stdout).toBe(`\
 3 workloads: 1 protected, 1 unprotected, 1 skipped (1 Job), 0 unknown
 the waits add 0s to all rollouts together, and at most 30s to the drain of a node
+the lag is ${LAG}
 
-VERDICT      WORKLOAD             WAIT  GRACE  OPEN FOR  REASONS     FILE
-unprotected  Deployment shop/own   10s    10s       20s  GraceEaten  app.yaml:15
-protected    Deployment shop/web   30s    60s        0s  Injected    app.yaml:6
+VERDICT      WORKLOAD             WAIT  GRACE  OPEN FOR  LAG      FILE         REASONS
+unprotected  Deployment shop/own   10s    10s       20s  assumed  app.yaml:15  GraceEaten
+protected    Deployment shop/web   30s    60s        0s  assumed  app.yaml:6   Injected
 
 Deployment shop/own: GraceEaten: ${EATEN}
 `);
@@ -74,7 +77,7 @@ Deployment shop/own: GraceEaten: ${EATEN}
   test('github: a command at the line, with what would end it early escaped', async () => {
     const { stdout } = await audit('-o', 'github');
     expect(stdout).toBe(
-      `::warning file=app.yaml,line=15,title=GraceEaten::Deployment shop/own: ${EATEN.replace('%', '%25')}\n`,
+      `::warning file=app.yaml,line=15,title=GraceEaten::Deployment shop/own: ${EATEN.replace('%', '%25')} (lag: ${LAG})\n`,
     );
   });
 
@@ -100,7 +103,7 @@ Deployment shop/own: GraceEaten: ${EATEN}
       {
         ruleId: 'GraceEaten',
         level: 'warning',
-        message: { text: `Deployment shop/own: ${EATEN}` },
+        message: { text: `Deployment shop/own: ${EATEN} (lag: ${LAG})` },
         locations: [
           {
             physicalLocation: { artifactLocation: { uri: 'app.yaml' }, region: { startLine: 15 } },
@@ -144,7 +147,7 @@ Deployment shop/own: GraceEaten: ${EATEN}
   <testsuite name="linger audit" tests="3" failures="1" skipped="1">
     <testcase classname="linger.shop" name="Deployment shop/web" file="app.yaml"/>
     <testcase classname="linger.shop" name="Deployment shop/own" file="app.yaml">
-      <failure message="GraceEaten">GraceEaten: ${escaped}</failure>
+      <failure message="GraceEaten">GraceEaten: ${escaped} (lag: ${LAG})</failure>
     </testcase>
     <testcase classname="linger.shop" name="Job shop/once" file="app.yaml">
       <skipped message="Job"/>
@@ -158,7 +161,7 @@ Deployment shop/own: GraceEaten: ${EATEN}
     const { stdout } = await audit('-o', 'markdown');
     expect(stdout).toContain('3 workloads: 1 protected, 1 unprotected, 1 skipped (1 Job), 0 unknown\n');
     expect(stdout).toContain(
-      `| Deployment shop/own | unprotected | GraceEaten | 10 s | 20 s | ${EATEN.replace('|', '\\|').replace('<', '\\<').replace('>', '\\>')} |\n`,
+      `| Deployment shop/own | unprotected | GraceEaten | 10 s | 20 s | ${LAG} | ${EATEN.replace('|', '\\|').replace('<', '\\<').replace('>', '\\>')} |\n`,
     );
   });
 
@@ -186,7 +189,7 @@ Deployment shop/own: GraceEaten: ${EATEN}
     test('markdown: a row has its cells, and the name is text in it', async () => {
       const row = (await print('markdown')).split('\n').find((line) => line.includes('img')) ?? '';
       const cells = row.replaceAll(/\\./g, '').split('|');
-      expect(cells).toHaveLength(8);
+      expect(cells).toHaveLength(9);
       expect(cells[1]).not.toMatch(/[<>[\]]|@a|:\//);
     });
 

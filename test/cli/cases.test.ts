@@ -169,7 +169,7 @@ describe.concurrent('what belongs to what', () => {
   it('08: one name in two files is two workloads', async () => {
     const flags = ['-R', '-f', at('08-same-name-two-files')];
     const { stdout: table } = await linger(['audit', ...flags]);
-    expect(table.split('\n').filter((line) => /^unprotected.*\/app\.yaml:1$/.test(line))).toHaveLength(2);
+    expect(table.split('\n').filter((line) => /^unprotected.*\/app\.yaml:1 /.test(line))).toHaveLength(2);
     const { stdout: xml } = await linger(['audit', ...flags, '--webhook', '-o', 'junit']);
     expect(xml).toContain('tests="2" failures="1"');
     expect(xml.match(/<failure /g)).toHaveLength(1);

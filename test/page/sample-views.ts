@@ -37,6 +37,12 @@ export function sampleSources(named = (name: string) => name): Answers {
     ...{ kind, namespace: shop, name, verdict, reason, waitSeconds: verdict === 'protected' ? 15 : 0 },
     level: verdict === 'unprotected' ? ('warning' as const) : null,
     ...{ graceSeconds: 30, exposureSeconds: verdict === 'unprotected' ? 9.8 : 0 },
+    evidence: {
+      basis: 'measured' as const,
+      removals: 4_102,
+      historySeconds: 604_800,
+      text: 'measured: 4102 removals over 7 d',
+    },
     text: `its pods get requests through ${edge} for 9.8 s after SIGTERM: add a wait, or let Linger add it`,
   });
   const workloads: AllWorkloads = {

@@ -26,6 +26,7 @@ export {
   screen,
   trafficOf,
 } from './decide.ts';
+export { BASES, type Basis, type Evidence, evidenceOf } from './evidence.ts';
 export { type Explained, type ExplainedField, type Explanation, explain, summaryOf } from './explanation.ts';
 export {
   atLeast,

@@ -360,7 +360,7 @@ function lagInWords(seconds: number): string {
 const UNITS = Object.entries({ d: 86_400, h: 3_600, min: 60 });
 
 /** In the largest unit that fits, rounded down: `5 d`, `3 h`, `12 min`, `8 s`. */
-function spanInWords(seconds: number): string {
+export function spanInWords(seconds: number): string {
   const [unit, size] = UNITS.find(([, each]) => seconds >= each) ?? ['s', 1];
   return `${Math.floor(seconds / size)} ${unit}`;
 }

@@ -40,6 +40,11 @@ function reportedIn({ findings }: AuditReport) {
   return findings.flatMap((finding) => (finding.level === null ? [] : [{ finding, level: finding.level }]));
 }
 
+/** A finding on its own, with what its numbers rest on. */
+function saidOf({ text, evidence }: AuditFinding): string {
+  return evidence === null ? text : `${text} (lag: ${evidence.text})`;
+}
+
 /**
  * SARIF 2.1.0, as code scanning takes it. A finding in a cluster has no file: its place is the object's name.
  * @param version of Linger
@@ -50,7 +55,7 @@ export function sarif(report: AuditReport, version: string): object {
   const results = reported.map(({ finding, level }) => ({
     ruleId: finding.reason,
     level,
-    message: { text: `${subjectOf(finding)}: ${finding.text}` },
+    message: { text: `${subjectOf(finding)}: ${saidOf(finding)}` },
     locations: [
       {
         ...(finding.file !== undefined && {
@@ -105,7 +110,7 @@ export function github(report: AuditReport): string {
     const { file, line, reason } = finding;
     const place =
       file === undefined ? '' : `file=${property(file)},${line === undefined ? '' : `line=${line},`}`;
-    const text = data(`${subjectOf(finding)}: ${finding.text}`);
+    const text = data(`${subjectOf(finding)}: ${saidOf(finding)}`);
     return `::${level === 'warning' ? 'warning' : 'notice'} ${place}title=${property(reason)}::${text}\n`;
   });
   return lines.join('');
@@ -117,7 +122,7 @@ export function junit({ findings, summary }: AuditReport): string {
   const lines = [...cases].map(([name, all]) => {
     const [own] = all as [AuditFinding];
     const file = own.file === undefined ? '' : ` file="${xml(own.file)}"`;
-    const said = all.map(({ reason, text }) => xml(`${reason}: ${text}`)).join('&#10;');
+    const said = all.map((each) => xml(`${each.reason}: ${saidOf(each)}`)).join('&#10;');
     const head = `    <testcase classname="linger.${xml(own.namespace)}" name="${xml(name)}"${file}`;
     if (own.verdict === 'unprotected')
       return `${head}>\n      <failure message="${xml(own.reason)}">${said}</failure>\n    </testcase>`;
@@ -171,12 +176,13 @@ export function markdown({ findings, summary }: AuditReport): string {
   const named = [...byWorkload(findings)].flatMap(([subject, all]) =>
     all.map((each) => ({ ...each, subject })),
   );
-  const rows = named.map(({ subject, verdict, reason, waitSeconds, exposureSeconds, text }) => {
+  const rows = named.map(({ subject, verdict, reason, waitSeconds, exposureSeconds, evidence, text }) => {
     const seconds = (value: number | null) => (value === null ? '' : `${value} s`);
-    const cells = [subject, verdict, reason, seconds(waitSeconds), seconds(exposureSeconds), text];
+    const numbers = [seconds(waitSeconds), seconds(exposureSeconds), evidence?.text ?? ''];
+    const cells = [subject, verdict, reason, ...numbers, text];
     return `| ${cells.map(markdownCell).join(' | ')} |\n`;
   });
   const head = `**linger audit**: ${headlineOf(summary)}\n`;
   if (rows.length === 0) return head;
-  return `${head}\n| workload | verdict | reason | wait | open for | |\n|---|---|---|---|---|---|\n${rows.join('')}`;
+  return `${head}\n| workload | verdict | reason | wait | open for | lag | |\n|---|---|---|---|---|---|---|\n${rows.join('')}`;
 }

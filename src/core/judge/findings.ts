@@ -20,9 +20,11 @@ import {
   type ContainerWait,
   containerWaits,
   type Decision,
+  type Evidence,
   type Exposure,
   eatenInWords,
   eatsGrace,
+  evidenceOf,
   exposureOf,
   graceOf,
   isAudit,
@@ -343,6 +345,8 @@ export interface AuditFinding {
   readonly graceSeconds: number | null;
   /** For how long a pod may still get requests after it has stopped: 0 where the wait suffices. */
   readonly exposureSeconds: number | null;
+  /** What these numbers rest on; null: there are none. */
+  readonly evidence: Evidence | null;
   readonly file?: string;
   readonly line?: number;
   readonly column?: number;
@@ -462,6 +466,7 @@ function unjudged(audited: AuditSubject, thrown: unknown): Audited {
     waitSeconds: null,
     graceSeconds: null,
     exposureSeconds: null,
+    evidence: null,
     ...placeOf(audited),
     text,
   };
@@ -493,6 +498,7 @@ function judge(audited: AuditSubject, snapshot: ClusterSnapshot, related: Relate
     ...{ kind: workload.kind, namespace, name: workload.name, verdict },
     ...{ waitSeconds: standing.wait, graceSeconds: standing.grace },
     exposureSeconds: openFor(exposure, verdict, decisive?.wait ?? standing.wait),
+    evidence: exposure === undefined || verdict === 'skipped' ? null : evidenceOf(exposure),
   };
   const where = placeOf(audited);
   const all = [decisive ?? standing, ...said.filter((each) => each !== decisive)];
@@ -592,10 +598,19 @@ function openFor(exposure: Exposure | undefined, verdict: AuditVerdict, wait: nu
   return Math.max(0, Math.ceil(neededOf(exposure) - (wait ?? 0)));
 }
 
-/** The lag that a hook must cover: the known lag without the safety factor, or else the policy's wait. */
+/** The lag that a hook must cover: the known lag without the safety factor, or, as far as that is not known, the policy's wait. */
 function neededOf({ policy, choice, lag }: Exposure): number {
-  if (choice.why === 'fixed' || lag.known === undefined) return choice.seconds;
+  if (choice.why === 'fixed' || choice.why === 'initial' || lag.known === undefined) return choice.seconds;
   return lag.known.quantile(policy['wait.percentile'].value);
+}
+
+function isAssumed(exposure: Exposure): boolean {
+  return evidenceOf(exposure).basis === 'assumed';
+}
+
+/** Only a lag that is known requires anything. */
+function asks(exposure: Exposure): string {
+  return isAssumed(exposure) ? 'Linger would wait' : 'the lag requires';
 }
 
 function standingOf(subject: Decided, exposure: Exposure | undefined, related: RelatedObjects): Standing {
@@ -700,7 +715,7 @@ function isTooShort(plan: Plan, exposure: Exposure, { fresh, cut }: Decided): bo
 function standingPlan(plan: Plan, exposure: Exposure | undefined, subject: Decided): Standing {
   const { wait, grace } = plan;
   if (exposure !== undefined && isTooShort(plan, exposure, subject)) {
-    const text = `the pods carry a wait of ${wait}s, but the lag requires ${exposure.choice.seconds}s today: restart them, or run linger inject --refresh`;
+    const text = `the pods carry a wait of ${wait}s, but ${asks(exposure)} ${exposure.choice.seconds}s today: restart them, or run linger inject --refresh`;
     return { verdict: 'unprotected', reason: 'StampedTooShort', wait, grace, text };
   }
   const text = `the pods carry a wait of ${wait}s already`;
@@ -714,7 +729,6 @@ function standingHook(subject: Decided, exposure: Exposure): Standing {
   const least = Math.min(...rows.map(({ held }) => leastSecondsOf(held)));
   const own = Math.floor(least);
   const base = { wait: own, grace: graceOf(subject.request.object as Pod) };
-  const { choice, lag } = exposure;
   const first = rows.find(({ held }) => leastSecondsOf(held) === least);
   const why = first?.held.kind === 'exact' && first.held.why ? ` (${first.held.why})` : '';
   const enough = `the containers' own hooks wait ${own}s${why}`;
@@ -726,16 +740,15 @@ function standingHook(subject: Decided, exposure: Exposure): Standing {
     return { ...base, verdict: 'unknown', reason: 'ExistingHook', wait: null, text };
   }
   // However short the lag, it is longer than nothing.
-  if (choice.why !== 'fixed' && lag.known === undefined && least > 0) {
-    const text = `${enough}; whether that suffices is unknown: nothing has been measured yet, and Linger would wait ${choice.seconds}s`;
+  if (isAssumed(exposure) && least > 0) {
+    const text = `${enough}; whether that suffices is unknown: too little has been measured yet, and Linger would wait ${needed}s`;
     return { ...base, verdict: 'unknown', reason: 'ExistingHook', text };
   }
   const cure =
     least === 0
       ? 'remove the hook so that Linger’s wait replaces it'
       : 'remove the hooks, or set linger.dev/existing-hook: Extend on the pod template';
-  const asks = choice.why !== 'fixed' && lag.known === undefined ? 'Linger would wait' : 'the lag requires';
-  const text = `${enough}, but ${asks} ${needed}s: ${cure}`;
+  const text = `${enough}, but ${asks(exposure)} ${needed}s: ${cure}`;
   return { ...base, verdict: 'unprotected', reason: 'HookTooShort', text };
 }
 
@@ -981,7 +994,6 @@ const GAP = 'a wait only lengthens the time without a serving endpoint';
 /** Without another ready endpoint, kube-proxy keeps sending to the terminating one. Source: KEP-1669. */
 function noOtherEndpoint(subject: Decided, exposure: Exposure, related: RelatedObjects): readonly Said[] {
   if (exposure.services !== 'unknown' && exposure.services.length === 0) return [];
-  const { workload, namespace } = subject;
   const replicas = replicasOf(subject, related);
   if (replicas === undefined) return [];
   const { gap } = rolloutIn(subject, related);
@@ -1003,7 +1015,7 @@ function noOtherEndpoint(subject: Decided, exposure: Exposure, related: RelatedO
   if (refusing !== undefined || all.length > 1) return [];
   const budget = all.length === 0 ? ' and a PodDisruptionBudget' : '';
   const least = scaler === undefined ? 'one replica' : `one replica at least (${scaler.by})`;
-  const text = `${subjectOf({ ...workload, namespace })} has ${least}: when its node is drained, no other endpoint serves; use two replicas${budget}`;
+  const text = `it has ${least}: when its node is drained, no other endpoint serves; use two replicas${budget}`;
   return [{ reason: 'NoOtherEndpoint', text }];
 }
 
@@ -1143,7 +1155,7 @@ function runningFindings(
   if (expected && (without > 0 || !configured)) said.push({ reason: 'NotInjected', text: noWait, wait: 0 });
   if (short.length > 0) {
     const lag = Math.ceil(neededOf(exposure));
-    const text = `${ofPods(short.length, running.length)} ${short.length === 1 ? 'carries' : 'carry'} a wait shorter than today’s lag of ${lag}s; ${cure}${workload.kind === 'Pod' || subject.cut ? '' : '. If new pods get no more, something cuts their grace: linger audit --server-dry-run names it'}`;
+    const text = `${ofPods(short.length, running.length)} ${short.length === 1 ? 'carries' : 'carry'} a wait shorter than ${isAssumed(exposure) ? 'wait.initial' : 'today’s lag'} of ${lag}s; ${cure}${workload.kind === 'Pod' || subject.cut ? '' : '. If new pods get no more, something cuts their grace: linger audit --server-dry-run names it'}`;
     said.push({ reason: 'StampedTooShort', text, wait: Math.min(...short.map(longestWait)) });
   }
   return said;
