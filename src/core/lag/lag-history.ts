@@ -71,15 +71,45 @@ function* bucketsIn({ entries }: Slot): Generator<BucketValue> {
 
 function countsOf(slots: readonly Slot[]): Density {
   const counts = new Float64Array(BUCKETS);
-  for (const { entries } of slots) {
-    // By index: a day of hourly windows is summed at once, and `for…of` takes four times as long.
-    for (let at = 0; at < entries.length; at += 1) {
-      const entry = entries[at] as number;
-      const bucket = entry >>> TIMES_BITS;
-      counts[bucket] = (counts[bucket] as number) + (entry & MOST_TIMES);
-    }
-  }
+  for (const slot of slots) addLags(counts, slot, 1);
   return counts;
+}
+
+function addLags(counts: Density, { entries }: Slot, times: 1 | -1): void {
+  // By index: `for…of` takes four times as long.
+  for (let at = 0; at < entries.length; at += 1) {
+    const entry = entries[at] as number;
+    const bucket = entry >>> TIMES_BITS;
+    counts[bucket] = (counts[bucket] as number) + times * (entry & MOST_TIMES);
+  }
+}
+
+/** The lags of successive ranges of slots. Hourly windows share most of their slots: only the difference is summed. */
+class RangeCounts {
+  readonly #slots: readonly Slot[];
+  readonly #counts: Density = new Float64Array(BUCKETS);
+  #first = 0;
+  #end = 0;
+  samples = 0;
+
+  constructor(slots: readonly Slot[]) {
+    this.#slots = slots;
+  }
+
+  /** Of the slots from `first` to before `end`. */
+  between(first: number, end: number): Density {
+    for (; this.#end < end; this.#end += 1) this.#add(this.#end, 1);
+    for (; this.#first > first; this.#first -= 1) this.#add(this.#first - 1, 1);
+    for (; this.#end > end; this.#end -= 1) this.#add(this.#end - 1, -1);
+    for (; this.#first < first; this.#first += 1) this.#add(this.#first, -1);
+    return this.#counts.slice();
+  }
+
+  #add(index: number, times: 1 | -1): void {
+    const slot = this.#slots[index] as Slot;
+    this.samples += times * slot.samples;
+    addLags(this.#counts, slot, times);
+  }
 }
 
 /** Merges slots into blocks of `width` quarters; wider slots stay as they are. */
@@ -217,15 +247,16 @@ export class LagHistory {
    * @returns none if there is no lag
    */
   *windows(now: number, minSamples: number): Generator<WindowLags, void> {
-    const current = this.window(now, minSamples);
+    const slots = this.#slots();
+    const sums = new RangeCounts(slots);
+    const current = this.#windowOf(slots, sums, slots.length, now, minSamples);
     if (current === undefined) return;
     yield current;
-    const slots = this.#slots();
     const least = Math.min(minSamples, current.samples / 2);
     const hour = Math.floor(now / HOUR_SECONDS) * HOUR_SECONDS;
     for (let at = hour; at > hour - DAY_SECONDS; at -= HOUR_SECONDS) {
-      const until = slots.slice(0, slots.findLastIndex((slot) => endOf(slot) <= at) + 1);
-      const past = this.#windowOf(until, at, minSamples);
+      const end = slots.findLastIndex((slot) => endOf(slot) <= at) + 1;
+      const past = this.#windowOf(slots, sums, end, at, minSamples);
       if (past === undefined) return;
       if (past.samples >= least) yield past;
     }
@@ -233,26 +264,32 @@ export class LagHistory {
 
   /** The first of {@link windows}. */
   window(now: number, minSamples: number): WindowLags | undefined {
-    return this.#windowOf(this.#slots(), now, minSamples);
+    const slots = this.#slots();
+    return this.#windowOf(slots, new RangeCounts(slots), slots.length, now, minSamples);
   }
 
-  #windowOf(slots: readonly Slot[], at: number, minSamples: number): WindowLags | undefined {
-    const inWindow = lastDays(slots, at, minSamples);
-    const [first] = inWindow;
-    if (first === undefined) return undefined;
-    const from = first.first * QUARTER_SECONDS;
+  #windowOf(
+    slots: readonly Slot[],
+    sums: RangeCounts,
+    end: number,
+    at: number,
+    minSamples: number,
+  ): WindowLags | undefined {
+    const first = firstOfWindow(slots, end, at, minSamples);
+    const slot = slots[first];
+    if (slot === undefined || first === end) return undefined;
+    const from = slot.first * QUARTER_SECONDS;
     const since = Math.max(this.#began, from);
-    const [samples, counts] = [samplesOf(inWindow), countsOf(inWindow)];
-    return { from, at, samples, historySeconds: Math.max(0, at - since), counts };
+    const counts = sums.between(first, end);
+    return { from, at, samples: sums.samples, historySeconds: Math.max(0, at - since), counts };
   }
 
   /** The lags by bucket of the part of another history's window: what ended in it as far as that is told apart. */
   countsWithin(from: number, at: number): Density {
     const isOpen = at >= this.#openQuarter * QUARTER_SECONDS;
     const until = isOpen ? Number.POSITIVE_INFINITY : at;
-    return countsOf(
-      this.#slots().filter((slot) => slot.first * QUARTER_SECONDS >= from && endOf(slot) <= until),
-    );
+    const slots = isOpen ? this.#slots() : this.#closed;
+    return countsOf(slots.filter((slot) => slot.first * QUARTER_SECONDS >= from && endOf(slot) <= until));
   }
 
   /** What a history weighs when there is no room for all: its lags, and their seconds. */
@@ -276,7 +313,8 @@ export class LagHistory {
 
   /** The episodes of the window at this instant: those with the most long lags first. */
   *episodes(now: number, minSamples: number): Generator<Episode> {
-    const slots = lastDays(this.#slots(), now, minSamples);
+    const all = this.#slots();
+    const slots = all.slice(firstOfWindow(all, all.length, now, minSamples));
     if (slots.length === 0) return;
     const long = bucketOf(quantileOf(countsOf(slots), 99) * LONG_SHARE);
     const runs: { from: number; to: number; long: number; slots: Slot[] }[] = [];
@@ -451,9 +489,9 @@ function longLags({ entries }: Slot, bucket: number): number {
   return count;
 }
 
-/** The slots of the window at this instant. @param slots those until then */
-function lastDays(slots: readonly Slot[], at: number, minSamples: number): readonly Slot[] {
-  let [days, samples, first] = [WINDOW_DAYS, 0, slots.length];
+/** Where the window at this instant begins. @param end before which slot it ends */
+function firstOfWindow(slots: readonly Slot[], end: number, at: number, minSamples: number): number {
+  let [days, samples, first] = [WINDOW_DAYS, 0, end];
   for (; first > 0; first -= 1) {
     const slot = slots[first - 1] as Slot;
     const age = at - endOf(slot);
@@ -463,7 +501,7 @@ function lastDays(slots: readonly Slot[], at: number, minSamples: number): reado
     }
     samples += slot.samples;
   }
-  return slots.slice(first);
+  return first;
 }
 
 function overlapping(slots: readonly Slot[]): readonly Slot[][] {

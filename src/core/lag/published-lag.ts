@@ -181,7 +181,7 @@ function isOwn({ samples, historySeconds }: HourlyCurve): boolean {
   return samples >= OWN_SAMPLES && historySeconds <= OWN_SECONDS;
 }
 
-/** The share of lags beyond each bucket, at one hour. */
+/** The share of lags beyond each bucket up to the longest lag's, at one hour. */
 interface HourlyCurve extends Omit<WindowLags, 'counts'> {
   readonly longer: Uint32Array;
   /** The same where no namespace counts for more than all others together; undefined: too little is known of these. */
@@ -201,22 +201,22 @@ function curveOf({ counts, ...lags }: WindowLags, namespaces: readonly LagHistor
   const all = reachingEach(counts);
   const longer = sharesBeyond(all);
   const capped = cappedCounts(all, lags, namespaces);
-  return { ...lags, longer, capped: capped && sharesBeyond(capped) };
+  return { ...lags, longer, capped: capped === all ? longer : capped && sharesBeyond(capped) };
 }
 
-/** How many lags are in each bucket or a later one. */
+/** How many lags are in each bucket or a later one, up to the longest lag's. */
 function reachingEach(counts: Density): Float64Array {
-  const reaching = Float64Array.from(counts);
-  for (let bucket = BUCKETS - 2; bucket >= 0; bucket -= 1)
+  const reaching = counts.slice(0, counts.findLastIndex((count) => count > 0) + 1);
+  for (let bucket = reaching.length - 2; bucket >= 0; bucket -= 1)
     reaching[bucket] = (reaching[bucket] as number) + (reaching[bucket + 1] as number);
   return reaching;
 }
 
 /** The share of lags beyond each bucket, rounded up, so that no rare lag is lost and no coverage is overstated. */
 function sharesBeyond(reaching: Float64Array): Uint32Array {
-  const beyond = new Uint32Array(BUCKETS);
+  const beyond = new Uint32Array(reaching.length);
   const total = reaching[0] as number;
-  for (let bucket = 0; bucket < BUCKETS - 1; bucket += 1)
+  for (let bucket = 0; bucket < reaching.length - 1; bucket += 1)
     beyond[bucket] = Math.ceil(((reaching[bucket + 1] as number) / total) * UNITS - 1e-6);
   return beyond;
 }
@@ -233,13 +233,15 @@ function cappedCounts(
   { from, at }: Pick<WindowLags, 'from' | 'at'>,
   namespaces: readonly LagHistory[],
 ): Float64Array | undefined {
-  const most = new Float64Array(BUCKETS);
+  const most = new Float64Array(all.length);
   for (const history of namespaces) {
     const reaching = reachingEach(history.countsWithin(from, at));
-    for (let bucket = 0; bucket < BUCKETS && (reaching[bucket] as number) > 0; bucket += 1)
+    for (let bucket = Math.min(reaching.length, most.length) - 1; bucket >= 0; bucket -= 1)
       most[bucket] = Math.max(most[bucket] as number, reaching[bucket] as number);
   }
-  if ((all[0] as number) - (most[0] as number) < LEAST_OTHERS) return undefined;
+  const others = (all[0] ?? 0) - (most[0] ?? 0);
+  if (others < LEAST_OTHERS) return undefined;
+  if (others === all[0]) return all;
   return all.map((count, bucket) => Math.max(0, Math.min(count, 2 * (count - (most[bucket] as number)))));
 }
 
@@ -334,7 +336,7 @@ function isNews(row: PlannedRow, before: PlannedRow, { asked }: Look): boolean {
 function largestOf(curves: readonly Uint32Array[]): Density {
   const longest = new Uint32Array(BUCKETS);
   for (const longer of curves) {
-    for (let bucket = 0; bucket < BUCKETS; bucket += 1) {
+    for (let bucket = 0; bucket < longer.length; bucket += 1) {
       const units = longer[bucket] as number;
       if (units > (longest[bucket] as number)) longest[bucket] = units;
     }
@@ -351,7 +353,7 @@ function densityOf(longer: Uint32Array): Density {
   const density = new Float64Array(BUCKETS);
   let before = UNITS;
   for (let bucket = 0; bucket < BUCKETS; bucket += 1) {
-    const units = longer[bucket] as number;
+    const units = longer[bucket] ?? 0;
     density[bucket] = before - units;
     before = units;
   }
