@@ -4,7 +4,7 @@ import { z } from 'zod';
 export interface DocumentedField {
   /** `wait.fixed` */
   readonly path: string;
-  /** In Markdown, as is the meaning. */
+  /** In Markdown, as is the meaning. @throws Error where the schema says none, as for what Linger writes */
   readonly values: string;
   readonly absent: string | undefined;
   readonly isRequired: boolean;
@@ -37,7 +37,16 @@ function membersOf(
     const meaning = member.reference ?? member.description;
     if (meaning === undefined) throw new Error(`${path}: expected a description`);
     const { absent } = member;
-    return [{ path, values: valuesOf(member, path), absent, isRequired: required.includes(name), meaning }];
+    const field = {
+      path,
+      absent,
+      isRequired: required.includes(name),
+      meaning,
+      get values() {
+        return valuesOf(member, path);
+      },
+    };
+    return [field];
   });
 }
 

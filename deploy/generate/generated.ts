@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { VERBS } from '../../src/cli/commands.ts';
 import { flagName } from '../../src/cli/flags.ts';
 import { readHelperObject } from '../../src/hold/helper-object.ts';
+import { alertsText } from './alerts.ts';
 import { annotationPolicyText } from './annotation-policy.ts';
 import { CHART } from './chart.ts';
 import { CLUSTER_TERMINATION_POLICY, crdText, DISCOVERY_CONSUMER, TERMINATION_POLICY } from './crd.ts';
@@ -35,6 +36,7 @@ export const GENERATED: readonly { readonly path: string; readonly text: () => s
     path: `deploy/crds/${kind.plural}.yaml`,
     text: () => crdText(kind),
   })),
+  { path: 'deploy/alerts.yaml', text: alertsText },
   { path: 'deploy/annotation-policy.yaml', text: annotationPolicyText },
   { path: 'deploy/floor/floor.yaml', text: floorText },
   ...HOLD_RIGHTS.map((path) => ({ path, text: () => holdRights(path) })),

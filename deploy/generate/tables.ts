@@ -10,9 +10,12 @@ import {
   type Curable,
   clusterTerminationPolicySpec,
   discoveryConsumerSpec,
+  discoveryConsumerStatus,
   ERRORS,
+  EXITS,
   type Explained,
   formatDuration,
+  REPORT_RESULTS,
   terminationPolicySpec,
 } from '../../src/core/api/index.ts';
 import {
@@ -29,8 +32,9 @@ import { CONDITIONS, DISCARDS } from '../../src/core/lag/index.ts';
 import { DIAGNOSES } from '../../src/diagnose/index.ts';
 import { RELEASE_REASONS } from '../../src/hold/index.ts';
 import { REFUSALS } from '../../src/leader/index.ts';
-import { DEREGISTRATION_RESULTS } from '../../src/measurement/index.ts';
+import { DEREGISTRATION_RESULTS, FLIP_RESULTS } from '../../src/measurement/index.ts';
 import { LOSS_CAUSES } from '../../src/prove/index.ts';
+import { ALERTS } from './alerts.ts';
 import { type DocumentedField, fieldsOf } from './documented-fields.ts';
 import { clusterMetrics, type Described, serverMetrics } from './registered-metrics.ts';
 
@@ -122,6 +126,13 @@ function ofFlags(verb: string, flags: Flags): string {
 const FLAG_TABLES = Object.entries<{ readonly flags: Flags }>(VERBS)
   .filter(([, { flags }]) => Object.keys(flags).length > 0)
   .map(([verb, { flags }]) => [`${verb}-flags`, () => ofFlags(verb, flags)] as const);
+
+function commands(): string {
+  return table(Object.entries(VERBS), {
+    command: ([verb]) => `[\`${verb}\`](#${verb})`,
+    'what it does': ([, { reference }]) => reference,
+  });
+}
 
 function ofMetrics(metrics: readonly Described[]): string {
   return table(metrics, {
@@ -217,6 +228,24 @@ export const TABLES: Readonly<Record<string, () => string>> = {
   'loss-causes': () => table(Object.entries(LOSS_CAUSES), { cause: code, meaning: means }),
   'policy-fields': policyFields,
   'consumer-fields': consumerFields,
+  commands,
+  'exit-codes': () =>
+    table(Object.values(EXITS), {
+      'exit code': ({ code: number }) => `\`${number}\``,
+      meaning: ({ means: said }) => said,
+    }),
+  'flip-results': () =>
+    table(Object.entries(FLIP_RESULTS), { result: code, 'what happened': means, 'what to do': cure }),
+  'report-results': () =>
+    table(Object.entries(REPORT_RESULTS), {
+      reason: code,
+      status: ([, { status }]) => String(status),
+      'what it means': means,
+      'what to do': cure,
+    }),
+  'consumer-status': () =>
+    table(fieldsOf(discoveryConsumerStatus), { field: fieldName, meaning: ({ meaning: said }) => said }),
+  alerts: () => table(Object.entries(ALERTS), { alert: code, 'what it means': means, 'what to do': cure }),
   metrics: () => ofMetrics(serverMetrics),
   'cluster-metrics': () => ofMetrics(clusterMetrics),
   ...Object.fromEntries(FLAG_TABLES),

@@ -1,4 +1,5 @@
 import { Argument, Command, CommanderError, Option } from 'commander';
+import { EXITS } from '../core/api/index.ts';
 import { type CommandName, type Settings, VERBS, type Verb } from './commands.ts';
 import {
   type Flag,
@@ -25,8 +26,8 @@ export type Invocation =
 
 export type Environment = KubeEnvironment['variables'];
 
-export const FAILURE_EXIT_CODE = 1;
-export const USAGE_EXIT_CODE = 2;
+export const FAILURE_EXIT_CODE = EXITS.failed.code;
+export const USAGE_EXIT_CODE = EXITS.usage.code;
 
 /**
  * Reads the command line and the environment: the only place that does.

@@ -883,7 +883,10 @@ const PROVE_TRAFFIC_FLAGS = {
 };
 
 export interface Verb<F extends Flags = Flags> {
+  /** Its line in the help. */
   readonly about: string;
+  /** Its row in the reference: Markdown, whose links are relative to docs/reference. */
+  readonly reference: string;
   readonly flags: F;
   /** The operands: their name and description in the help, and the words that they choose from. Undefined: none. */
   readonly operands: OperandsOf | undefined;
@@ -891,8 +894,8 @@ export interface Verb<F extends Flags = Flags> {
 
 type OperandsOf = readonly [argument: string, about: string, choices?: readonly string[]];
 
-function verb<F extends Flags>(about: string, flags: F, operands?: OperandsOf): Verb<F> {
-  return { about, flags, operands };
+function verb<F extends Flags>(about: string, reference: string, flags: F, operands?: OperandsOf): Verb<F> {
+  return { about, reference, flags, operands };
 }
 
 const MANIFESTS = ['[files...]', 'manifests; - is standard input'] as const;
@@ -904,72 +907,128 @@ const EVENTS = ['[file]', 'events, one JSON object a line; - is standard input']
 
 /** All commands, in the order in which the help lists them. A new one also has its line in run.ts. */
 export const VERBS = {
-  serve: verb('Serve the admission webhook.', SERVE_FLAGS),
-  inject: verb('Add hooks and grace to manifests.', INJECT_FLAGS, MANIFESTS),
-  uninject: verb('Remove from manifests what inject has added.', UNINJECT_FLAGS, MANIFESTS),
+  serve: verb('Serve the admission webhook.', 'Serves the admission webhook until SIGTERM.', SERVE_FLAGS),
+  inject: verb(
+    'Add hooks and grace to manifests.',
+    'Adds hooks and grace to manifests: manifests in, manifests out. No cluster.',
+    INJECT_FLAGS,
+    MANIFESTS,
+  ),
+  uninject: verb(
+    'Remove from manifests what inject has added.',
+    'Removes from manifests what `inject` has added.',
+    UNINJECT_FLAGS,
+    MANIFESTS,
+  ),
   explain: verb(
     'Explain the decision for the pods of manifests or of a live workload.',
+    'Shows what would be done with the pods of manifests, and why. Asks a cluster only about objects that it names (`deployment/web`), or with `--kubeconfig` or `--context`.',
     EXPLAIN_FLAGS,
     MANIFESTS,
   ),
   audit: verb(
     'Find workloads that lose requests when their pods terminate, in a cluster or in manifests.',
+    'Shows which workloads of a cluster, or of manifests, lose requests when their pods terminate, and why. [What it finds](#what-an-audit-finds).',
     AUDIT_FLAGS,
     MANIFESTS,
   ),
   dashboard: verb(
     'Show in a browser which workloads lose requests, and what is being removed and held now.',
+    'Shows in a browser which workloads lose requests and why, what is being removed and held now, and the consumers. Needs a kubeconfig, or with `-f` manifests; nothing in the cluster.',
     DASHBOARD_FLAGS,
   ),
   timeline: verb(
     'Show when everything happened in the last terminations, and what sent to a pod after SIGTERM.',
+    'Shows what happened when in the latest terminations, and what may have sent to a pod after SIGTERM. Needs a kubeconfig, and Linger in the cluster.',
     TIMELINE_FLAGS,
     ['[KIND/NAME...]', 'workloads or pods, such as deployment/web or pod/web-1; without any, all'],
   ),
   check: verb(
     'Check whether Linger works in a cluster or can be installed there, or validate policies.',
+    'Checks whether Linger works in a cluster, or, with `--pre`, can be installed there; with paths, names the [policy](policies.md) documents that `serve` could not use. [What is checked](#what-is-checked).',
     CHECK_FLAGS,
     POLICIES,
   ),
-  status: verb('Show the state of a running Linger: modes, waits, decisions, holds, findings.', STATUS_FLAGS),
+  status: verb(
+    'Show the state of a running Linger: modes, waits, decisions, holds, findings.',
+    'Shows on one screen what a running Linger does: modes and waits by namespace and why, decisions of the last hour, who leads, holds, consumers in trouble, findings.',
+    STATUS_FLAGS,
+  ),
   simulate: verb(
     'Replay recorded removals and print the waits that Linger would have planned.',
+    'Shows which waits Linger would have planned for recorded removals.',
     SIMULATE_FLAGS,
     EVENTS,
   ),
-  certs: verb('Make a CA and a serving certificate; print the caBundle.', CERTS_FLAGS),
-  watch: verb('Print endpoint changes as they happen, with their lag.', WATCH_FLAGS),
-  diagnose: verb('Diagnose why endpoints are withdrawn late, and suggest flags.', DIAGNOSE_FLAGS),
-  consumers: verb('Show the measured lag of each consumer, and its problems.', CONSUMERS_FLAGS, [
-    '[action]',
-    'list (the default), or discover: find what sends traffic to pods and declare it',
-    ['list', 'discover'],
-  ]),
-  witness: verb('Run beside a gateway and report whether it uses an address.', WITNESS_FLAGS),
+  certs: verb(
+    'Make a CA and a serving certificate; print the caBundle.',
+    'Makes an authority and a serving certificate; prints the `caBundle`.',
+    CERTS_FLAGS,
+  ),
+  watch: verb(
+    'Print endpoint changes as they happen, with their lag.',
+    'Prints endpoint changes as they happen, with their [lag](../guide.md#watch-how-long-removals-take-linger-watch). Needs a kubeconfig, and nothing in the cluster.',
+    WATCH_FLAGS,
+  ),
+  diagnose: verb(
+    'Diagnose why endpoints are withdrawn late, and suggest flags.',
+    'Shows why endpoints are withdrawn late, and [which flags to set](../guide.md#why-are-endpoints-late-here-linger-diagnose). Needs a kubeconfig or a saved scrape.',
+    DIAGNOSE_FLAGS,
+  ),
+  consumers: verb(
+    'Show the measured lag of each consumer, and its problems.',
+    'Prints the measurements of each [consumer](consumers.md#linger-consumers), and what is wrong. Needs a kubeconfig, and Linger in the cluster. `consumers discover` [finds consumers](../guide.md#find-the-consumers) without it.',
+    CONSUMERS_FLAGS,
+    [
+      '[action]',
+      'list (the default), or discover: find what sends traffic to pods and declare it',
+      ['list', 'discover'],
+    ],
+  ),
+  witness: verb(
+    'Run beside a gateway and report whether it uses an address.',
+    'Runs beside a gateway, and answers whether the gateway uses an address: [pages on a loopback](../guide.md#pages-on-a-gateways-loopback).',
+    WITNESS_FLAGS,
+  ),
   'node-timer': verb(
     'Run on every node and time its kube-proxy for the leader; the DaemonSet runs this.',
+    'Runs on every node, and times its kube-proxy for the leader: [other nodes](../measuring.md#other-nodes).',
     NODE_TIMER_FLAGS,
   ),
-  history: verb('List episodes (storms, bad releases) that raise the waits, or remove one.', HISTORY_FLAGS, [
-    '[action]',
-    'list (the default) or forget',
-    ['list', 'forget'],
-  ]),
-  hold: verb('List the pods held by hook Hold, or print the ConfigMap with its helper.', HOLD_FLAGS, [
-    '[action]',
-    'list (the default), or manifest: the ConfigMap, for kubectl apply',
-    ['list', 'manifest'],
-  ]),
-  prove: verb('Send traffic to a workload, disturb it once, and show what was lost and why.', PROVE_FLAGS, [
-    '[kind/name]',
-    'the workload, such as deployment/web',
-  ]),
-  'prove-traffic': verb('Send the traffic of prove; its pods run this.', PROVE_TRAFFIC_FLAGS),
+  history: verb(
+    'List episodes (storms, bad releases) that raise the waits, or remove one.',
+    'Lists the storms and releases that raise the waits, and forgets one: [storms in the history](../operations.md#storms-in-the-history). Needs a kubeconfig, and Linger in the cluster.',
+    HISTORY_FLAGS,
+    ['[action]', 'list (the default) or forget', ['list', 'forget']],
+  ),
+  hold: verb(
+    'List the pods held by hook Hold, or print the ConfigMap with its helper.',
+    'Shows the pods that are [held](#hold) now, or prints the ConfigMap with the [helper of hook Hold](../operations.md#the-helper-of-hold).',
+    HOLD_FLAGS,
+    ['[action]', 'list (the default), or manifest: the ConfigMap, for kubectl apply', ['list', 'manifest']],
+  ),
+  prove: verb(
+    'Send traffic to a workload, disturb it once, and show what was lost and why.',
+    'Sends traffic to a workload, disturbs it once, and shows [what was lost and why](../guide.md#prove-it-linger-prove). Needs a kubeconfig and an image of Linger; nothing else in the cluster.',
+    PROVE_FLAGS,
+    ['[kind/name]', 'the workload, such as deployment/web'],
+  ),
+  'prove-traffic': verb(
+    'Send the traffic of prove; its pods run this.',
+    'Sends the traffic of `prove`: its pods run this.',
+    PROVE_TRAFFIC_FLAGS,
+  ),
   'prove-keep': verb(
     'Remove the namespace of a copy of prove when it ends; its pods run this.',
+    'Removes the namespace of a copy of `prove --compare` when it ends: a pod runs this.',
     PROVE_KEEP_FLAGS,
   ),
-  completion: verb('Print a shell completion script.', {}, ['<shell>', 'the shell', ['bash', 'zsh', 'fish']]),
+  completion: verb(
+    'Print a shell completion script.',
+    'Prints a script for `bash`, `zsh` or `fish` that completes commands, flags and flag values: `source <(linger completion bash)`.',
+    {},
+    ['<shell>', 'the shell', ['bash', 'zsh', 'fish']],
+  ),
 };
 
 export type CommandName = keyof typeof VERBS;

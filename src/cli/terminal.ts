@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { printable } from '../core/api/index.ts';
+import { EXITS, printable } from '../core/api/index.ts';
 import { type KubeEnvironment, usageError } from './flags.ts';
 
 /** Results go to standard output, everything else to standard error. */
@@ -158,7 +158,7 @@ export class Progress {
 }
 
 /** The exit code of a command that found something that --fail-on names. */
-export const FINDINGS_EXIT_CODE = 3;
+export const FINDINGS_EXIT_CODE = EXITS.findings.code;
 
 /**
  * Checks the words of --fail-on: a misspelt one would never be found, so the intended check would always pass.

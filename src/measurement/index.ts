@@ -37,4 +37,4 @@ export { reportingInstances } from './reports/instances.ts';
 export { registerReportMetrics } from './reports/report-taking.ts';
 export { ConsumerReports, type ReportAnswer, versionsOf } from './reports/reports.ts';
 export { type PageAnswer, readPage } from './requests/gateway-client.ts';
-export { attemptClusterIp, canaryUrl, problem } from './requests/probe.ts';
+export { attemptClusterIp, canaryUrl, FLIP_RESULTS, problem } from './requests/probe.ts';

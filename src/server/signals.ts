@@ -1,7 +1,5 @@
+import { EXITS } from '../core/api/index.ts';
 import type { Logger, LogLevel } from '../telemetry/index.ts';
-
-/** By the shell's convention a process ended by signal N exits with 128 + N. */
-const EXIT_CODE = { SIGINT: 130, SIGTERM: 143 } as const;
 
 /**
  * SIGTERM asks to drain; SIGINT (a person at a terminal) and any second signal end the process at once.
@@ -12,11 +10,11 @@ export function listenForShutdown() {
   const forced = Promise.withResolvers<number>();
   let terminating = false;
   const onTerminate = () => {
-    if (terminating) forced.resolve(EXIT_CODE.SIGTERM);
+    if (terminating) forced.resolve(EXITS.terminated.code);
     terminating = true;
     requested.resolve();
   };
-  const onInterrupt = () => forced.resolve(EXIT_CODE.SIGINT);
+  const onInterrupt = () => forced.resolve(EXITS.interrupted.code);
   process.on('SIGTERM', onTerminate).on('SIGINT', onInterrupt);
   const release = () => process.off('SIGTERM', onTerminate).off('SIGINT', onInterrupt);
   return { requested: requested.promise, forced: forced.promise, release };

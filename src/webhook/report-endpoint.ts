@@ -198,8 +198,8 @@ class ReportDesk {
     const { taker, count, measureOf, heldBackMs = HELD_BACK_MS } = this.#options;
     count(measureOf(consumer) === undefined ? '' : consumer, reason);
     taker()?.refused(consumer, reason);
-    const { summary, way } = REPORT_RESULTS[reason];
-    const message = `${exactly ?? summary.replace(/\.$/, '')}; ${way}`;
+    const { means, way } = REPORT_RESULTS[reason];
+    const message = `${exactly ?? means.replace(/\.$/, '')}; ${way}`;
     const answer = () => send(response, reason, { reason, message, cursor });
     if (!COSTLY.has(reason) || this.#heldBack >= MOST_HELD_BACK) {
       answer();

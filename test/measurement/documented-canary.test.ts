@@ -2,16 +2,9 @@ import { expect, test } from 'vitest';
 import { consumerOf } from '../../src/core/lag/index.ts';
 import { limitsOf } from '../../src/measurement/canary/canary.ts';
 import { FLIP_LIMITS } from '../../src/measurement/canary/flip.ts';
-import { FLIP_RESULTS } from '../../src/measurement/requests/probe.ts';
-import { codeOf, read, tableUnder } from '../docs/markdown.ts';
+import { read } from '../docs/markdown.ts';
 
 const PAGE = 'docs/measuring.md';
-
-test('the table has exactly the results of flips, in the catalogue’s order', () => {
-  const rows = tableUnder('docs/reference/consumers.md', 'How a flip ends');
-  expect(rows.map((row) => codeOf(row.result))).toEqual(Object.keys(FLIP_RESULTS));
-  for (const row of rows) expect(row['what to do']).not.toBe('');
-});
 
 test('the limits that it names are those of the program', () => {
   const { everyMs, attemptMs, askMs, baselineMs, followWithinMs, longestMs } = FLIP_LIMITS;

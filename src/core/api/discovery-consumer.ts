@@ -571,7 +571,9 @@ export type DiscoveryConsumerSpec = z.output<typeof discoveryConsumerSpec>;
 
 const lagFields = {
   samples: optional(z.int().min(0), 'How often it was timed in the last 7 days.'),
-  p50: optional(z.string(), 'Half of the lags are at most this, such as 4.9s.'),
+  p50: optional(z.string(), 'Half of the lags are at most this, such as 4.9s.', {
+    reference: 'Half of the lags are at most this, such as `4.9s`.',
+  }),
   p99: optional(z.string(), '99 % of the lags are at most this.'),
 };
 
@@ -582,6 +584,9 @@ export const discoveryConsumerStatus = z
     measure: optional(
       z.string(),
       'How its lag is known: declared, reports, probe, inspect, endpoints or xds.',
+      {
+        reference: 'How its lag is known: `declared`, `reports`, `probe`, `inspect`, `endpoints` or `xds`.',
+      },
     ),
     ...lagFields,
     lastSample: optional(z.string(), 'When it was last timed.', { format: 'date-time' }),
@@ -589,10 +594,16 @@ export const discoveryConsumerStatus = z
       z.object(lagFields),
       'How long it takes until it sends traffic to an endpoint that was added.',
     ),
-    services: optional(z.int().min(0), 'How many Services it applies to.'),
+    services: optional(
+      z.int().min(0),
+      'How many Services it applies to; absent where it finds pods without Services.',
+    ),
     instances: optional(z.int().min(0), 'How many instances report, or are asked.'),
     limits: optional(z.array(z.string()), 'What this way of measuring cannot see, in sentences.'),
-    conditions,
+    conditions: conditions.meta({
+      ...conditions.meta(),
+      reference: 'One, [`Measured`](#conditions); conditions of others stay.',
+    }),
   })
   .describe('What Linger has measured. Written by Linger.');
 export type ConsumerStatus = z.output<typeof discoveryConsumerStatus>;

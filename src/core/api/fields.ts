@@ -161,7 +161,9 @@ export const namespaceName = z
   .max(63)
   .regex(/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/, { error: 'expected lower-case letters, digits and "-"' });
 
-export const observedGeneration = optional(z.int(), 'The metadata.generation that this describes.');
+export const observedGeneration = optional(z.int(), 'The metadata.generation that this describes.', {
+  reference: 'The `metadata.generation` that this describes.',
+});
 
 const condition = z.object({
   type: z

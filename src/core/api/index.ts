@@ -41,6 +41,7 @@ export {
 } from './documents.ts';
 export { DURATION_HINT, formatDuration, LONGEST_DURATION, parseDuration } from './duration.ts';
 export { asError, ERRORS, type ErrorCode, fewOf, LingerError, printable, UserError } from './errors.ts';
+export { EXITS } from './exit-codes.ts';
 export { labelSelector } from './fields.ts';
 export {
   HOLD_HELPER,

@@ -1,80 +1,116 @@
 import * as z from 'zod';
+import type { Curable } from './catalogue.ts';
 import { optional } from './fields.ts';
+
+interface ResultOfReport extends Curable {
+  /** Of the answer. */
+  readonly status: number;
+  /** What a refusal says after the reason; empty where nothing is refused. */
+  readonly way: string;
+}
 
 /**
  * What becomes of a report: the `reason` of a refusal with its way out, and a metric's label. 401 and 403 are about the
  * sender, 409 about a report that contradicts what Linger knows, 429 and 503 about coming back later.
  */
 export const REPORT_RESULTS = {
-  Asked: { status: 200, summary: 'A cursor was requested and issued.', way: '' },
-  Synced: { status: 200, summary: 'A sync was reported, and counts.', way: '' },
+  Asked: {
+    status: 200,
+    means: 'A cursor was requested and issued.',
+    way: '',
+    cure: 'Hold it during the next sync.',
+  },
+  Synced: {
+    status: 200,
+    means: 'A sync was reported, and counts.',
+    way: '',
+    cure: 'Request a cursor before the next sync, or use this one.',
+  },
   InvalidReport: {
     status: 400,
-    summary: 'The body is not a report: the message names the field.',
+    means: 'The body is not a report: the message names the field.',
     way: 'see GET /v1/openapi.json',
+    cure: 'See [openapi.yaml](../openapi.yaml).',
   },
   NoToken: {
     status: 401,
-    summary: 'There is no bearer token.',
+    means: 'There is no bearer token.',
     way: 'send "Authorization: Bearer TOKEN" with the token of a ServiceAccount, projected for the audience of Linger’s reports',
+    cure: '[Send one](../guide.md#who-may-report).',
   },
   TokenRefused: {
     status: 401,
-    summary: 'The API server does not accept the token for this audience.',
+    means: 'The API server rejects the token for this audience.',
     way: 'project a token for the audience of Linger’s reports (--reports-audience), and read its file again each time',
+    cure: 'Project it for the audience; reread its file each time, since the kubelet replaces it.',
   },
   NotAllowed: {
     status: 403,
-    summary: 'The sender has no right to report for this consumer.',
+    means: 'The sender has no right to report for this consumer.',
     way: 'bind a role with verb create, group linger.dev, resource discoveryconsumers/reports and this resourceName',
+    cure: "[The ClusterRole](../guide.md#who-may-report), with this consumer's name.",
   },
   NoSuchConsumer: {
     status: 404,
-    summary: 'There is no DiscoveryConsumer of that name.',
+    means: 'There is no DiscoveryConsumer of that name.',
     way: 'create the DiscoveryConsumer, or correct the name in the URL',
+    cure: 'Create it, or correct the URL. A new one counts within a few seconds.',
   },
   NotByReports: {
     status: 409,
-    summary: 'The consumer is measured in another way.',
+    means: 'The consumer is measured in another way.',
     way: 'set spec.measure to {reports: {}}, or stop reporting',
+    cure: '`measure: {reports: {}}`, or stop reporting.',
   },
   UsedCursor: {
     status: 409,
-    summary: 'This cursor, or one that was issued later, has been sent back before.',
+    means: 'This cursor, or a later one, has been sent back before.',
     way: 'ask for a cursor before each sync; a pod has one process that reports',
+    cure: 'Request a cursor before each sync. If it repeats: two processes of one pod report.',
   },
   ForeignCursor: {
     status: 409,
-    summary: 'The cursor was never issued to this instance of this consumer.',
+    means: 'The cursor was never issued to this instance of this consumer.',
     way: 'continue with the cursor of this answer; send back what an answer contained, unchanged',
+    cure: "Send the answer's cursor back unchanged.",
   },
   TooLarge: {
     status: 413,
-    summary: 'The body is longer than any report.',
+    means: 'The body is longer than 4 KiB.',
     way: 'send the cursor and nothing else',
+    cure: 'A report is one line.',
   },
-  Compressed: { status: 415, summary: 'Compressed bodies are not read.', way: 'send it as it is' },
+  Compressed: {
+    status: 415,
+    means: 'Compressed bodies are not read.',
+    way: 'send it as it is',
+    cure: 'Send it uncompressed.',
+  },
   TooManyReports: {
     status: 429,
-    summary: 'This instance reports too often, or several reports at once on one connection.',
+    means: 'This instance reports more than 3 times a second, or several reports at once on one connection.',
     way: 'report before and after each sync, one request at a time',
+    cure: 'Report before and after each sync, one request at a time.',
   },
   TooManyInstances: {
     status: 429,
-    summary: 'The consumer has as many instances as are kept.',
+    means: '1,000 instances of the consumer are live.',
     way: 'instances that fall silent make room',
+    cure: 'Instances that fall silent make room.',
   },
   NotLeader: {
     status: 503,
-    summary: 'This replica does not lead; another one takes reports.',
+    means: 'This replica does not lead.',
     way: 'connect again, by the Service linger-reports; after a change of leader that takes some seconds',
+    cure: 'Use the Service `linger-reports`, on a new connection.',
   },
   NoVerdict: {
     status: 503,
-    summary: 'The API server cannot be asked about the token at the moment.',
+    means: 'The API server cannot review the token, or too many reviews are pending.',
     way: 'try again with the next sync',
+    cure: 'Report the next sync.',
   },
-} as const satisfies Record<string, { status: number; summary: string; way: string }>;
+} as const satisfies Readonly<Record<string, ResultOfReport>>;
 
 export type ReportResult = keyof typeof REPORT_RESULTS;
 
@@ -202,7 +238,7 @@ const TEXT = { type: 'string' };
 
 function responseOf(status: number) {
   const results = Object.entries(REPORT_RESULTS).filter(([, result]) => result.status === status);
-  const description = results.map(([name, { summary }]) => `${name}: ${summary}`).join(' ');
+  const description = results.map(([name, { means }]) => `${name}: ${means}`).join(' ');
   const headers = {
     ...([200, 409].includes(status) && {
       [CURSOR_HEADER]: { description: 'The cursor of the body.', schema: TEXT },

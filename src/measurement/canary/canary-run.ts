@@ -147,7 +147,7 @@ const BY_CHANCE = 10;
 
 /** A flip that the API refused is a trouble of all its consumers. */
 function stateAfter({ result, problem }: Flipped, before: Trouble, times: number): Trouble {
-  const why = `No flip of the canary succeeds. The last: ${FLIP_RESULTS[result]}`;
+  const why = `No flip of the canary succeeds. The last: ${FLIP_RESULTS[result].means}`;
   if (result !== 'Refused') return times < BY_CHANCE ? before : { reason: 'NotMeasuring', message: why };
   const message = `The API server does not let Linger take its canary out of the Service: ${problem ?? 'no answer'}.`;
   return { reason: 'NotMeasuring', message };

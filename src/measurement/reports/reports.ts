@@ -99,9 +99,9 @@ function troubleOf(
   now: number,
 ): MeasurementState['trouble'] {
   if (live === 0 && refused !== undefined && now - refused.at < RECENT) {
-    const { status, summary } = REPORT_RESULTS[refused.result];
+    const { status, means } = REPORT_RESULTS[refused.result];
     const reason = status === 401 || status === 403 ? 'Unauthorized' : 'NoInstances';
-    return { reason, message: `reports are refused: ${summary}` };
+    return { reason, message: `reports are refused: ${means}` };
   }
   if (live === 0) {
     const never = 'no instance has completed a sync and reported it';

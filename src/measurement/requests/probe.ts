@@ -3,25 +3,52 @@ import type { IncomingMessage, OutgoingHttpHeaders } from 'node:http';
 import https from 'node:https';
 import { BlockList, isIP } from 'node:net';
 import { http, withoutRoute } from '../../cluster/index.ts';
-import { CANARY_IDENTITY_HEADER } from '../../core/api/index.ts';
+import { CANARY_IDENTITY_HEADER, type Curable } from '../../core/api/index.ts';
 import type { ConditionReason } from '../../core/lag/index.ts';
 import { pause } from '../../timing/index.ts';
 import { authorityOf } from '../inspect/page-formats.ts';
 
 /** How a flip of the canary ends: the label `result` of linger_canary_flips_total. */
 export const FLIP_RESULTS = {
-  Measured: 'The replica was removed and added again, and at least one consumer was timed.',
-  NotSeen:
-    'No consumer could be timed: their conditions say why. Where none led to the replica, it was left alone.',
-  NoReplica: 'No replica could be removed: none is ready, has the label, and answers on its canary port.',
-  NoService: 'There is no Service linger-canary with a ClusterIP.',
-  Refused: 'The API server did not take the change of the label, or did not answer.',
-  Late: 'The EndpointSlice did not follow the label within 30 s: the control plane is slow.',
-  Interrupted:
-    'The watch was interrupted, this process stood still, or another replica came or went: nothing could be relied on.',
-  ReplicaLost: 'The replica ended, was started again or became unready: nothing of this flip counts.',
-  Ended: 'The replica stopped leading, or the process ended; the label was put back.',
-} as const satisfies Record<string, string>;
+  Measured: {
+    means: 'The replica was removed and added again, and at least one consumer was timed.',
+    cure: 'Nothing.',
+  },
+  NotSeen: {
+    means: 'No consumer could be timed. If none reached the replica, nothing was changed.',
+    cure: 'Their conditions say why.',
+  },
+  NoReplica: {
+    means: 'No replica is ready, labelled, listed by the Service, and answering on its canary port.',
+    cure: 'Use the same port in `--canary-port`, Deployment and NetworkPolicy.',
+  },
+  NoService: {
+    means: 'There is no Service linger-canary with a ClusterIP.',
+    cure: 'Apply `deploy/service-canary.yaml`.',
+  },
+  Refused: {
+    means: 'The API server refused the label change, or did not answer.',
+    cure: "Compare the rights with `deploy/role-pods.yaml`; the condition has the server's message.",
+  },
+  Late: {
+    means: 'The EndpointSlice did not follow within 30 s.',
+    cure: 'The control plane is slow: `linger diagnose`.',
+  },
+  Interrupted: {
+    means:
+      'The watch was interrupted, the process paused, or another replica came or went and no consumer could be timed: what was seen is unreliable.',
+    cure: 'Occasionally, and in a rollout of Linger: nothing, watches are reopened every few minutes. Often: more CPU, or find out why its pods restart.',
+  },
+  ReplicaLost: {
+    means:
+      'The replica ended, restarted, or became unready: it did not answer directly, or Services stopped listing it. Nothing of this flip counts; the next takes another replica.',
+    cure: 'In a rollout of Linger: nothing. Often: find out why its pods restart.',
+  },
+  Ended: {
+    means: 'The replica stopped leading, or the process ended. The label was put back.',
+    cure: 'Nothing.',
+  },
+} as const satisfies Readonly<Record<string, Curable>>;
 
 export type FlipResult = keyof typeof FLIP_RESULTS;
 

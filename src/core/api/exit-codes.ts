@@ -1,0 +1,19 @@
+import type { Explained } from './catalogue.ts';
+
+/** The exit codes of every command. */
+export const EXITS = {
+  done: { code: 0, means: 'Done; for `serve`: drained after SIGTERM.' },
+  failed: { code: 1, means: 'Failed: the message says what; `prove` has proved nothing.' },
+  usage: {
+    code: 2,
+    means: 'Wrong usage: an unknown command or flag, or a value that cannot be used.',
+  },
+  findings: {
+    code: 3,
+    means:
+      '`--fail-on` of `explain`, `audit`, `timeline`, `check`, `diagnose` or `consumers` found one of the codes; a removal took longer than `watch --fail-on-lag`; more requests were lost than `prove --max-lost`.',
+  },
+  // By the shell's convention a process ended by signal N exits with 128 + N.
+  interrupted: { code: 130, means: '`serve` was ended at once by SIGINT.' },
+  terminated: { code: 143, means: '`serve` was ended at once by a second signal while draining.' },
+} as const satisfies Readonly<Record<string, Explained & { readonly code: number }>>;
