@@ -25,7 +25,7 @@ const OWN_CERTIFICATE = '(include "linger.secret" .)';
 /** Not there, where the values are those of a chart before it had this one; false, where `off` is not quoted. */
 const WITH_REPORTS = 'and .Values.policyReports (ne .Values.policyReports "off")';
 
-/** By the API server's version; a chart's values before it had this one lack it. */
+/** By the API server's version: _helpers.tpl. */
 const WITH_FLOOR = '(include "linger.floor" .)';
 
 /** What the webhook leaves out only where it fails closed. */

@@ -3,6 +3,7 @@ import { count, FLOOR, isString, memberAt, type Overview, span } from '../core/a
 import { atLeast, FLOOR_VERSIONS, parseVersion } from '../core/decision/index.ts';
 import { MalformedExposition, parseExposition } from '../telemetry/index.ts';
 import { type Inquiry, type Judgement, ok, problemsOr, type Seen, unknown, warning } from './checks.ts';
+import { missingForFloor } from './rights.ts';
 
 const POLICIES = '/apis/admissionregistration.k8s.io/v1';
 const BY_KUSTOMIZE = 'in kustomize, components: [floor]';
@@ -37,12 +38,27 @@ async function floorObjects(inquiry: Inquiry): Promise<FloorObjects> {
   return { ...none, configMap, bound: true, validUntil: Number.isNaN(time) ? null : time };
 }
 
-/** Whether this API server can have a floor, and how to switch it on. */
+/** Whether this API server can have a floor, how it is switched on, and whether this account may install it. */
 export async function floorBefore(inquiry: Inquiry): Promise<Seen> {
   const { gitVersion } = await inquiry.json('/version');
   const version = parseVersion(String(gitVersion));
   // The line ApiServer says so.
   if (version === undefined) return [];
+  const support = supportOf(String(gitVersion), version);
+  // On older ones it is only installed by those who ask for it.
+  if (!atLeast(version, FLOOR_VERSIONS.recommended)) return support;
+  const missing = await missingForFloor(inquiry);
+  if (missing.length === 0) return support;
+  return [
+    support,
+    warning(
+      `your account lacks rights that an installation with the floor needs: ${missing.join(', ')}`,
+      'Install as cluster-admin, or without the floor: in the chart, floor: false.',
+    ),
+  ];
+}
+
+function supportOf(gitVersion: string, version: NonNullable<ReturnType<typeof parseVersion>>): Judgement {
   const { oldest, recommended } = FLOOR_VERSIONS;
   if (!atLeast(version, oldest))
     return ok(
@@ -51,8 +67,8 @@ export async function floorBefore(inquiry: Inquiry): Promise<Seen> {
   const gives = `on ${gitVersion} the API server can give pods a wait while Linger is down`;
   return ok(
     atLeast(version, recommended)
-      ? `recommended: ${gives}. In the chart, floor: auto; ${BY_KUSTOMIZE}`
-      : `possible: ${gives}, at some 3 ms for each pod before ${recommended.major}.${recommended.minor}. In the chart, floor: true; ${BY_KUSTOMIZE}`,
+      ? `${gives}: on in the chart (floor: auto); ${BY_KUSTOMIZE}`
+      : `${gives}, at some 3 ms for each pod before ${recommended.major}.${recommended.minor}: off in the chart (floor: auto) unless floor: true; ${BY_KUSTOMIZE}`,
   );
 }
 
@@ -63,8 +79,9 @@ export async function floor(inquiry: Inquiry): Promise<Seen> {
   const { namespace, now } = inquiry.options;
   const { policy, binding, configMap, bound, validUntil } = await floorObjects(inquiry);
   if (policy === undefined && binding === undefined) {
-    const [way] = [await floorBefore(inquiry)].flat();
-    return ok(`not installed; ${way?.text ?? 'it needs Kubernetes 1.36 or later'}`);
+    const { gitVersion } = await inquiry.json('/version');
+    const version = parseVersion(String(gitVersion));
+    return version === undefined ? [] : ok(`not installed; ${supportOf(String(gitVersion), version).text}`);
   }
   const lacking = (problem: string) =>
     warning(`${problem}: while Linger is down, pods are created without a hook`, APPLY);

@@ -21,9 +21,12 @@ export interface Access {
   readonly namespace?: string;
 }
 
-/** What server-side apply of the installed objects takes. */
-export function accessesToInstall(namespace: string): readonly Access[] {
-  return installed.objects.flatMap((object) => {
+/** What server-side apply of the installed objects takes. @param objects those of `deploy/`, or of `deploy/floor` */
+export function accessesToInstall(
+  namespace: string,
+  objects: readonly string[] = installed.objects,
+): readonly Access[] {
+  return objects.flatMap((object) => {
     const [, resource = '', group = '', namespaced] = /^(\w+)(?:\.(\S*))?( namespaced)?$/.exec(object) ?? [];
     const place = namespaced === undefined ? {} : { namespace };
     return ['get', 'create', 'patch'].map((verb) => ({ group, resource, verb, ...place }));
@@ -50,6 +53,14 @@ export async function rightsToInstall(inquiry: Inquiry): Promise<Seen> {
       'Get the rights in deploy/rbac*.yaml and deploy/role-*.yaml for yourself, or install as cluster-admin.',
     ),
   ];
+}
+
+/** What an installation with the floor needs besides. @returns the names of the rights that are missing */
+export function missingForFloor(inquiry: Inquiry): Promise<readonly string[]> {
+  // Who creates a policy must be able to read all that it may read. Source: k8s.io/kubernetes
+  // pkg/registry/admissionregistration/mutatingadmissionpolicy (authz.go).
+  const parameters = { group: '', resource: 'configmaps', name: '*', verb: 'get', namespace: '*' };
+  return missingOf(inquiry, [...accessesToInstall(inquiry.options.namespace, installed.floor), parameters]);
 }
 
 /** @returns the names of the rights that are missing */

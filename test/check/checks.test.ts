@@ -317,17 +317,38 @@ describe('Floor', () => {
     ['v1.35.1', /^ok: not possible: the API server runs v1\.35\.1, .* from 1\.36 on\./],
     [
       'v1.36.3',
-      /^ok: possible: .* 3 ms for each pod before 1\.37\. In the chart, floor: true; in kustomize, /,
+      /^ok: on v1\.36\.3 .* 3 ms for each pod before 1\.37: off in the chart \(floor: auto\) unless floor: true; in kustomize, /,
     ],
-    ['v1.37.2', /^ok: recommended: .* In the chart, floor: auto; in kustomize, components: \[floor\]$/],
+    [
+      'v1.37.2',
+      /^ok: on v1\.37\.2 .* is down: on in the chart \(floor: auto\); in kustomize, components: \[floor\]$/,
+    ],
   ])('before an installation: on %s', async (gitVersion, expected) => {
     const version = { '/version': well({ gitVersion }) };
     expect(await said(version, { pre: true })).toEqual([expect.stringMatching(expected)]);
   });
 
+  it('before an installation: by an account that may not create it, and with nothing to create', async () => {
+    const answers = (gitVersion: string) => ({
+      '/version': well({ gitVersion }),
+      [REVIEW]: well({ status: { allowed: false } }),
+    });
+    const [, lacking] = await said(answers('v1.37.2'), { pre: true });
+    for (const right of [
+      'create mutatingadmissionpolicies.admissionregistration.k8s.io',
+      'patch mutatingadmissionpolicybindings.admissionregistration.k8s.io',
+      'get configmaps *',
+    ])
+      expect(lacking).toContain(right);
+    expect(lacking).toMatch(
+      /^warning: your account lacks rights that an installation with the floor needs: /,
+    );
+    expect(await said(answers('v1.36.3'), { pre: true })).toHaveLength(1);
+  });
+
   it('that is not installed is no problem', async () => {
     expect(await said({ '/version': well({ gitVersion: 'v1.37.2' }) })).toEqual([
-      expect.stringMatching(/^ok: not installed; recommended: .* floor: auto/),
+      expect.stringMatching(/^ok: not installed; on v1\.37\.2 .*floor: auto/),
     ]);
   });
 

@@ -50,11 +50,16 @@ describe('the chart', async () => {
   });
 
   it.each([
-    ['kubectl apply --kustomize applies', [], 'resources: [DEPLOY]'],
+    ['kubectl apply --kustomize applies', ['--set', 'floor=false'], 'resources: [DEPLOY]'],
     [
       'it applies with fail-closed',
-      ['--set', 'failurePolicy=Fail'],
+      ['--set', 'floor=false', '--set', 'failurePolicy=Fail'],
       'resources: [DEPLOY]\ncomponents: [DEPLOY/fail-closed]',
+    ],
+    [
+      'it applies with the floor',
+      ['--kube-version', 'v1.37.2'],
+      'resources: [DEPLOY]\ncomponents: [DEPLOY/floor]',
     ],
   ])('renders what %s', { timeout: 60_000 }, async (_, values, kustomization) => {
     const directory = mkdtempSync(join(tmpdir(), 'linger-kustomize-'));
@@ -70,6 +75,31 @@ describe('the chart', async () => {
     expect([...ours.keys()].toSorted()).toEqual([...theirs.keys()].toSorted());
     for (const [name, object] of theirs)
       expect([name, comparable(ours.get(name))]).toEqual([name, comparable(object)]);
+  });
+
+  it.each([
+    ['v1.35.4', 'auto', false],
+    ['v1.36.3', 'auto', false],
+    ['v1.37.2', 'auto', true],
+    ['v1.37.0-eks-3025e55', 'auto', true],
+    ['v1.38.0-gke.1200', 'auto', true],
+    ['v1.35.4', 'true', false],
+    ['v1.36.3', 'true', true],
+    ['v1.37.2', 'false', false],
+    // As with the values of an older chart.
+    ['v1.36.3', 'null', false],
+    ['v1.37.2', 'null', true],
+  ])('on %s with floor=%s: has the floor? %s', { timeout: 60_000 }, async (version, floor, expected) => {
+    const text = await must('template', RELEASE, CHART, '--kube-version', version, '--set', `floor=${floor}`);
+    const ours = objectsIn(text).filter(({ metadata }) => metadata.name === 'linger-floor');
+    const kinds = ['MutatingAdmissionPolicy', 'MutatingAdmissionPolicyBinding'];
+    expect(ours.map(({ kind }) => kind)).toEqual(expected ? kinds : []);
+  });
+
+  it('has the floor by default where the API server is 1.37 or later', { timeout: 60_000 }, async () => {
+    const rendered = (version: string) => must('template', RELEASE, CHART, '--kube-version', version);
+    expect(await rendered('v1.37.2')).toContain('kind: MutatingAdmissionPolicyBinding');
+    expect(await rendered('v1.36.3')).not.toContain('kind: MutatingAdmissionPolicy');
   });
 
   it.each([
@@ -101,6 +131,7 @@ describe('the chart', async () => {
     [['terminationGracePeriodSeconds=10'], /terminationGracePeriodSeconds/],
     [['serviceMonitor.interval=often'], /interval/],
     [['failurePolicy=Maybe'], /failurePolicy/],
+    [['floor=on'], /floor/],
   ])('names a value that is wrong: %s', { timeout: 60_000 }, async (values, named) => {
     const { code, stderr } = await template(...values);
     expect(code).not.toBe(0);
@@ -334,7 +365,8 @@ describe('the chart', async () => {
     const drain = ['drain', node, '--pod-selector=app.kubernetes.io/name=linger', '--dry-run=server'];
     expect(await kubectl(...drain)).toMatch(/ drained \(server dry run\)/);
     await must('uninstall', RELEASE, ...IN_NAMESPACE);
-    expect(await isProtected('afterwards')).toBe(false);
+    // The API server notices a second later that the floor is gone.
+    await waitUntil('a pod to be left alone', async () => !(await isProtected('afterwards')));
   });
 });
 
@@ -456,21 +488,27 @@ function comparable(object: Manifest | undefined): unknown {
     labels?: Record<string, string>;
     annotations?: Record<string, string>;
   }
+  interface Selecting {
+    namespaceSelector?: { matchExpressions: { values: string[] }[] };
+  }
   const copy = structuredClone(object) as unknown as {
     kind: string;
     metadata: Labelled & { namespace?: string };
-    spec?: { template?: { metadata: Labelled; spec?: { containers: { imagePullPolicy?: string }[] } } };
-    webhooks?: { namespaceSelector: { matchExpressions: { values: string[] }[] } }[];
+    spec?: {
+      template?: { metadata: Labelled; spec?: { containers: { imagePullPolicy?: string }[] } };
+      matchConstraints?: Selecting;
+    };
+    webhooks?: Selecting[];
   };
-  // To this kubectl's kustomize the kind is unknown, and so one of namespaces; kubectl apply leaves the namespace out.
-  if (copy.kind.startsWith('ValidatingAdmissionPolicy')) delete copy.metadata.namespace;
+  // To this kubectl's kustomize the kinds are unknown, and so ones of namespaces; kubectl apply leaves the namespace out.
+  if (/^(Validating|Mutating)AdmissionPolicy/.test(copy.kind)) delete copy.metadata.namespace;
   if (copy.metadata.annotations?.['helm.sh/resource-policy'] !== undefined) delete copy.metadata.annotations;
   for (const { labels } of [copy.metadata, copy.spec?.template?.metadata ?? {}])
     for (const name of ['instance', 'version', 'managed-by', 'chart'])
       delete labels?.[name === 'chart' ? 'helm.sh/chart' : `app.kubernetes.io/${name}`];
   for (const container of copy.spec?.template?.spec?.containers ?? []) delete container.imagePullPolicy;
-  for (const { namespaceSelector } of copy.webhooks ?? [])
-    for (const expression of namespaceSelector.matchExpressions)
+  for (const { namespaceSelector } of [...(copy.webhooks ?? []), copy.spec?.matchConstraints ?? {}])
+    for (const expression of namespaceSelector?.matchExpressions ?? [])
       expression.values = expression.values.filter(
         (value) => value !== 'linger' || expression.values.length === 1,
       );

@@ -28,9 +28,9 @@ app.kubernetes.io/managed-by: {{ quote .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{- /* Whether the API server gives pods a wait while Linger is down; empty: it does not. */ -}}
+{{- /* Whether the API server gives pods a wait while Linger is down; empty: it does not. Null: values of an older chart. */ -}}
 {{- define "linger.floor" -}}
-{{- $floor := toString (default "false" .Values.floor) }}
+{{- $floor := toString (ternary "auto" .Values.floor (kindIs "invalid" .Values.floor)) }}
 {{- $oldest := get (dict "auto" ">=1.37.0-0" "true" ">=1.36.0-0") $floor }}
 {{- if and $oldest (semverCompare $oldest .Capabilities.KubeVersion.Version) }}true{{ end }}
 {{- end }}
