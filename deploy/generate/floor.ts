@@ -28,13 +28,28 @@ const OPT_INS = [
   ...HOLDERS.map((holder) => [holder, 'annotations', ANNOTATION.mode, '(?i:enforce)', 'Enforce'] as const),
 ].map(
   ([holder, member, key, pattern, otherwise]) =>
-    `${holder}.metadata.?${member}[?${text(key)}].orValue(${text(otherwise)}).matches(r'^\\s*(${pattern})\\s*$')`,
+    `[${holder}.metadata.?${member}[?${text(key)}].orValue(${text(otherwise)})].all(each, each.size() < 100 && each.matches(r'^\\s*(${pattern})\\s*$'))`,
 );
+
+/**
+ * More than any real pod has, of whatever a pod has many of. Evaluating an expression has a limit of cost, and validation, which
+ * limits the sizes of other things, comes later: without these limits, whoever creates pods could make evaluations fail, and
+ * with them the alert about it fire.
+ */
+const MOST_ENTRIES = 100;
+const MOST_NAME_CHARACTERS = 63;
+/** Of the names of so many containers that an annotation names, more than which nobody writes by hand; and of a stamp. */
+const [MOST_NAMES_CHARACTERS, MOST_STAMP_CHARACTERS] = [2_000, 10_000];
+/** Beyond it sums might overflow. 31 years. */
+const MOST_GRACE = 999_999_999;
 
 /** Workloads that drain by themselves: by label, or by what the hook of a container calls. See `OWN_DRAINS`. */
 const OWN_DRAINS = [
-  `!object.metadata.?labels.orValue({}).exists(key, key in ${list(['serving.knative.dev/revision', 'agones.dev/gameserver'])})`,
-  "!object.spec.containers.exists(c, c.?lifecycle.?preStop.?httpGet.?path.orValue('').matches(r'^/(wait-for-drain$|shutdown)'))",
+  ...['serving.knative.dev/revision', 'agones.dev/gameserver'].map(
+    (key) => `!(${text(key)} in ${mapOf('object.metadata.?labels')})`,
+  ),
+  "!object.spec.containers.map(c, c.?lifecycle.?preStop.?httpGet.?path.orValue(''))" +
+    ".exists(path, path == '/wait-for-drain' || path.startsWith('/shutdown'))",
 ];
 
 /** Not sure to be for Linux, where there is a `sleep` program. As `isWindows`, and wider. */
@@ -43,8 +58,9 @@ const WINDOWS =
   [
     "object.spec.?os.?name.orValue('') != ''",
     'has(object.spec.runtimeClassName)',
-    `object.spec.?nodeSelector.orValue({}).exists(key, value, key == '${WINDOWS_BUILD}' || key in ${list(OS_LABELS)} && value != 'linux')`,
-    `object.spec.?affinity.?nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([]).exists(term, term.?matchExpressions.orValue([]).exists(each, each.key in ${list([...OS_LABELS, WINDOWS_BUILD])}))`,
+    `'${WINDOWS_BUILD}' in ${mapOf('object.spec.?nodeSelector')}`,
+    ...OS_LABELS.map((key) => `object.spec.?nodeSelector[?${text(key)}].orValue('linux') != 'linux'`),
+    `[object.spec.?affinity.?nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([])].exists(terms, terms.size() > ${MOST_ENTRIES} || terms.map(term, term.?matchExpressions.orValue([])).exists(listed, listed.size() > ${MOST_ENTRIES} || listed.exists(each, each.key in ${list([...OS_LABELS, WINDOWS_BUILD])})))`,
     '([object.spec.?securityContext] + (object.spec.containers + object.spec.?initContainers.orValue([])).map(c, c.?securityContext)).exists(each, each.?windowsOptions.hasValue())',
   ].join(' || ') +
   ')';
@@ -55,20 +71,24 @@ const SERVES =
   '.exists(c, (c.?ports.orValue([]).size() > 0 || has(c.readinessProbe)) && ' +
   `(!(c.name in ${list(MESH_PROXIES)}) || object.spec.containers.all(each, each.name in ${list(MESH_PROXIES)})))`;
 
-/** More than any real pod has: in a second round each name is looked up in the plan, and the cost of that is limited. */
-const MOST_CONTAINERS = 100;
-
 const MAY = [
   `(variables.plan == '' || variables.own)`,
+  ...[
+    'object.spec.containers',
+    'object.spec.?initContainers.orValue([])',
+    'object.metadata.?ownerReferences.orValue([])',
+  ].map((entries) => `${entries}.size() <= ${MOST_ENTRIES}`),
   ...OPT_INS,
   "!object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false) && owner.kind in variables.entry[4].split(','))",
   ...OWN_DRAINS,
-  'variables.grace > 0',
-  `object.spec.containers.size() <= ${MOST_CONTAINERS}`,
+  `variables.grace > 0 && variables.grace <= ${MOST_GRACE}`,
+  `${ANNOTATIONS}[?${text(ANNOTATION.containers)}].orValue('').size() <= ${MOST_NAMES_CHARACTERS}`,
   SERVES,
   `(variables.entry[3] != 'Exec' || !(${WINDOWS}))`,
 ];
 
+const NUMBER = '[0-9]{1,9}';
+const STAMP_PATTERN = `^${FLOOR.stamp.replace('{', '\\{')}"wait":${NUMBER},"grace":${NUMBER},"baseGrace":${NUMBER},"hook":"(Sleep|Exec)","containers":\\["[^\\]]*"\\]\\}$`;
 /** As an earlier round of this policy has written it. */
 const numberIn = (key: string) => `int(variables.plan.find('"${key}":[0-9]+').find('[0-9]+'))`;
 const HOOK_OF = {
@@ -91,7 +111,8 @@ for (const [name, rendered] of [
 const VARIABLES = {
   entry: `params.?data[?namespaceObject.metadata.name].orValue(params.?data[?${text(FLOOR.newNamespaces)}].orValue('none')).split(' ')`,
   plan: `object.metadata.?annotations[?${text(ANNOTATION.plan)}].orValue('')`,
-  own: `variables.plan.startsWith('${FLOOR.stamp}')`,
+  // As a whole: of a plan that somebody has written, no number is read that is none.
+  own: `variables.plan.size() <= ${MOST_STAMP_CHARACTERS} && variables.plan.matches(r'${STAMP_PATTERN}')`,
   grace: 'int(object.spec.?terminationGracePeriodSeconds.orValue(30))',
   may: `variables.entry.size() == 6 && ${MAY.join(' && ')}`,
   // The API server writes these times, right before admission. Without any, nothing is known to be fresh.
@@ -120,7 +141,8 @@ const VARIABLES = {
   claimed: "variables.plan.find(r'\\[[^\\]]*\\]')",
   // Of each container: 0 it is left alone, 1 it has no hook, 2 it has no lifecycle either, 3 it has the one of an earlier round.
   states:
-    "object.spec.containers.map(c, c.?restartPolicy.orValue(object.spec.?restartPolicy.orValue('Always')) != 'Always' ? 0 : " +
+    `object.spec.containers.map(c, c.name.size() > ${MOST_NAME_CHARACTERS} || ` +
+    "c.?restartPolicy.orValue(object.spec.?restartPolicy.orValue('Always')) != 'Always' ? 0 : " +
     "!c.?lifecycle.?preStop.hasValue() ? (!variables.may || !variables.named.all(each, each == [''] || c.name in each) ? 0 : has(c.lifecycle) ? 1 : 2) : " +
     `variables.own && variables.claimed.contains('"' + c.name + '"') && ` +
     '(int(c.?lifecycle.?preStop.?sleep.?seconds.orValue(-1)) == variables.stood[0] || ' +

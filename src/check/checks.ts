@@ -66,7 +66,7 @@ export const CHECKS = {
   Floor: {
     when: 'both',
     means:
-      'Before: whether this API server can have [the floor](../when-linger-is-down.md#the-floor), and how to switch it on. After: its policy is there, and bound to the ConfigMap `linger-floor` in this namespace; that is not out of date and has room for all namespaces; the API server that answers has evaluated the policy without errors (right: get `/metrics`). Without a floor, how to switch it on.',
+      'Before: whether this API server can have [the floor](../when-linger-is-down.md#the-floor), whether the chart switches it on, and from 1.37 on whether you may create it. After: its policy is there, and bound to the ConfigMap `linger-floor` in this namespace; that is not out of date, has room for all namespaces and no line that cannot be read; the API server that answers has evaluated the policy without errors (right: get `/metrics`). Without a floor, how to switch it on.',
   },
   NetworkPolicy: {
     when: 'after',

@@ -1,6 +1,6 @@
 import { type Json, messageOf } from '../cluster/index.ts';
-import { count, FLOOR, isString, memberAt, type Overview, span } from '../core/api/index.ts';
-import { atLeast, FLOOR_VERSIONS, parseVersion } from '../core/decision/index.ts';
+import { count, FLOOR, fewOf, isRecord, isString, memberAt, type Overview, span } from '../core/api/index.ts';
+import { atLeast, FLOOR_VERSIONS, parseVersion, unreadableFloorLines } from '../core/decision/index.ts';
 import { MalformedExposition, parseExposition } from '../telemetry/index.ts';
 import { type Inquiry, type Judgement, ok, problemsOr, type Seen, unknown, warning } from './checks.ts';
 import { missingForFloor } from './rights.ts';
@@ -102,9 +102,16 @@ export async function floor(inquiry: Inquiry): Promise<Seen> {
     );
   const until = new Date(validUntil * 1000).toISOString();
   const dropped = Number(memberAt(configMap, ['data', FLOOR.dropped]) ?? 0);
+  const data = memberAt(configMap, ['data']);
+  const unreadable = unreadableFloorLines(isRecord(data) ? data : {});
   const { judgement, text } = await evaluations(inquiry);
   const standing = problemsOr(
     [
+      unreadable.length > 0 &&
+        warning(
+          `${map} has lines that cannot be read: ${fewOf(unreadable)}. While Linger is down, pods of these namespaces (${FLOOR.newNamespaces}: of all others) are created without a hook`,
+          WRITES,
+        ),
       validUntil < now &&
         warning(
           `${map} is out of date since ${until}: while Linger is down, pods get at least wait.initial`,

@@ -1,5 +1,5 @@
 import { Gauge, type Registry } from '@prometheus-io/client';
-import { asFailure, callApi, type KubeConnection } from '../cluster/index.ts';
+import { asFailure, callApi, type KubeConnection, unlessNotFound } from '../cluster/index.ts';
 import { FLOOR } from '../core/api/index.ts';
 import {
   atLeast,
@@ -35,6 +35,9 @@ const REQUEST_MS = 10_000;
  */
 export const FLOOR_LIFE_SECONDS = 3_600;
 
+/** How long what others have made of the ConfigMap lasts: it has no watch. */
+const RESTORE_SECONDS = 60;
+
 /** Namespaces, by what their pods get while Linger is down. */
 type FloorCounts = Readonly<Record<'wait' | 'none' | 'dropped', number>>;
 
@@ -59,7 +62,7 @@ export class FloorWriter {
   readonly name = 'floor';
   readonly #options: FloorOptions;
   readonly #once: LogOnce;
-  #written: { readonly text: string; readonly until: number } | undefined;
+  #written: { readonly text: string; readonly until: number; readonly at: number } | undefined;
   #counts: FloorCounts | undefined;
 
   constructor(options: FloorOptions) {
@@ -71,7 +74,10 @@ export class FloorWriter {
     registerFloorMetrics(registry, () => this.#counts);
   }
 
-  /** Writes when something has moved, and at half of the life of what is written; resolves at the end of the term. */
+  /**
+   * Writes when something has moved, and at half of the life of what is written; and the same again every minute, which only
+   * counts where something else has changed or deleted it. Resolves at the end of the term.
+   */
   async lead(leadership: Leadership): Promise<void> {
     const { clock, random, pause, snapshot, epochSeconds } = this.#options;
     const schedule = new Schedule(PACE, clock(), random);
@@ -81,7 +87,7 @@ export class FloorWriter {
     do {
       const current = leadership.holds() && schedule.due(clock()) ? snapshot() : undefined;
       if (current === undefined || !isServed(current)) continue;
-      if (current === seen && !this.#isHalfOver(epochSeconds())) continue;
+      if (current === seen && !this.#isToRestore(epochSeconds())) continue;
       const floor = await inPieces(floorOf(current));
       if (await this.#write(floor, leadership, schedule)) seen = current;
     } while (await pause(TICK_MS, leadership.signal));
@@ -92,30 +98,38 @@ export class FloorWriter {
     return now >= (this.#written?.until ?? 0) - FLOOR_LIFE_SECONDS / 2;
   }
 
+  #isToRestore(now: number): boolean {
+    return now >= (this.#written?.at ?? 0) + RESTORE_SECONDS;
+  }
+
   /** @returns whether what is to be written is there */
   async #write(floor: Floor, leadership: Leadership, schedule: Schedule): Promise<boolean> {
     const { connection, place, clock, epochSeconds, logger } = this.#options;
     const now = epochSeconds();
-    const until = now + FLOOR_LIFE_SECONDS;
+    const until = (this.#isHalfOver(now) ? undefined : this.#written?.until) ?? now + FLOOR_LIFE_SECONDS;
     const { data, dropped } = floorData(floor, until);
-    const text = JSON.stringify({ ...data, [FLOOR.validUntil]: '' });
-    if (text === this.#written?.text && !this.#isHalfOver(now)) {
+    const text = JSON.stringify(data);
+    if (text === this.#written?.text && !this.#isToRestore(now)) {
       schedule.done(clock());
       return true;
     }
     if (!leadership.holds()) return false;
     const { namespace } = place;
-    const metadata = { name: FLOOR.configMap, namespace, labels: LABELS };
-    const body = { apiVersion: 'v1', kind: 'ConfigMap', metadata, data };
-    const call = { signal: leadership.signal, withinMs: REQUEST_MS, patch: 'apply-patch' } as const;
+    const named = { name: FLOOR.configMap, namespace, fieldManager: FIELD_MANAGER };
+    const call = { signal: leadership.signal, withinMs: REQUEST_MS };
     try {
-      // By server-side apply, which RBAC can limit to a name, and which removes the lines that are no longer applied.
-      await callApi(connection, 'CoreV1Api', call, (api) =>
-        api.patchNamespacedConfigMap({
-          ...{ name: FLOOR.configMap, namespace, body },
-          ...{ fieldManager: FIELD_MANAGER, force: true },
-        }),
+      // As a whole: lines that something else has added would stay beside what is applied. Equal data is not stored again.
+      const replacing = callApi(connection, 'CoreV1Api', { ...call, patch: 'json-patch' }, (api) =>
+        api.patchNamespacedConfigMap({ ...named, body: [{ op: 'add', path: '/data', value: data }] }),
       );
+      const metadata = { name: FLOOR.configMap, namespace, labels: LABELS };
+      const body = { apiVersion: 'v1', kind: 'ConfigMap', metadata, data };
+      // By server-side apply, which RBAC can limit to a name.
+      const creating = () =>
+        callApi(connection, 'CoreV1Api', { ...call, patch: 'apply-patch' }, (api) =>
+          api.patchNamespacedConfigMap({ ...named, body, force: true }),
+        );
+      if ((await unlessNotFound(replacing)) === undefined) await creating();
     } catch (thrown) {
       if (leadership.signal.aborted) return false;
       const { reason, message: problem, retryAfterMs } = asFailure(thrown);
@@ -135,7 +149,7 @@ export class FloorWriter {
         { dropped },
         'no room in the floor for all namespaces; while Linger is down their pods get no wait',
       );
-    this.#written = { text, until };
+    this.#written = { text, until, at: now };
     const waits = [...floor.byNamespace.values()].filter((entry) => entry !== undefined).length;
     this.#counts = { wait: waits - dropped, none: floor.byNamespace.size - waits, dropped };
     return true;

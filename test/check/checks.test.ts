@@ -391,6 +391,16 @@ describe('Floor', () => {
       /^warning Floor: ConfigMap linger\/linger-floor is out of date since .*Z: .* at least wait\.initial$/,
     ],
     [
+      'whose ConfigMap somebody has changed',
+      {
+        [MAP]: written(HOUR_MS, {
+          ...{ off: 'none', well: '1 2 3 Exec Job,DaemonSet a,b', shop: '30s 30 600 Sleep - ' },
+          ...{ web: '30 30 600 Sleep -', mail: '99999999999 30 600 Sleep - ', edge: '30 30 600 Hold - ' },
+        }),
+      },
+      /^warning Floor: ConfigMap linger\/linger-floor has lines that cannot be read: shop, web, mail and 1 more\. /,
+    ],
+    [
       'whose ConfigMap is full',
       { [MAP]: written(HOUR_MS, { _: 'none', _dropped: '12' }) },
       /^warning Floor: ConfigMap linger\/linger-floor has no room for 12 namespaces: /,

@@ -384,8 +384,80 @@ describe.each(['1.37', '1.36'] as const)('the floor, by the packages of Kubernet
     );
     for (const result of results)
       expect(result.pod === undefined || planTextIn(result) === undefined).toBe(true);
-    const forged = created(annotated({ [ANNOTATION.plan]: FLOOR.stamp }), snapshotOf([]));
-    expect(run([forged])[0]?.error).toContain('int');
+  });
+
+  /** A request has 3 MiB at most; what a pod may have of each is validated after admission. */
+  const MANY = 60_000;
+  const LONG = 'x'.repeat(2_500_000);
+  const numbered = (count: number, of: (at: number) => [string, unknown]) =>
+    Object.fromEntries(Array.from({ length: count }, (_, at) => of(at)));
+  const times = <T>(count: number, of: (at: number) => T) => Array.from({ length: count }, (_, at) => of(at));
+  const stampOf = (members: string) => annotated({ [ANNOTATION.plan]: `${FLOOR.stamp}${members}}` });
+  const named = (names: string) => annotated({ [ANNOTATION.containers]: names });
+  const hostile: readonly (readonly [string, PodObject])[] = [
+    ['a stamp that ends', annotated({ [ANNOTATION.plan]: FLOOR.stamp })],
+    ['a stamp without numbers', stampOf('"wait":"x","grace":60,"baseGrace":30')],
+    ['a stamp with the largest numbers', stampOf('"wait":99999999999999999999,"grace":1,"baseGrace":1')],
+    ['a stamp with members in between', stampOf('"x":"\\"wait\\":9999999999999999999","wait":1')],
+    [
+      'a stamp of 2.5 MB',
+      stampOf(`"wait":1,"grace":60,"baseGrace":30,"hook":"Sleep","containers":["${LONG}"]`),
+    ],
+    ['an annotation of 2.5 MB', annotated({ [ANNOTATION.inject]: LONG })],
+    ['a mode of 2.5 MB', annotated({ [ANNOTATION.mode]: LONG })],
+    ['a label of 2.5 MB', pod({}, { labels: { [ANNOTATION.inject]: LONG } })],
+    ['white space of 2.5 MB', annotated({ [ANNOTATION.inject]: LONG.replaceAll('x', ' ') })],
+    [`${MANY} labels`, pod({}, { labels: numbered(MANY, (at) => [`key-${at}`, 'x']) })],
+    [`${MANY} annotations`, annotated(numbered(MANY, (at) => [`key-${at}`, 'x']) as Record<string, string>)],
+    ['a million names of containers', named('a,'.repeat(1_000_000))],
+    ['a thousand names of containers', named('a,'.repeat(1_000))],
+    ['one name of 2.5 MB', podOf(server(LONG))],
+    [
+      'one name of 2.5 MB, stamped',
+      (() => {
+        const { metadata } = stampOf(
+          '"wait":1,"grace":60,"baseGrace":30,"hook":"Sleep","containers":["app"]',
+        );
+        return { ...podOf(server(LONG, preStop(sleep(1)))), metadata } as PodObject;
+      })(),
+    ],
+    [
+      `${MANY} owners`,
+      pod({}, { ownerReferences: times(MANY, () => ({ kind: 'Job', name: 'x', controller: true })) }),
+    ],
+    ['an owner of a kind of 2.5 MB', pod({}, ownedBy(LONG))],
+    [`${MANY} containers`, podOf(...times(MANY, (at) => ({ name: `c-${at}` })), server())],
+    ['101 containers', podOf(...times(101, (at) => server(`c-${at}`)))],
+    [`${MANY} init containers`, pod({ initContainers: times(MANY, (at) => ({ name: `c-${at}` })) })],
+    [
+      'a hook that calls 2.5 MB',
+      podOf(server('app'), server('b', preStop({ httpGet: { path: LONG, port: 1 } }))),
+    ],
+    [`${MANY} ports`, podOf(container('app', { ports: times(MANY, (at) => ({ containerPort: at })) }))],
+    ['the largest grace', pod({ terminationGracePeriodSeconds: Number.MAX_SAFE_INTEGER })],
+    ['a negative grace', pod({ terminationGracePeriodSeconds: -1 })],
+    [`${MANY} selectors of nodes`, pod({ nodeSelector: numbered(MANY, (at) => [`key-${at}`, 'x']) })],
+    [
+      `${MANY} terms of nodes`,
+      pod({ affinity: affinityOf(times(MANY, () => ({ matchExpressions: [{ key: 'a' }] }))) }),
+    ],
+    [
+      `${MANY} expressions of nodes`,
+      pod({ affinity: affinityOf([{ matchExpressions: times(MANY, () => ({ key: 'a' })) }]) }),
+    ],
+    [
+      'a sleep of its own that is the largest',
+      podOf(server('app', preStop(sleep(Number.MAX_SAFE_INTEGER))), server('b')),
+    ],
+  ];
+  it.each(hostile)('is evaluated without an error, with Sleep and with Exec: %s', (_, object) => {
+    for (const snapshot of [snapshotOf([]), snapshotOf([namespace({ [ANNOTATION.hook]: 'Exec' })])]) {
+      const result = once(object, snapshot);
+      expect(result.error).toBeUndefined();
+      const { terminationGracePeriodSeconds: before = 30 } = object.spec;
+      const { terminationGracePeriodSeconds: grace = 30 } = (result.pod as PodObject).spec;
+      expect([Number(before), Number(before) + 30]).toContain(Number(grace));
+    }
   });
 
   it('evaluates 100 containers within the limits of cost', () => {
@@ -395,6 +467,10 @@ describe.each(['1.37', '1.36'] as const)('the floor, by the packages of Kubernet
       many.spec.containers.map(() => 15),
     );
   });
+});
+
+const affinityOf = (nodeSelectorTerms: readonly object[]) => ({
+  nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms } },
 });
 
 const cutTo = (grace: number) => (object: PodObject) => {

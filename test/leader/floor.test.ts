@@ -56,35 +56,62 @@ describe('what pods get while Linger is down', () => {
   it('is written once, with its end', async () => {
     const api = await openApi();
     const snapshot = withInitial('45s');
-    expect(await term(api, 60, () => snapshot)).toEqual(['floor written']);
+    expect(await term(api, 50, () => snapshot)).toEqual(['floor written']);
     expect(api.objects.get(PATH)?.data).toEqual({
       _: '45 45 600 Sleep Job,DaemonSet ',
       _validUntil: '2026-11-28T06:00:00Z',
     });
-    expect(patchesIn(api)).toHaveLength(1);
+    // It is not there, and so it is created.
+    expect(patchesIn(api)).toHaveLength(2);
+  });
+
+  it.each<[string, (data: Record<string, string>) => Record<string, string> | undefined]>([
+    ['deleted', () => undefined],
+    ['changed', (data) => ({ ...data, _: 'none' })],
+    ['added to', (data) => ({ ...data, shop: '300 300 600 Sleep - ' })],
+    ['emptied', () => ({})],
+  ])('is there again a minute after it has been %s', async (_, change) => {
+    const api = await openApi();
+    const snapshot = withInitial('45s');
+    let before: unknown;
+    await term(api, 120, (second) => {
+      const present = api.objects.get(PATH);
+      if (second >= 30 && before === undefined && present !== undefined) {
+        before = present.data;
+        const data = change(present.data as Record<string, string>);
+        if (data === undefined) api.objects.delete(PATH);
+        else api.put(PATH, { ...present, data });
+      }
+      return snapshot;
+    });
+    expect(before).toBeDefined();
+    expect(api.objects.get(PATH)?.data).toEqual(before);
   });
 
   it('is renewed at half of its life, also when nothing moves', async () => {
     const api = await openApi();
     const snapshot = withInitial('45s');
     await term(api, FLOOR_LIFE_SECONDS + 60, () => snapshot);
-    expect(patchesIn(api)).toHaveLength(3);
+    const said = patchesIn(api).map((each) => JSON.stringify(each.object).match(/2026-\S{14}Z/)?.[0]);
+    expect([...new Set(said)]).toHaveLength(3);
+    // And the same once a minute, in case that something else has changed it.
+    expect(said.length).toBeLessThanOrEqual(1 + FLOOR_LIFE_SECONDS / 60 + 2);
     expect(api.objects.get(PATH)?.data).toMatchObject({ _validUntil: '2026-11-28T07:00:00Z' });
   });
 
   it('is not written again where nothing of it has moved', async () => {
     const api = await openApi();
-    await term(api, 600, () => withInitial('45s'));
-    expect(patchesIn(api)).toHaveLength(1);
+    await term(api, 50, () => withInitial('45s'));
+    expect(patchesIn(api)).toHaveLength(2);
   });
 
   it('follows what moves, at most every ten seconds, and removes the lines of what is gone', async () => {
     const api = await openApi();
     const first = snapshotOf([namespace({ 'linger.dev/mode': 'Off' })], HERE);
     await term(api, 61, (second) => (second < 5 ? first : withInitial(`${30 + second}s`)));
-    expect(patchesIn(api).length).toBeGreaterThan(3);
-    expect(patchesIn(api).length).toBeLessThanOrEqual(7);
-    expect(patchesIn(api)[0]?.object?.data).toMatchObject({ shop: 'none' });
+    expect(patchesIn(api).length).toBeGreaterThan(4);
+    expect(patchesIn(api).length).toBeLessThanOrEqual(8);
+    expect(patchesIn(api)[1]?.object?.data).toMatchObject({ shop: 'none' });
     expect(Object.keys(Object(api.objects.get(PATH)?.data))).toEqual(['_validUntil', '_']);
   });
 

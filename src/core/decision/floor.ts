@@ -254,6 +254,19 @@ export function floorText(entry: FloorEntry | undefined): string {
 
 const NONE = 'none';
 
+const ENTRY = /^(\d{1,9} ){3}(Sleep|Exec) \S+ \S*$/;
+
+/**
+ * The lines of the ConfigMap's data that the policy cannot evaluate or takes for none, although they are not `none`: an
+ * administrator has written them.
+ */
+export function unreadableFloorLines(data: Readonly<Record<string, unknown>>): readonly string[] {
+  const own: readonly string[] = [FLOOR.validUntil, FLOOR.dropped];
+  return Object.entries(data).flatMap(([name, line]) =>
+    own.includes(name) || line === NONE || (typeof line === 'string' && ENTRY.test(line)) ? [] : [name],
+  );
+}
+
 /** A ConfigMap may have 1 MiB, and an object 1.5 MB in etcd, where each key stands once more, in managedFields. */
 const MOST_CHARACTERS = 900_000;
 

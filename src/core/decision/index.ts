@@ -50,6 +50,7 @@ export {
   floorOf,
   floorText,
   floorWaits,
+  unreadableFloorLines,
 } from './floor.ts';
 export { holdObstacle } from './hold-delivery.ts';
 export { NODE_BUDGET_LABEL, NODE_BUDGET_SHARE, nodeBudgetOf } from './node-budget.ts';
