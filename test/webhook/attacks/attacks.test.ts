@@ -38,8 +38,12 @@ import type { Turns } from './turns.ts';
 // this, and the memory stays within the limit of the manifest.
 
 const LOOP_MS = 250;
-/** `npm run attack` sets 120. */
-const AT_ONCE_SECONDS = Number(process.env.ATTACK_SECONDS ?? '10');
+/** `npm run attack` sets 120, and audits go on beside all else then. */
+const { ATTACK_SECONDS } = process.env;
+const AT_ONCE_SECONDS = Number(ATTACK_SECONDS ?? '10');
+const AUDIT_EVERY = ATTACK_SECONDS === undefined ? '1h' : '5s';
+/** As many as a cluster that changes from one revision of a mesh to the next follows, and as many of another mesh. */
+const ISTIODS = 4;
 const [, LIMIT] = /limits: \{memory: (\d+)Mi\}/.exec(
   readFileSync(join(ROOT, 'deploy/deployment.yaml'), 'utf8'),
 ) ?? ['', ''];
@@ -131,7 +135,7 @@ const GIANT_PUSH = push(field(1, repeated(field(9), 1_500_000)));
 let server: Serving;
 let cluster: HostileCluster;
 let holdPort = 0;
-let istiod: AdsServer;
+let istiods: readonly AdsServer[];
 /** How often a registry, which never succeeds, has been asked to take a pod out. */
 let registryRequests = 0;
 let policies = '';
@@ -208,7 +212,7 @@ beforeAll(async () => {
     response.writeHead(503).end();
   });
   const registryPort = await listening(registry, atEnd);
-  istiod = await AdsServer.start(atEnd);
+  istiods = await Promise.all(range(ISTIODS).map(() => AdsServer.start(atEnd)));
   cluster.list('pods', [
     ...pods,
     ...WEB.map((name) => () => made('shop', name, '"labels":{"app":"web"}')),
@@ -247,10 +251,12 @@ beforeAll(async () => {
         measure: { inspect },
       });
     }),
-    consumer('mesh', {
-      appliesTo: { serviceSelector: { matchLabels: { mesh: 'yes' } } },
-      measure: { xds: { address: `127.0.0.1:${istiod.port}` } },
-    }),
+    ...istiods.map((istiod, index) =>
+      consumer(`mesh-${index}`, {
+        appliesTo: { serviceSelector: { matchLabels: { mesh: 'yes' } } },
+        measure: { xds: { address: `127.0.0.1:${istiod.port}` } },
+      }),
+    ),
     consumer('registry', {
       appliesTo: { namespaceSelector: {}, podSelector: { matchLabels: { app: 'registered' } } },
       measure: { declared: { syncInterval: '1s' } },
@@ -270,7 +276,7 @@ beforeAll(async () => {
     [
       ...['--kubeconfig', join(directory, 'config'), '--policies', policies],
       ...['--namespace', 'linger', '--identity', 'replica', '--hold-port', String(holdPort)],
-      ...['--canary-port', String(await freePort()), '--canary-every', '0', '--audit-every', '1h'],
+      ...['--canary-port', String(await freePort()), '--canary-every', '0', '--audit-every', AUDIT_EVERY],
       ...['--connection-close-probability', '0', '--probe-allow-link-local'],
     ],
     {
@@ -395,7 +401,7 @@ describe('a replica answers every review in time, within its memory', { timeout:
   });
 
   /** One endpoint, of unknown fields; the next one when it has been read. */
-  async function giantPush(): Promise<void> {
+  async function giantPush(istiod: AdsServer): Promise<void> {
     await until(async () => istiod.streams > 0);
     const before = istiod.requests.length;
     istiod.send(GIANT_PUSH);
@@ -439,6 +445,8 @@ describe('a replica answers every review in time, within its memory', { timeout:
       (await server.count('linger_removal_lag_seconds_count{stage="EndpointSlice"}')) +
       (await server.count('linger_removals_discarded_total{reason="Late"}'));
     const removedBefore = await late();
+    const audited = () => server.count('linger_audit_timestamp_seconds');
+    const auditedBefore = await audited();
     const asking = await Promise.all(range(4).map(() => connect(server, atEnd)));
     await attacked('all at once', async () => {
       const end = performance.now() + AT_ONCE_SECONDS * 1_000;
@@ -470,7 +478,7 @@ describe('a replica answers every review in time, within its memory', { timeout:
             range(4).map((i) => () => made('evil', `at-once-${turn}-${i}`, `"labels":{${COLLIDING}}`)),
           ),
         ),
-        rounds(giantPush),
+        ...istiods.map((istiod) => rounds(() => giantPush(istiod))),
         rounds(lateRemovals),
         rounds(reusedAddress),
         rounds(async () => {
@@ -486,9 +494,11 @@ describe('a replica answers every review in time, within its memory', { timeout:
     });
     for (const connection of asking) connection.destroy();
     for (const call of callers) call.destroy();
-    expect(istiod.requests.length).toBeGreaterThan(2);
+    for (const istiod of istiods) expect(istiod.requests.length).toBeGreaterThan(2);
     await until(async () => (await server.count(reused)) > 0);
     await until(async () => (await late()) > removedBefore, 150);
+    if (AUDIT_EVERY !== '1h') await until(async () => (await audited()) > auditedBefore, 150);
+    expect(server.logs().filter(({ msg }) => String(msg).includes('audit failed'))).toEqual([]);
     // The lease has been kept throughout.
     expect(server.logs().filter(({ msg }) => String(msg).includes('lease acquired, leading'))).toHaveLength(
       1,
