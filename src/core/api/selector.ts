@@ -1,7 +1,7 @@
 // What labels may be. Without the schema library, which the command line does without.
 // Source: k8s.io/apimachinery pkg/util/validation.
 
-import { isRecord, listOf, recordsAt } from './json.ts';
+import { isRecord, listOf, recordsAt, textOf } from './json.ts';
 
 export const LABEL_NAME = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
 export const LONGEST_PREFIX = 253;
@@ -135,7 +135,7 @@ export function isCalledForPods({ rules }: { readonly rules?: unknown }): boolea
 /** Whether one of these patterns takes a name; one with several wildcards (`*`, `?`) is taken to. */
 export function fitsPattern(patterns: unknown, name: string): boolean {
   return listOf(patterns).some((each) => {
-    const [start = '', end, ...more] = String(each).split(/[*?]/);
+    const [start = '', end, ...more] = textOf(each).split(/[*?]/);
     if (end === undefined) return start === name;
     return more.length > 0 || (name.startsWith(start) && name.endsWith(end));
   });

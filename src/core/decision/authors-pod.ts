@@ -9,6 +9,7 @@ import {
   memberAt,
   plainSleep,
   runsHelper,
+  textOf,
 } from '../api/index.ts';
 import { type Carriers, listed, NO_CARRIERS } from './containers.ts';
 import { type Plan, riseOf } from './plan.ts';
@@ -159,7 +160,7 @@ function hookIn(container: unknown, index: number, claims: Claims | undefined): 
     index,
     handler,
     isHelper,
-    name: String(memberAt(container, ['name'])),
+    name: textOf(memberAt(container, ['name'])),
     kind: isOwn ? 0 : lengthened > 0 ? lengthened : undefined,
     call: contents?.call,
     rest: isHelper || isOwn ? others : undefined,

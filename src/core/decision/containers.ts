@@ -7,6 +7,7 @@ import {
   plainSleep,
   readHook,
   readingInWords,
+  textOf,
 } from '../api/index.ts';
 import {
   type Container,
@@ -158,7 +159,7 @@ const WITHOUT_SHELL = /^gcr\.io\/distroless\/(?!.*debug)|^cgr\.dev\/chainguard\/
 /** What is not trusted in Linger’s own hooks is not trusted in an author’s: a program that the image does not have fails at once. */
 function unlessMissing(pod: Pod, { image }: Container, handler: LifecycleHandler): HookReading | undefined {
   const command = memberAt(handler, ['exec', 'command']);
-  const program = Array.isArray(command) ? String(command[0]) : '';
+  const program = Array.isArray(command) ? textOf(command[0]) : '';
   const fails = (why: string): HookReading => ({
     kind: 'exact',
     seconds: 0,
@@ -329,5 +330,5 @@ function calls(pod: Pod, path: RegExp): boolean {
 }
 
 function calledPath(container: Container): string {
-  return String(memberAt(preStopOf(container), ['httpGet', 'path']) ?? '');
+  return textOf(memberAt(preStopOf(container), ['httpGet', 'path']) ?? '');
 }

@@ -14,6 +14,7 @@ import {
   isString,
   labelOf,
   memberAt,
+  textOf,
 } from '../api/index.ts';
 import type { ClusterSnapshot, HoldSupply } from './cluster-snapshot.ts';
 import { quoted } from './containers.ts';
@@ -139,7 +140,7 @@ function isOwnVolume(volume: unknown): volume is HoldVolume {
   const configMap = memberAt(volume, ['configMap']);
   if (!isRecord(configMap) || configMap.optional !== true || configMap.defaultMode !== 0o555) return false;
   const [item] = entriesOf(configMap.items);
-  return CONFIG_MAP_NAME.test(String(configMap.name)) && memberAt(item, ['path']) === 'hold';
+  return CONFIG_MAP_NAME.test(textOf(configMap.name)) && memberAt(item, ['path']) === 'hold';
 }
 
 export const OWN_MOUNT = { name: HOLD_VOLUME, mountPath: HOLD_MOUNT, readOnly: true };

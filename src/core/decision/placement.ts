@@ -1,4 +1,4 @@
-import { isRecord, isString, labelOf, memberAt, NO_LABELS, setNewest } from '../api/index.ts';
+import { isRecord, isString, labelOf, memberAt, NO_LABELS, setNewest, textOf } from '../api/index.ts';
 import { type Fleet, type NodeFacts, nodeKind } from './fleet.ts';
 import { nodeBudgetOf } from './node-budget.ts';
 import { constraintsOf, entriesOf, isWindows, nodeSelectorTerms, type Pod } from './pod.ts';
@@ -60,7 +60,7 @@ function askedBudget({ selector, terms = [] }: Constraints): number | undefined 
   const budgetOf = ({ key, operator, values }: Requirement) =>
     Math.min(
       ...(operator === 'Exists' ? ['true'] : operator === 'In' ? values : []).map(
-        (value) => nodeBudgetOf({ [key]: String(value) }) ?? Number.NaN,
+        (value) => nodeBudgetOf({ [key]: textOf(value) }) ?? Number.NaN,
       ),
     );
   const budgets = terms.map((term) => Math.min(...term.map(budgetOf).filter(Number.isFinite)));
@@ -102,7 +102,7 @@ function requirementsOf(term: unknown): readonly Requirement[] {
     entriesOf(memberAt(term, [member])).map((each) => {
       const { key, operator, values } = isRecord(each) ? each : {};
       // A requirement that cannot be read has no operator, and counts as possibly met.
-      return { key: keyOf(String(key)), operator: isString(key) ? operator : '', values: entriesOf(values) };
+      return { key: keyOf(textOf(key)), operator: isString(key) ? operator : '', values: entriesOf(values) };
     });
   return [...listed('matchExpressions', (key) => key), ...listed('matchFields', (key) => `${key} `)];
 }

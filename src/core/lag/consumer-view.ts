@@ -1,4 +1,12 @@
-import { type Curable, formatDuration, isAbsentOr, isRecord, isString, readEntries } from '../api/index.ts';
+import {
+  type Curable,
+  formatDuration,
+  isAbsentOr,
+  isRecord,
+  isString,
+  readEntries,
+  textOf,
+} from '../api/index.ts';
 import type { Consumer, ConsumerLag, MeasureKind } from './consumer.ts';
 import { lagsOf } from './distribution.ts';
 import { isInstant } from './histogram.ts';
@@ -337,7 +345,7 @@ function isView(json: unknown): json is ConsumerView {
   return (
     isRecord(json) &&
     isString(json.name) &&
-    (json.measure === 'unknown' || Object.hasOwn(USUAL_SECONDS, String(json.measure))) &&
+    (json.measure === 'unknown' || Object.hasOwn(USUAL_SECONDS, textOf(json.measure))) &&
     isAbsentOr((mode) => mode === 'Observe', json.mode) &&
     isNullOr(isLag, json.removals) &&
     isNullOr(isLag, json.additions) &&

@@ -8,6 +8,7 @@ import {
   namespaceRecord,
   parseDocument,
   speaksOfRestraint,
+  textOf,
 } from '../api/index.ts';
 import type { Documents, LocatedObject } from '../decision/index.ts';
 import { fileText } from '../yaml/index.ts';
@@ -107,12 +108,12 @@ function clusterEntry(
     return { kind, value: namespaceRecord(name, labels, annotations), key: `Namespace/${name}`, file };
   if (kind !== 'Service' || (spec ?? undefined) === undefined) return undefined;
   // The API server treats an empty one as absent.
-  const namespace = String(metadata.namespace ?? '') || defaultNamespace;
+  const namespace = textOf(metadata.namespace ?? '') || defaultNamespace;
   const { selector, type, clusterIP } = isRecord(spec) ? spec : {};
   const isReadable = isRecord(spec) && isStringMap(selector ?? {});
   const value = {
     namespace,
-    name: String(name ?? '(no name)'),
+    name: textOf(name ?? '(no name)'),
     labels,
     selector: isStringMap(selector) ? selector : undefined,
     ...(!isReadable && { unreadable: true as const }),

@@ -10,6 +10,7 @@ import {
   nonTexts,
   recordsAt,
   selects,
+  textOf,
 } from '../api/index.ts';
 import {
   type ClusterSnapshot,
@@ -130,7 +131,7 @@ export function survey(
 
 /** A Service whose selector cannot be read might select anything of its namespace. */
 function unreadableIn({ value, where, lineOf }: ManifestObject): readonly ManifestProblem[] {
-  const kind = String(memberAt(value, ['kind']));
+  const kind = textOf(memberAt(value, ['kind']));
   const maps = kind === 'Service' ? ['spec.selector'] : ['metadata.labels', 'metadata.annotations'];
   const said = (field: string, what: string): ManifestProblem => {
     const problem = `${kind} ${nameOf(value)}: ${field} ${what}: ignored for the pods of its namespace`;
@@ -148,15 +149,15 @@ function unreadableIn({ value, where, lineOf }: ManifestObject): readonly Manife
 }
 
 function isClusterObject(value: unknown): boolean {
-  return isRecord(value) && value.apiVersion === 'v1' && /^(?:Service|Namespace)$/.test(String(value.kind));
+  return isRecord(value) && value.apiVersion === 'v1' && /^(?:Service|Namespace)$/.test(textOf(value.kind));
 }
 
 function ownerKeyOf(value: unknown, defaultNamespace: string): string | undefined {
   const name = memberAt(value, ['metadata', 'name']);
   if (!isRecord(value) || typeof name !== 'string') return undefined;
   return workloadKey(
-    String(value.kind),
-    String(memberAt(value, ['metadata', 'namespace']) || defaultNamespace),
+    textOf(value.kind),
+    textOf(memberAt(value, ['metadata', 'namespace']) || defaultNamespace),
     name,
   );
 }
@@ -230,7 +231,7 @@ export function* workloadsIn(
     }
     const embedded = embeddedIn(object);
     if (embedded.length > 0 && podSpecsIn(value).length > 0) {
-      const first = `${String(memberAt(value, ['kind']))} ${nameOf(value)} holds ${embedded.length} objects`;
+      const first = `${textOf(memberAt(value, ['kind']))} ${nameOf(value)} holds ${embedded.length} objects`;
       const wayOut = isTemplate(value) ? `: process it first (oc process --local -f ${name})` : '';
       passOver(
         `${first}${wayOut}${edits ? '; left unchanged' : wayOut === '' ? '' : '; judged as they stand in it'}`,
@@ -261,7 +262,7 @@ export function* workloadsIn(
     // The template is in the other workload, and is changed there.
     else
       passOver(
-        `${found.unknown ?? `${String(memberAt(value, ['apiVersion']))} ${workload.kind} is not a kind that inject changes`}; left unchanged`,
+        `${found.unknown ?? `${textOf(memberAt(value, ['apiVersion']))} ${workload.kind} is not a kind that inject changes`}; left unchanged`,
         line,
       );
   }
@@ -322,7 +323,7 @@ function typeProblemOf(value: unknown): string | undefined {
         ? fewOf(members)
         : isRecord(member)
           ? 'an object'
-          : `${typeof member} ${String(member)}`;
+          : `${typeof member} ${textOf(member)}`;
     return `${path}: expected ${expected}, got ${got}${typeof member === 'boolean' ? ' (YAML 1.1 reads no, off, yes and on so: write quotes)' : ''}; kubectl refuses the object`;
   }
   return undefined;
@@ -357,7 +358,7 @@ const SOURCES: readonly (readonly [group: RegExp, kinds: RegExp, how: string])[]
 
 function sourceIn(value: unknown, file: string): Omit<FoundWorkload, 'object'> | undefined {
   if (!isRecord(value)) return undefined;
-  const [apiVersion, kind] = [String(value.apiVersion), String(value.kind)];
+  const [apiVersion, kind] = [textOf(value.apiVersion), textOf(value.kind)];
   const source = SOURCES.find(([group, kinds]) => group.test(apiVersion) && kinds.test(kind));
   const metadata = isRecord(value.metadata) ? value.metadata : {};
   const as = workloadOf({ apiVersion: 'v1', kind: 'Pod', metadata, spec: {} });
@@ -375,7 +376,7 @@ function isTemplate(value: unknown): boolean {
   return (
     isRecord(value) &&
     value.kind === 'Template' &&
-    /^(template\.openshift\.io\/)?v1$/.test(String(value.apiVersion))
+    /^(template\.openshift\.io\/)?v1$/.test(textOf(value.apiVersion))
   );
 }
 
@@ -386,13 +387,13 @@ function isSelected(value: unknown, selector: LabelSelector | undefined): boolea
 }
 
 function isKustomization(value: unknown): boolean {
-  return isRecord(value) && String(value.apiVersion).startsWith('kustomize.config.k8s.io/');
+  return isRecord(value) && textOf(value.apiVersion).startsWith('kustomize.config.k8s.io/');
 }
 
 /** Whether an owner of the object is among the manifests, and stands for it. */
 function isOwnedIn(value: unknown, namespace: string, objects: Surveyed['objects']): boolean {
   return recordsAt(value, 'metadata', 'ownerReferences').some(({ kind, name }) =>
-    objects.has(workloadKey(String(kind), namespace, String(name))),
+    objects.has(workloadKey(textOf(kind), namespace, textOf(name))),
   );
 }
 
@@ -411,14 +412,14 @@ const GONE: readonly (readonly [apiVersion: RegExp, kinds: RegExp, instead: stri
 
 function replacementOf(value: unknown): string | undefined {
   if (!isRecord(value)) return undefined;
-  const [apiVersion, kind] = [String(value.apiVersion), String(value.kind)];
+  const [apiVersion, kind] = [textOf(value.apiVersion), textOf(value.kind)];
   const gone = GONE.find(([versions, kinds]) => versions.test(apiVersion) && kinds.test(kind));
   const subject = `${kind} ${nameOf(value)}`;
   return gone && `${subject}: Kubernetes no longer serves ${apiVersion}: write ${gone[2]}`;
 }
 
 function nameOf(value: unknown): string {
-  return String(memberAt(value, ['metadata', 'name']) ?? '(no name)');
+  return textOf(memberAt(value, ['metadata', 'name']) ?? '(no name)');
 }
 
 /** Deep enough for an operator's nested templates. */
@@ -437,7 +438,7 @@ function listOfOne<T>(value: T | undefined): readonly T[] {
 
 function foreignWorkload(value: unknown, found?: PodSpecAt, isOneOf = false): FoundPods | undefined {
   if (!isRecord(value)) return undefined;
-  const [apiVersion, kind] = [String(value.apiVersion), String(value.kind)];
+  const [apiVersion, kind] = [textOf(value.apiVersion), textOf(value.kind)];
   const metadata = isRecord(value.metadata) ? value.metadata : {};
   const as = (pointer: string, pod: unknown, unknown?: string) => {
     // undefined: the template of a known kind is missing.
