@@ -105,9 +105,12 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
   const isEmpty = subjects.length === 0;
   if (isEmpty) warn('no Pod or workload in the input');
   if (settings.suggest) {
-    print(
-      renderSuggestion(suggest(subjects, related, (policies) => snapshotOf(withPolicies(sources, policies)))),
-    );
+    const alone = related.configured
+      ? undefined
+      : summaryOfAudit(await auditAll({ subjects, related }, snapshot));
+    const inPlace = { ...related, configured: true };
+    const found = suggest(subjects, inPlace, (policies) => snapshotOf(withPolicies(sources, policies)));
+    print(renderSuggestion(found, alone));
     return failed || incomplete ? 1 : 0;
   }
   const audited = await auditAll({ subjects, related }, snapshot, { progress: surroundings.progress });
@@ -217,18 +220,26 @@ export function auditAll(
   return inPieces(steps());
 }
 
-/** Policies to be piped into `kubectl apply`, with what they do and cost as comments. */
-function renderSuggestion({ policies, changes, before, after }: Suggestion): string {
+/**
+ * Policies to be piped into `kubectl apply`, with what they do and cost as comments. They have an effect only where the
+ * webhook is.
+ * @param alone what an audit says of the same workloads without it; undefined: it is there
+ */
+function renderSuggestion({ policies, changes, before, after }: Suggestion, alone?: AuditSummary): string {
   const { workloads } = before;
   const own = changes.map((line) => `# ${printable(line)}\n`).join('');
-  const counts = ({ verdicts }: AuditSummary) => `${verdicts.protected} of ${workloads} workloads protected`;
+  const all = `${workloads} ${workloads === 1 ? 'workload' : 'workloads'}`;
+  const counts =
+    alone === undefined
+      ? `${before.verdicts.protected} of ${all} protected`
+      : `as the manifests are, ${alone.verdicts.protected} of ${all} protected, with Linger’s webhook ${before.verdicts.protected}`;
   if (policies.length === 0)
-    return `# ${counts(before)}; no policy would change that: what is left needs changes to the workloads (linger audit)\n${own}`;
+    return `# ${counts}; no policy would change that: what is left needs changes to the workloads (linger audit)\n${own}`;
   const cost = [
     `rollouts that replace pods one after the other: ${formatDuration(before.rolloutSeconds)} → ${formatDuration(after.rolloutSeconds)} of waits, all together`,
     `the drain of a node: ${formatDuration(before.drainSeconds)} → ${formatDuration(after.drainSeconds)} of waits, at most`,
   ];
-  const head = [`${counts(before)}; with these policies ${after.verdicts.protected}`, ...cost];
+  const head = [`${counts}; with these policies ${after.verdicts.protected}`, ...cost];
   return `${head.map((line) => `# ${line}\n`).join('')}${own}${policies.map((each) => yamlText(each)).join('---\n')}`;
 }
 
@@ -411,9 +422,9 @@ export async function manifestsOf(
         subjects.push({ ...placed, object: object.value, ...(await placeOf(input, object)) });
       }
     }
-  // Policies have an effect only where the webhook is.
-  const isThere = settings.webhook || settings.suggest;
-  const webhooks = isThere ? undefined : await webhooksBeside(objects, surroundings, cluster?.connection);
+  const webhooks = settings.webhook
+    ? undefined
+    : await webhooksBeside(objects, surroundings, cluster?.connection);
   const around = {
     ...relatedObjectsIn(objects, namespace, webhooks),
     ...(cluster && { additions: cluster.known.additions }),

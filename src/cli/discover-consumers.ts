@@ -41,9 +41,9 @@ export async function discoverConsumers(
   const { objects, failed } =
     connection === undefined ? await ofManifests(settings, surroundings) : await ofCluster(connection, warn);
   const discovered = discover(objects, 'default');
-  for (const each of discovered.unrecognised)
+  for (const { seen, services } of discovered.unrecognised)
     warn(
-      `${each}: its class is not in the catalogue, or its Gateway was not seen; what sends its traffic is unknown`,
+      `${seen}: not in the catalogue, or its Gateway was not seen; what sends ${services.length === 0 ? 'its traffic' : `to ${fewOf(services)}`} is unknown: declare its lag`,
     );
   if (apply && connection !== undefined) await create(connection, discovered, surroundings);
   else if (output === 'yaml') print(asYaml(discovered));
@@ -182,7 +182,7 @@ function asJson({ consumers, unrecognised }: Discovered) {
     const where = { instances: instances === undefined ? null : asked, declaredBy: declaredBy ?? null };
     return { name, services, seen, measure, source, ...where, document: spec ?? null };
   });
-  return { consumers: shown, unrecognised };
+  return { consumers: shown, unrecognised: unrecognised.map(({ seen }) => seen) };
 }
 
 function asTable({ consumers }: Discovered): string {

@@ -12,6 +12,7 @@ import {
   shareInWords,
   snapshotOf,
 } from '../core/decision/index.ts';
+import { AUDIT_FINDINGS } from '../core/judge/index.ts';
 import {
   explanationsIn,
   type FloorShown,
@@ -42,7 +43,7 @@ export async function explain(settings: Settings<'explain'>, surroundings: Surro
   const { failOn, output, kubeconfig, context } = settings;
   const { print, warn } = surroundings;
   // `skip` is an outcome: it stands for every reason.
-  checkFailOn(failOn, ['skip', ...Object.keys(SKIP_REASONS), ...Object.keys(NOTES)]);
+  checkFailOn(failOn, ['skip', ...[SKIP_REASONS, NOTES, AUDIT_FINDINGS].flatMap(Object.keys)]);
   const named = settings.operands.filter((word) => LIVE_NAME.test(word) && !existsSync(word));
   const files = settings.operands.filter((word) => !named.includes(word));
   const asks = named.length > 0 || kubeconfig !== undefined || context !== undefined;
@@ -210,7 +211,7 @@ function outcomeRows(plan: LocatedExplanation): readonly (readonly string[])[] {
   if (plan.waitSeconds === null) return outcome;
   return [
     ...outcome,
-    ['wait', `${plan.waitSeconds}s (${WAIT_SENTENCES[plan.why ?? ''] ?? plan.why})`],
+    ['wait', `${plan.waitSeconds}s (${basisInWords(plan)})`],
     ...(plan.estimate === null ? [] : [['estimate', plan.estimate.text]]),
     ['grace', `${plan.baseGraceSeconds}s → ${plan.graceSeconds}s`],
     ['hook', `${plan.hook} in ${plan.containers.join(', ')}`],
@@ -228,12 +229,10 @@ function holdInWords({ minSeconds, maxSeconds, observe }: NonNullable<Explanatio
   return observe ? `only watched; otherwise ${span}` : span;
 }
 
-const WAIT_SENTENCES: Readonly<Record<string, string>> = {
-  fixed: 'fixed by policy or annotation',
-  initial: 'initial: not enough has been measured yet',
-  measured: 'measured',
-  storm: 'measured; the tail lies beyond wait.max',
-};
+function basisInWords({ why, evidence }: LocatedExplanation): string {
+  if (evidence === null) return `${why} when it was created`;
+  return why === 'storm' ? `${evidence.text}; the tail lies beyond wait.max` : evidence.text;
+}
 
 function fieldRow({ field, value, origin, ignored = [] }: ExplainedField): readonly string[] {
   const refused = ignored.map((each) => `${show(each.value)} from ${each.origin} ignored: ${each.because}`);

@@ -25,6 +25,17 @@ const explainedField = z.strictObject({
 });
 
 /** The decision for the pods of one workload. */
+/** What a lag rests on. */
+const evidence = z.union([
+  z.strictObject({
+    basis: z.enum(['measured', 'declared', 'assumed']),
+    removals: z.number(),
+    historySeconds: seconds,
+    text: z.string(),
+  }),
+  nothingKnown,
+]);
+
 const explanation = {
   kind: z.string(),
   namespace: z.string(),
@@ -45,6 +56,7 @@ const explanation = {
   containers: z.array(z.string()).readonly(),
   why: z.union([z.string(), nothingKnown]),
   /** The measurement behind the wait, as a sentence and in numbers. */
+  evidence,
   estimate: z.union([z.looseObject({ text: z.string() }), nothingKnown]),
   /**
    * The most that the floor gives its pods while Linger is down, and once that is out of date; null: nothing. Absent without a
@@ -106,15 +118,7 @@ const auditFinding = z.strictObject({
   /** 1e9 and more: for ever. */
   exposureSeconds: z.union([seconds, nothingKnown]),
   /** What these numbers rest on; null: there are none. */
-  evidence: z.union([
-    z.strictObject({
-      basis: z.enum(['measured', 'declared', 'assumed']),
-      removals: z.number(),
-      historySeconds: seconds,
-      text: z.string(),
-    }),
-    nothingKnown,
-  ]),
+  evidence: evidence,
   file: z.string().optional(),
   line: z.number().optional(),
   column: z.number().optional(),

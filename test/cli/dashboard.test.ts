@@ -64,7 +64,7 @@ describe('linger dashboard -f DIR', () => {
     const query = 'kind=Deployment&namespace=shop&name=web&file=docs/examples/web.yaml&line=1';
     const { plan, because } = explanationReport.parse((await get(`/explanation?${query}`)).body);
     expect(plan.fields).toContainEqual({ field: 'wait.initial', value: '30s', origin: 'built-in' });
-    expect(because).toContain('wait.initial');
+    expect(because).toContain('assumed');
   });
 
   it('names the consumers that are only observed', async () => {

@@ -145,7 +145,7 @@ describe.concurrent('linger explain with a cluster', () => {
     publish(model);
     const { stdout, stderr } = await explain(model, DEPLOYMENT);
     expect(stderr).toBe('');
-    expect(stdout).toContain('  wait      10s (measured)\n');
+    expect(stdout).toContain('  wait      10s (measured: 812 removals over 5 d)\n');
     expect(stdout).toMatch(
       /^ {2}estimate {2}p99 4\.\ds \(control plane 4\.\ds, cluster-ip 10ms, cluster-dns 10ms\) of 812 samples over 5 d, ×1\.5 → 10s, covers 100\.0 %$/m,
     );
@@ -228,7 +228,7 @@ describe.concurrent('linger explain with a cluster', () => {
     if (object !== undefined) model.single.set(path, { metadata, ...object });
     const { code, stdout, stderr } = await explain(model, DEPLOYMENT);
     expect([code, stderr]).toEqual([0, expect.stringContaining(`no published lags (${why}`)]);
-    expect(stdout).toContain('30s (initial: not enough has been measured yet)');
+    expect(stdout).toContain('30s (assumed: nothing is measured yet, and 30s is built in)');
   });
 
   it('takes the cluster’s Services for all that there are, and those of the manifests for applied', async () => {

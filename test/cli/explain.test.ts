@@ -38,7 +38,7 @@ describe.concurrent('linger explain', () => {
     expect(stdout).toBe(`\
 Deployment shop/web
   outcome  inject
-  wait     45s (fixed by policy or annotation)
+  wait     45s (declared by ClusterTerminationPolicy/base)
   grace    30s → 75s
   hook     Sleep in app
   policy

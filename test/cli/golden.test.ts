@@ -110,7 +110,7 @@ function answerIn({
   waitSeconds,
   graceSeconds,
   containers,
-}: Omit<Explanation, 'outcome'> & { readonly outcome: string }): Answer {
+}: Omit<Explanation, 'outcome' | 'notes'> & { readonly outcome: string }): Answer {
   const said = outcome === 'skip' ? reason : mode === 'Audit' ? 'Audit' : 'Injected';
   return {
     reason: said ?? '',

@@ -75,7 +75,9 @@ describe('a policy', () => {
   it('decides', () => {
     const { plans, problems } = explain(POD, `${POLICY}spec: {wait: {from: Fixed, fixed: 7s}}\n`);
     expect(problems).toEqual([]);
-    expect(plans).toMatchObject([{ waitSeconds: 7, because: 'A policy or an annotation fixes the wait.' }]);
+    expect(plans).toMatchObject([
+      { waitSeconds: 7, because: 'The wait is declared by ClusterTerminationPolicy/a.' },
+    ]);
     expect(plans[0]?.fields).toContainEqual({
       field: 'wait.fixed',
       value: '7s',

@@ -60,6 +60,7 @@ export function sampleSources(named = (name: string) => name): Answers {
       ...{ kind: 'Deployment', namespace: shop, name: web, outcome: 'inject', mode: 'Enforce', digest: null },
       ...{ reason: null, waitSeconds: 15, graceSeconds: 45, baseGraceSeconds: 30, hook: 'Sleep', hold: null },
       ...{ admitted: null, containers: [named('app')], why: null, observers: [edge], notes: [] },
+      evidence: null,
       estimate: { text: `99 % of 4,102 removals were complete within 9.8 s, times 1.5` },
       fields: [
         { field: 'wait.from', value: 'Measured', origin: `ClusterTerminationPolicy/${named('base')}` },

@@ -1,4 +1,5 @@
 import { formatDuration } from '../api/index.ts';
+import type { Evidence } from './evidence.ts';
 import { type Decision, type HoldPlan, isAudit, longestWait, type Plan, promiseOf } from './plan.ts';
 import {
   DURATION_FIELDS,
@@ -17,6 +18,8 @@ export interface Explained {
   readonly decision: Decision;
   /** Consumers in mode Observe that send traffic to its pods. */
   readonly observers?: readonly string[];
+  /** What its lag rests on. */
+  readonly evidence?: Evidence;
 }
 
 /** A decision as `linger explain --output json` prints it. Absent values are null; times are whole seconds. */
@@ -33,7 +36,7 @@ export interface ExplainedField {
 
 /** @param running the plans that its pods carry */
 export function explain(
-  { workload: { kind, name }, namespace, decision, observers = [] }: Explained,
+  { workload: { kind, name }, namespace, decision, observers = [], evidence }: Explained,
   running: readonly Plan[] = [],
 ) {
   const { outcome, policy, notes } = decision;
@@ -60,6 +63,8 @@ export function explain(
     why: plan?.why ?? null,
     /** The measurement behind the wait; null where the wait is fixed or nothing is known. */
     estimate: estimate && plan ? { text: estimateInWords(estimate, plan.wait), ...estimate } : null,
+    /** What the lag rests on today; null: no wait is taken from it. */
+    evidence: outcome === 'inject' ? (evidence ?? null) : null,
     /** Consumers in mode Observe: measured, and in no wait. */
     observers,
     fields: policy === undefined ? [] : fieldsOf(policy),

@@ -376,8 +376,8 @@ export const NOTES = {
   UndeclaredConsumer: {
     warns: false,
     means:
-      'In manifests: an InferencePool or a ServiceEntry sends traffic to these pods without a Service, so the webhook does not know that they serve.',
-    cure: 'Declare it: the text has the selector.',
+      'In manifests: something sends traffic to these pods, and no DiscoveryConsumer declares its lag: the [finding](commands.md#what-an-audit-finds) of the same name. Without a Service (InferencePool, ServiceEntry), the webhook does not know that they serve.',
+    cure: 'Declare it: the text says how.',
   },
   InvalidObject: {
     warns: false,

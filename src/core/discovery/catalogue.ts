@@ -233,6 +233,12 @@ export const CATALOGUE: readonly Ecosystem[] = [
       'https://github.com/kedacore/http-add-on/blob/main/interceptor/config/serving.go (to the ClusterIP, unless KEDA_HTTP_DIRECT_POD_ROUTING is true)',
   },
   {
+    name: 'node-health-checks',
+    measure: { by: 'declared', syncInterval: '30s' },
+    source:
+      'https://kubernetes.io/docs/tutorials/services/source-ip (a load balancer follows its health checks of the nodes: declare their interval × threshold in place of 30s)',
+  },
+  {
     name: 'node-ports',
     measure: { by: 'clusterIp' },
     source: 'kube-proxy forwards node ports as it does the ClusterIP',

@@ -25,7 +25,7 @@ import {
 import { type Consumer, consumerOf, sendsThrough } from '../lag/index.ts';
 import { CATALOGUE, type Ecosystem } from './catalogue.ts';
 import { reduced } from './reduced-objects.ts';
-import { type BackendService, backendsOf, balancerToPods } from './traffic-kinds.ts';
+import { type BackendService, backendsOf, balancerToPods, isTrafficKind, marksIn } from './traffic-kinds.ts';
 
 /** A pod group that sends traffic: what serves the page of its upstreams. */
 export interface Instances {
@@ -63,8 +63,15 @@ export interface ConsumerDocument {
 
 export interface Discovered {
   readonly consumers: readonly DiscoveredConsumer[];
-  /** Routes of a class that the catalogue does not know, or whose Gateway was not seen: `Ingress shop/web`. */
-  readonly unrecognised: readonly string[];
+  /** What sends traffic to Services, and is of no class or kind that the catalogue knows, or its Gateway was not seen. */
+  readonly unrecognised: readonly UnrecognisedRoute[];
+}
+
+export interface UnrecognisedRoute {
+  /** `Ingress shop/web` */
+  readonly seen: string;
+  /** `shop/web` */
+  readonly services: readonly string[];
 }
 
 interface Found {
@@ -129,7 +136,7 @@ export function* discovering(
   }
   const byKind = Map.groupBy(things, ({ kind }) => kind);
   const found = new Map<string, Found>();
-  const unrecognised = new Set<string>();
+  const unrecognised = new Map<string, readonly string[]>();
   const add = (name: string, namespace: string, seen: string, services: Iterable<string> = []) => {
     let one = found.get(name);
     if (one === undefined) {
@@ -152,14 +159,12 @@ export function* discovering(
     yield;
     const subject = `${thing.kind} ${thing.namespace}/${thing.name}`;
     const owners = new Set(ownersOf(thing, classes, index, included));
-    for (const owner of owners) {
-      if (owner === undefined) {
-        unrecognised.add(subject);
-        continue;
-      }
-      const services = servicesOf(thing, grants, index);
-      if (services.length > 0) add(owner, thing.namespace, subject, services);
-    }
+    const services = owners.size === 0 ? [] : servicesOf(thing, grants, index);
+    for (const owner of owners)
+      if (owner === undefined) unrecognised.set(subject, services);
+      else if (services.length > 0) add(owner, thing.namespace, subject, services);
+    for (const mark of unknownMarksOf(thing))
+      unrecognised.set(`${subject} (${mark})`, [`${thing.namespace}/${thing.name}`]);
     const within = thing.kind === 'Namespace' ? thing.name : thing.namespace;
     for (const { name, seen, services } of marksOf(thing, subject, ofIngresses))
       add(name, within, seen, services);
@@ -185,7 +190,7 @@ export function* discovering(
     const one = found.get(ecosystem.name);
     if (one !== undefined) consumers.push(...(yield* consumersOf(ecosystem, one, declared)));
   }
-  return { consumers, unrecognised: [...unrecognised].toSorted() };
+  return { consumers, unrecognised: [...unrecognised].map(([seen, services]) => ({ seen, services })) };
 }
 
 function thingOf(object: Readonly<Record<string, unknown>>, defaultNamespace: string): Thing | undefined {
@@ -274,7 +279,9 @@ function ownersOf(
   }
   if (type === 'projectcontour.io/HTTPProxy' && !included.has(partKey(thing))) return [];
   const owner = BY_KIND.get(type);
-  return owner === undefined ? [] : [owner];
+  if (owner !== undefined) return [owner];
+  // A TraefikService is reached through the route that names it.
+  return kind !== 'TraefikService' && isTrafficKind(object) ? [undefined] : [];
 }
 
 /** Whether a listener takes routes of this namespace. Source: Gateway API, allowedRoutes (`Same` where it is absent). */
@@ -391,13 +398,19 @@ function marksOf(
       isString(neg) &&
       (/"exposed_ports"/.test(neg) || (/"ingress"\s*:\s*true/.test(neg) && ofIngresses.has(service)));
     const toPods = balancerToPods(object);
+    const isLocal = memberAt(object, ['spec', 'externalTrafficPolicy']) === 'Local';
+    // Who sends to a node port is known only by its load balancer, or by its health check.
+    const isThroughNodes = type === 'LoadBalancer' || (type === 'NodePort' && isLocal);
+    const onNodes = {
+      name: isLocal ? 'node-health-checks' : 'node-ports',
+      seen: `${subject} (${String(type)}${isLocal ? ', externalTrafficPolicy Local' : ''})`,
+      services: [service],
+    };
     return [
       ...(toPods?.name
         ? [{ name: toPods.name, seen: `${subject} (${toPods.mark})`, services: [service] }]
         : []),
-      ...((type === 'NodePort' || type === 'LoadBalancer') && toPods === undefined
-        ? [{ name: 'node-ports', seen: `${subject} (${type})`, services: [service] }]
-        : []),
+      ...(isThroughNodes && toPods === undefined ? [onNodes] : []),
       ...(exposed
         ? [{ name: 'gke-neg', seen: `${subject} (cloud.google.com/neg)`, services: [service] }]
         : []),
@@ -422,6 +435,21 @@ function marksOf(
   return [
     ...(isIstio && !isGateway ? [{ name: 'istio-sidecars', seen, services: [] }] : []),
     ...(inject === 'enabled' || inject === 'ingress' ? [{ name: 'linkerd', seen, services: [] }] : []),
+  ];
+}
+
+/** By which others follow the pods of a Service themselves, without an ecosystem that is known. */
+function unknownMarksOf({ group, kind, object }: Thing): readonly string[] {
+  if (kind !== 'Service' || group !== '') return [];
+  const toPods = balancerToPods(object);
+  const known = toPods?.name === null ? '' : toPods?.mark;
+  const spec = memberAt(object, ['spec']);
+  const isPlainPort =
+    memberAt(spec, ['type']) === 'NodePort' && memberAt(spec, ['externalTrafficPolicy']) !== 'Local';
+  return [
+    ...(isPlainPort ? ['NodePort'] : []),
+    ...(listOf(memberAt(spec, ['externalIPs'])).length > 0 ? ['externalIPs'] : []),
+    ...marksIn(object).filter((mark) => mark !== known && mark !== 'cloud.google.com/neg'),
   ];
 }
 

@@ -1187,7 +1187,7 @@ function undeclaredConsumer(
   related: RelatedObjects,
   { measured }: ClusterSnapshot,
 ): readonly Said[] {
-  const { routes, undeclared } = related;
+  const { unrecognised, undeclared } = related;
   const pools = consumers.some(({ builtIn }) => !builtIn) ? [] : poolsOf({ namespace, request }, related);
   if (pools.length > 0) return [{ reason: 'UndeclaredConsumer', text: ofPools(pools) }];
   if (services === 'unknown') return [];
@@ -1205,7 +1205,7 @@ function undeclaredConsumer(
     return [{ reason: 'UndeclaredConsumer', text }];
   }
   if (consumers.some(({ builtIn }) => !builtIn)) return [];
-  const leading = keys.flatMap((key) => routes.get(key) ?? []);
+  const leading = keys.flatMap((key) => unrecognised.get(key) ?? []);
   const [first] = leading;
   if (first === undefined) return [];
   const named = fewOf([...new Set(leading)]);

@@ -20,8 +20,8 @@ import { workloadKey } from '../decision/index.ts';
 import {
   backendsOf,
   discovering,
+  marksIn,
   reduced,
-  SERVICE_MARKS,
   TRAFFIC_SOURCE_KINDS,
   type UndeclaredSenders,
   undeclaredAmong,
@@ -37,6 +37,8 @@ export interface RelatedObjects {
   readonly additions: ReadonlyMap<string, number>;
   /** By Service, the objects that route traffic from outside to it: `Ingress shop/web`. */
   readonly routes: ReadonlyMap<string, readonly string[]>;
+  /** By Service, those of them that are nothing the catalogue knows. */
+  readonly unrecognised: ReadonlyMap<string, readonly string[]>;
   /** By {@link serviceKey}. */
   readonly services: ReadonlyMap<string, ServiceTraits>;
   /** By {@link workloadKey}. */
@@ -190,11 +192,19 @@ export function* relating(
   const webhooks = configurations?.flatMap((each) => recordsAt(each, 'webhooks'));
   const webhook = webhooks?.find(({ name }) => name === WEBHOOK);
   const configured = webhooks === undefined || webhook !== undefined;
-  const undeclared = undeclaredAmong(yield* discovering(kept, defaultNamespace));
+  const discovered = yield* discovering(kept, defaultNamespace);
+  const unrecognised = new Map<string, string[]>();
+  for (const { seen, services: reached } of discovered.unrecognised)
+    for (const service of new Set(reached)) {
+      const known = unrecognised.get(service);
+      if (known === undefined) unrecognised.set(service, [seen]);
+      else known.push(seen);
+    }
   const selectors = { webhook: webhook ?? INSTALLED, configured };
   return {
     ...{
-      undeclared,
+      undeclared: undeclaredAmong(discovered),
+      unrecognised,
       additions: new Map(),
       routes,
       services,
@@ -307,20 +317,12 @@ function numberOr(value: unknown, otherwise: number): number {
 
 /** What leads from outside to a Service by what the Service itself says. */
 function waysInto(service: Readonly<Record<string, unknown>>): readonly string[] {
-  const { metadata, spec } = service;
+  const { spec } = service;
   const type = memberAt(spec, ['type']);
-  const marks = { ...recordAt(metadata, 'labels'), ...recordAt(metadata, 'annotations') };
   return [
     ...(type === 'LoadBalancer' ? [''] : []),
     ...(type === 'NodePort' ? ['NodePort'] : []),
     ...(listOf(memberAt(spec, ['externalIPs'])).length > 0 ? ['externalIPs'] : []),
-    ...Object.keys(SERVICE_MARKS).filter(
-      (key) => SERVICE_MARKS[key]?.test(textOf(marks[key] ?? '')) === true,
-    ),
+    ...marksIn(service),
   ];
-}
-
-function recordAt(object: unknown, member: string): Readonly<Record<string, unknown>> {
-  const value = memberAt(object, [member]);
-  return isRecord(value) ? value : {};
 }

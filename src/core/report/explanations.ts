@@ -9,8 +9,14 @@ import {
   type Pod,
   SKIP_REASONS,
 } from '../decision/index.ts';
-import { auditWorkload, misplacedIn, type RelatedObjects, relatedObjectsIn } from '../judge/index.ts';
-import { readDocuments, readManifests } from '../manifest/index.ts';
+import {
+  auditWorkload,
+  misplacedIn,
+  podsOfAll,
+  type RelatedObjects,
+  relatedObjectsIn,
+} from '../judge/index.ts';
+import { ManifestError, readDocuments } from '../manifest/index.ts';
 import {
   type FoundWorkload,
   type ManifestText,
@@ -18,11 +24,14 @@ import {
   type Reading,
   type Selection,
   type Surveyed,
+  withEmbedded,
   workloadsIn,
 } from './workloads.ts';
 
 /** The decision for a workload’s pods, where its template can be read. */
-export type WorkloadExplanation = Omit<Explanation, 'outcome'> & {
+export type WorkloadExplanation = Omit<Explanation, 'outcome' | 'notes'> & {
+  /** Notes of the decision, and findings of the judge. */
+  readonly notes: readonly { readonly code: string; readonly text: string }[];
   /** `unknown`: the template of its pods was not found, or is none that can be read. */
   readonly outcome: Explanation['outcome'] | 'unknown';
   readonly floor?: FloorShown | null;
@@ -47,17 +56,25 @@ export function explanationsIn(
   reading: Reading,
   hasFloor = false,
 ): readonly ManifestExplanation[] {
-  const plans: ManifestExplanation[] = [];
-  const related = relatedIn(inputs, selection.namespace);
+  const located: { readonly found: FoundWorkload; readonly file: string }[] = [];
+  const objects: unknown[] = [];
   for (const input of inputs)
-    for (const document of readDocuments(input.text, input.name))
+    for (const document of readDocuments(input.text, input.name)) {
+      for (const object of document.objects())
+        if (!(object instanceof ManifestError))
+          objects.push(...withEmbedded(object).map(({ value }) => value));
       for (const found of workloadsIn(document, input, selection, surveyed, reading))
-        plans.push({
-          ...explanationOf(found, snapshot, related, hasFloor),
-          file: input.name,
-          line: found.object.line,
-        });
-  return plans;
+        located.push({ found, file: input.name });
+    }
+  // As an audit judges them, beside the same pods.
+  const around = relatedObjectsIn(objects, selection.namespace);
+  const subjects = located.map(({ found }) => ({ ...found, object: found.object.value }));
+  const related = { ...around, pods: podsOfAll(subjects, around) };
+  return located.map(({ found, file }) => ({
+    ...explanationOf(found, snapshot, related, hasFloor),
+    file,
+    line: found.object.line,
+  }));
 }
 
 export function explanationOf(
@@ -74,9 +91,11 @@ export function explanationOf(
   const explained = isOpen ? { ...known, outcome: 'unknown' as const, reason: null } : known;
   const { value } = found.object;
   const judged = auditWorkload({ ...found, object: value }, snapshot, related).findings;
-  const said = judged.flatMap(({ reason, text }) =>
-    OF_JUDGE.filter((code) => code === reason).map((code) => ({ code, text })),
-  );
+  const noted = new Set<string>(notes.map(({ code }) => code));
+  const said = judged
+    .filter(({ reason, level }) => (level === 'warning' || OF_JUDGE.has(reason)) && !noted.has(reason))
+    .filter(({ reason }) => !OF_OUTCOME.has(reason))
+    .map(({ reason, text }) => ({ code: reason, text }));
   const also = [...said, ...misplacedIn(found.workload, value).map(({ code, text }) => ({ code, text }))];
   const unknown =
     found.refused !== undefined
@@ -92,18 +111,10 @@ export function explanationOf(
   };
 }
 
-/** What the judge of audits says that no decision does, of the traffic and the probes of pods. */
-const OF_JUDGE = ['LivenessRestart', 'UndeclaredConsumer'] as const;
-
-/** Texts without any of these words have nothing that those findings read. */
-const AROUND = /\b(InferencePool|ServiceEntry|HorizontalPodAutoscaler|ScaledObject)\b/;
-
-function relatedIn(inputs: readonly ManifestText[], namespace: string): RelatedObjects {
-  const objects = inputs
-    .filter(({ text }) => AROUND.test(text))
-    .flatMap(({ text, name }) => readManifests(text, name).objects.map(({ value }) => value));
-  return relatedObjectsIn(objects, namespace);
-}
+/** What the judge of audits says of the traffic and the probes of pods, beside what it warns of. */
+const OF_JUDGE: ReadonlySet<string> = new Set(['LivenessRestart', 'UndeclaredConsumer']);
+/** What an explanation says by its outcome and its mode. */
+const OF_OUTCOME: ReadonlySet<string> = new Set(['AuditOnly', ...Object.keys(SKIP_REASONS)]);
 
 function unknownText(unknown: string, isOpen: boolean): string {
   const webhook = isOpen ? 'the decision of the webhook is unknown' : 'the webhook would decide as above';
@@ -123,20 +134,13 @@ export function floorShown(
   return later < 1 ? null : { hook, waitSeconds: atFirst, laterSeconds: later };
 }
 
-const WHY: Readonly<Record<string, string>> = {
-  fixed: 'A policy or an annotation fixes the wait.',
-  initial: 'Not enough is measured here: until then, the wait is the policy’s wait.initial.',
-  measured: 'The wait is measured.',
-  storm: 'The wait is measured; the tail lies beyond the policy’s wait.max.',
-};
-
 /** Why the pods wait, or do not, in one sentence. */
 export function becauseOf({
   reason,
-  why,
+  evidence,
   outcome,
-}: Pick<WorkloadExplanation, 'reason' | 'why' | 'outcome'>): string {
+}: Pick<WorkloadExplanation, 'reason' | 'evidence' | 'outcome'>): string {
   if (outcome === 'unknown') return 'Its pod template was not found, or cannot be read.';
   if (reason !== null) return SKIP_REASONS[reason].means;
-  return WHY[why ?? ''] ?? why ?? '';
+  return evidence === null ? '' : `The wait is ${evidence.text}.`;
 }

@@ -16,6 +16,8 @@ import {
   type ClusterSnapshot,
   type Documents,
   decide,
+  evidenceOf,
+  exposureOf,
   observersOf,
   requestOf,
   templateReferenceOf,
@@ -513,7 +515,10 @@ export function planOf(found: Pick<FoundWorkload, 'workload' | 'namespace'>, sna
   // A template that cannot be read has no labels.
   const labels = memberAt(workload.pod, ['metadata', 'labels']);
   const observers = observersOf(namespace, isStringMap(labels) ? labels : NO_LABELS, snapshot);
-  return { ...found, decision: decide(requestOf(found), snapshot), observers };
+  const request = requestOf(found);
+  const exposure = exposureOf(request, snapshot);
+  const evidence = exposure && evidenceOf(exposure);
+  return { ...found, decision: decide(request, snapshot), observers, ...(evidence && { evidence }) };
 }
 
 /** Decides as of today for the pods of a running workload. */

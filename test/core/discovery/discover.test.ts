@@ -155,7 +155,10 @@ it('says which routes are of a Gateway that is not among the manifests', () => {
     rules: [{ backendRefs: [{ name: 'web' }] }],
   };
   const route = { apiVersion: 'gateway.networking.k8s.io/v1', kind: 'HTTPRoute', metadata, spec };
-  expect(discover([route], 'default')).toEqual({ consumers: [], unrecognised: ['HTTPRoute shop/web'] });
+  expect(discover([route], 'default')).toEqual({
+    consumers: [],
+    unrecognised: [{ seen: 'HTTPRoute shop/web', services: ['shop/web'] }],
+  });
   const other = { ...route, kind: 'Gateway', metadata: { name: 'other', namespace: 'infra' }, spec: {} };
   expect(discover([route, other], 'default')).toEqual({ consumers: [], unrecognised: [] });
 });
@@ -176,7 +179,10 @@ it('says which routes are of a class that it does not know', () => {
     ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress', metadata: { name: 'x', namespace: 'shop' } },
     spec: { ingressClassName: 'home-made', defaultBackend: { service: { name: 'web' } } },
   };
-  expect(discover([ingress], 'default')).toEqual({ consumers: [], unrecognised: ['Ingress shop/x'] });
+  expect(discover([ingress], 'default')).toEqual({
+    consumers: [],
+    unrecognised: [{ seen: 'Ingress shop/x', services: ['shop/web'] }],
+  });
 });
 
 const hostile = (apiVersion: string, kind: string, name: unknown, spec: unknown) => ({

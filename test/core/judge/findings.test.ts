@@ -577,7 +577,9 @@ describe('linger audit --suggest', () => {
   test('prints policies that do what they say: with them in force, so many workloads are protected', async () => {
     const { stdout } = await linger(['audit', '-R', '-f', DATA, '--suggest']);
     const [, before, all, claimed] =
-      /^# (\d+) of (\d+) workloads protected; with these policies (\d+)\n/.exec(stdout) ?? [];
+      /^# as the manifests are, \d+ of (?=(?:\d+) workloads protected, with Linger’s webhook (\d+))(\d+) .*; with these policies (\d+)\n/.exec(
+        stdout,
+      ) ?? [];
     const folder = await mkdtemp(join(tmpdir(), 'linger-suggested-'));
     onTestFinished(() => rm(folder, { recursive: true }));
     await writeFile(join(folder, 'suggested.yaml'), stdout);
@@ -592,7 +594,9 @@ describe('linger audit --suggest', () => {
 
   test('says so where no policy would help', async () => {
     const { stdout } = await linger(['audit', '-f', join(DATA, 'guestbook.yaml'), '--suggest']);
-    expect(stdout).toMatch(/^# 3 of 3 workloads protected; no policy would change that/);
+    expect(stdout).toMatch(
+      /^# as the manifests are, 0 of 3 workloads protected, with Linger’s webhook 3; no policy would change that/,
+    );
   });
 });
 
