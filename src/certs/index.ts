@@ -1,4 +1,4 @@
-export { canonicalAddress } from './addresses.ts';
+export { canonicalAddress } from './canonical-address.ts';
 export { ensureCertificates } from './folder.ts';
 export { issueAuthority, issueServingCertificate } from './issue.ts';
 export { isProven, proofOf, type SigningKeys } from './proofs.ts';

@@ -144,13 +144,13 @@ export interface CheckOptions {
 }
 
 /** An object of a list; what lies deeper than its metadata is not validated. */
-type Listed = RawObject & Json;
+export type ListedObject = RawObject & Json;
 
 /** The requests of all checks; equal reads are sent once. Every method throws KubeFailure. */
 export class Inquiry extends ApiReader {
   readonly options: CheckOptions;
   readonly #texts = new Map<string, Promise<string>>();
-  readonly #lists = new Map<string, Promise<readonly Listed[]>>();
+  readonly #lists = new Map<string, Promise<readonly ListedObject[]>>();
 
   constructor(options: CheckOptions) {
     super(options.connection);
@@ -168,10 +168,10 @@ export class Inquiry extends ApiReader {
     return unlessNotServed(this.json(path));
   }
 
-  items(path: string, labelSelector?: string): Promise<readonly Listed[]> {
+  items(path: string, labelSelector?: string): Promise<readonly ListedObject[]> {
     const query = labelSelector === undefined ? {} : { labelSelector };
     const key = `${path} ${labelSelector}`;
-    const known = this.#lists.get(key) ?? this.list({ path, query, project: (raw) => raw as Listed });
+    const known = this.#lists.get(key) ?? this.list({ path, query, project: (raw) => raw as ListedObject });
     this.#lists.set(key, known);
     return known;
   }

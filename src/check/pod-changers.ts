@@ -16,6 +16,7 @@ import {
   NO_LABELS,
   recordsAt,
 } from '../core/api/index.ts';
+import type { ListedObject } from './checks.ts';
 
 /** What others take from a pod that Linger has changed. */
 export type Taken = 'hook' | 'grace';
@@ -69,8 +70,6 @@ interface Trial {
   readonly taken: Taken;
 }
 
-type Listed = RawObject & Json;
-
 /**
  * Whether a pod has lost what was sent: its grace, or the hook of the container that was the first. It need not be the first any
  * more: Istio may put its own before it.
@@ -97,7 +96,7 @@ export async function changersOf(trial: Trial, reader: ApiReader): Promise<reado
   if (named.length > 0) return named.map(([rule]) => `Kyverno ${rule}`);
   const place = await reader.json(`/api/v1/namespaces/${trial.namespace}`).catch(() => undefined);
   const list = (path: string) =>
-    reader.list({ path, project: (raw: RawObject) => raw as Listed }, MOST).catch(() => []);
+    reader.list({ path, project: (raw: RawObject) => raw as ListedObject }, MOST).catch(() => []);
   const labels = { [NAMESPACE_NAME_LABEL]: trial.namespace, ...labelsOf(place) };
   const inquest: Inquest = { ...trial, labels, list, reader };
   const called = webhooksIn(await list(WEBHOOKS))?.filter(
@@ -125,7 +124,7 @@ export async function changersOf(trial: Trial, reader: ApiReader): Promise<reado
 interface Inquest extends Trial {
   /** The labels of the namespace. */
   readonly labels: Labels;
-  readonly list: (path: string) => Promise<readonly Listed[]>;
+  readonly list: (path: string) => Promise<readonly ListedObject[]>;
   readonly reader: ApiReader;
 }
 
@@ -177,9 +176,9 @@ async function policiesNaming(
 }
 
 /** Without a binding that takes this pod and has its parameters, a policy does nothing. @param path of the policies */
-async function boundOf(policies: readonly Listed[], path: string, inquest: Inquest) {
+async function boundOf(policies: readonly ListedObject[], path: string, inquest: Inquest) {
   const bindings = policies.length === 0 ? [] : await inquest.list(path.replace(/ies$/, 'ybindings'));
-  const bound: Listed[] = [];
+  const bound: ListedObject[] = [];
   for (const policy of policies)
     for (const { spec } of bindings) {
       const { policyName, matchResources, paramRef } = isRecord(spec) ? spec : {};
@@ -207,9 +206,9 @@ async function hasParameters(paramKind: unknown, paramRef: unknown, inquest: Inq
 }
 
 /** All but Linger's own. Undefined: there are none, or they may not be listed. */
-function webhooksIn(configurations: readonly Listed[]): readonly OtherWebhook[] | undefined {
+function webhooksIn(configurations: readonly ListedObject[]): readonly OtherWebhook[] | undefined {
   if (configurations.length === 0) return undefined;
-  const has = ({ webhooks }: Listed) => recordsAt(webhooks).some(({ name }) => name === LINGER_WEBHOOK);
+  const has = ({ webhooks }: ListedObject) => recordsAt(webhooks).some(({ name }) => name === LINGER_WEBHOOK);
   const own = configurations.find(has)?.metadata.name ?? 'linger';
   return configurations.flatMap(({ metadata, webhooks }) =>
     recordsAt(webhooks)

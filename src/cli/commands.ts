@@ -1,5 +1,5 @@
 import { MODES, PAGE_FORMATS } from '../core/api/index.ts';
-import { CHANGES, ENDPOINTS_CHOICES, LAG_STAGES } from '../core/lag/index.ts';
+import { CHANGES, ENDPOINT_SOURCES, ENDPOINTS_CHOICES } from '../core/lag/index.ts';
 import { AFTER_SIGTERM } from '../core/timeline/index.ts';
 import { LOG_LEVELS } from '../telemetry/index.ts';
 import {
@@ -555,7 +555,7 @@ const WATCH_FLAGS = {
     'Only pods with these labels, as for `kubectl get pods -l`. [More](../guide.md#pods-by-their-labels)',
   ),
   source: documented(
-    flag(someOf(LAG_STAGES), LAG_STAGES.join(','), 'where endpoints are read'),
+    flag(someOf(ENDPOINT_SOURCES), ENDPOINT_SOURCES.join(','), 'where endpoints are read'),
     'Where endpoints are read. With one, the other is not watched.',
   ),
   change: documented(

@@ -33,7 +33,7 @@ import {
   ChangeSummary,
   CONTROL_PLANE,
   type ConsumerTable,
-  LAG_STAGES,
+  ENDPOINT_SOURCES,
   LagHistory,
   type ObservedChange,
 } from '../core/lag/index.ts';
@@ -642,7 +642,9 @@ class Watched {
   readonly #watch: EndpointWatch;
   readonly #summary = new ChangeSummary();
   /** By scope, as the view of lags names them. */
-  readonly histories = new Map(LAG_STAGES.map((stage) => [`watched/${stage}`, new LagHistory()] as const));
+  readonly histories = new Map(
+    ENDPOINT_SOURCES.map((stage) => [`watched/${stage}`, new LagHistory()] as const),
+  );
   #done: readonly ObservedChange[] = [];
   #begunAt: number | undefined;
   #seen = '';
@@ -655,7 +657,7 @@ class Watched {
     changed: () => void,
     signal: AbortSignal,
   ) {
-    const scope = { namespace, services: undefined, sources: LAG_STAGES, selector: undefined };
+    const scope = { namespace, services: undefined, sources: ENDPOINT_SOURCES, selector: undefined };
     const options = { clock, random: Math.random, signal, initial: false };
     const handlers = {
       onStartFailure: (_stream: unknown, failure: Parameters<typeof explained>[0]) => {
@@ -715,7 +717,7 @@ class Watched {
         at: at(seen),
       })),
       lags: this.#summary
-        .sources(LAG_STAGES)
+        .sources(ENDPOINT_SOURCES)
         .flatMap(({ source, samples, lag }) =>
           lag === undefined ? [] : [{ source, samples, p50: lag.p50, p99: lag.p99, max: lag.max }],
         ),

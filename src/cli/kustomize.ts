@@ -30,11 +30,11 @@ export interface BuildTerms {
 export interface Built {
   readonly bytes: Buffer;
   readonly by: string;
-  readonly placeOf?: (object: ManifestObject) => Promise<Place>;
+  readonly placeOf?: (object: ManifestObject) => Promise<SourcePlace>;
 }
 
 /** Where an object comes from: a file of the repository, and the line (from 1) where that is known. */
-export interface Place {
+export interface SourcePlace {
   readonly file: string;
   readonly line?: number;
 }
@@ -105,13 +105,13 @@ async function overlayOf(folder: string): Promise<string> {
 const ORIGIN = 'config.kubernetes.io/origin';
 
 /** By the file that kustomize names; what it has generated is of its kustomization. */
-function placesIn(around: string, folder: string): (object: ManifestObject) => Promise<Place> {
+function placesIn(around: string, folder: string): (object: ManifestObject) => Promise<SourcePlace> {
   const read = new Map<string, Promise<readonly ManifestObject[]>>();
   return async ({ value }) => {
     const origin = String(memberAt(value, ['metadata', 'annotations', ORIGIN]) ?? '');
     const path = /^(?:path|configuredIn): (.+)$/m.exec(origin)?.[1]?.replace(/^["']|["']$/g, '');
     const own = await kustomizationIn(folder);
-    const whole: Place = { file: own === undefined ? folder : join(folder, own) };
+    const whole: SourcePlace = { file: own === undefined ? folder : join(folder, own) };
     // A path within a fetched repository is none of this one.
     if (path === undefined || /^repo: /m.test(origin)) return whole;
     const file = relative(resolve('.'), resolve(around, path)) || folder;

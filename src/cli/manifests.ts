@@ -13,7 +13,7 @@ import {
 } from '../core/report/index.ts';
 import { readPolicies } from '../policy-files/index.ts';
 import type { Settings } from './commands.ts';
-import { type Built, build, type Place } from './kustomize.ts';
+import { type Built, build, type SourcePlace } from './kustomize.ts';
 import { findManifests, unreadable } from './manifest-files.ts';
 import type { KnownCluster } from './read-cluster.ts';
 import type { Surroundings, Terminal } from './terminal.ts';
@@ -125,7 +125,7 @@ export async function readGivenManifests(
 export async function placeOf(
   input: ManifestInput,
   object: ManifestObject,
-): Promise<Place & { column?: number }> {
+): Promise<SourcePlace & { column?: number }> {
   return input.placeOf?.(object) ?? { file: input.name, line: object.line, column: object.column };
 }
 

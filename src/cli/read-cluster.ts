@@ -197,7 +197,7 @@ function additionsOf(shared: Parameters<typeof readConsumers>[0] | null | undefi
 
 const HOLD_ASSUMED = 'assuming that hook Hold is available';
 
-interface Reading {
+interface ClusterReads {
   readonly connection: KubeConnection;
   readonly signal: AbortSignal;
   /** Where a list of the whole cluster is forbidden, that of this namespace is tried; undefined: none is. */
@@ -214,7 +214,7 @@ interface Allowed<T> {
 /** All objects, or where listing them is forbidden those of one namespace; `warn` reports what is assumed of the others. */
 async function asFarAsAllowed<T>(
   resource: Resource<T>,
-  { connection, signal, namespace, warn }: Reading,
+  { connection, signal, namespace, warn }: ClusterReads,
   assumed: string,
 ): Promise<Allowed<T>> {
   try {
@@ -233,7 +233,7 @@ async function asFarAsAllowed<T>(
 /**
  * A user who may not list Namespaces may still get their own; if not even that, it is assumed to have no labels of its own.
  */
-async function namespacesSeen(read: Reading): Promise<readonly NamespaceRecord[]> {
+async function namespacesSeen(read: ClusterReads): Promise<readonly NamespaceRecord[]> {
   const { connection, signal, namespace: name } = read;
   const assumed = 'ignoring labels and annotations of namespaces';
   const { items, scope } = await asFarAsAllowed(namespacesResource(), read, assumed);
@@ -425,7 +425,7 @@ function countPod(
 }
 
 /** None where the CRD is not installed; `problems`: why some could not be read. */
-async function objectsOf<T>(kind: CustomKind<T>, read: Reading) {
+async function objectsOf<T>(kind: CustomKind<T>, read: ClusterReads) {
   const { signal } = read;
   let objects: readonly CustomObject<T>[];
   try {

@@ -8,7 +8,7 @@ const MOST_CONNECTIONS = 64;
 const MOST_OF_ONE = 8;
 const REQUEST_MS = 5_000;
 
-interface Place {
+interface ListenAddress {
   /** Empty: all addresses. */
   readonly address: string;
   readonly port: number;
@@ -21,7 +21,7 @@ interface Place {
  * @param about what is served, for the line that says where
  */
 export async function serveLeader(
-  { address, port, flag }: Place,
+  { address, port, flag }: ListenAddress,
   answer: RequestListener,
   { warn }: Pick<Terminal, 'warn'>,
   about: string,

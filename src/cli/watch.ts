@@ -1,6 +1,11 @@
 import type { KubeConnection } from '../cluster/index.ts';
 import { LingerError, printable } from '../core/api/index.ts';
-import { ChangeSummary, type DiscardCounts, LAG_STAGES, type ObservedChange } from '../core/lag/index.ts';
+import {
+  ChangeSummary,
+  type DiscardCounts,
+  ENDPOINT_SOURCES,
+  type ObservedChange,
+} from '../core/lag/index.ts';
 import {
   type EndpointScope,
   EndpointWatch,
@@ -300,7 +305,7 @@ async function clustersOf(
     const connection = await connectAsKubectl({ kubeconfig, context: each }, surroundings);
     connected.push({ context: each, connection });
   }
-  const sources = LAG_STAGES.filter((stage) => source.includes(stage));
+  const sources = ENDPOINT_SOURCES.filter((stage) => source.includes(stage));
   const namespaces = namespace === undefined ? [undefined] : [...new Set(namespace)];
   const scopes = namespaces.map((each) => ({ namespace: each, services, sources, selector }));
   const clusters: WatchedCluster[] = [];

@@ -14,7 +14,7 @@ import {
   type WatchLimits,
 } from './resource.ts';
 
-type Listed = Pick<Resource<unknown>, 'path' | 'query' | 'metadataOnly'>;
+type ListRequest = Pick<Resource<unknown>, 'path' | 'query' | 'metadataOnly'>;
 
 /** A longer page is asked for again with fewer objects. */
 const LONGEST_PAGE = FOREIGN_LIMITS.watch.bytes;
@@ -28,7 +28,7 @@ type OnItem = (item: RawObject) => void;
  * consistent reads, and from 1.34 also their further pages.
  */
 export function pagesOf(
-  resource: Listed,
+  resource: ListRequest,
   connection: KubeConnection,
   onBytes = (_bytes: number): void => undefined,
 ) {
@@ -101,7 +101,7 @@ const LARGEST_PAGE_SIZE = 16_000;
  * @throws the signal's reason once that has aborted, and nothing else
  */
 export async function listAll(
-  resource: Listed,
+  resource: ListRequest,
   connection: KubeConnection,
   { limits, signal, backoff, onBegin, onItem, onBytes, pause, isEnough }: ListOptions,
 ): Promise<string> {

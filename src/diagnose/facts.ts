@@ -1,9 +1,9 @@
-import type { LagStage } from '../core/lag/index.ts';
+import type { EndpointSource } from '../core/lag/index.ts';
 import type { ControllerActivity, ControllerFlags } from './controller-metrics.ts';
 
 /** Removals of one stage, as they were measured. Seconds. */
 export interface StageFacts {
-  readonly stage: LagStage;
+  readonly stage: EndpointSource;
   readonly samples: number;
   readonly p50: number | undefined;
   readonly p99: number | undefined;

@@ -1,6 +1,12 @@
 import { type FailureReason, type KubeConnection, oneLine, type WatchOptions } from '../cluster/index.ts';
 import { count, span } from '../core/api/index.ts';
-import { LAG_STAGES, type LagStage, STREAMS, type StageSample, type Stream } from '../core/lag/index.ts';
+import {
+  ENDPOINT_SOURCES,
+  type EndpointSource,
+  STREAMS,
+  type StageSample,
+  type Stream,
+} from '../core/lag/index.ts';
 import { type EndpointScope, EndpointWatch, type EndpointWatchHandlers } from '../informers/index.ts';
 import { type WaitingByStage, waitingByStage } from '../measurement/index.ts';
 import {
@@ -28,7 +34,7 @@ type Sample = Pick<StageSample, 'stage' | 'lag'>;
 const REFUSED: ReadonlySet<FailureReason> = new Set(['Forbidden', 'Unauthorized', 'NotServed', 'Refused']);
 
 const ALL = undefined;
-const EVERYTHING: EndpointScope = { namespace: ALL, services: ALL, sources: LAG_STAGES, selector: ALL };
+const EVERYTHING: EndpointScope = { namespace: ALL, services: ALL, sources: ENDPOINT_SOURCES, selector: ALL };
 
 /** Removals as they happen, for as long as a diagnosis takes. */
 export function watchLag(connection: KubeConnection, options: WatchOptions) {
@@ -129,7 +135,7 @@ function scrapeOf(text: string, from: string): Exposition {
 }
 
 export function watchedLag(from: string, samples: readonly Sample[], waiting: WaitingByStage): LagFacts {
-  const stages = LAG_STAGES.map((stage): StageFacts => {
+  const stages = ENDPOINT_SOURCES.map((stage): StageFacts => {
     const mine = samples.filter((sample) => sample.stage === stage);
     const lags = mine.map(({ lag }) => lag).toSorted((a, b) => a - b);
     // The nearest rank: with few samples the p99 is the longest.
@@ -160,13 +166,13 @@ export function scrapedLag(from: string, first: Exposition | undefined, last: Ex
   return {
     from,
     ...(first === undefined && { uncounted: true }),
-    stages: LAG_STAGES.map((stage) => scrapedStage(stage, growth, last)),
-    life: LAG_STAGES.map((stage) => scrapedStage(stage, last, last)),
+    stages: ENDPOINT_SOURCES.map((stage) => scrapedStage(stage, growth, last)),
+    life: ENDPOINT_SOURCES.map((stage) => scrapedStage(stage, last, last)),
   };
 }
 
 /** @param ended shows which removals have ended @param now shows which are waiting */
-function scrapedStage(stage: LagStage, ended: Exposition, now: Exposition): StageFacts {
+function scrapedStage(stage: EndpointSource, ended: Exposition, now: Exposition): StageFacts {
   const mine: SeriesChoice = (labels) => labels.get('stage') === stage;
   const all: SeriesChoice = (labels) => mine(labels) && labels.get('le')?.endsWith('Inf') === true;
   const within = bucketsOf(ended, LAG, mine);
@@ -198,6 +204,6 @@ function quantileOf(within: ReadonlyMap<number, number>, share: number): number 
   return lower;
 }
 
-function waitingOf({ count, oldestSeconds }: WaitingByStage[LagStage]) {
+function waitingOf({ count, oldestSeconds }: WaitingByStage[EndpointSource]) {
   return { waiting: count, oldestSeconds: count > 0 ? oldestSeconds : undefined };
 }

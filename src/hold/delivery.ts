@@ -33,7 +33,7 @@ import {
   type SnapshotHolder,
   wantsHold,
 } from '../core/decision/index.ts';
-import type { Leadership, Place, Runnable } from '../manager/index.ts';
+import type { Leadership, OwnReplica, Runnable } from '../manager/index.ts';
 import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '../telemetry/index.ts';
 import { Schedule, throttle } from '../timing/index.ts';
 import { HELPER_ARCHITECTURES, readHelperObject } from './helper-object.ts';
@@ -52,7 +52,7 @@ export interface DeliverySettings {
 
 interface DeliveryOptions extends Required<Pick<WatchHandlers<unknown>, 'onFailure' | 'onHandlerError'>> {
   readonly connection: KubeConnection;
-  readonly place: Place;
+  readonly place: OwnReplica;
   readonly settings: DeliverySettings;
   readonly snapshot: SnapshotHolder;
   readonly logger: Logger;

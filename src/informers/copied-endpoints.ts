@@ -76,7 +76,7 @@ export class CopiedEndpoints {
         if (folder === undefined) throw new Error('--inspect-files names no folder');
         const connection = await readKubeconfig(join(folder, kubeconfigFile), { selfContained: true });
         this.server = connection.server;
-        const follow = <T>(kind: Kind, resource: Resource<T>, read: (object: T) => Listed) =>
+        const follow = <T>(kind: Kind, resource: Resource<T>, read: (object: T) => ServiceAddresses) =>
           watchResource(resource, connection, this.#handlers(kind, read), {
             clock,
             signal,
@@ -92,7 +92,7 @@ export class CopiedEndpoints {
     } while (await pause(READ_AGAIN_MS, signal));
   }
 
-  #handlers<T>(kind: Kind, read: (object: T) => Listed) {
+  #handlers<T>(kind: Kind, read: (object: T) => ServiceAddresses) {
     return {
       onEvent: (event: ResourceEvent<T>) => {
         const { identity } = event;
@@ -108,7 +108,7 @@ export class CopiedEndpoints {
     };
   }
 
-  #set(key: string, namespace: string, { service, addresses = [] }: Partial<Listed> = {}): void {
+  #set(key: string, namespace: string, { service, addresses = [] }: Partial<ServiceAddresses> = {}): void {
     const { canonical } = this.#options;
     const ready = service === undefined ? [] : addresses.flatMap((each) => canonical(each) ?? []);
     this.#listed.set(key, `${namespace}/${service}`, ready);
@@ -117,16 +117,16 @@ export class CopiedEndpoints {
 
 const NOT_READ = 'have not been read yet';
 
-interface Listed {
+interface ServiceAddresses {
   readonly service: string | undefined;
   readonly addresses: readonly string[];
 }
 
-function readSlice({ serviceName, endpoints }: SliceProjection): Listed {
+function readSlice({ serviceName, endpoints }: SliceProjection): ServiceAddresses {
   const ready = endpoints.filter((each) => each.ready);
   return { service: serviceName, addresses: ready.flatMap(({ addresses = [] }) => [...addresses]) };
 }
 
-function readEndpoints({ name, ready }: EndpointsProjection): Listed {
+function readEndpoints({ name, ready }: EndpointsProjection): ServiceAddresses {
   return { service: name, addresses: ready.flatMap(({ ip }) => ip ?? []) };
 }

@@ -4,8 +4,8 @@ import type { LabelSelector } from '../core/api/index.ts';
 import {
   ChangeObserver,
   type ClusterEvent,
+  type EndpointSource,
   Interruptions,
-  type LagStage,
   type ObserverOptions,
   PodSelection,
   type Stream,
@@ -20,7 +20,7 @@ import { servicesResource } from './services.ts';
 export interface EndpointScope {
   readonly namespace: string | undefined;
   readonly services: readonly string[] | undefined;
-  readonly sources: readonly LagStage[];
+  readonly sources: readonly EndpointSource[];
   /** A selector for pods. Undefined: addresses that belong to no pod count as well. */
   readonly selector: LabelSelector | undefined;
 }
@@ -37,7 +37,7 @@ function resourcesOf({ namespace, services, sources }: EndpointScope) {
   const labelled = services && {
     query: { labelSelector: `kubernetes.io/service-name in (${services.join(',')})` },
   };
-  const wanted = <T>(source: LagStage, resource: Resource<T>) =>
+  const wanted = <T>(source: EndpointSource, resource: Resource<T>) =>
     sources.includes(source) ? resource : undefined;
   const slices = { ...endpointSlicesResource(`${discovery}/endpointslices`), ...labelled };
   return {

@@ -1,7 +1,7 @@
 import { asFailure, callApi, type KubeConnection } from '../cluster/index.ts';
 import { API_VERSION } from '../core/api/index.ts';
 import { CLUSTER_TERMINATION_POLICIES } from '../informers/index.ts';
-import type { Leadership, Place } from '../manager/index.ts';
+import type { Leadership, OwnReplica } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Schedule } from '../timing/index.ts';
 import type { ElectionClock } from './election.ts';
@@ -15,7 +15,7 @@ export const BUILT_IN_RECORD = 'linger-built-in-policy';
 
 interface BuiltInPolicyOptions extends Pick<ElectionClock, 'clock' | 'random' | 'pause'> {
   readonly connection: KubeConnection;
-  readonly place: Place;
+  readonly place: OwnReplica;
   readonly logger: Logger;
   /** Whether the cluster's policies have been listed, and there is none, and no file has one of this name. */
   readonly wanted: () => boolean;

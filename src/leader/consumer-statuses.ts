@@ -3,7 +3,7 @@ import type { ClusterSnapshot } from '../core/decision/index.ts';
 import { type ConsumerView, consumersToText, hasChanged, type LagView } from '../core/lag/index.ts';
 import { Schedule } from '../timing/index.ts';
 import { readConsumers, SHARED_NAMES, textContent, withHold } from './codec.ts';
-import { type PublishContext, publish } from './publish-status.ts';
+import { type PublishContext, publish } from './publish-context.ts';
 import { type Statement, type StatusSource, type StatusTarget, statusTime } from './status-publisher.ts';
 
 function statementOf(view: ConsumerView, target: StatusTarget): Statement<ConsumerStatus> {

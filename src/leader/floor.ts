@@ -9,7 +9,7 @@ import {
   floorData,
   floorOf,
 } from '../core/decision/index.ts';
-import type { Leadership, Place } from '../manager/index.ts';
+import type { Leadership, OwnReplica } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { inPieces, Schedule } from '../timing/index.ts';
 import type { ElectionClock } from './election.ts';
@@ -17,7 +17,7 @@ import { FIELD_MANAGER } from './status-publisher.ts';
 
 export interface FloorOptions extends Pick<ElectionClock, 'clock' | 'random' | 'pause'> {
   readonly connection: KubeConnection;
-  readonly place: Place;
+  readonly place: OwnReplica;
   readonly logger: Logger;
   readonly epochSeconds: () => number;
   /** undefined: too little of the cluster is known to write anything. */

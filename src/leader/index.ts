@@ -13,6 +13,6 @@ export { registerFloorMetrics } from './floor.ts';
 export { restoreHistory } from './history-objects.ts';
 export { LEADER_LABEL, labelLeader } from './leader-label.ts';
 export { builtInPolicyPart, floorPart, leaderLabelPart, publishingPart } from './part.ts';
-export { newStatus, PUBLISH_LIMITS, registerPublishMetrics } from './publish-status.ts';
+export { newStatus, PUBLISH_LIMITS, registerPublishMetrics } from './publish-context.ts';
 export { type PublishingOptions, startPublishing } from './publishing.ts';
 export { followPublished, readConfigMap, recordForgotten } from './store.ts';

@@ -1,13 +1,13 @@
 import { PodLabels, watchReportingOf } from '../cluster/index.ts';
 import { clusterPart, declaredPart } from '../informers/index.ts';
-import { type Leadership, type PartContext, type Place, part } from '../manager/index.ts';
+import { type Leadership, type OwnReplica, type PartContext, part } from '../manager/index.ts';
 import { consumersPart, type Measurement, measurementPart } from '../measurement/index.ts';
 import { pause, tick } from '../timing/index.ts';
 import { BUILT_IN_POLICY_NAME, createBuiltInPolicy } from './built-in-policy.ts';
 import { FloorWriter } from './floor.ts';
 import { labelLeader } from './leader-label.ts';
 import { policyStatuses } from './policy-statuses.ts';
-import { registerPublishMetrics } from './publish-status.ts';
+import { registerPublishMetrics } from './publish-context.ts';
 import { type PublishingOptions, type SharedShortfalls, startPublishing } from './publishing.ts';
 import { followPublished } from './store.ts';
 
@@ -85,7 +85,7 @@ function alone(measurement: Measurement, epochSeconds: () => number) {
 const WARM_WITHIN_MS = 5_000;
 
 function shareIn(
-  { namespace, identity }: Place,
+  { namespace, identity }: OwnReplica,
   context: PartContext<SharingOptions>,
   shared: Pick<PublishingOptions, 'measurement' | 'consumers' | 'statuses' | 'address' | 'ready'>,
 ) {

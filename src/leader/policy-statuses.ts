@@ -10,7 +10,7 @@ import { type ClusterSnapshot, policiesSelecting, policyView } from '../core/dec
 import { type CustomObject, customKey, effectOf, type PodGroup } from '../informers/index.ts';
 import { inPieces } from '../timing/index.ts';
 import { lagText } from './consumer-statuses.ts';
-import { STATUS_KINDS } from './publish-status.ts';
+import { STATUS_KINDS } from './publish-context.ts';
 import type { Condition, Statement, StatusSource } from './status-publisher.ts';
 
 type AnyPolicy = ClusterTerminationPolicy | TerminationPolicy;

@@ -26,7 +26,7 @@ import {
   type PublishStatus,
   publish,
   Reporting,
-} from './publish-status.ts';
+} from './publish-context.ts';
 import { StatusPublisher, type StatusSource } from './status-publisher.ts';
 import { type PublishedPlanned, SharedStore } from './store.ts';
 

@@ -1,7 +1,7 @@
 import { asFailure, callApi, type KubeFailure } from '../cluster/index.ts';
 import { API_VERSION, inTurns, isRecord, objectKey, parseDuration, recordsAt } from '../core/api/index.ts';
 import { inPieces, Schedule } from '../timing/index.ts';
-import { type PublishContext, STATUS_KINDS, type StatusObject } from './publish-status.ts';
+import { type PublishContext, STATUS_KINDS, type StatusObject } from './publish-context.ts';
 
 /** Owns the fields of statuses that Linger applies; conditions of other types, and their owners, are left alone. */
 export const FIELD_MANAGER = 'linger';

@@ -2,8 +2,8 @@ export { Listeners, Manager, NO_STATUS, registerManagerMetrics } from './manager
 export {
   type AnyPart,
   inOrder,
+  type OwnReplica,
   type PartContext,
-  type Place,
   part,
   type Started,
   startParts,

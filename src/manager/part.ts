@@ -6,7 +6,7 @@ import type { Manager } from './manager.ts';
 import type { Runnable } from './runnable.ts';
 
 /** The namespace in which replicas share what they measure, and the name of this one. */
-export interface Place {
+export interface OwnReplica {
   /** Linger's own. */
   readonly namespace: string;
   readonly identity: string;
@@ -17,7 +17,7 @@ export interface PartContext<Options> {
   readonly options: Options;
   readonly connection: KubeConnection;
   /** undefined: this replica is alone, and shares nothing. */
-  readonly place: Place | undefined;
+  readonly place: OwnReplica | undefined;
   readonly snapshot: SnapshotHolder;
   /** Puts policies into force in steps, between which reviews are answered; resolves once they are in force. */
   readonly changePolicies: (change: SnapshotChange) => Promise<void>;

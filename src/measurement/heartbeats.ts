@@ -7,13 +7,13 @@ import {
   type HeartbeatStream,
   heartbeatText,
 } from '../core/lag/index.ts';
-import type { Place } from '../manager/index.ts';
+import type { OwnReplica } from '../manager/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Schedule } from '../timing/index.ts';
 
 interface HeartbeatsOptions {
   readonly connection: KubeConnection;
-  readonly place: Place;
+  readonly place: OwnReplica;
   /** The streams that are followed. Default: all. */
   readonly streams?: readonly HeartbeatStream[];
   readonly leads: () => boolean;

@@ -9,7 +9,7 @@ export {
 } from './deregister/deregister.ts';
 export type { Inspection } from './inspect/inspect.ts';
 export { registerInspectionMetrics, startInspecting } from './inspect/inspect-run.ts';
-export { inspectedInstances } from './inspect/instances.ts';
+export { inspectedInstances } from './inspect/inspected-instances.ts';
 export {
   endpointIn,
   type PageEndpoint,
@@ -33,8 +33,8 @@ export {
   measurementPart,
   reportsPart,
 } from './part.ts';
-export { reportingInstances } from './reports/instances.ts';
 export { registerReportMetrics } from './reports/report-taking.ts';
+export { reportingInstances } from './reports/reporting-instances.ts';
 export { ConsumerReports, type ReportAnswer, versionsOf } from './reports/reports.ts';
 export { type PageAnswer, readPage } from './requests/gateway-client.ts';
 export { attemptClusterIp, canaryUrl, FLIP_RESULTS, problem } from './requests/probe.ts';

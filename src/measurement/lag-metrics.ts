@@ -3,7 +3,7 @@ import type { DefaultWait } from '../core/decision/index.ts';
 import {
   type ConsumerView,
   type Density,
-  LAG_STAGES,
+  ENDPOINT_SOURCES,
   quantileOf,
   type StageSample,
 } from '../core/lag/index.ts';
@@ -44,7 +44,7 @@ export function registerLagMetrics(
     registers: [registry],
   });
   // From the start, so that the first sample counts as an increase.
-  for (const stage of LAG_STAGES) lags.zero({ stage });
+  for (const stage of ENDPOINT_SOURCES) lags.zero({ stage });
   gaugeAtScrape(registry, {
     name: 'linger_removals_unresolved',
     help: 'Terminating pods whose endpoint has not been withdrawn yet: the backlog of a storm, while it lasts.',

@@ -7,16 +7,16 @@ import {
   type ConsumerLag,
   type Direction,
   type DiscardCounts,
+  ENDPOINT_SOURCES,
   type EndpointChange,
   type EndpointGroup,
+  type EndpointSource,
   type Enough,
   type HeartbeatStream,
   type HistoryPart,
-  LAG_STAGES,
   LagEstimator,
   LagRecorder,
   type LagSource,
-  type LagStage,
   type MeasuredLag,
   type MeasurementState,
   NONE_YET,
@@ -43,10 +43,10 @@ export interface Waiting {
   readonly oldestSeconds: number;
 }
 
-export type WaitingByStage = Readonly<Record<LagStage, Waiting>>;
+export type WaitingByStage = Readonly<Record<EndpointSource, Waiting>>;
 
 interface WaitingService extends Waiting {
-  readonly stage: LagStage;
+  readonly stage: EndpointSource;
   readonly namespace: string;
   readonly name: string;
 }
@@ -54,7 +54,7 @@ interface WaitingService extends Waiting {
 /** @param now milliseconds, by the clock of the removals' instants */
 export function waitingByStage(removals: Iterable<UnresolvedRemoval>, now: number): WaitingByStage {
   const unresolved = Map.groupBy(removals, ({ stage }) => stage);
-  const waiting = LAG_STAGES.map((stage) => [stage, waitingOf(unresolved.get(stage) ?? [], now)]);
+  const waiting = ENDPOINT_SOURCES.map((stage) => [stage, waitingOf(unresolved.get(stage) ?? [], now)]);
   return Object.fromEntries(waiting) as WaitingByStage;
 }
 

@@ -11,13 +11,13 @@ import { ConsumerViews } from './consumer-views.ts';
 import { Deregistrations } from './deregister/deregister.ts';
 import { sendHeartbeats } from './heartbeats.ts';
 import { startInspecting } from './inspect/inspect-run.ts';
-import { inspectedInstances } from './inspect/instances.ts';
+import { inspectedInstances } from './inspect/inspected-instances.ts';
 import { consumerInstances } from './instances.ts';
 import { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
 import { measureConsumers } from './measured-consumers.ts';
 import { Measurement } from './measurement.ts';
-import { reportingInstances } from './reports/instances.ts';
 import { takeReports } from './reports/report-taking.ts';
+import { reportingInstances } from './reports/reporting-instances.ts';
 import { versionsOf } from './reports/reports.ts';
 
 /** The recorder of removals and the estimates: of endpoints from the cluster's events, of consumers from the parts below. */

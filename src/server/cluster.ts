@@ -5,7 +5,7 @@ import { defaultWait } from '../core/decision/index.ts';
 import { holdDeliveryPart, holdPart, nodeShutdownsPart } from '../hold/index.ts';
 import { clusterPart, declaredPart, unreadProblems } from '../informers/index.ts';
 import { builtInPolicyPart, floorPart, leaderLabelPart, publishingPart } from '../leader/index.ts';
-import { type AnyPart, type PartContext, type Place, startParts } from '../manager/index.ts';
+import { type AnyPart, type OwnReplica, type PartContext, startParts } from '../manager/index.ts';
 import {
   canaryPart,
   consumersPart,
@@ -52,7 +52,7 @@ export const PARTS: readonly AnyPart<ClusterOptions>[] = [
 export function placeOf(
   options: Readonly<Record<'namespace' | 'identity' | 'kubeconfig', string | undefined>>,
   connection: KubeConnection,
-): Place | undefined {
+): OwnReplica | undefined {
   const own = options.kubeconfig === undefined ? connection.namespace : undefined;
   const namespace = options.namespace ?? own;
   return namespace === undefined ? undefined : { namespace, identity: options.identity ?? hostname() };
@@ -64,7 +64,7 @@ export type RunningCluster = ReturnType<typeof startCluster>;
 export function startCluster(
   { manager, logger, metrics: { registry }, snapshot, changePolicies, signal }: ServerContext,
   connection: KubeConnection,
-  place: Place | undefined,
+  place: OwnReplica | undefined,
   options: ClusterOptions,
 ) {
   const clock = () => performance.now();

@@ -17,7 +17,7 @@ export const SMALL_BODY_BYTES = FOREIGN_LIMITS.review.loopBytes;
 /** Five of the largest reviews at once. With 512 MiB for the process, there is room for them to be parsed as well. */
 const LARGE_BODIES_BYTES = 40 * 1024 * 1024;
 
-interface Reading {
+interface BodyBeingRead {
   /** The size of its buffer in bytes. */
   held: number;
   /** Drops a body that is still being read. */
@@ -30,10 +30,10 @@ interface Reading {
  */
 export class LargeBodies {
   #held = 0;
-  readonly #arriving = new Set<Reading>();
+  readonly #arriving = new Set<BodyBeingRead>();
 
   /** @returns false when there is no room for it even then */
-  hold(reading: Reading, bytes: number): boolean {
+  hold(reading: BodyBeingRead, bytes: number): boolean {
     this.#held += bytes - reading.held;
     reading.held = bytes;
     this.#arriving.add(reading);
@@ -45,11 +45,11 @@ export class LargeBodies {
   }
 
   /** The body is complete, and can no longer be dropped. */
-  arrived(reading: Reading): void {
+  arrived(reading: BodyBeingRead): void {
     this.#arriving.delete(reading);
   }
 
-  release(reading: Reading): void {
+  release(reading: BodyBeingRead): void {
     this.#arriving.delete(reading);
     this.#held -= reading.held;
     reading.held = 0;
@@ -79,7 +79,7 @@ export function readBody(
     large.release(reading);
     void done(error);
   };
-  const reading: Reading = { held: 0, giveUp: () => refuse(busy()) };
+  const reading: BodyBeingRead = { held: 0, giveUp: () => refuse(busy()) };
   const onData = (chunk: Buffer) => {
     if (length + chunk.length > most) return refuse(tooLong(most));
     // Nearly every body comes in one piece, which needs no copy. Pieces of a byte each would take a hundred times

@@ -1,10 +1,16 @@
 import { describe, expect, it } from 'vitest';
-import type { LagStage } from '../../src/core/lag/index.ts';
+import type { EndpointSource } from '../../src/core/lag/index.ts';
 import { readLagScrape, scrapedLag, watchedLag } from '../../src/diagnose/lag-observation.ts';
 import type { Exposition } from '../../src/telemetry/index.ts';
 
 const NONE = { count: 0, oldestSeconds: 0 };
-const sample = (stage: LagStage, lag: number) => ({ stage, namespace: 'shop', name: 'web', lag, at: 0 });
+const sample = (stage: EndpointSource, lag: number) => ({
+  stage,
+  namespace: 'shop',
+  name: 'web',
+  lag,
+  at: 0,
+});
 
 describe('what a watch has seen', () => {
   it('percentiles by stage, by the nearest rank, and what still waits', () => {

@@ -1,5 +1,5 @@
 import { expect, it, onTestFinished } from 'vitest';
-import type { LagStage } from '../../src/core/lag/index.ts';
+import type { EndpointSource } from '../../src/core/lag/index.ts';
 import { watchLag } from '../../src/diagnose/lag-observation.ts';
 import { podObject as anyPod, ModelCluster, serviceObject, sliceObject } from '../cluster/model-cluster.ts';
 import { waitUntil } from '../testbed/waiting.ts';
@@ -32,7 +32,7 @@ async function watched() {
     await watch.ended();
   });
   expect(await watch.current).toBe(true);
-  const ended: { readonly stage: LagStage; readonly lag: number }[] = [];
+  const ended: { readonly stage: EndpointSource; readonly lag: number }[] = [];
   const samples = () => {
     ended.push(...watch.takeSamples());
     return ended;

@@ -1,6 +1,6 @@
 import { Registry } from '@prometheus-io/client';
 import { describe, expect, it } from 'vitest';
-import { newStatus, type PublishStatus, registerPublishMetrics } from '../../src/leader/publish-status.ts';
+import { newStatus, type PublishStatus, registerPublishMetrics } from '../../src/leader/publish-context.ts';
 
 /** The samples of a replica that stands so, sorted. */
 async function samplesOf(change: (status: PublishStatus) => void): Promise<readonly string[]> {

@@ -11,7 +11,7 @@ import {
 } from '../../src/core/lag/index.ts';
 import { type Forgotten, PLANNED_KEY, readForgotten, readPlanned } from '../../src/leader/codec.ts';
 import type { PublishedConsumers } from '../../src/leader/consumer-statuses.ts';
-import { PUBLISH_LIMITS, type PublishLimits } from '../../src/leader/publish-status.ts';
+import { PUBLISH_LIMITS, type PublishLimits } from '../../src/leader/publish-context.ts';
 import {
   type Publishing,
   type PublishingOptions,

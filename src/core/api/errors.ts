@@ -1,4 +1,4 @@
-import type { Curable } from './catalogue.ts';
+import type { Curable } from './explained.ts';
 
 /**
  * Stable codes of everything that Linger refuses. A message names what was wrong and the way out; the code is

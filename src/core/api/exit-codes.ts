@@ -1,4 +1,4 @@
-import type { Explained } from './catalogue.ts';
+import type { Explained } from './explained.ts';
 
 /** The exit codes of every command. */
 export const EXITS = {

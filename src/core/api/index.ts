@@ -1,5 +1,4 @@
 export { amount, count, grouped, percent, rate, span } from './amounts.ts';
-export type { Curable, Explained } from './catalogue.ts';
 export {
   EXCLUDABLE_KINDS,
   EXISTING_HOOK_RULES,
@@ -42,6 +41,7 @@ export {
 export { DURATION_HINT, formatDuration, LONGEST_DURATION, parseDuration } from './duration.ts';
 export { asError, ERRORS, type ErrorCode, fewOf, LingerError, printable, UserError } from './errors.ts';
 export { EXITS } from './exit-codes.ts';
+export type { Curable, Explained } from './explained.ts';
 export { labelSelector } from './fields.ts';
 export {
   HOLD_HELPER,

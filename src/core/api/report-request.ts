@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { Curable } from './catalogue.ts';
+import type { Curable } from './explained.ts';
 import { optional } from './fields.ts';
 
 interface ResultOfReport extends Curable {

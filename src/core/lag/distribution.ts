@@ -1,5 +1,5 @@
 import { BUCKETS, bucketOf, lastBucketWithin, secondsOf, sumCell } from './buckets.ts';
-import type { LagStage } from './events.ts';
+import type { EndpointSource } from './events.ts';
 
 /**
  * A distribution of lags: weights ≥ 0 by bucket, with any total. Percentiles cannot be added; distributions can
@@ -182,7 +182,7 @@ export interface MeasuredLag {
   readonly density: Density;
   /** The stages side by side, for diagnosis; empty where only the whole is known. */
   readonly stages: readonly {
-    readonly stage: LagStage;
+    readonly stage: EndpointSource;
     readonly samples: number;
     readonly density: Density;
   }[];

@@ -1,7 +1,7 @@
 import { type LabelSelector, type Labels, NO_LABELS, selects } from '../api/index.ts';
 import { quantileOf } from './distribution.ts';
 import type { EndpointState, EndpointChange as StateChange } from './endpoint-index.ts';
-import { type ClusterEvent, LAG_STAGES, type LagStage, type Stream } from './events.ts';
+import { type ClusterEvent, ENDPOINT_SOURCES, type EndpointSource, type Stream } from './events.ts';
 import { Histogram } from './histogram.ts';
 import { type DiscardCounts, INVERSION_MS, LagRecorder, type UnresolvedRemoval } from './recorder.ts';
 
@@ -112,7 +112,7 @@ export class Interruptions {
 /** A change of one endpoint of a Service, in one of the two places where consumers read it. */
 export interface ObservedChange {
   readonly change: ChangeKind;
-  readonly source: LagStage;
+  readonly source: EndpointSource;
   readonly namespace: string;
   /** Empty: a slice that belongs to no Service. */
   readonly service: string;
@@ -242,7 +242,7 @@ export class ChangeObserver {
 
 /** The lags of one source. Seconds; percentiles are within 2 %, the longest is exact. */
 export interface SourceSummary {
-  readonly source: LagStage;
+  readonly source: EndpointSource;
   readonly changes: Readonly<Record<ChangeKind, number>>;
   readonly samples: number;
   /** Undefined without a sample. */
@@ -254,8 +254,8 @@ const SLOWEST = 5;
 
 /** In bounded memory. */
 export class ChangeSummary {
-  readonly #sources = Object.fromEntries(LAG_STAGES.map((source) => [source, newCount()])) as Readonly<
-    Record<LagStage, SourceCount>
+  readonly #sources = Object.fromEntries(ENDPOINT_SOURCES.map((source) => [source, newCount()])) as Readonly<
+    Record<EndpointSource, SourceCount>
   >;
   #slowest: readonly (ObservedChange & { readonly lag: number })[] = [];
 
@@ -272,9 +272,9 @@ export class ChangeSummary {
     this.#slowest = [...this.#slowest, { ...change, lag }].sort((a, b) => b.lag - a.lag).slice(0, SLOWEST);
   }
 
-  /** In the order of {@link LAG_STAGES}. */
-  sources(wanted: readonly LagStage[]): readonly SourceSummary[] {
-    return LAG_STAGES.filter((source) => wanted.includes(source)).map((source) => {
+  /** In the order of {@link ENDPOINT_SOURCES}. */
+  sources(wanted: readonly EndpointSource[]): readonly SourceSummary[] {
+    return ENDPOINT_SOURCES.filter((source) => wanted.includes(source)).map((source) => {
       const { changes, lags, min, max } = this.#sources[source];
       // A bucket's value may lie beyond all that was recorded in it.
       const quantile = (percentile: number) =>

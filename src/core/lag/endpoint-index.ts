@@ -1,5 +1,5 @@
 import { Shares } from '../api/index.ts';
-import type { EndpointsAddress, EndpointsState, LagStage, PodKey, SliceState } from './events.ts';
+import type { EndpointSource, EndpointsAddress, EndpointsState, PodKey, SliceState } from './events.ts';
 
 /** How a group lists an endpoint. Ready wins: with publishNotReadyAddresses it may be both ready and terminating. */
 export type EndpointState = 'ready' | 'notReady' | 'terminating';
@@ -9,7 +9,7 @@ export type EndpointState = 'ready' | 'notReady' | 'terminating';
  * may move an endpoint from slice to slice.
  */
 export interface EndpointGroup {
-  readonly stage: LagStage;
+  readonly stage: EndpointSource;
   readonly namespace: string;
   /** Empty: a slice without a Service. */
   readonly service: string;
@@ -110,7 +110,7 @@ export class EndpointIndex {
     ]);
   }
 
-  remove(stage: LagStage, namespace: string, name: string): readonly EndpointChange[] {
+  remove(stage: EndpointSource, namespace: string, name: string): readonly EndpointChange[] {
     return this.#remove(listKeyOf(stage, namespace, name));
   }
 
@@ -121,7 +121,7 @@ export class EndpointIndex {
   }
 
   /** @param stage the objects that count; undefined: all */
-  isListed({ namespace, uid }: PodKey, stage?: LagStage): boolean {
+  isListed({ namespace, uid }: PodKey, stage?: EndpointSource): boolean {
     const objects = this.#pods.get(namespace)?.get(uid) ?? [];
     return objects.some(({ group }) => stage === undefined || group.stage === stage);
   }
@@ -239,7 +239,7 @@ function sliceGroupKey({ namespace, name, serviceName, addressType }: SliceState
     : `EndpointSlice/${namespace}/${serviceName}/${addressType}`;
 }
 
-function listKeyOf(stage: LagStage, namespace: string, name: string): string {
+function listKeyOf(stage: EndpointSource, namespace: string, name: string): string {
   return `${stage}/${namespace}/${name}`;
 }
 

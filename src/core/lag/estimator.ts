@@ -1,10 +1,10 @@
 import { BUCKETS } from './buckets.ts';
 import { addTo, type Density, type MeasuredLag, totalOf } from './distribution.ts';
-import { LAG_STAGES, type LagStage, type StageSample } from './events.ts';
+import { ENDPOINT_SOURCES, type EndpointSource, type StageSample } from './events.ts';
 import { HeavyHitters } from './heavy-hitters.ts';
 import { Histogram } from './histogram.ts';
 import { type HistoryPart, LagHistory, type Period } from './lag-history.ts';
-import { OWN_SAMPLES } from './published-lag.ts';
+import { OWN_SAMPLES } from './planned-lag.ts';
 import type { UnresolvedRemoval } from './recorder.ts';
 
 const MINUTE_SECONDS = 60;
@@ -90,7 +90,7 @@ class Scope {
   readonly history = new LagHistory();
   /** Lags of whole pods: from the deletion until the last slice or Endpoints object has withdrawn the pod. */
   readonly recent = new RecentLags();
-  readonly stages: Readonly<Record<LagStage, RecentLags>> = {
+  readonly stages: Readonly<Record<EndpointSource, RecentLags>> = {
     EndpointSlice: new RecentLags(),
     Endpoints: new RecentLags(),
   };
@@ -173,7 +173,7 @@ export class LagEstimator {
     };
     const whole = lagOf(scope?.recent, podAges);
     if (whole === undefined) return undefined;
-    const stages = LAG_STAGES.flatMap((stage) => {
+    const stages = ENDPOINT_SOURCES.flatMap((stage) => {
       const lag = lagOf(scope?.stages[stage], ages[stage]);
       return lag === undefined ? [] : [{ stage, ...lag }];
     });

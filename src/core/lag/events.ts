@@ -1,10 +1,10 @@
-/** The stages of the control plane: measured apart, as different controllers with their own rate limits write them. */
-export const LAG_STAGES = ['EndpointSlice', 'Endpoints'] as const;
-export type LagStage = (typeof LAG_STAGES)[number];
+/** Where the API server lists endpoints, each a stage of the control plane: other controllers with rate limits of their own write them. */
+export const ENDPOINT_SOURCES = ['EndpointSlice', 'Endpoints'] as const;
+export type EndpointSource = (typeof ENDPOINT_SOURCES)[number];
 
 /** A withdrawal: the slices of a Service, or its Endpoints, stopped listing a terminating pod as ready. */
 export interface StageSample {
-  readonly stage: LagStage;
+  readonly stage: EndpointSource;
   readonly namespace: string;
   /** The Service. */
   readonly name: string;
@@ -32,11 +32,11 @@ export interface RemovalSample {
 }
 
 /** The watches: each in order by itself, and independent of the others. */
-export const STREAMS = ['pods', 'services', ...LAG_STAGES] as const;
+export const STREAMS = ['pods', 'services', ...ENDPOINT_SOURCES] as const;
 export type Stream = (typeof STREAMS)[number];
 
 /** The streams that a removal is measured by. */
-export const HEARTBEAT_STREAMS = ['pods', ...LAG_STAGES] as const;
+export const HEARTBEAT_STREAMS = ['pods', ...ENDPOINT_SOURCES] as const;
 export type HeartbeatStream = (typeof HEARTBEAT_STREAMS)[number];
 
 export interface TerminatingPod {

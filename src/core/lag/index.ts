@@ -1,4 +1,3 @@
-export { Arrival, type Attempt, Departure, ENOUGH_SIGHTINGS, type Instant } from './change-point.ts';
 export {
   CLUSTER_DNS,
   CLUSTER_IP,
@@ -60,11 +59,11 @@ export {
   type Acknowledged,
   type ClusterEvent,
   compareVersions,
+  ENDPOINT_SOURCES,
+  type EndpointSource,
   type EndpointsState,
   HEARTBEAT_STREAMS,
   type HeartbeatStream,
-  LAG_STAGES,
-  type LagStage,
   type PodKey,
   type PodMetadata,
   type RemovalSample,
@@ -76,22 +75,22 @@ export {
   type TerminatingPod,
 } from './events.ts';
 export { type Enough, type Episode, type HistoryPart, LagHistory, type Period } from './lag-history.ts';
-export { type Departed, type PodAddress, PodAddresses, type ServiceName } from './pod-addresses.ts';
 export {
   BUILT_IN_ENOUGH,
   NOTHING_PLANNED,
   nextPlanned,
   type PlannedRow,
   type PlannedTable,
-} from './published-lag.ts';
-export { plannedFromJson, plannedToText, shrunkTable } from './published-lag-codec.ts';
+} from './planned-lag.ts';
+export { plannedFromJson, plannedToText, shrunkTable } from './planned-lag-codec.ts';
 export {
   CONTROL_PLANE,
   type LagSource,
   NONE_YET,
   type PlannedLag,
   plannedLags,
-} from './published-lag-query.ts';
+} from './planned-lag-query.ts';
+export { type Departed, type PodAddress, PodAddresses, type ServiceName } from './pod-addresses.ts';
 export {
   DISCARDS,
   type DiscardCounts,
@@ -107,4 +106,5 @@ export {
   type SyncClaim,
   type SyncResult,
 } from './reported-syncs.ts';
+export { Arrival, type Attempt, Departure, ENOUGH_SIGHTINGS, type Instant } from './sightings.ts';
 export { HEARTBEAT_ANNOTATION, heartbeatOf, heartbeatText } from './watch-delay.ts';

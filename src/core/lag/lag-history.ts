@@ -254,8 +254,9 @@ export class LagHistory {
     yield current;
     const least = Math.min(minSamples, current.samples / 2);
     const hour = Math.floor(now / HOUR_SECONDS) * HOUR_SECONDS;
+    let end = slots.length;
     for (let at = hour; at > hour - DAY_SECONDS; at -= HOUR_SECONDS) {
-      const end = slots.findLastIndex((slot) => endOf(slot) <= at) + 1;
+      while (end > 0 && endOf(slots[end - 1] as Slot) > at) end -= 1;
       const past = this.#windowOf(slots, sums, end, at, minSamples);
       if (past === undefined) return;
       if (past.samples >= least) yield past;

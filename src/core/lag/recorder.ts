@@ -4,8 +4,8 @@ import { EndpointsUpkeep } from './endpoints-upkeep.ts';
 import {
   type Acknowledged,
   type ClusterEvent,
+  ENDPOINT_SOURCES,
   type HeartbeatStream,
-  LAG_STAGES,
   type PodKey,
   type RemovalSample,
   type ServiceState,
@@ -484,7 +484,7 @@ export class LagRecorder {
   /** A change of a slice counts only while Endpoints would be seen to follow it. */
   #countsForUpkeep({ group: { stage } }: EndpointChange): boolean {
     if (this.#streams.get(stage) === 'broken') return false;
-    return stage === 'Endpoints' || LAG_STAGES.every((each) => this.#streams.get(each) === 'current');
+    return stage === 'Endpoints' || ENDPOINT_SOURCES.every((each) => this.#streams.get(each) === 'current');
   }
 
   #listedAsReady({ uid, group }: EndpointChange): void {

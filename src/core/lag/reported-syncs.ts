@@ -1,11 +1,11 @@
 import type { ReportResult } from '../api/index.ts';
-import { compareVersions, LAG_STAGES, type LagStage } from './events.ts';
+import { compareVersions, ENDPOINT_SOURCES, type EndpointSource } from './events.ts';
 
 /**
  * resourceVersions by kind of object: the newest that Linger has seen, or those that an instance has applied, without the
  * kinds that it does not read. Empty: not known.
  */
-export type StageVersions = Readonly<Partial<Record<LagStage, string>>>;
+export type StageVersions = Readonly<Partial<Record<EndpointSource, string>>>;
 
 /** Whether one resourceVersion is at least as new as another; versions that cannot be compared count as older. */
 function isAtLeast(version: string, other: string): boolean {
@@ -16,9 +16,12 @@ function newestOf(a: StageVersions, b: StageVersions): StageVersions {
   return { ...a, ...pick(b, (stage, version) => !a[stage] || isAtLeast(version, a[stage])) };
 }
 
-function pick(versions: StageVersions, wanted: (stage: LagStage, version: string) => boolean): StageVersions {
-  const chosen: Partial<Record<LagStage, string>> = {};
-  for (const stage of LAG_STAGES) {
+function pick(
+  versions: StageVersions,
+  wanted: (stage: EndpointSource, version: string) => boolean,
+): StageVersions {
+  const chosen: Partial<Record<EndpointSource, string>> = {};
+  for (const stage of ENDPOINT_SOURCES) {
     const version = versions[stage];
     if (version !== undefined && wanted(stage, version)) chosen[stage] = version;
   }
@@ -27,7 +30,7 @@ function pick(versions: StageVersions, wanted: (stage: LagStage, version: string
 
 /** Whether everything up to `wanted` has been applied, of the kinds that `applied` names. */
 function covers(applied: StageVersions, wanted: StageVersions): boolean {
-  return LAG_STAGES.every((stage) => {
+  return ENDPOINT_SOURCES.every((stage) => {
     const [has, needs] = [applied[stage], wanted[stage]];
     return has === undefined || needs === undefined || isAtLeast(has, needs);
   });
@@ -328,7 +331,7 @@ export class ReportedSyncs {
     const { at, versions: before } = this.#seen;
     const changed = pick(versions, (stage, version) => !isAtLeast(before[stage] ?? '', version));
     const reads = ({ acknowledged, readsVersions }: ReportingInstance) =>
-      readsVersions && LAG_STAGES.some((stage) => stage in changed && stage in acknowledged);
+      readsVersions && ENDPOINT_SOURCES.some((stage) => stage in changed && stage in acknowledged);
     const waiting = [...this.#live].filter((each) => each.appliedUntil < at);
     if (at <= (this.#pending.at(-1)?.at ?? Number.NEGATIVE_INFINITY) || !waiting.some(reads)) return;
     for (const each of waiting)

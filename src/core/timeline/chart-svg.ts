@@ -88,7 +88,7 @@ function drawing(chart: Chart, width: number) {
   const label = narrow ? 0 : Math.min(280, Math.round(whole * 0.3));
   const note = narrow || !noted ? 0 : Math.min(190, Math.round(whole * 0.2));
   const [left, right] = [EDGE + label, whole - EDGE - note];
-  const place: Place = { chart, left, right, narrow, label, note: note - 12, whole };
+  const place: Layout = { chart, left, right, narrow, label, note: note - 12, whole };
   const title = [...wrapped(chart.title, whole, 'title', 2), ...wrapped(chart.summary, whole, 'quiet', 3)];
   const begin = EDGE + title.length * LINE + 8;
   const marks = placedMarks(chart.marks, place);
@@ -108,7 +108,7 @@ function drawing(chart: Chart, width: number) {
   return { body, height, said };
 }
 
-interface Place {
+interface Layout {
   readonly chart: Chart;
   /** Where the axis begins and ends, in pixels. */
   readonly left: number;
@@ -119,7 +119,7 @@ interface Place {
   readonly whole: number;
 }
 
-function xOf(at: number, { chart: { from, to }, left, right }: Place): number {
+function xOf(at: number, { chart: { from, to }, left, right }: Layout): number {
   const share = to > from ? (Math.min(to, Math.max(from, at)) - from) / (to - from) : 0;
   return Math.round((left + share * (right - left)) * 10) / 10;
 }
@@ -142,7 +142,7 @@ function wrapped(text: string, whole: number, of: string, most: number) {
 }
 
 /** The labels of marks that are close to each other stand in different rows. */
-function placedMarks(marks: readonly Mark[], place: Place) {
+function placedMarks(marks: readonly Mark[], place: Layout) {
   const ends: number[] = [];
   return marks.map(({ at, label }) => {
     const text = clipped(shown(label), Math.floor((place.whole - 2 * EDGE) / UNIT));
@@ -164,7 +164,7 @@ function drawnMark(
   return `<path class="mark" d="M${x} ${y + LINE - 2}V${bottom}"/>${textAt(middle, y + 12, text, 'strong', 'middle')}`;
 }
 
-function axis(place: Place, top: number, bottom: number): readonly string[] {
+function axis(place: Layout, top: number, bottom: number): readonly string[] {
   const { from, to } = place.chart;
   return ticksOf(from, to, Math.max(2, Math.floor((place.right - place.left) / 70))).flatMap((at) => {
     const x = xOf(at, place);
@@ -173,7 +173,7 @@ function axis(place: Place, top: number, bottom: number): readonly string[] {
   });
 }
 
-function drawnLane(lane: Lane, y: number, place: Place): string {
+function drawnLane(lane: Lane, y: number, place: Layout): string {
   const { label, note = '', spans = [], dots = [] } = lane;
   const { narrow, whole } = place;
   const bar = narrow ? y + LINE : y;
@@ -193,7 +193,7 @@ function drawnLane(lane: Lane, y: number, place: Place): string {
   ].join('');
 }
 
-function drawnSpan(from: number, to: number, tone: Tone, y: number, place: Place): string {
+function drawnSpan(from: number, to: number, tone: Tone, y: number, place: Layout): string {
   const [a, b] = [xOf(from, place), xOf(to, place)];
   // What took no time is seen, too.
   const width = Math.max(2, Math.round((b - a) * 10) / 10);
@@ -201,7 +201,7 @@ function drawnSpan(from: number, to: number, tone: Tone, y: number, place: Place
 }
 
 /** One dot a column: a lost one among them is what is shown. */
-function drawnDots(dots: readonly Dot[], y: number, place: Place): readonly string[] {
+function drawnDots(dots: readonly Dot[], y: number, place: Layout): readonly string[] {
   const { chart, left, right } = place;
   const bins = binsOf(dots, chart.from, chart.to, Math.max(1, Math.floor((right - left) / DOT)));
   const paths = { ok: '', cross: '' };

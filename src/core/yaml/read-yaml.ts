@@ -58,7 +58,7 @@ interface Properties {
 const NONE: Properties = {};
 
 /** The reader's state: all that is needed to continue from this point. */
-interface Place {
+interface ReaderState {
   readonly at: number;
   readonly end: number;
   readonly lineStart: number;
@@ -131,7 +131,7 @@ class YamlReader {
 
   constructor(
     source: SourceText,
-    { at, end, lineStart, indent, flow, keyAllowed, json }: Place,
+    { at, end, lineStart, indent, flow, keyAllowed, json }: ReaderState,
     later?: string,
   ) {
     this.#later = later;
@@ -337,7 +337,7 @@ class YamlReader {
   #item(isList: boolean): SourceNode {
     if (!isList) return this.#itemNode();
     const source = this.#source;
-    const place: Place = {
+    const place: ReaderState = {
       at: this.#at,
       end: this.#end,
       lineStart: this.#lineStart,

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { quantileOf } from '../../../src/core/lag/distribution.ts';
 import { LagEstimator } from '../../../src/core/lag/estimator.ts';
 import { HeavyHitters } from '../../../src/core/lag/heavy-hitters.ts';
-import { OWN_SAMPLES } from '../../../src/core/lag/published-lag.ts';
+import { OWN_SAMPLES } from '../../../src/core/lag/planned-lag.ts';
 import { randomOf } from '../../property/random.ts';
 import { SHAPES } from './shapes.ts';
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { taken } from '../../../src/core/api/index.ts';
 import { LagEstimator } from '../../../src/core/lag/estimator.ts';
-import { BUILT_IN_ENOUGH, NOTHING_PLANNED, nextPlanned } from '../../../src/core/lag/published-lag.ts';
-import { plannedLags } from '../../../src/core/lag/published-lag-query.ts';
+import { BUILT_IN_ENOUGH, NOTHING_PLANNED, nextPlanned } from '../../../src/core/lag/planned-lag.ts';
+import { plannedLags } from '../../../src/core/lag/planned-lag-query.ts';
 import { deleted, recorded, service, slice, terminating } from './sample-events.ts';
 import { START } from './sample-table.ts';
 

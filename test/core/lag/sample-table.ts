@@ -7,7 +7,7 @@ import {
   NOTHING_PLANNED,
   nextPlanned,
   type PlannedTable,
-} from '../../../src/core/lag/published-lag.ts';
+} from '../../../src/core/lag/planned-lag.ts';
 
 /** Seconds since the epoch, at the beginning of a day. */
 export const START = 20_000 * 86_400;

@@ -1,4 +1,4 @@
-import { Arrival, type Attempt, Departure } from '../../../src/core/lag/change-point.ts';
+import { Arrival, type Attempt, Departure } from '../../../src/core/lag/sightings.ts';
 
 /** One instance of a consumer: since when it no longer sends to the canary, and how fast it answers. */
 export interface SimulatedInstance {

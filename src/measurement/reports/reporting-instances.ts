@@ -1,4 +1,4 @@
-import { compareVersions, type LagStage, type StageVersions } from '../../core/lag/index.ts';
+import { compareVersions, type EndpointSource, type StageVersions } from '../../core/lag/index.ts';
 import type { Held, Instances } from '../measure.ts';
 import type { ReportTaking } from './report-taking.ts';
 
@@ -20,7 +20,7 @@ export function reportingInstances(taken: ReportTaking['taken']): Instances {
 
 /** The newest resourceVersions that withdrew the pod. @returns undefined where one of them is not known */
 function versionsOf(withdrawals: Held['withdrawn']): StageVersions | undefined {
-  const newest: Partial<Record<LagStage, string>> = {};
+  const newest: Partial<Record<EndpointSource, string>> = {};
   for (const { group, version } of withdrawals) {
     if (version === undefined) return undefined;
     const other = newest[group.stage];

@@ -7,9 +7,9 @@ import {
   NOTHING_PLANNED,
   nextPlanned,
   type PlannedTable,
-} from '../../../src/core/lag/published-lag.ts';
-import { plannedFromJson, plannedToText } from '../../../src/core/lag/published-lag-codec.ts';
-import { plannedLags } from '../../../src/core/lag/published-lag-query.ts';
+} from '../../../src/core/lag/planned-lag.ts';
+import { plannedFromJson, plannedToText } from '../../../src/core/lag/planned-lag-codec.ts';
+import { plannedLags } from '../../../src/core/lag/planned-lag-query.ts';
 import { randomOf } from '../../property/random.ts';
 import { historyOf, START, tableOf } from './sample-table.ts';
 

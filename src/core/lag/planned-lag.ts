@@ -206,7 +206,9 @@ function curveOf({ counts, ...lags }: WindowLags, namespaces: readonly LagHistor
 
 /** How many lags are in each bucket or a later one, up to the longest lag's. */
 function reachingEach(counts: Density): Float64Array {
-  const reaching = counts.slice(0, counts.findLastIndex((count) => count > 0) + 1);
+  let length = counts.length;
+  while (length > 0 && counts[length - 1] === 0) length -= 1;
+  const reaching = counts.slice(0, length);
   for (let bucket = reaching.length - 2; bucket >= 0; bucket -= 1)
     reaching[bucket] = (reaching[bucket] as number) + (reaching[bucket + 1] as number);
   return reaching;

@@ -2,9 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { CLUSTER_IP, consumerOf } from '../../../src/core/lag/consumer.ts';
 import { type Density, quantileOf, uniformUpTo } from '../../../src/core/lag/distribution.ts';
-import { BUILT_IN_ENOUGH, type PlannedTable } from '../../../src/core/lag/published-lag.ts';
-import { plannedFromJson, plannedToText, shrunkTable } from '../../../src/core/lag/published-lag-codec.ts';
-import { CONTROL_PLANE, NONE_YET, plannedLags } from '../../../src/core/lag/published-lag-query.ts';
+import { BUILT_IN_ENOUGH, type PlannedTable } from '../../../src/core/lag/planned-lag.ts';
+import { plannedFromJson, plannedToText, shrunkTable } from '../../../src/core/lag/planned-lag-codec.ts';
+import { CONTROL_PLANE, NONE_YET, plannedLags } from '../../../src/core/lag/planned-lag-query.ts';
 import { historyOf, historyOfDensity, measuredTable, START, tableOf } from './sample-table.ts';
 
 /** The table that comes of these densities. */

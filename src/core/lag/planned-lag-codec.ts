@@ -2,7 +2,7 @@ import { isRecord, readEntries } from '../api/index.ts';
 import { BUCKETS } from './buckets.ts';
 import { type Density, totalOf } from './distribution.ts';
 import { bucketsToText, isCount, isInstant, readBuckets } from './histogram.ts';
-import { type PlannedEpisode, type PlannedRow, type PlannedTable, UNITS } from './published-lag.ts';
+import { type PlannedEpisode, type PlannedRow, type PlannedTable, UNITS } from './planned-lag.ts';
 
 const VERSION = 2;
 

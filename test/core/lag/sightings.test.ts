@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import { Arrival, type Attempt, Departure } from '../../../src/core/lag/change-point.ts';
+import { Arrival, type Attempt, Departure } from '../../../src/core/lag/sightings.ts';
 import { randomOf } from '../../property/random.ts';
 import { runs } from '../../property/runs.ts';
 import { observeArrival, observeDeparture, type SimulatedConsumer } from './simulated-consumer.ts';

@@ -9,7 +9,7 @@ import {
   type PlannedEpisode,
   type PlannedRow,
   type PlannedTable,
-} from './published-lag.ts';
+} from './planned-lag.ts';
 
 interface LagPart {
   /** `control plane`, or the consumer's name. */
