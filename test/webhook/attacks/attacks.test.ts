@@ -295,7 +295,7 @@ afterAll(async () => {
 const isCurrent = async (resource: string) =>
   (await server.count(`linger_watch_current{resource="${resource}"}`)) === 1;
 
-describe('a replica answers every review in time, within its memory', { timeout: 300_000 }, () => {
+describe('a replica answers every review in time, within its memory', { timeout: 900_000 }, () => {
   it('when it starts beside large labels and plans, and endpoints without end', async () => {
     await attacked('start', async () => {
       for (const resource of ['services', 'pods', 'endpointslices'])
@@ -497,7 +497,13 @@ describe('a replica answers every review in time, within its memory', { timeout:
     for (const istiod of istiods) expect(istiod.requests.length).toBeGreaterThan(2);
     await until(async () => (await server.count(reused)) > 0);
     await until(async () => (await late()) > removedBefore, 150);
-    if (AUDIT_EVERY !== '1h') await until(async () => (await audited()) > auditedBefore, 150);
+    // By the replica's own processor time: how little of it a busy machine gives a replica is left out.
+    const spent = () => server.count('process_cpu_seconds_total');
+    const spentBefore = await spent();
+    while (AUDIT_EVERY !== '1h' && (await audited()) === auditedBefore) {
+      expect(await spent()).toBeLessThan(spentBefore + 60);
+      await sleep(1_000);
+    }
     expect(server.logs().filter(({ msg }) => String(msg).includes('audit failed'))).toEqual([]);
     // The lease has been kept throughout.
     expect(server.logs().filter(({ msg }) => String(msg).includes('lease acquired, leading'))).toHaveLength(
