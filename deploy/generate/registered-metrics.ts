@@ -55,13 +55,13 @@ registerDeregistrationMetrics(registry);
 registerConsumerMetrics(registry, { views: () => [], epochSeconds: clocks.epochSeconds });
 registerTerminationMetrics(registry);
 registerDeliveryMetrics(registry, { namespaces: () => 0, lacking: () => 0, kinds: () => ({}) });
-registerHoldMetrics(registry, () => 0);
+registerHoldMetrics(registry, { held: () => 0, unreached: () => 0 });
 registerNodeShutdownMetrics(registry);
-registerAuditMetrics(
-  registry,
-  () => undefined,
-  () => undefined,
-);
+registerAuditMetrics(registry, () => undefined, {
+  configuration: '',
+  configured: () => undefined,
+  trusted: () => undefined,
+});
 
 /** What a scrape finds before anything has happened. */
 export const atStart = registry.metrics();

@@ -10,6 +10,7 @@ import {
   additionsIn,
   anyPodOf,
   auditWorkload,
+  hooksNow,
   KnownPods,
   type PodsOf,
   type RunningPod,
@@ -41,6 +42,8 @@ export interface ClusterAuditSettings {
   readonly configuration: string;
   /** Whether there is that configuration, where this replica follows it; undefined: audits look. */
   readonly configured: () => boolean | undefined;
+  /** Whether it trusts the certificate of this replica; undefined: not known. */
+  readonly trusted: () => boolean | undefined;
   /** Seconds between two audits; 0: there are none. */
   readonly every: number;
   /** The API group of the reports to write; `off`: none. */
@@ -99,12 +102,12 @@ export class ClusterAudit {
   #last: (Latest & { readonly lead: Leadership }) | undefined;
 
   constructor(options: ClusterAuditOptions) {
-    const { policyReports: api, configured } = options.settings;
+    const { policyReports: api } = options.settings;
     this.#options = options;
     this.#once = new LogOnce(options.logger);
     this.#reports = api === 'off' ? undefined : new PolicyReports({ ...options, api });
     const latest = () => (this.#last?.lead.holds() === true ? this.#last : undefined);
-    registerAuditMetrics(options.registry, latest, configured);
+    registerAuditMetrics(options.registry, latest, options.settings);
   }
 
   /** What the last audit of this term has found. */
@@ -269,8 +272,13 @@ function* runningIn(
 export function registerAuditMetrics(
   registry: Registry,
   latest: () => Latest | undefined,
-  configured: ClusterAuditSettings['configured'],
+  {
+    configuration,
+    configured,
+    trusted,
+  }: Pick<ClusterAuditSettings, 'configuration' | 'configured' | 'trusted'>,
 ): void {
+  const isThere = () => configured() ?? latest()?.configured;
   gaugeAtScrape<string>(registry, {
     name: 'linger_webhook_configured',
     help: '1 while there is the webhook configuration, without which no pod reaches Linger.',
@@ -278,8 +286,19 @@ export function registerAuditMetrics(
       '1 while the MutatingWebhookConfiguration exists, 0 while it does not: then no pod reaches Linger. With `--certs-secret` on each replica; otherwise only on the leader, from its [audits](../operations.md#findings).',
     labelNames: [],
     read: () => {
-      const there = configured() ?? latest()?.configured;
+      const there = isThere();
       return there === undefined ? [] : [[{}, Number(there)]];
+    },
+  });
+  gaugeAtScrape<string>(registry, {
+    name: 'linger_webhook_gives_hooks',
+    help: '1 while pods that are created now get hooks, as far as this replica can know.',
+    reference:
+      '1 while pods that are created now get hooks, 0 while they get none, as far as this replica can know: there is a webhook configuration, and it trusts its certificate. Absent where that is not known. A Linger without replicas has no metrics; `linger status` sees that, too.',
+    labelNames: [],
+    read: () => {
+      const { given } = hooksNow({ configuration, configured: isThere(), trusted: trusted() });
+      return given === null ? [] : [[{}, Number(given)]];
     },
   });
   gaugeAtScrape(registry, {

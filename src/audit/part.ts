@@ -40,6 +40,8 @@ interface AuditOptions extends Pick<ClusterAuditSettings, 'policyReports'> {
   readonly webhookConfiguration: string;
   /** Whether there is that configuration; undefined: not known. */
   readonly configured: () => boolean | undefined;
+  /** Whether it trusts the certificate of this replica; undefined: not known. */
+  readonly trusted: () => boolean | undefined;
 }
 
 /** The leader's audit of the workloads. */
@@ -55,6 +57,7 @@ export const clusterAuditPart = part({
         policyReports: options.policyReports,
         configuration: options.webhookConfiguration,
         configured: options.configured,
+        trusted: options.trusted,
       },
       snapshot: snapshot.current,
       consumers: () => consumers.all,

@@ -165,6 +165,11 @@ export class SecretSource implements CertificateSource {
     return isKnown ? (value?.bundles.length ?? 0) > 0 : undefined;
   }
 
+  trusted(): boolean | undefined {
+    const isKnown = this.configured() === true && this.#serving !== undefined;
+    return isKnown ? !this.#distrusted(new Date()) : undefined;
+  }
+
   /** Where there is no webhook configuration, no API server calls: {@link configured} says so. */
   #distrusted(now: Date): boolean {
     return this.#bundle !== undefined && !isTrusted(this.get().cert, this.#bundle, now);

@@ -32,6 +32,8 @@ export interface CertificateSource {
   unready(now: Date): string | undefined;
   /** Whether there is a webhook configuration; undefined: not known. Absent: the source does not follow it. */
   configured?(): boolean | undefined;
+  /** Whether that configuration trusts the current certificate; undefined: not known, or there is none. */
+  trusted?(): boolean | undefined;
   /** The list-watches that it depends on, by resource; absent: none. */
   watches?(): Readonly<Record<string, WatchStats>>;
   /**

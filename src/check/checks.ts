@@ -100,7 +100,7 @@ export const CHECKS = {
   HoldHelper: {
     when: 'after',
     means:
-      'If policies ask for hook `Hold`: it is not off (`--hold-port=0`), the Service `linger-hold` exists, its [ConfigMap](../operations.md#the-helper-of-hold) exists and is not being deleted, and pods that may run on any node get it; otherwise the reason, as in the note `HoldUnavailable`.',
+      'If policies ask for hook `Hold`: it is not off (`--hold-port=0`), the Service `linger-hold` exists, its [ConfigMap](../operations.md#the-helper-of-hold) exists and is not being deleted, and pods that may run on any node get it; otherwise the reason, as in the note `HoldUnavailable`. In any case, how many running pods call [an address that the Service no longer has](../operations.md#the-address-of-hold).',
   },
 } as const satisfies Readonly<Record<string, Explained & { readonly when: 'before' | 'after' | 'both' }>>;
 

@@ -60,7 +60,9 @@ import {
   leader,
   type PortName,
   portsOf,
+  replicaStatuses,
   replicas,
+  unreachedInWords,
   watches,
 } from './replicas.ts';
 import { replicaRights } from './rights.ts';
@@ -124,7 +126,12 @@ export function checkInstallation(
       return [...(isFine && found?.length ? [] : measured), ...(found ?? [])];
     },
     Policies: async () => policies(inquiry, await ifReadable()),
-    HoldHelper: async () => holdHelper(inquiry, await inForce()),
+    HoldHelper: async () => {
+      const unreached = await unreachedPods(inquiry);
+      const helper = [await holdHelper(inquiry, await inForce())].flat();
+      const isFine = unreached.length > 0 && helper.every(({ state }) => state === 'ok');
+      return [...(isFine ? [] : helper), ...unreached];
+    },
   });
 }
 
@@ -497,6 +504,19 @@ async function policies(inquiry: Inquiry, inForce: InForce | undefined): Promise
       `policies: ${files ?? '?'} from files, ${objects} from the cluster, all valid${where ?? ''}${limited}`,
     ),
   );
+}
+
+/** Pods with the address of an earlier Service. The line Watches says where replicas cannot be asked. */
+async function unreachedPods(inquiry: Inquiry): Promise<readonly Judgement[]> {
+  const statuses = await replicaStatuses(inquiry).catch(() => undefined);
+  const pods = Math.max(0, ...[...(statuses?.values() ?? [])].map(({ unreached }) => unreached ?? 0));
+  if (pods === 0) return [];
+  return [
+    warning(
+      unreachedInWords(pods),
+      'linger audit names their workloads (HoldUnreached); kubectl rollout restart gives new pods the present address.',
+    ),
+  ];
 }
 
 /** More than Kubernetes is designed for. */

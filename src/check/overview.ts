@@ -2,6 +2,7 @@ import { messageOf } from '../cluster/index.ts';
 import type { Overview, ReplicaStatus } from '../core/api/index.ts';
 import type { Inquiry } from './checks.ts';
 import { floorState } from './floor.ts';
+import { hooksNowIn } from './hooks-now.ts';
 import { leaseOf, replicaPods, replicaStatuses, sumOf } from './replicas.ts';
 
 /** Asks everything on its own, so that a right that is missing costs one line. */
@@ -15,22 +16,30 @@ export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
       return undefined;
     }
   };
+  const hooks = await hooksNowIn(inquiry);
   const pods = await attempt('replicas', () => replicaPods(inquiry));
   const lease = await attempt('leader', () => leaseOf(inquiry));
-  const statuses = [...((await attempt('status', () => replicaStatuses(inquiry)))?.values() ?? [])];
+  const byReplica = [...((await attempt('status', () => replicaStatuses(inquiry))) ?? [])];
+  const statuses = byReplica.map(([, status]) => status);
   const floor = await attempt('floor', () => floorState(inquiry));
   const known = statuses.length > 0;
   const audit = statuses.map((each) => each.audit).find((each) => each !== null);
   return {
+    hooks,
     replicas: pods && { ready: pods.filter(({ ready }) => ready).length, all: pods.length },
     leader: lease,
     decisions: known
       ? {
           outcomes: sumOf(statuses.map(({ decisions }) => decisions.outcomes)),
           skips: sumOf(statuses.map(({ decisions }) => decisions.skips)),
+          started: byReplica
+            .filter(([, { decisions }]) => decisions.seconds < 3_600)
+            .map(([replica, { decisions }]) => ({ replica, seconds: decisions.seconds })),
         }
       : undefined,
     held: known ? statuses.reduce((sum, { held }) => sum + (held ?? 0), 0) : undefined,
+    // All replicas see the same pods.
+    unreached: known ? Math.max(...statuses.map(({ unreached }) => unreached ?? 0)) : undefined,
     audit: audit && { verdicts: audit.verdicts, findings: counted(audit.findings) },
     floor,
     unseen,

@@ -13,6 +13,7 @@ import {
   NO_LABELS,
   recordsAt,
 } from '../core/api/index.ts';
+import { WEBHOOK } from '../core/judge/index.ts';
 import { failure, type Inquiry, type Judgement, ok, problemsOr, type Seen, warning } from './checks.ts';
 import { APPLY, replicaPods } from './replicas.ts';
 
@@ -26,6 +27,14 @@ export async function ownWebhook(inquiry: Inquiry): Promise<Json | undefined> {
   const { configuration } = inquiry.options;
   const object = await inquiry.find(`${CONFIGURATIONS}/mutatingwebhookconfigurations/${configuration}`);
   return recordsAt(object, 'webhooks')[0];
+}
+
+/** The same, or Linger's webhook in a configuration of another name, if these may be listed. */
+export async function anyOwnWebhook(inquiry: Inquiry): Promise<Json | undefined> {
+  const own = await ownWebhook(inquiry);
+  if (own !== undefined) return own;
+  const all = await inquiry.items(`${CONFIGURATIONS}/mutatingwebhookconfigurations`).catch(() => []);
+  return all.flatMap(({ webhooks }) => recordsAt(webhooks)).find(({ name }) => name === WEBHOOK);
 }
 
 /** The names of cluster-wide objects do not follow the namespace: a second Linger takes them from the first. */
@@ -57,17 +66,7 @@ export async function webhook(inquiry: Inquiry): Promise<Seen> {
   const whileDown = failsClosed ? 'rejected' : 'created without a hook';
   return problemsOr(
     [
-      ...(await wayIn(own, inquiry)),
-      !isCalledForPods(own) &&
-        failure(
-          `the rules of ${configuration} do not cover the creation of pods: Linger is never called`,
-          APPLY,
-        ),
-      (await excludesAll(own, inquiry)) &&
-        failure(
-          `the namespaceSelector of ${configuration} matches no namespace: Linger is never called`,
-          `Label a namespace to match, or restore the selector: ${APPLY}`,
-        ),
+      ...(await obstaclesTo(own, inquiry)),
       isSelected(own, labels, OWN_LABELS) &&
         (failsClosed ? failure : warning)(
           `${configuration} is called for Linger’s own pods: neither their labels nor their namespace exclude them`,
@@ -96,10 +95,31 @@ export async function webhook(inquiry: Inquiry): Promise<Seen> {
   );
 }
 
+/** Why the API server never asks the replicas. */
+export async function obstaclesTo(own: Json, inquiry: Inquiry): Promise<readonly Judgement[]> {
+  const { configuration } = inquiry.options;
+  const found = [
+    ...(await wayIn(own, inquiry)),
+    !isCalledForPods(own) &&
+      failure(
+        `the rules of ${configuration} do not cover the creation of pods: Linger is never called`,
+        APPLY,
+      ),
+    (await excludesAll(own, inquiry)) &&
+      failure(
+        `the namespaceSelector of ${configuration} matches no namespace: Linger is never called`,
+        `Label a namespace to match, or restore the selector: ${APPLY}`,
+      ),
+  ];
+  return found.filter((each) => each !== false);
+}
+
 /** What keeps reviews from the replicas. */
 async function wayIn(own: Json, inquiry: Inquiry): Promise<readonly Judgement[]> {
   const { configuration, namespace } = inquiry.options;
   const called = memberAt(own, ['clientConfig', 'service']);
+  // A replica outside of the cluster.
+  if (called === undefined && isString(memberAt(own, ['clientConfig', 'url']))) return [];
   const { namespace: place, name, port = 443 } = isRecord(called) ? called : {};
   if (place !== namespace)
     return [

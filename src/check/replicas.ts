@@ -260,3 +260,8 @@ export function sumOf(all: readonly Counts[]): Counts {
     if (times > 0) sums[key] = (sums[key] ?? 0) + times;
   return sums;
 }
+
+/** What `status` and `check` say of pods that call an address which the Hold Service does not have. */
+export function unreachedInWords(pods: number): string {
+  return `${count(pods, 'running pod')} with hook Hold ${pods === 1 ? 'calls' : 'call'} an address that the Hold Service no longer has, and ${pods === 1 ? 'waits for its' : 'wait for their'} static time`;
+}

@@ -140,13 +140,17 @@ const CONSEQUENCES: Readonly<Record<string, Consequence>> = {
   },
 };
 
-/** Rights that only an installation uses whose leader delivers the helper; `linger hold manifest` does without. */
-const OPTIONAL_ROLE = /-delivery$/;
+/** An installation without this role has its helper from `linger hold manifest`. */
+const DELIVERY_ROLE = 'linger-hold-delivery';
 
-/** The rights that the manifests of this version give to the ServiceAccount, as far as these flags use them; by manifest. */
+/**
+ * The rights that the manifests of this version give to the ServiceAccount, as far as these flags use them; by manifest.
+ * @param delivers whether the leader is to bring the helper of Hold to namespaces
+ */
 export function declaredRights(
   flag: ReplicaFlags,
   { namespace, configuration }: Pick<CheckOptions, 'namespace' | 'configuration'>,
+  delivers: boolean,
 ): ReadonlyMap<string, readonly Access[]> {
   const renamed = (resource: string, name: string) => {
     if (resource === 'secrets') return flag('certs-secret') ?? name;
@@ -154,7 +158,7 @@ export function declaredRights(
   };
   const rights = new Map<string, readonly Access[]>();
   for (const { manifest, name: role, namespaced, rules } of installed.roles as readonly InstalledRole[]) {
-    if (OPTIONAL_ROLE.test(role) || CONSEQUENCES[manifest]?.used?.(flag) === false) continue;
+    if ((role === DELIVERY_ROLE && !delivers) || CONSEQUENCES[manifest]?.used?.(flag) === false) continue;
     const place = namespaced ? { namespace } : {};
     const accesses = rules.flatMap(({ apiGroups, resources, resourceNames = [undefined], verbs }) =>
       apiGroups.flatMap((group) =>
@@ -192,7 +196,10 @@ export async function replicaRights(inquiry: Inquiry): Promise<Seen> {
   if (declared === undefined) return [];
   const account = memberAt(declared, ['spec', 'template', 'spec', 'serviceAccountName']);
   const name = isString(account) ? account : 'default';
-  const rights = declaredRights(flagsOf(declared), inquiry.options);
+  const delivery = `/apis/rbac.authorization.k8s.io/v1/clusterroles/${DELIVERY_ROLE}`;
+  // Its role alone shows that its binding is missing; who may not look is told of no right too many.
+  const delivers = (await inquiry.find(delivery).catch(() => undefined)) !== undefined;
+  const rights = declaredRights(flagsOf(declared), inquiry.options, delivers);
   const problems: Judgement[] = [];
   for (const [manifest, accesses] of rights) {
     const missing = await missingOf(inquiry, accesses, { namespace, name });

@@ -17,7 +17,7 @@ interface Look {
 }
 
 /** A summary of one screen, the workloads, unprotected ones first, then the findings by their causes. */
-export function renderAudit({ findings, summary }: AuditReport, { wide, colour }: Look): string {
+export function renderAudit({ findings, summary, noHooks }: AuditReport, { wide, colour }: Look): string {
   const shown = [...byWorkload(findings)]
     .filter(([, [own, ...more]]) => wide || own?.verdict !== 'skipped' || more.length > 0)
     .toSorted(([, [a]], [, [b]]) => orderOf(a) - orderOf(b));
@@ -29,7 +29,11 @@ export function renderAudit({ findings, summary }: AuditReport, { wide, colour }
     line.replace(/^(unprotected|unknown|protected|skipped)/, (word) =>
       painted(word, COLOURS[word as AuditVerdict], colour),
     );
-  const text = paragraphs(summaryLines(summary, findings), table, ...causesOf(named, wide));
+  const text = paragraphs(
+    [noHooks ?? [], summaryLines(summary, findings)].flat(),
+    table,
+    ...causesOf(named, wide),
+  );
   return text.split('\n').map(colours).join('\n');
 }
 

@@ -76,6 +76,8 @@ export interface AuditInput {
   readonly related: RelatedObjects;
   /** undefined: without a cluster. */
   readonly connection: KubeConnection | undefined;
+  /** A full sentence if new pods get no hook at this moment. */
+  readonly noHooks?: string | undefined;
   /** A document could not be read, and has been reported. */
   readonly failed: boolean;
   /** Workloads of the cluster are left out, and that has been reported. */
@@ -119,7 +121,12 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
   const findings = all.filter((each) => !known(each));
   if (findings.length < all.length)
     warn(`${all.length - findings.length} of ${all.length} findings are in the baseline, and left out`);
-  const report: AuditReport & AuditJson = { findings, summary: summaryOfAudit(audited) };
+  const { noHooks } = input;
+  const report: AuditReport & AuditJson = {
+    findings,
+    summary: summaryOfAudit(audited),
+    ...(noHooks !== undefined && { noHooks }),
+  };
   print(printed(settings, report, surroundings));
   if (failed || incomplete) return 1;
   if (isEmpty && failOn !== undefined && !settings.allowEmpty) {
@@ -454,12 +461,23 @@ export async function clusterInput(
 ): Promise<AuditInput> {
   const { namespace } = settings;
   const { readWorkloads } = await import('./read-cluster.ts');
-  const { connection, known } = await askCluster(settings, surroundings);
+  const { connection, known, lingerNamespace } = await askCluster(settings, surroundings);
   // Otherwise a misspelt namespace would have no findings.
   if (namespace !== undefined && !known.namespaces?.has(namespace))
     throw new LingerError('not-found', `there is no namespace ${namespace} in this cluster`);
   const sources = await sourcesFor(NO_DOCUMENTS, { ...settings, namespace: namespace ?? 'default' }, known);
   const read = await readWorkloads(connection, settings, surroundings);
-  const related = { ...read.related, additions: known.additions };
-  return { ...read, subjects: read.workloads, sources, related, connection, failed: false };
+  const { hooksNowIn, inquire } = await import('../check/index.ts');
+  const about = { connection, namespace: lingerNamespace, configuration: 'linger', tryIn: 'default' };
+  const { given, why, headline } = await inquire({ ...about, now: surroundings.now() }, hooksNowIn);
+  const related = {
+    ...read.related,
+    additions: known.additions,
+    ...(given === false && { configured: false, noHooks: why }),
+  };
+  return {
+    ...read,
+    ...{ subjects: read.workloads, sources, related, connection, failed: false },
+    noHooks: headline,
+  };
 }

@@ -202,7 +202,8 @@ async function audited(input: AuditInput, unseen: readonly string[], asOf: numbe
   const worst = worstOf(findings);
   const subject = worst && byKey.get(subjectKey(worst));
   const through = subject && slowestFor(subject, snapshot);
-  const headline = headlineFor(summary, worst, through);
+  const verdicts = headlineFor(summary, worst, through);
+  const headline = input.noHooks === undefined ? verdicts : `${input.noHooks} ${verdicts}`;
   const report = { findings, summary, asOf, headline, unseen };
   return { report, input, snapshot, subjects: byKey };
 }
@@ -308,7 +309,7 @@ export class Trials {
     this.#running = new AbortController();
     const { signal } = this.#running;
     trial.signal = signal;
-    const withWebhook = { subjects, related: { ...related, configured: true } };
+    const withWebhook = { subjects, related: { ...related, configured: true, noHooks: undefined } };
     const auditing = auditAll(withWebhook, trial.snapshot, { signal }).then(
       (all) => {
         trial.after = summaryOfAudit(all);

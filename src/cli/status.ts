@@ -1,5 +1,5 @@
-import { inquire, modeLimitOf, overviewOf } from '../check/index.ts';
-import { type Overview, span } from '../core/api/index.ts';
+import { inquire, modeLimitOf, overviewOf, unreachedInWords } from '../check/index.ts';
+import { count, type Overview, span } from '../core/api/index.ts';
 import { NO_DOCUMENTS, namespaceView, snapshotOf } from '../core/decision/index.ts';
 import { headlineOf } from '../core/judge/index.ts';
 import type { StatusReport } from '../dashboard/index.ts';
@@ -59,7 +59,12 @@ export async function status(settings: Settings<'status'>, surroundings: Surroun
 }
 
 /** The same first line as `audit` and `check` print. */
-export function statusHeadline({ audit }: Pick<Overview, 'audit'>): string {
+export function statusHeadline({ hooks, audit }: Pick<Overview, 'hooks' | 'audit'>): string {
+  const verdicts = verdictsOf(audit);
+  return hooks.headline === undefined ? verdicts : `${hooks.headline} ${verdicts}`;
+}
+
+function verdictsOf(audit: Overview['audit']): string {
   if (audit !== undefined) {
     const { protected: safe = 0, unprotected = 0, skipped = 0, unknown = 0 } = audit.verdicts;
     const verdicts = { protected: safe, unprotected, skipped, unknown };
@@ -73,6 +78,7 @@ const MOST_FINDINGS = 5;
 
 function renderStatus(value: StatusReport, now: number, wide: boolean): string {
   const { replicas, leader, decisions, held, floor, audit, namespaces, consumers, unseen } = value;
+  const unreached = value.unreached ?? 0;
   const few = (names: readonly string[]) => {
     const shown = wide ? names : names.slice(0, MOST_NAMES);
     return `${shown.join(', ')}${names.length > shown.length ? `, and ${names.length - shown.length} more` : ''}`;
@@ -80,12 +86,12 @@ function renderStatus(value: StatusReport, now: number, wide: boolean): string {
   const facts = [
     ['replicas', replicas && `${replicas.ready} of ${replicas.all} ready`],
     ['leader', leader && `${leader.name}, renewed ${span(leader.renewedSeconds)} ago`],
-    ['decisions', decisions && `${inOrder(decisions.outcomes)} in the last hour${skipsOf(decisions.skips)}`],
+    ['decisions', decisions && decisionsInWords(decisions)],
     [
       'held',
       held === undefined
         ? undefined
-        : `${held} ${held === 1 ? 'pod' : 'pods'} now${held > 0 ? ': linger hold list' : ''}`,
+        : `${count(held, 'pod')} now${held > 0 ? ': linger hold list' : ''}${unreached > 0 ? `; ${unreachedInWords(unreached)} (linger check)` : ''}`,
     ],
     ['floor', floor && floorInWords(floor, now)],
   ] as const;
@@ -123,6 +129,13 @@ function floorInWords({ bound, validUntil }: NonNullable<StatusReport['floor']>,
   return validUntil < now
     ? `stands, and is out of date since ${until} (linger check)`
     : `stands, and is up to date until ${until}`;
+}
+
+/** A replica that has started since has forgotten what it decided before. */
+function decisionsInWords({ outcomes, skips, started }: NonNullable<Overview['decisions']>): string {
+  const since = started.map(({ replica, seconds }) => `${replica} only since its start ${span(seconds)} ago`);
+  const when = since.length === 0 ? 'in the last hour' : `in the last hour, of ${since.join(', ')}`;
+  return `${inOrder(outcomes)} ${when}${skipsOf(skips)}`;
 }
 
 const OUTCOMES = { inject: 'injected', audit: 'only audited', skip: 'skipped' };

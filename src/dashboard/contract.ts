@@ -141,6 +141,8 @@ const auditSummary = z.strictObject({
 export const auditReport = z.strictObject({
   findings: z.array(auditFinding).readonly(),
   summary: auditSummary,
+  /** Of a cluster: a full sentence if new pods get no hook at this moment. */
+  noHooks: z.string().optional(),
 });
 
 /** The answer to `GET /api/v1/workloads?search=…&verdict=…&sort=…&limit=…`. */

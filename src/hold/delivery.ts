@@ -128,6 +128,8 @@ const APPLY_EVERY_MS = 250;
 const REQUEST_MS = 10_000;
 /** When to retry in a namespace that refuses it: the namespace terminates, its quota is used up, or a right is missing. */
 const REFUSED_PAUSE_MS = 300_000;
+/** A right that was missing everywhere may be there again: one namespace shows it, and then all are due. */
+const PROBE_REFUSED_MS = 12_000;
 /** How long an applied ConfigMap may take to show in the watch. */
 const SEEN_WITHIN_MS = 10_000;
 /** When the API server cannot be reached, or is busy. */
@@ -261,16 +263,30 @@ export class Delivery {
     const { clock, random, pause } = this.#options;
     await Promise.race([this.read, pause(SEEN_WITHIN_MS, leadership.signal)]);
     const schedule = new Schedule(PACE, clock(), random);
-    const notBefore = new Map<string, number>();
+    const applied = new Map<string, number>();
+    /** The one that was refused the longest time ago comes first. */
+    const refused = new Map<string, number>();
+    let probeAt = 0;
     do {
-      if (!schedule.due(clock())) continue;
-      const namespace = this.#lacking().find((each) => (notBefore.get(each) ?? 0) <= clock());
+      const now = clock();
+      if (!schedule.due(now)) continue;
+      const lacking = this.#lacking().filter((each) => (applied.get(each) ?? 0) <= now);
+      for (const each of refused.keys()) if (!lacking.includes(each)) refused.delete(each);
+      const due = lacking.find((each) => (refused.get(each) ?? 0) <= now);
+      const [probed] = now >= probeAt ? refused.keys() : [];
+      const namespace = due ?? probed;
       if (namespace === undefined || !leadership.holds()) continue;
       const failure = await this.#apply(namespace, leadership.signal);
       if (leadership.signal.aborted) return;
-      if (failure === undefined || CONCERNS_ONE_NAMESPACE.has(failure.reason)) {
+      if (failure === undefined) {
         schedule.done(clock());
-        notBefore.set(namespace, clock() + (failure === undefined ? SEEN_WITHIN_MS : REFUSED_PAUSE_MS));
+        if (refused.delete(namespace)) refused.clear();
+        applied.set(namespace, clock() + SEEN_WITHIN_MS);
+      } else if (CONCERNS_ONE_NAMESPACE.has(failure.reason)) {
+        schedule.done(clock());
+        refused.delete(namespace);
+        refused.set(namespace, clock() + REFUSED_PAUSE_MS);
+        probeAt = clock() + PROBE_REFUSED_MS;
       } else schedule.failed(clock(), failure.retryAfterMs);
     } while (await pause(APPLY_EVERY_MS, leadership.signal));
   }

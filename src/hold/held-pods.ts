@@ -1,7 +1,7 @@
 import { canonicalAddress } from '../certs/index.ts';
 import type { ResourceEvent } from '../cluster/index.ts';
 import { type Labels, NO_LABELS } from '../core/api/index.ts';
-import { parsePlan } from '../core/decision/index.ts';
+import { type ClusterSnapshot, holdUnreached, parsePlan } from '../core/decision/index.ts';
 import type { PodMetadata } from '../core/lag/index.ts';
 import {
   type ClusterEvent,
@@ -99,6 +99,14 @@ export class HeldPods {
 
   withUid(uid: string): HeldPod | undefined {
     return this.#byUid.get(uid);
+  }
+
+  /** How many of them call an address where the Hold Service is not: they wait for their static time. */
+  unreached(hold: ClusterSnapshot['hold']): number {
+    let count = 0;
+    for (const { terms, deletion } of this.#byUid.values())
+      if (deletion === undefined && terms && holdUnreached({ hold: terms }, hold) !== undefined) count += 1;
+    return count;
   }
 
   /** From this instant on withdrawals are seen; before, endpoints and pods were still being read. */

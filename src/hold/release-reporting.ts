@@ -11,8 +11,11 @@ const CUT: ReadonlySet<string> = new Set<ReleaseReason>(['Max', 'NodeShutdown'])
 
 const SHOWN = 5;
 
-/** @param held how many pods are */
-export function registerHoldMetrics(registry: Registry, held: () => number) {
+/** Each says how many pods. */
+export function registerHoldMetrics(
+  registry: Registry,
+  { held, unreached }: Readonly<Record<'held' | 'unreached', () => number>>,
+) {
   const released = new Counter({
     name: 'linger_hold_released_total',
     help: 'Pods whose hooks (Hold) this replica has released, by reason.',
@@ -33,6 +36,13 @@ export function registerHoldMetrics(registry: Registry, held: () => number) {
     name: 'linger_hold_pods',
     help: 'Pods that this replica holds now. Only the leader holds pods.',
     read: held,
+  });
+  numberAtScrape(registry, {
+    name: 'linger_hold_pods_unreached',
+    help: 'Pods whose hooks (Hold) call an address where the Service of Hold is not.',
+    reference:
+      'Running pods whose hooks (`Hold`) call [an address that the Service of Hold no longer has](../operations.md#the-address-of-hold): they wait for their static time. All replicas show the same number.',
+    read: unreached,
   });
   const strangers = new Counter({
     name: 'linger_hold_stranger_lines_total',

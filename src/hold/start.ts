@@ -52,7 +52,8 @@ export function startHold(context: HoldContext) {
   const wall = Date.now;
   const once = new LogOnce(logger);
   const lookup = new PodLookup(context);
-  const metrics = registerHoldMetrics(registry, () => holds.size);
+  const unreached = () => pods.unreached(context.snapshot().hold);
+  const metrics = registerHoldMetrics(registry, { held: () => holds.size, unreached });
   const pods = new HeldPods({ clock, wall, onChange: ({ uid }) => holds.touch(uid) });
   let leads: Leadership | undefined;
   /** The latest leader that this replica has relayed to. */
@@ -122,7 +123,7 @@ export function startHold(context: HoldContext) {
     server: service.server,
     runnable: {
       name: 'hold',
-      status: () => ({ held: holds.size }),
+      status: () => ({ held: holds.size, unreached: unreached() }),
       onPod: pods.apply.bind(pods),
       onEvent: pods.observe.bind(pods),
       lead,

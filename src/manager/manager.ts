@@ -29,8 +29,10 @@ const LOG_AGAIN_MS = 60_000;
 export const NO_STATUS: ReplicaStatus = {
   synced: null,
   watches: {},
-  decisions: { outcomes: {}, skips: {} },
+  trusted: null,
+  decisions: { outcomes: {}, skips: {}, seconds: 0 },
   held: null,
+  unreached: null,
   flips: null,
   audit: null,
 };

@@ -64,4 +64,6 @@ export interface ClusterOptions extends ServerOptions {
   readonly reportKeys: () => SigningKeys;
   /** Whether there is the webhook configuration; undefined: not known. */
   readonly configured: () => boolean | undefined;
+  /** Whether that configuration trusts the certificate of this replica; undefined: not known. */
+  readonly trusted: () => boolean | undefined;
 }

@@ -164,6 +164,7 @@ async function beginCluster(
     hold: options.holdPort === 0 ? undefined : hold,
     reportKeys: keysFor('linger.dev/reports: cursors', certificates),
     configured: () => certificates.configured?.(),
+    trusted: () => certificates.trusted?.(),
   });
 }
 
@@ -222,6 +223,7 @@ async function answerUntilShutdown(
       name: 'certificates',
       // New handshakes get the new pair; open connections keep theirs.
       watches: () => certificates.watches?.() ?? {},
+      status: () => ({ trusted: certificates.trusted?.() ?? null }),
       run: () => certificates.follow((pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)), running),
     },
     { name: 'admin', close: () => close(admin) },

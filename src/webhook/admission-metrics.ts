@@ -91,15 +91,18 @@ export class AdmissionMetrics {
 
 const RECENT_STEP_MS = 5 * 60_000;
 const RECENT_STEPS = 12;
+const HOUR_MS = RECENT_STEP_MS * RECENT_STEPS;
 
 /** Counts of the last hour: a command that looks once has no rate of a counter. */
 class RecentDecisions {
   readonly #clock: () => number;
+  readonly #startedAt: number;
   /** By the number of their step; twelve at most. */
   readonly #steps = new Map<number, Map<string, number>>();
 
   constructor(clock: () => number) {
     this.#clock = clock;
+    this.#startedAt = clock();
   }
 
   /** @param step in which the decision was made */
@@ -121,7 +124,8 @@ class RecentDecisions {
         outcomes[outcome] = (outcomes[outcome] ?? 0) + count;
         if (outcome === 'skip') skips[reason] = (skips[reason] ?? 0) + count;
       }
-    return { outcomes, skips };
+    const seconds = Math.min(HOUR_MS, this.#clock() - this.#startedAt) / 1000;
+    return { outcomes, skips, seconds };
   }
 
   /** What is older than an hour. */

@@ -133,7 +133,9 @@ async function leading(
   const audit = new ClusterAudit({
     connection: (await api.start()) as never,
     settings: {
-      ...{ every: 0.05, policyReports: 'off', configuration: 'linger', configured: () => undefined },
+      ...{ every: 0.05, policyReports: 'off', configuration: 'linger' },
+      configured: () => undefined,
+      trusted: () => undefined,
       ...settings,
     },
     registry,
@@ -365,6 +367,20 @@ describe('the leader', () => {
     resign();
     expect(await samples('linger_webhook_configured')).toEqual(['linger_webhook_configured 0']);
     expect(lines).toEqual([]);
+  });
+
+  test.for([
+    { configured: false, trusted: undefined, gauge: ['linger_webhook_gives_hooks 0'] },
+    { configured: true, trusted: false, gauge: ['linger_webhook_gives_hooks 0'] },
+    { configured: true, trusted: true, gauge: ['linger_webhook_gives_hooks 1'] },
+    { configured: undefined, trusted: undefined, gauge: [] },
+  ])('shows whether pods get hooks: configured $configured, trusted $trusted', async (of) => {
+    const { configured, trusted, gauge } = of;
+    const api = new Lists();
+    const settings = { configured: () => configured, trusted: () => trusted };
+    const { samples, resign } = await leading(api, { settings });
+    resign();
+    expect(await samples('linger_webhook_gives_hooks')).toEqual(gauge);
   });
 
   test('of many more findings than it tells counts all, in metrics and in the reports of each namespace', async () => {

@@ -111,8 +111,16 @@ const egress = (namespace: string, name: string, podSelector: Json, ...rules: re
   metadata: { namespace, name },
   spec: { podSelector, policyTypes: ['Egress'], egress: rules },
 });
-const status = (current = true) =>
-  well(JSON.stringify({ ...NO_STATUS, synced: true, watches: { pods: current }, flips: { Measured: 7 } }));
+const status = (current = true, more: Json = {}) =>
+  well(
+    JSON.stringify({
+      ...NO_STATUS,
+      synced: true,
+      watches: { pods: current },
+      flips: { Measured: 7 },
+      ...more,
+    }),
+  );
 const lease = (holder: string, ageSeconds: number, now = NOW) =>
   well({
     spec: { holderIdentity: holder, renewTime: new Date(now.getTime() - ageSeconds * 1000).toISOString() },
@@ -1453,6 +1461,11 @@ describe('afterwards', () => {
       { wantingHold: ['shop'] },
     ],
     [
+      'pods that call an address which the Hold Service no longer has',
+      () => ({ [statusOf('a')]: status(true, { unreached: 3 }) }),
+      /^warning HoldHelper: 3 running pods with hook Hold call an address that the Hold Service no longer has/,
+    ],
+    [
       'policies that cannot be read',
       () => ({}),
       /^unknown HoldHelper: could not be checked: no policy there$/,
@@ -1480,6 +1493,17 @@ describe('afterwards', () => {
     expect(said[0]?.cure).toContain(`deploy/${manifest}`);
   });
 
+  it('a leader that may no longer deliver the helper of Hold, though its role is there', async () => {
+    const denied = {
+      [REVIEW_OF_OTHERS]: allowingAllBut(/ linger-hold-[0-9a-f]{16}$/),
+    };
+    const role = '/apis/rbac.authorization.k8s.io/v1/clusterroles/linger-hold-delivery';
+    const rights = async (changes: Answers) =>
+      (await check(changes)).find(({ code }) => code === 'Rights')?.text;
+    expect(await rights({ ...denied, [role]: well({}) })).toMatch(/may not .*create configmaps linger-hold-/);
+    expect(await rights(denied)).not.toMatch(/create configmaps linger-hold-/);
+  });
+
   it('asks for no right that the flags of the Deployment make superfluous', async () => {
     const args = ['--certs=/x', '--audit-every', '0', '--hold-port=0'];
     const changes = (flags: readonly string[], env: readonly object[] = []) => ({
@@ -1497,14 +1521,14 @@ describe('afterwards', () => {
     expect(worthSaying(await check(changes([])))).toHaveLength(2);
   });
 
-  it('asks for exactly the rights that deploy/ gives', () => {
+  it.each([true, false])('asks for exactly the rights that deploy/ gives; delivery: %s', (delivers) => {
     const flags = (group: string) => (name: string) =>
       ({ 'certs-secret': 'linger-certificates', 'policy-reports': group, 'delete-on-node-shutdown': '' })[
         name
       ];
     const installation = { namespace: 'linger', configuration: 'linger' };
     const asked = ['wgpolicyk8s.io', 'openreports.io'].flatMap((group) =>
-      [...declaredRights(flags(group), installation)].flatMap(([manifest, accesses]) =>
+      [...declaredRights(flags(group), installation, delivers)].flatMap(([manifest, accesses]) =>
         accesses.map((access) => inWords(manifest.replace('deploy/', ''), access)),
       ),
     );
@@ -1515,7 +1539,8 @@ describe('afterwards', () => {
     const given = files.flatMap((file) => {
       const roles = parseAllDocuments(read(file)).map((each) => each.toJS() as RoleObject);
       // Not of users, nor what the leader does only for those who do not apply the helper themselves.
-      const ours = roles.filter(({ metadata: { name } }) => !/-policies-|-delivery$/.test(name));
+      const others = delivers ? /-policies-/ : /-policies-|-delivery$/;
+      const ours = roles.filter(({ metadata: { name } }) => !others.test(name));
       return ours.flatMap(({ kind, rules = [] }) =>
         rules.flatMap(({ apiGroups: [group = ''], resources, resourceNames = [undefined], verbs }) =>
           resources.flatMap((resource) =>

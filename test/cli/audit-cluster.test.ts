@@ -22,6 +22,13 @@ const deployment = (name: string, replicas: number) => ({
   spec: { replicas, template: { metadata: { labels: { app: 'web' } }, spec: POD } },
 });
 
+const CONFIGURATION = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/linger';
+const WEBHOOK = {
+  name: 'pods.linger.dev',
+  rules: [{ apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['pods'] }],
+  clientConfig: { url: 'https://192.0.2.1/mutate' },
+};
+
 function holding(bare: readonly ReturnType<typeof pod>[], more: Answers = {}): Answers {
   const single = bare.map((each) => {
     const { namespace, name } = each.metadata;
@@ -35,6 +42,7 @@ function holding(bare: readonly ReturnType<typeof pod>[], more: Answers = {}): A
     '/api/v1/services?limit=250': items(),
     '/apis/apps/v1/deployments?limit=250': items(),
     '/api/v1/pods?limit=250': items(...bare),
+    [CONFIGURATION]: well({ metadata: { name: 'linger' }, webhooks: [WEBHOOK] }),
     ...Object.fromEntries(single),
     ...more,
   };
@@ -60,13 +68,14 @@ async function auditOf(answers: Answers, ...args: readonly string[]) {
     'json',
     ...args,
   ]);
-  const { findings } = JSON.parse(said.stdout || '{"findings":[]}') as {
+  const { findings, noHooks } = JSON.parse(said.stdout || '{"findings":[]}') as {
     findings: readonly { kind: string; namespace: string; name: string; verdict: string; text: string }[];
+    noHooks?: string;
   };
   const rows = [
     ...new Set(findings.map((each) => `${each.kind} ${each.namespace}/${each.name} ${each.verdict}`)),
   ];
-  return { ...said, rows, findings };
+  return { ...said, rows, findings, noHooks };
 }
 
 test('a Rollout is judged by the template that it refers to, and its emptied Deployment needs nothing', async () => {
@@ -132,6 +141,19 @@ test('what is assumed of the webhook is said', async () => {
   );
   expect(rows).toEqual(['Deployment shop/web protected']);
   expect(stderr).toContain('assuming that Linger’s webhook is there');
+});
+
+test('a Linger that is scaled to 0 is said first, and new pods get no hook', async () => {
+  const scaled = {
+    '/apis/apps/v1/namespaces/linger/deployments/linger': well({ spec: { replicas: 0 } }),
+    [`/api/v1/namespaces/linger/pods?labelSelector=${encodeURIComponent('app.kubernetes.io/name=linger')}&limit=250`]:
+      items(),
+  };
+  const answers = { ...scaled, '/apis/apps/v1/deployments?limit=250': items(deployment('web', 2)) };
+  const { rows, findings, noHooks } = await auditOf(holding([], answers));
+  expect(rows).toEqual(['Deployment shop/web unprotected']);
+  expect(noHooks).toMatch(/^New pods get no hook at this moment: the Deployment linger is scaled to 0/);
+  expect(findings[0]?.text).toContain('new pods get no wait: the Deployment linger is scaled to 0');
 });
 
 test('kinds that may not be listed are left out, and named', async () => {

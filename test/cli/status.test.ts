@@ -30,8 +30,10 @@ const namespaceObject = (name: string, annotations = {}) => ({
 const LEADS: ReplicaStatus = {
   synced: true,
   watches: { pods: true },
-  decisions: { outcomes: { inject: 100, skip: 7 }, skips: { NotServing: 7 } },
+  trusted: true,
+  decisions: { outcomes: { inject: 100, skip: 7 }, skips: { NotServing: 7 }, seconds: 3_600 },
   held: 3,
+  unreached: 0,
   flips: {},
   audit: {
     verdicts: { unprotected: 4, protected: 30, skipped: 5, unknown: 1 },
@@ -42,7 +44,29 @@ const LEADS: ReplicaStatus = {
     ],
   },
 };
-const FOLLOWS: ReplicaStatus = { ...NO_STATUS, decisions: { outcomes: { inject: 20 }, skips: {} }, held: 0 };
+const FOLLOWS: ReplicaStatus = {
+  ...NO_STATUS,
+  decisions: { outcomes: { inject: 20 }, skips: {}, seconds: 3_600 },
+  held: 0,
+};
+
+const CONFIGURATION = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/linger';
+const DEPLOYMENT = '/apis/apps/v1/namespaces/linger/deployments/linger';
+const SLICES = `/apis/discovery.k8s.io/v1/namespaces/linger/endpointslices?labelSelector=${encodeURIComponent('kubernetes.io/service-name=linger')}&limit=250`;
+
+function configuration(changes: object = {}): Answer {
+  const rules = [{ apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['pods'] }];
+  const clientConfig = { service: { namespace: 'linger', name: 'linger', port: 443 } };
+  const webhook = { name: 'pods.linger.dev', failurePolicy: 'Ignore', rules, clientConfig, ...changes };
+  return well({ metadata: { name: 'linger' }, webhooks: [webhook] });
+}
+
+const sliceOf = (ready: boolean) =>
+  items({ metadata: { name: 'linger-1', uid: 's' }, endpoints: [{ conditions: { ready } }] });
+const SERVICE: Answers = {
+  '/api/v1/namespaces/linger/services/linger': well({ spec: { selector: {}, ports: [{ port: 443 }] } }),
+  [SLICES]: sliceOf(true),
+};
 
 function running(): Answers {
   return {
@@ -52,6 +76,8 @@ function running(): Answers {
       // Ages of more than ten seconds have no decimals: a second more on a busy machine changes nothing.
       spec: { holderIdentity: 'a_1f', renewTime: new Date(Date.now() - 11_000).toISOString() },
     }),
+    [CONFIGURATION]: configuration(),
+    ...SERVICE,
     [ownStatusOf('a')]: well(JSON.stringify(LEADS)),
     [ownStatusOf('b')]: well(JSON.stringify(FOLLOWS)),
     [`/api/v1/namespaces${LISTED}`]: items(
@@ -93,6 +119,85 @@ describe.concurrent('linger status', () => {
     expect(stdout).toMatch(/^\S+ +Auto +\d+s +initial: 0 of \d+ samples, .* of .* +\d: /m);
     expect(stdout).toMatch(/^ +NoHook +4 +in shop, team$/m);
     expect(stdout.split('\n').length).toBeLessThan(40);
+  });
+
+  const unready = { ...replica('a'), status: { conditions: [{ type: 'Ready', status: 'False' }] } };
+  it.for<[string, Answers, RegExp]>([
+    [
+      'the configuration is deleted',
+      { [CONFIGURATION]: refused(404, 'not found') },
+      /^New pods get no hook at this moment: there is no MutatingWebhookConfiguration linger; to cure it: kubectl apply .*\. 40 workloads: /,
+    ],
+    [
+      'Linger is scaled to 0',
+      { [DEPLOYMENT]: well({ spec: { replicas: 0 } }), [PODS]: items() },
+      /^New pods get no hook at this moment: the Deployment linger is scaled to 0 replicas; to cure it: kubectl scale/,
+    ],
+    [
+      'no replica is ready',
+      { [DEPLOYMENT]: well({ spec: { replicas: 2 } }), [PODS]: items(unready) },
+      /^New pods get no hook at this moment: no replica of Linger is ready; /,
+    ],
+    [
+      'the Service has no endpoint',
+      { [SLICES]: sliceOf(false) },
+      /^New pods get no hook at this moment: Service linger\/linger has no ready endpoint /,
+    ],
+    [
+      'the Service is gone',
+      { '/api/v1/namespaces/linger/services/linger': refused(404, 'not found') },
+      /^New pods get no hook at this moment: linger points at Service linger\/linger, which does not exist; /,
+    ],
+    [
+      'the rules do not cover pods',
+      { [CONFIGURATION]: configuration({ rules: [] }) },
+      /^New pods get no hook at this moment: the rules of linger do not cover the creation of pods/,
+    ],
+    [
+      'the caBundle is another authority’s',
+      { [ownStatusOf('a')]: well(JSON.stringify({ ...LEADS, trusted: false })) },
+      /^New pods get no hook at this moment: the caBundle of linger does not match the certificate/,
+    ],
+    [
+      'it fails closed, and no replica is ready',
+      {
+        [CONFIGURATION]: configuration({ failurePolicy: 'Fail' }),
+        [PODS]: items(unready),
+        [DEPLOYMENT]: well({}),
+      },
+      /^New pods cannot be created at this moment: no replica of Linger is ready; /,
+    ],
+  ])('says first that pods get no hook: %s', async ([, changes, said]) => {
+    const { stdout } = await statusOf(changes);
+    expect(stdout).toMatch(said);
+    const { stdout: json } = await statusOf(changes, '--output', 'json');
+    const { hooks, headline } = statusReport.parse(JSON.parse(json));
+    expect(hooks.given).toBe(false);
+    expect(headline).toMatch(said);
+  });
+
+  it('does not claim that pods get none where it may not look', async () => {
+    const denied = refused(403, 'mutatingwebhookconfigurations is forbidden');
+    const { stdout } = await statusOf({ [CONFIGURATION]: denied }, '--output', 'json');
+    expect(statusReport.parse(JSON.parse(stdout)).hooks).toEqual({ given: null });
+  });
+
+  it('says which replicas have counted decisions only since their start', async () => {
+    const decisions = { outcomes: { inject: 2 }, skips: {}, seconds: 240 };
+    const { stdout } = await statusOf({
+      [ownStatusOf('b')]: well(JSON.stringify({ ...FOLLOWS, decisions })),
+    });
+    expect(stdout).toMatch(
+      /^decisions +102 injected, .* in the last hour, of b only since its start 4 min ago \(NotServing 7\)$/m,
+    );
+  });
+
+  it('says how many pods call an address that the Hold Service no longer has', async () => {
+    const stale = well(JSON.stringify({ ...LEADS, unreached: 12 }));
+    const { stdout } = await statusOf({ [ownStatusOf('a')]: stale });
+    expect(stdout).toMatch(
+      /^held +3 pods now: linger hold list; 12 running pods with hook Hold call an address/m,
+    );
   });
 
   it('says whether the floor stands, and until when', async () => {

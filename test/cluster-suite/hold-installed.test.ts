@@ -1,5 +1,6 @@
+import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { MAIN } from '../cli/linger.ts';
+import { MAIN, ROOT } from '../cli/linger.ts';
 import { type Cluster, type KubernetesObject, openCluster, waitUntil } from '../testbed/cluster.ts';
 import { run } from '../testbed/command.ts';
 import { bringHelper, HELPER, type HelperObject, UNUSED } from './support/hold-helper.ts';
@@ -159,6 +160,71 @@ it.runIf(cluster.own)(
       await waitUntil('it to be there again', () => configMapIn(asking), { timeoutMs: 60_000 });
       const failures = await replicas.sum('linger_watch_restarts_total', 'reason="Forbidden"');
       expect(failures).toBe(0);
+    } finally {
+      await installation.remove();
+    }
+  },
+);
+
+it.runIf(cluster.own)(
+  'the Hold Service is not deleted by mistake; where it was, every command says whose hooks call the old address',
+  { timeout: 300_000 },
+  async () => {
+    const namespace = await cluster.namespace('stale');
+    const installation = await Installation.create(cluster, {
+      policies: policyFile(clusterPolicy('base', { mode: 'Enforce' })),
+      flags: ['--audit-every=5s'],
+    });
+    const linger = async (...args: string[]) => {
+      const said = await run([process.execPath, MAIN, ...args, '--kubeconfig', cluster.kubeconfig]);
+      return said.stdout + said.stderr;
+    };
+    const ofService = ['--namespace', 'linger', 'service', 'linger-hold'];
+    const addressOf = async () =>
+      (await kubectl(['get', ...ofService, '--output=jsonpath={.spec.clusterIP}'])).trim();
+    try {
+      await kubectl(['annotate', 'namespace', namespace, 'linger.dev/hook=Hold']);
+      await waitUntil('pods to get Hold', async () => {
+        const tried = await cluster.create<PodObject>(pod(namespace, 'tried', {}), { dryRun: true });
+        return planOf(tried)?.hook === 'Hold';
+      });
+      await cluster.create(service(namespace, 'web'));
+      await cluster.create(workload('Deployment', namespace, 'web', { replicas: 2 }));
+      await kubectl(['--namespace', namespace, 'rollout', 'status', 'deployment/web', '--timeout=100s']);
+      const before = await addressOf();
+      const denied = await kubectl(['delete', ...ofService]).catch(String);
+      expect(denied).toContain('running pods with hook Hold call the ClusterIP of this Service');
+      expect(await linger('status')).not.toContain('call an address');
+
+      await kubectl(['annotate', ...ofService, 'linger.dev/unused=true']);
+      await kubectl(['delete', ...ofService]);
+      await waitUntil('check to find it', async () =>
+        /2 running pods with hook Hold call an address/.test(await linger('check')),
+      );
+      // Another Service has its address by now.
+      const other = { apiVersion: 'v1', kind: 'Service', metadata: { namespace, name: 'other' } };
+      await cluster.create({ ...other, ...{ spec: { clusterIP: before, ports: [{ port: 80 }] } } });
+      await kubectl(['apply', '--filename', join(ROOT, 'deploy', 'service-hold.yaml')]);
+      const after = await addressOf();
+      expect(after).not.toBe(before);
+      const why = `they call ${before}:8445, and the Hold Service is at ${after}:8445 now`;
+      await waitUntil('the audit to find it', async () => (await linger('audit', '-A')).includes(why), {
+        timeoutMs: 90_000,
+      });
+      expect(await linger('status')).toMatch(/2 running pods with hook Hold call an address/);
+      expect(await linger('check')).toMatch(/HoldHelper +2 running pods with hook Hold call an address/);
+      const events = () => cluster.list<EventObject>({ apiVersion: 'v1', kind: 'Event', namespace });
+      await waitUntil('an Event', async () =>
+        (await events()).some(
+          ({ reason, message }) => reason === 'HoldUnreached' && message.includes('2 of 2 pods'),
+        ),
+      );
+      await kubectl(['--namespace', namespace, 'rollout', 'restart', 'deployment/web']);
+      await kubectl(['--namespace', namespace, 'rollout', 'status', 'deployment/web', '--timeout=100s']);
+      await waitUntil(
+        'the old pods to be gone',
+        async () => !(await linger('status')).includes('call an address'),
+      );
     } finally {
       await installation.remove();
     }

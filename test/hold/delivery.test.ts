@@ -336,6 +336,28 @@ describe.concurrent('the leader', () => {
     expect(asked.filter((path) => path.includes('/gone/'))).toHaveLength(1);
   });
 
+  it('brings the helper within 30 s after a right that was missing has been given back', async () => {
+    const times = 20;
+    const { api, snapshot, lead } = await start({ holding: ['gone', 'pay'], times });
+    let denied = true;
+    let asked = 0;
+    api.refuse = (method, path) => {
+      if (method === 'PATCH') asked += 1;
+      if (method !== 'PATCH') return undefined;
+      return denied || path.includes('/gone/') ? 403 : undefined;
+    };
+    lead();
+    // A minute: three namespaces at once, then one every 12 s.
+    await delay(60_000 / times);
+    expect(asked).toBeGreaterThan(3);
+    expect(asked).toBeLessThanOrEqual(3 + 5);
+    denied = false;
+    const from = performance.now();
+    await soon(() => supplyIn(snapshot)?.namespaces.has('pay'));
+    // One of the three stays refused, and the success of either of the others is enough.
+    expect((performance.now() - from) * times).toBeLessThan(30_000);
+  });
+
   it('goes on after an API server that was away', async () => {
     const { api, snapshot, lead } = await start({ holding: ['pay'] });
     let refused = 0;

@@ -34,11 +34,10 @@ async function reported(release: Release) {
   const logger = { info: log('info'), warn: log('warn') } as unknown as Logger;
   const told: unknown[] = [];
   const events = { tell: (event: unknown) => void told.push(event) } as unknown as ObjectEvents;
-  reportRelease(
-    release,
-    registerHoldMetrics(registry, () => 3),
-    { logger, events },
-  );
+  reportRelease(release, registerHoldMetrics(registry, { held: () => 3, unreached: () => 2 }), {
+    logger,
+    events,
+  });
   return { metrics: await registry.metrics(), lines, told };
 }
 

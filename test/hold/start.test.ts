@@ -33,6 +33,7 @@ class Replica {
   leader: string | undefined;
   now = clock;
   listing = true;
+  supply: ReturnType<typeof snapshotWith>['hold'];
   readonly #signal = new AbortController();
   readonly #changed: OnChange[] = [];
   readonly #inspected: ((uid: string) => void)[] = [];
@@ -44,7 +45,7 @@ class Replica {
     this.hold = startHold({
       relay: { address, keys: () => [REPLICAS_OWN] },
       connections: 64,
-      snapshot: () => snapshotWith(),
+      snapshot: () => ({ ...snapshotWith(), hold: this.supply }),
       current: () => true,
       instances: consumerInstances({}),
       onRelease: (release) => void this.released.push(release),
@@ -117,11 +118,11 @@ class Replica {
   }
 
   /** Shows the pod `web-1`, which a slice lists. */
-  put(deleted = false): void {
+  put(deleted = false, terms?: Parameters<typeof holdOf>[2]): void {
     const identity = { namespace: 'shop', name: 'web-1', uid: 'web-1' };
     const deletionTimestamp = deleted ? new Date(Date.now() + 90_000).toISOString() : undefined;
     const object: PodMetadata = {
-      ...{ ...identity, labels: { app: 'web' }, heartbeat: undefined, ...holdOf(TOKEN) },
+      ...{ ...identity, labels: { app: 'web' }, heartbeat: undefined, ...holdOf(TOKEN, 1, terms) },
       ...{ deletionTimestamp, deletionGracePeriodSeconds: deleted ? 90 : undefined },
     };
     this.hold.runnable.onPod({ type: 'modified', listed: false, at: this.now(), identity, object });
@@ -230,6 +231,28 @@ describe('the replica that leads', () => {
     expect([helper.words, replica.released, replica.hold.list()]).toEqual([['holding'], [], undefined]);
     valid = true;
     await helper.hears('release');
+  });
+
+  it('counts running pods that call an address where the Hold Service is not', async () => {
+    const replica = new Replica();
+    const terms = { min: 0, max: 60, percentile: 99, initial: 0, probes: 0 };
+    const counted = async () => {
+      const { unreached } = replica.hold.runnable.status();
+      expect(await replica.metric('linger_hold_pods_unreached')).toBe(unreached);
+      return unreached;
+    };
+    replica.put(false, { ...terms, address: '10.201.0.7:8445' });
+    expect(await counted()).toBe(0);
+    const supply = { digest: '', namespaces: new Set(''), tested: new Set(''), architectures: new Set('') };
+    replica.supply = { ...supply, address: '10.201.0.7:8445' };
+    expect(await counted()).toBe(0);
+    replica.supply = { ...supply, address: '10.201.0.9:8445' };
+    expect(await counted()).toBe(1);
+    replica.supply = { why: 'there is no Service linger/linger-hold with an address' };
+    expect(await counted()).toBe(1);
+    // It ends now, and has called already.
+    replica.put(true, { ...terms, address: '10.201.0.7:8445' });
+    expect(await counted()).toBe(0);
   });
 
   it('holds who waits when its term begins, and hangs up when it ends, so that helpers call whoever leads', async () => {

@@ -347,6 +347,7 @@ const STAYS = new RegExp(
     '(Secret tools/linger-certificates|Lease tools/linger)',
     'ConfigMap tools/linger-(planned|history(-[2-8])?|consumers|shortfalls)',
     '(EndpointSlice|Endpoints) tools/linger-heartbeat',
+    'Service tools/linger-hold|EndpointSlice tools/linger-hold-\\w+|Endpoints tools/linger-hold',
     '(Namespace /tools|ServiceAccount [\\w-]+/default|ConfigMap [\\w-]+/kube-root-ca\\.crt)',
   ]
     .map((each) => `^${each}$`)

@@ -104,6 +104,12 @@ function patchDeployment(spec: unknown) {
 
 const rolledOut = () => inLinger('rollout', 'status', 'deployment/linger', '--timeout=100s');
 
+/** The shipped policy denies it until the operator says that no pod uses it. */
+async function deleteHoldService(): Promise<void> {
+  await inLinger('annotate', 'service', 'linger-hold', 'linger.dev/unused=true');
+  await inLinger('delete', 'service', 'linger-hold');
+}
+
 function things(): readonly Thing[] {
   let node: FakeNode | undefined;
   let ghost: NodeJS.Timeout | undefined;
@@ -157,8 +163,8 @@ function things(): readonly Thing[] {
     {
       name: 'the webhook configuration is deleted',
       wreck: () => kubectl('delete', 'mutatingwebhookconfiguration', 'linger'),
-      commands: [CHECK],
-      says: /there is no MutatingWebhookConfiguration linger: .*/,
+      commands: [['status']],
+      says: /^New pods get no hook at this moment: there is no MutatingWebhookConfiguration linger; .*/,
       mend: async () => {
         await deployed('webhook.yaml');
         await untilMutating();
@@ -382,8 +388,8 @@ function things(): readonly Thing[] {
     {
       name: 'Linger is scaled to nothing',
       wreck: () => patchDeployment({ replicas: 0 }),
-      commands: [CHECK],
-      says: /the Deployment linger is scaled to 0 replicas/,
+      commands: [['status']],
+      says: /^New pods get no hook at this moment: the Deployment linger is scaled to 0 replicas; .*/,
       mend: async () => {
         await patchDeployment({ replicas: 2 });
         await rolledOut();
@@ -424,10 +430,20 @@ function things(): readonly Thing[] {
     },
     {
       name: 'the Hold Service is deleted',
-      wreck: () => inLinger('delete', 'service', 'linger-hold'),
+      wreck: deleteHoldService,
       commands: [CHECK],
       says: /there is no Service linger\/linger-hold: .*/,
-      mend: () => deployed('service-hold.yaml'),
+      mend: async () => undefined,
+    },
+    {
+      name: 'and applied again: it has another address',
+      wreck: () => deployed('service-hold.yaml'),
+      commands: [['audit', '--namespace', held]],
+      says: /.*HoldUnreached: .*they call .*, and the Hold Service is at .*/,
+      mend: async () => {
+        await kubectl('--namespace', held, 'rollout', 'restart', 'deployment/web');
+        await kubectl('--namespace', held, 'rollout', 'status', 'deployment/web', '--timeout=100s');
+      },
     },
   ];
 }

@@ -9,10 +9,19 @@ const replicaStatus = z.object({
   synced: z.boolean().nullable(),
   /** By the plural of a kind: whether its events arrive as they happen. */
   watches: z.record(z.string(), z.boolean()).readonly(),
-  /** Of the last hour, to five minutes: by outcome, and skips by reason. */
-  decisions: z.object({ outcomes: counts, skips: counts }),
+  /** Whether the webhook configuration trusts the certificate that it serves; null: not known. */
+  trusted: z.boolean().nullable(),
+  /** Of the last hour, to five minutes, or since it has started: by outcome, and skips by reason. */
+  decisions: z.object({
+    outcomes: counts,
+    skips: counts,
+    /** How long it has counted, in seconds: at most an hour. */
+    seconds: count,
+  }),
   /** The pods that it holds now; only the leader holds any. null: there is no Hold Service. */
   held: count.nullable(),
+  /** Running pods whose hooks call an address where the Hold Service is not; null: there is no Hold Service. */
+  unreached: count.nullable(),
   /** The flips of the canary that it has led, by result; null: it has no canary. */
   flips: counts.nullable(),
   /** Its last audit while it leads: workloads by verdict, and those of a namespace with a finding. null: none. */

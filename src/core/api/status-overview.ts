@@ -4,13 +4,28 @@ const counts = z.record(z.string(), z.number()).readonly();
 
 /** A running Linger at a glance. What is absent could not be read, and `unseen` says why. */
 export const overview = z.strictObject({
+  /** Whether pods that are created now get a hook; `headline` is a sentence where they get none. */
+  hooks: z.strictObject({
+    given: z.boolean().nullable(),
+    why: z.string().optional(),
+    headline: z.string().optional(),
+  }),
   replicas: z.strictObject({ ready: z.number(), all: z.number() }).optional(),
   /** The replica that leads, and how many seconds ago it renewed its lease. */
   leader: z.strictObject({ name: z.string(), renewedSeconds: z.number() }).optional(),
   /** Decisions of the last hour, on all replicas together: by outcome, and skips by reason. */
-  decisions: z.strictObject({ outcomes: counts, skips: counts }).optional(),
+  decisions: z
+    .strictObject({
+      outcomes: counts,
+      skips: counts,
+      /** The replicas that have started since: they have counted for so many seconds only. */
+      started: z.array(z.strictObject({ replica: z.string(), seconds: z.number() })).readonly(),
+    })
+    .optional(),
   /** Pods that are held now. */
   held: z.number().optional(),
+  /** Running pods whose hooks (Hold) call an address where the Hold Service is not. */
+  unreached: z.number().optional(),
   /** The last audit: workloads by verdict, and findings by reason and namespace. */
   audit: z
     .strictObject({

@@ -378,7 +378,7 @@ function planFor(
     why: choice.why,
     ...coverageOf(standing?.plan.wait === wait ? standing.plan : estimate),
     ...extendedIn(changed),
-    ...(setup && { hold: holdPlanOf(policy, pod, Math.max(wait, fit.wait), standing?.plan.hold) }),
+    ...(setup && { hold: holdPlanOf(policy, pod, Math.max(wait, fit.wait), setup, standing?.plan.hold) }),
     ...(digest !== undefined && { digest }),
   };
   const table = containerTable(pod, fit.grace, secondsByContainer(planned));
@@ -492,7 +492,13 @@ function longestHold(policy: EffectivePolicy, wait: number): number {
  * @param max seconds, as the grace allows
  * @param recorded by an earlier pass: what it took from the policy stands
  */
-function holdPlanOf(policy: EffectivePolicy, pod: Pod, max: number, recorded?: HoldPlan): HoldPlan {
+function holdPlanOf(
+  policy: EffectivePolicy,
+  pod: Pod,
+  max: number,
+  { address }: Pick<HoldSetup, 'address'>,
+  recorded?: HoldPlan,
+): HoldPlan {
   const ofPolicy = recorded ?? {
     min: wholeSeconds(policy['hold.min'].value),
     percentile: policy['wait.percentile'].value,
@@ -507,6 +513,7 @@ function holdPlanOf(policy: EffectivePolicy, pod: Pod, max: number, recorded?: H
     probes: probeRateOf(pod),
     ...(ofPolicy.observe && { observe: true }),
     ...(pod.spec.hostNetwork === true && { hostNetwork: true }),
+    address,
   };
 }
 

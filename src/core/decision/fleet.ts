@@ -12,7 +12,7 @@ export interface Version {
 export interface Fleet {
   readonly apiServer: Version | undefined;
   readonly oldestKubelet: Version | undefined;
-  /** The real nodes. */
+  /** The nodes whose kubelet has said what it runs on: no pod starts on another one. */
   readonly nodes: readonly NodeFacts[];
 }
 
@@ -65,7 +65,8 @@ export function fleetOf(apiServer: string, nodes: readonly NodeFacts[]): Fleet {
     const version = node.virtual ? undefined : parseVersion(node.kubeletVersion);
     if (version !== undefined && (oldest === undefined || !atLeast(version, oldest))) oldest = version;
   }
-  const real = nodes.filter((node) => !node.virtual);
+  // A kubelet says its architecture when it creates its Node. Source: k8s.io/kubernetes pkg/kubelet/nodestatus (MachineInfo).
+  const real = nodes.filter((node) => !node.virtual && node.architecture !== '');
   return { apiServer: parseVersion(apiServer), oldestKubelet: oldest, nodes: real };
 }
 

@@ -20,6 +20,7 @@ import type { ClusterSnapshot, HoldSupply } from './cluster-snapshot.ts';
 import { quoted } from './containers.ts';
 import { nodeKind, supportsImageVolumes } from './fleet.ts';
 import { type Kinds, reachOf } from './placement.ts';
+import type { Plan } from './plan.ts';
 import {
   annotationsOf,
   type Container,
@@ -86,6 +87,22 @@ export function holdObstacle(
   if (hold === undefined || 'why' in hold) return hold?.why;
   const volume = volumeFor(ANY_POD, { namespace, delivery, token: undefined, snapshot }, hold);
   return 'why' in volume ? volume.why : undefined;
+}
+
+/**
+ * Why the hooks of a pod with this plan no longer reach the Hold Service, as the end of a sentence: they call the address
+ * that they were given at admission, and a Service that is deleted and created again has another.
+ * @returns undefined: they do reach it, or that is not known
+ */
+export function holdUnreached(
+  { hold: terms }: Pick<Plan, 'hold'>,
+  hold: ClusterSnapshot['hold'],
+): string | undefined {
+  if (terms?.address === undefined || hold === undefined) return undefined;
+  if ('why' in hold) return hold.why;
+  return hold.address === terms.address
+    ? undefined
+    : `they call ${terms.address}, and the Hold Service is at ${hold.address} now`;
 }
 
 /**

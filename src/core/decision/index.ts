@@ -52,7 +52,7 @@ export {
   floorWaits,
   unreadableFloorLines,
 } from './floor.ts';
-export { holdObstacle } from './hold-delivery.ts';
+export { holdObstacle, holdUnreached } from './hold-delivery.ts';
 export { NODE_BUDGET_LABEL, NODE_BUDGET_SHARE, nodeBudgetOf } from './node-budget.ts';
 export { type Operation, patchFor, patchInForce, undoFor } from './patch.ts';
 export {

@@ -98,7 +98,7 @@ export function parsePlan(text: string): Plan | undefined {
 
 function holdPlanIn(value: unknown, wait: number, grace: number): HoldPlan | undefined {
   if (!isRecord(value)) return undefined;
-  const { min, max, percentile, initial, probes, observe, hostNetwork } = value;
+  const { min, max, percentile, initial, probes, observe, hostNetwork, address } = value;
   if (!isSeconds(min) || !isSeconds(max) || !isSeconds(initial)) return undefined;
   if (min > max || wait > max || max > grace) return undefined;
   if (!isBetween(percentile, 0, 100) || !isBetween(probes, 0, MOST_PROBES)) return undefined;
@@ -106,8 +106,12 @@ function holdPlanIn(value: unknown, wait: number, grace: number): HoldPlan | und
     ...{ min, max, percentile, initial, probes },
     ...(observe === true && { observe }),
     ...(hostNetwork === true && { hostNetwork }),
+    ...(isString(address) && ADDRESS.test(address) && { address }),
   };
 }
+
+/** `10.201.0.7:8445` or `[fd00::7]:8445` */
+const ADDRESS = /^[\d.:[\]a-f]{3,60}$/;
 
 /** Each container has at most one readiness probe, and one per second. */
 const MOST_PROBES = POD_LIMITS.containers;

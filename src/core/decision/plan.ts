@@ -46,6 +46,8 @@ export interface HoldPlan {
   readonly observe?: true;
   /** The pod uses its node's network, so its connections cannot be distinguished from others'. */
   readonly hostNetwork?: true;
+  /** What its hooks call: watches deliver no pod's spec. Absent: not recorded. */
+  readonly address?: string;
 }
 
 export interface Injection {

@@ -14,6 +14,8 @@ export interface AuditReport {
   /** Grouped by workload. */
   readonly findings: readonly AuditFinding[];
   readonly summary: AuditSummary;
+  /** A full sentence if new pods get no hook at this moment. */
+  readonly noHooks?: string | undefined;
 }
 
 /**

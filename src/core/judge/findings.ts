@@ -27,6 +27,7 @@ import {
   evidenceOf,
   exposureOf,
   graceOf,
+  holdUnreached,
   isAudit,
   longestWait,
   NOTES,
@@ -250,6 +251,13 @@ export const AUDIT_FINDINGS = {
     level: 'warning',
     means: "Pods carry a wait that is shorter than today's lag.",
     cure: '`kubectl rollout restart`, or `inject --refresh`.',
+  },
+  HoldUnreached: {
+    verdict: 'unprotected',
+    level: 'warning',
+    means:
+      "Pods with hook Hold call [an address where the Service of Hold is not](../operations.md#the-address-of-hold): they wait for their plan's static time, however long the lag is when they stop.",
+    cure: '`kubectl rollout restart`: new pods get the present address. The text says what they call.',
   },
   LagNotCovered: {
     verdict: 'unprotected',
@@ -807,7 +815,7 @@ function furtherFindings(
     ...noOtherEndpoint(subject, exposure, related),
     ...drainRefused(subject, related),
     ...localTraffic(exposure, related),
-    ...runningFindings(subject, exposure, related),
+    ...runningFindings(subject, exposure, related, snapshot),
     ...lagNotCovered(subject, exposure, standing),
     ...undeclaredConsumer(subject, exposure, related, snapshot),
     ...livenessRestart(subject, related),
@@ -1104,6 +1112,8 @@ function rolloutIn(subject: Decided, related: RelatedObjects): Rollout {
   return rolloutOf(workload, object, Math.max(1, least), Math.max(declared, least, 1));
 }
 
+const NOT_CONFIGURED = "the cluster has no MutatingWebhookConfiguration of Linger's";
+
 const WITHDRAWN =
   'something in the cluster has changed them after Linger, which took its hook back (linger audit --server-dry-run names what cuts a grace), or they were created before the policy, or while the webhook was down';
 
@@ -1136,7 +1146,8 @@ function plansOf(running: readonly RunningPod[]) {
 function runningFindings(
   subject: Decided,
   exposure: Exposure,
-  { configured }: RelatedObjects,
+  { configured, noHooks = NOT_CONFIGURED }: RelatedObjects,
+  { hold }: ClusterSnapshot,
 ): readonly Said[] {
   const { running, decision, stands, workload } = subject;
   if (running === undefined) return [];
@@ -1151,12 +1162,23 @@ function runningFindings(
   const lacking = `${ofPods(without, running.length)} ${without === 1 ? 'has' : 'have'} no wait`;
   const noWait = configured
     ? `${lacking}: ${isWithdrawn ? WITHDRAWN : 'created before the policy, or while the webhook was down'}; ${cure}`
-    : `${without > 0 ? `${lacking}, and new ones get none` : 'new pods get no wait'}: the cluster has no MutatingWebhookConfiguration of Linger's; restore it or install Linger first, as a restart alone changes nothing`;
+    : `${without > 0 ? `${lacking}, and new ones get none` : 'new pods get no wait'}: ${noHooks}; restore it or install Linger first, as a restart alone changes nothing`;
   if (expected && (without > 0 || !configured)) said.push({ reason: 'NotInjected', text: noWait, wait: 0 });
   if (short.length > 0) {
     const lag = Math.ceil(neededOf(exposure));
     const text = `${ofPods(short.length, running.length)} ${short.length === 1 ? 'carries' : 'carry'} a wait shorter than ${isAssumed(exposure) ? 'wait.initial' : 'today’s lag'} of ${lag}s; ${cure}${workload.kind === 'Pod' || subject.cut ? '' : '. If new pods get no more, something cuts their grace: linger audit --server-dry-run names it'}`;
     said.push({ reason: 'StampedTooShort', text, wait: Math.min(...short.map(longestWait)) });
+  }
+  const unreached = plans.flatMap((plan) => {
+    const why = holdUnreached(plan, hold);
+    return why === undefined ? [] : [{ why, wait: plan.wait }];
+  });
+  const [first] = unreached;
+  if (first !== undefined) {
+    const wait = Math.min(...unreached.map((each) => each.wait));
+    const effect = unreached.length === 1 ? 'does not reach' : 'do not reach';
+    const text = `${ofPods(unreached.length, running.length)} with hook Hold ${effect} the Hold Service and ${unreached.length === 1 ? 'waits' : 'wait'} for ${wait}s instead: ${first.why}; ${cure}`;
+    said.push({ reason: 'HoldUnreached', text, wait });
   }
   return said;
 }

@@ -28,6 +28,7 @@ export {
   summaryOfAudit,
   VERDICTS,
 } from './findings.ts';
+export { type HookFacts, type HooksNow, hooksNow } from './hooks-now.ts';
 export { misplacedIn } from './misplaced.ts';
 export { anyPodOf, KnownPods, type PodsOf } from './peers.ts';
 export {

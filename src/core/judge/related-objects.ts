@@ -54,6 +54,8 @@ export interface RelatedObjects {
   readonly webhook: WebhookSelectors;
   /** false: there is no configuration with that webhook, so no pod reaches Linger. */
   readonly configured: boolean;
+  /** Why new pods get no hook, where that is known and `configured` is false: see `hooksNow`. */
+  readonly noHooks?: string | undefined;
   /** By namespace, the kinds of which some objects are not known, because they take more than their share, or than one may. */
   readonly unread: ReadonlyMap<string, ReadonlySet<string>>;
 }

@@ -2,7 +2,7 @@ import { describe, expect, it, test } from 'vitest';
 import type { ClusterSnapshot } from '../../../src/core/decision/cluster-snapshot.ts';
 import { decide } from '../../../src/core/decision/decide.ts';
 import { fleetOf, type NodeFacts, nodeKind } from '../../../src/core/decision/fleet.ts';
-import { holdObstacle } from '../../../src/core/decision/hold-delivery.ts';
+import { holdObstacle, holdUnreached } from '../../../src/core/decision/hold-delivery.ts';
 import { undoFor } from '../../../src/core/decision/patch.ts';
 import {
   HOLD_DIGEST,
@@ -53,6 +53,29 @@ function refusal(object: PodObject, snapshot: ClusterSnapshot = SNAPSHOT): strin
   return found?.text.split(': ').slice(1).join(': ');
 }
 
+describe('the address that hooks call', () => {
+  const { decision } = pass(podOf(server('app')), SNAPSHOT);
+  if (decision.outcome !== 'inject') throw new Error('skipped');
+  const { plan } = decision;
+  const elsewhere = { ...holdSupply(fleet('v1.36.3')), address: '[fd00::7]:8445' };
+  it.each([
+    ['the same', SNAPSHOT.hold, undefined],
+    ['not known', undefined, undefined],
+    ['another', elsewhere, 'they call 10.201.0.7:8445, and the Hold Service is at [fd00::7]:8445 now'],
+    ['none', { why: 'there is no Service linger/linger-hold with an address' }, /^there is no Service/],
+  ])('is %s', (_, hold, expected) => {
+    const why = holdUnreached(plan, hold);
+    if (expected instanceof RegExp) expect(why).toMatch(expected);
+    else expect(why).toBe(expected);
+  });
+
+  it('says nothing of pods that have none recorded', () => {
+    const { address: _, ...terms } = plan.hold!;
+    expect(holdUnreached({ hold: terms }, elsewhere)).toBeUndefined();
+    expect(holdUnreached({}, { why: 'Hold is off' })).toBeUndefined();
+  });
+});
+
 describe('a pod that is held', () => {
   const token = holdToken();
   const { decision, operations, result } = pass(podOf(server('app'), container('log')), SNAPSHOT, token);
@@ -67,7 +90,8 @@ describe('a pod that is held', () => {
     expect(annotationsOf(result)).toEqual({
       'linger.dev/plan':
         '{"v":2,"wait":30,"grace":90,"baseGrace":30,"hook":"Hold","containers":["app","log"],"policy":"built-in",' +
-        '"why":"initial","hold":{"min":5,"max":60,"percentile":99,"initial":30,"probes":0},"digest":"b4156037"}',
+        '"why":"initial","hold":{"min":5,"max":60,"percentile":99,"initial":30,"probes":0,' +
+        '"address":"10.201.0.7:8445"},"digest":"b4156037"}',
       'linger.dev/hold-token': sha256(token.text),
     });
   });
@@ -300,6 +324,13 @@ describe('what keeps pods of a namespace that can run on any node from Hold', ()
     expect(holdObstacle(NAMESPACE, 'Image', old)).toContain('image volumes need Kubernetes 1.35');
     expect(holdObstacle(NAMESPACE, 'Image', heldSnapshot([HOLD], { supply }))).toBeUndefined();
   });
+});
+
+it('a Node that no kubelet has described takes Hold from no pod: none starts there', () => {
+  const silent = sampleNode({ name: 'silent', architecture: '', osImage: '', containerRuntimeVersion: '' });
+  const real = sampleNode({ name: 'real' });
+  const snapshot = heldSnapshot([HOLD], { fleet: fleetOf('v1.36.3', [real, silent]) });
+  expect(refusal(pod(), snapshot)).toBeUndefined();
 });
 
 describe('a manifest that was copied from a live pod', () => {

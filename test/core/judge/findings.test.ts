@@ -108,6 +108,7 @@ function auditedOf(
   }: Given,
   snapshot: ClusterSnapshot,
   related = NOTHING_RELATED,
+  plans?: readonly string[],
 ) {
   const lifecycle = sleeps === undefined ? {} : { lifecycle: { preStop: { sleep: { seconds: sleeps } } } };
   // With all that an audit may ask for: a new finding is to be seen in the cases that are about it, and in no other.
@@ -148,6 +149,7 @@ function auditedOf(
   const subject = {
     ...{ workload, namespace, object },
     ...(pods && { running: pods }),
+    ...(plans && { running: plans.map((plan) => ({ annotations: { 'linger.dev/plan': plan } })) }),
     ...(refusal !== undefined && { refusal }),
     ...(cut && { cut }),
   };
@@ -307,6 +309,27 @@ describe('what is held against the lag that has been measured', () => {
     const textOf = (code: string) => findings.find(({ reason }) => reason === code)?.text;
     expect(textOf('HoldUnavailable')).toMatch(/^Sleep instead of Hold .*: Hold is off \(--hold-port=0\)$/);
     expect(textOf('InvalidAnnotation')).toContain('soon');
+  });
+
+  describe('pods whose hooks call an address that the Hold Service no longer has', () => {
+    const hold = { min: 5, max: 60, percentile: 99, initial: 30, probes: 0, address: '10.201.0.7:8445' };
+    const plan = samplePlan({ v: 2, hook: 'Hold', wait: 15, grace: 90, hold });
+    const audited = (address: string, plans: readonly string[]) => {
+      const supply = { digest: '', namespaces: new Set(''), tested: new Set(''), architectures: new Set('') };
+      const documents = [clusterPolicy({ hook: 'Hold', mode: 'Enforce' }), ...SHOP];
+      const snapshot = { ...snapshotOf(documents), hold: { ...supply, address } };
+      return auditedOf({}, snapshot, NOTHING_RELATED, plans).findings;
+    };
+    test('are unprotected, with their number and the cure', () => {
+      const [own] = audited('10.201.0.9:8445', [plan, plan]);
+      expect(own).toMatchObject({ reason: 'HoldUnreached', verdict: 'unprotected', level: 'warning' });
+      expect(own?.text).toBe(
+        '2 of 2 pods with hook Hold do not reach the Hold Service and wait for 15s instead: they call 10.201.0.7:8445, and the Hold Service is at 10.201.0.9:8445 now; kubectl rollout restart replaces them',
+      );
+    });
+    test('are no finding where the address is the same', () => {
+      expect(audited('10.201.0.7:8445', [plan]).map(({ reason }) => reason)).not.toContain('HoldUnreached');
+    });
   });
 
   test('what a pod gives two reasons for is one line with both', () => {
