@@ -42,6 +42,7 @@ export class Churn {
       events: { tell: () => undefined } as never,
       leadsSince: () => 0,
       snapshot: () => snapshot,
+      drainOf: () => undefined,
       listed: (pod) => this.#measurement.listing(pod).length > 0,
       held: () => undefined,
       ...{ clock, epochSeconds, signal: new AbortController().signal },

@@ -12,8 +12,8 @@ import { TerminationLog } from './terminations.ts';
 export const terminationReviewPart = part({
   name: 'termination review',
   needs: { measurement: measurementPart, sharing: publishingPart, hold: holdPart },
-  start({ measurement, sharing, hold }, context: PartContext<unknown>) {
-    const { snapshot, manager } = context;
+  start({ measurement, sharing, hold }, context: PartContext<{ readonly drain: number }>) {
+    const { snapshot, manager, place, options } = context;
     const log = new TerminationLog(randomBytes(6).toString('base64url'));
     sharing.share(log);
     const review = new TerminationReview({
@@ -23,6 +23,9 @@ export const terminationReviewPart = part({
       snapshot: snapshot.current,
       listed: (pod) => measurement.listing(pod).length > 0,
       held: (uid) => hold?.pod(uid),
+      // Linger itself: it accepts connections and answers for as long as it drains.
+      drainOf: ({ namespace, owner }) =>
+        namespace === place?.namespace && owner === 'Deployment/linger' ? options.drain : undefined,
     });
     hold?.onRelease((release) => void review.released(release));
     measurement.onRemoval((sample) => void review.removed(sample));

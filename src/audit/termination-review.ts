@@ -14,6 +14,7 @@ import { leastSecondsOf, memberAt, NO_LABELS, Shares, setNewest } from '../core/
 import {
   type ClusterSnapshot,
   containerWaits,
+  ownDrainOf,
   type Plan,
   type Pod,
   parsePlan,
@@ -21,7 +22,7 @@ import {
 } from '../core/decision/index.ts';
 import { NO_WAIT } from '../core/judge/index.ts';
 import type { PodMetadata } from '../core/lag/index.ts';
-import { findsByItself, type PodKey, type RemovalSample } from '../core/lag/index.ts';
+import { findsByItself, knownLags, type PodKey, type RemovalSample } from '../core/lag/index.ts';
 import { MOST_USERS, type ObservedEnd, type ObservedRelease, terminationOf } from '../core/timeline/index.ts';
 import type { HeldPod, Release } from '../hold/index.ts';
 import { ownersOf } from '../informers/index.ts';
@@ -54,6 +55,8 @@ interface TerminationReviewOptions {
   readonly snapshot: () => ClusterSnapshot;
   /** Whether a slice or Endpoints lists the pod as ready. */
   readonly listed: (pod: PodKey) => boolean;
+  /** Seconds for which pods of this workload go on accepting and serving after SIGTERM; undefined: not known. */
+  readonly drainOf: (workload: { readonly namespace: string; readonly owner: string }) => number | undefined;
   /** A pod with hook Hold, until the watch shows that it is gone. */
   readonly held: (uid: string) => Pick<HeldPod, 'calledAt' | 'releasedAt'> | undefined;
   /** Milliseconds, monotonic. */
@@ -234,7 +237,10 @@ export class TerminationReview {
         ? await this.#ownHookOf(sample.namespace, controller, sample.pod)
         : { least: plan.least ?? plan.wait, most: plan.wait };
     if (signal.aborted) return;
-    const { end, shortfall } = judgeEnd(sample, { owner, wait, grace, senders }, endedAt);
+    // What serves on is not stopped by SIGTERM.
+    const drain = this.#options.drainOf({ namespace: sample.namespace, owner }) ?? 0;
+    const serves = { least: wait.least + drain, most: wait.most + drain };
+    const { end, shortfall } = judgeEnd(sample, { owner, wait: serves, grace, senders }, endedAt);
     this.#count(end.outcome);
     this.#record(end);
     pod.waited = wait.least === wait.most ? Math.min(wait.most, grace ?? wait.most) : undefined;
@@ -525,14 +531,17 @@ function sendersOf(
   // The first part is the control plane's, which is measured for this very pod.
   const parts = lag.parts.slice(1);
   const known = parts
-    .flatMap(({ name, lags }) => (lags ? [{ name, seconds: lags.quantile(99) }] : []))
+    .flatMap((part) => {
+      const lags = knownLags(part);
+      return lags ? [{ name: part.name, seconds: lags.quantile(99) }] : [];
+    })
     .toSorted((a, b) => b.seconds - a.seconds);
   const selected =
     services === 'unknown' || services.length > 0 || consumers.some((each) => findsByItself(each, labels));
   return {
     slowest: known[0],
     known: known.slice(0, MOST_USERS),
-    unknown: parts.flatMap(({ name, lags }) => (lags === undefined ? [name] : [])),
+    unknown: parts.flatMap((part) => (knownLags(part) === undefined ? [part.name] : [])),
     selected,
   };
 }
@@ -564,6 +573,7 @@ function templatePath(namespace: string, owner: string): string | undefined {
 
 /** Containers are stopped in parallel, so the first to stop loses requests. @param pod a Pod that the API server accepts */
 function ownWaitOf(pod: unknown): WaitBounds {
+  if (ownDrainOf(pod as Pod) !== undefined) return UNKNOWN_WAIT;
   const serving = containerWaits(pod as Pod, NO_WAIT).filter(({ sidecar, ends }) => !sidecar && !ends);
   if (serving.length === 0) return UNKNOWN_WAIT;
   const waits = serving.map(({ held }) => held);

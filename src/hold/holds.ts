@@ -1,7 +1,13 @@
 import { canonicalAddress } from '../certs/index.ts';
 import { NO_LABELS } from '../core/api/index.ts';
 import { type ClusterSnapshot, trafficOf } from '../core/decision/index.ts';
-import { type Consumer, type EndpointGroup, findsByItself, type PlannedLag } from '../core/lag/index.ts';
+import {
+  type Consumer,
+  type EndpointGroup,
+  findsByItself,
+  knownLags,
+  type PlannedLag,
+} from '../core/lag/index.ts';
 import type { ConsumerInstances, Deregistrations, Measurement } from '../measurement/index.ts';
 import { onLoop } from '../telemetry/index.ts';
 import { ConnectionMonitor, type HelperLine, type QuietVerdict } from './connection-monitor.ts';
@@ -515,10 +521,11 @@ export class Holds {
       return word === 'unknown' ? { by: 'unknown', since } : { by: 'word', since, ...word };
     }
     const part = lag.parts.find((each) => each.name === consumer.name);
-    if (part?.lags === undefined || !part.enough) return { by: 'unknown' };
+    const lags = part && knownLags(part);
+    if (part === undefined || lags === undefined) return { by: 'unknown' };
     // Bucket values are up to 1 % off; round up, so that none is too short.
     const percentile = part.source === 'declared' ? 100 : terms.percentile;
-    return { by: 'time', ms: 1_010 * part.lags.quantile(percentile) };
+    return { by: 'time', ms: 1_010 * lags.quantile(percentile) };
   }
 
   #sendersOf(hold: Hold): Senders {

@@ -6,6 +6,7 @@ import type { ObjectEvent } from '../../src/cluster/index.ts';
 import { fleetOf } from '../../src/core/decision/index.ts';
 import type { PodMetadata } from '../../src/core/lag/index.ts';
 import { NONE_YET, plannedLags, type RemovalSample } from '../../src/core/lag/index.ts';
+import { terminationSummary } from '../../src/core/timeline/index.ts';
 import type { HeldPod, Release } from '../../src/hold/index.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 
@@ -20,7 +21,12 @@ const SLEEP = samplePlan();
 const HOLD = holdOf('AAAAAAAAAAAAAAAAAAAAAA').plan;
 
 /** What is reported of pods whose ends are simulated; instants are seconds. */
-async function watching(ledSince: number | 'never' = -100, lags = NONE_YET, listed = false) {
+async function watching(
+  ledSince: number | 'never' = -100,
+  lags = NONE_YET,
+  listed = false,
+  drains: Readonly<Record<string, number>> = {},
+) {
   const snapshot = {
     ...snapshotOf([namespace({}, {}, 'shop'), service({ selector: { app: 'web' } }, 'web', 'shop')], {
       lags,
@@ -44,6 +50,7 @@ async function watching(ledSince: number | 'never' = -100, lags = NONE_YET, list
     leadsSince: () => (ledSince === 'never' ? undefined : ledSince * 1000),
     snapshot: () => snapshot,
     listed: () => listed,
+    drainOf: ({ owner }) => drains[owner],
     held: (uid) => held.get(uid) as HeldPod | undefined,
     clock: () => 1_000_000,
     epochSeconds: () => 1_700_001_000,
@@ -134,6 +141,48 @@ test.each<[string, Parameters<typeof samplePlan>[0], number, string, number | nu
   const [ended] = terminationsIn(JSON.parse(log.text))?.terminations ?? [];
   expect(ended?.sigterm?.after ?? null).toBe(after);
 });
+
+test.each([
+  ['a drain of its own as long as the lag', { 'Deployment/web': 15 }, 'InTime', []],
+  ['a drain that is shorter', { 'Deployment/web': 2 }, 'TooEarly', [['StoppedTooEarly', 3.2]]],
+  ['no drain that is known', {}, 'TooEarly', [['StoppedTooEarly', 5.2]]],
+] as const)('a pod without a wait, with %s', async (_, drains, outcome, found) => {
+  const lags = plannedLags(measuredTable(0.1, { 'cluster-ip': 0.2, 'cluster-dns': 0.2 }));
+  const { api, review, begins, registry, told } = await watching(-100, lags, true, drains);
+  const template = { spec: { containers: [{ name: 'app' }] } };
+  api.put('/apis/apps/v1/namespaces/shop/replicasets/web-5', { metadata: {}, spec: { template } });
+  begins(undefined);
+  await review.removed({ ...REMOVAL, lag: 5 });
+  expect(await registry.metrics()).toContain(`linger_terminations_total{outcome="${outcome}"} 1`);
+  expect(told().map(([reason, seconds]) => [reason, Number(Number(seconds).toFixed(1))])).toEqual(found);
+});
+
+test('a workload that drains by itself is not stopped too early by its SIGTERM', async () => {
+  const { api, review, begins, registry, told } = await watching(-100, NONE_YET, true);
+  const labels = { 'serving.knative.dev/revision': 'web-1' };
+  const template = { metadata: { labels }, spec: { containers: [{ name: 'app' }] } };
+  api.put('/apis/apps/v1/namespaces/shop/replicasets/web-5', { metadata: {}, spec: { template } });
+  begins(undefined);
+  await review.removed({ ...REMOVAL, lag: 5 });
+  expect(await registry.metrics()).toContain('linger_terminations_total{outcome="Unknown"} 1');
+  expect(told()).toEqual([]);
+});
+
+test.each(['Sleep', 'Hold'] as const)(
+  'a consumer with too few samples is not known, with hook %s as with the other',
+  async (hook) => {
+    // Of the hundred that a built-in consumer needs.
+    const few = measuredTable(0.1, { 'cluster-ip': 0.5, 'cluster-dns': 0.5 }, 40);
+    const { log, review, begins, ends } = await watching(-100, plannedLags(few), true);
+    const plan = hook === 'Sleep' ? SLEEP : HOLD;
+    begins(plan);
+    await review.removed({ ...REMOVAL, lag: 1 });
+    ends(plan, 50);
+    const [ended] = terminationsIn(JSON.parse(log.text))?.terminations ?? [];
+    expect(ended?.consumers).toEqual([{ name: 'cluster-ip', after: null, by: 'unknown' }]);
+    expect(ended && terminationSummary(ended)).toMatch(/^Not known .*when cluster-ip dropped it/);
+  },
+);
 
 test('what ends long after its removal is still reported of its workload', async () => {
   const { review, begins, ends, events } = await watching();

@@ -13,7 +13,7 @@ export {
   type Sources,
   snapshotOf,
 } from './cluster-snapshot.ts';
-export { type ContainerWait, eatenInWords, eatsGrace } from './containers.ts';
+export { type ContainerWait, eatenInWords, eatsGrace, ownDrainOf } from './containers.ts';
 export {
   containerWaits,
   decide,

@@ -85,6 +85,7 @@ export {
 export { plannedFromJson, plannedToText, shrunkTable } from './planned-lag-codec.ts';
 export {
   CONTROL_PLANE,
+  knownLags,
   type LagSource,
   NONE_YET,
   type PlannedLag,

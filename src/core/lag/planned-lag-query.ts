@@ -24,6 +24,14 @@ interface LagPart {
   readonly lags: Pick<Lags, 'quantile'> | undefined;
 }
 
+/**
+ * The lag of a consumer that counts: who plans a wait, releases a hold or tells how a pod ended asks this, so that the three
+ * never differ. @returns undefined: with so few samples it is not known
+ */
+export function knownLags({ enough, lags }: LagPart): LagPart['lags'] {
+  return enough ? lags : undefined;
+}
+
 /** The known lag of a pod's removal, by a policy's thresholds. */
 export interface PlannedLag {
   readonly scope: LagScope;

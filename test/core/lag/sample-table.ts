@@ -59,9 +59,12 @@ export function tableOf(
 export function measuredTable(
   cluster: number | undefined,
   consumers: Readonly<Record<string, number>> = {},
+  samples?: number,
 ): PlannedTable {
   return tableOf({
     ...(cluster === undefined ? {} : { cluster: historyOf([cluster]) }),
-    consumers: new Map(Object.entries(consumers).map(([name, seconds]) => [name, historyOf([seconds])])),
+    consumers: new Map(
+      Object.entries(consumers).map(([name, seconds]) => [name, historyOf([seconds], samples)]),
+    ),
   });
 }
