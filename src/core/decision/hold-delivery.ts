@@ -20,7 +20,6 @@ import type { ClusterSnapshot, HoldSupply } from './cluster-snapshot.ts';
 import { quoted } from './containers.ts';
 import { nodeKind, supportsImageVolumes } from './fleet.ts';
 import { type Kinds, reachOf } from './placement.ts';
-import type { Plan } from './plan.ts';
 import {
   annotationsOf,
   type Container,
@@ -95,7 +94,7 @@ export function holdObstacle(
  * @returns undefined: they do reach it, or that is not known
  */
 export function holdUnreached(
-  { hold: terms }: Pick<Plan, 'hold'>,
+  { hold: terms }: { readonly hold?: { readonly address?: string } },
   hold: ClusterSnapshot['hold'],
 ): string | undefined {
   if (terms?.address === undefined || hold === undefined) return undefined;
