@@ -94,7 +94,7 @@ export function holdObstacle(
  * @returns undefined: they do reach it, or that is not known
  */
 export function holdUnreached(
-  { hold: terms }: { readonly hold?: { readonly address?: string } },
+  { hold: terms }: { readonly hold?: { readonly address?: string; readonly max: number } },
   hold: ClusterSnapshot['hold'],
 ): string | undefined {
   if (terms?.address === undefined || hold === undefined) return undefined;
