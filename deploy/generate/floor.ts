@@ -37,6 +37,10 @@ const OPT_INS = [
  * with them the alert about it fire.
  */
 const MOST_ENTRIES = 100;
+/**
+ * Of labels and the like, of which a pod may have any number: the API server takes seconds to patch one with 16,000.
+ */
+const MOST_KEYS = 1_000;
 const MOST_NAME_CHARACTERS = 63;
 /** Of the names of so many containers that an annotation names, more than which nobody writes by hand; and of a stamp. */
 const [MOST_NAMES_CHARACTERS, MOST_STAMP_CHARACTERS] = [2_000, 10_000];
@@ -78,6 +82,9 @@ const MAY = [
     'object.spec.?initContainers.orValue([])',
     'object.metadata.?ownerReferences.orValue([])',
   ].map((entries) => `${entries}.size() <= ${MOST_ENTRIES}`),
+  ...[ANNOTATIONS, mapOf('object.metadata.?labels'), mapOf('object.spec.?nodeSelector')].map(
+    (entries) => `${entries}.size() <= ${MOST_KEYS}`,
+  ),
   ...OPT_INS,
   "!object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false) && owner.kind in variables.entry[4].split(','))",
   ...OWN_DRAINS,

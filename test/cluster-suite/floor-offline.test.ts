@@ -2,8 +2,9 @@ import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { ANNOTATION, FLOOR, taken } from '../../src/core/api/index.ts';
 import type { ClusterSnapshot } from '../../src/core/decision/cluster-snapshot.ts';
-import { floorData, floorOf } from '../../src/core/decision/floor.ts';
+import { floorData, floorOf, floorWaits } from '../../src/core/decision/floor.ts';
 import type { SkipReason } from '../../src/core/decision/index.ts';
+import type { Pod } from '../../src/core/decision/pod.ts';
 import { generatedPods } from '../core/decision/arbitrary-pod.ts';
 import { arbitrarySnapshot } from '../core/decision/arbitrary-policy.ts';
 import { pass } from '../core/decision/sample-pass.ts';
@@ -12,6 +13,7 @@ import {
   annotationsOf,
   container,
   exec,
+  type JsonObject,
   NAMESPACE,
   ownedBy,
   type PodObject,
@@ -22,6 +24,7 @@ import {
   sleep,
 } from '../core/decision/sample-pod.ts';
 import { namespace, snapshotOf } from '../core/decision/sample-snapshot.ts';
+import { entryIn } from '../floor/entry.ts';
 import { evaluated, type FloorCase, type FloorResult } from '../floor/evaluate.ts';
 import { ensureFloors } from '../testbed/binaries.ts';
 import { clusterSettings } from '../testbed/settings.ts';
@@ -193,6 +196,49 @@ describe.each(['1.37', '1.36'] as const)('the floor, by the packages of Kubernet
         expect(stamp.grace).toBeLessThanOrEqual(stamp.baseGrace + stamp.wait);
       });
     });
+
+    /** What `explain` says of the pod at this place, by the entry that the leader has written. */
+    const waitsAt = (at: number, data = cases[at]?.params.data ?? {}) => {
+      const entry = entryIn(data[NAMESPACE] ?? data[FLOOR.newNamespaces] ?? 'none');
+      const [owner] = ((pods[at]?.metadata as JsonObject | undefined)?.ownerReferences ?? []) as readonly {
+        readonly kind: string;
+        readonly controller?: boolean;
+      }[];
+      return (
+        entry && floorWaits(pods[at] as unknown as Pod, owner?.controller ? owner.kind : undefined, entry)
+      );
+    };
+
+    it('gives exactly what is said of the entry to every pod that it touches', () => {
+      let fitted = 0;
+      each((at, stamp) => {
+        if (stamp === undefined) return;
+        const waits = waitsAt(at);
+        expect(waits?.atFirst, JSON.stringify(pods[at])).toBe(stamp.wait);
+        if (cases[at]?.params.data[NAMESPACE]?.startsWith(`${stamp.wait} `) === false) fitted += 1;
+      });
+      // Some waits are shortened by what grace.max leaves.
+      expect(fitted).toBeGreaterThan(10);
+    });
+
+    it('gives what is said for later, once the entry is out of date', () => {
+      const measured = (data: Readonly<Record<string, string>>) =>
+        Object.fromEntries(
+          Object.entries(data).map(([name, line]) => [name, line.replace(/^\d+ (?=\d+ )/, '1 ')]),
+        );
+      const late = cases.map((each) => ({
+        ...each,
+        params: { data: { ...measured(each.params.data), [FLOOR.validUntil]: timeOf(NOW - 1) } },
+      }));
+      let longer = 0;
+      for (const [at, result] of run(late).entries()) {
+        const stamp = stampIn(result);
+        if (stamp === undefined) continue;
+        expect(waitsAt(at, late[at]?.params.data)?.later, JSON.stringify(pods[at])).toBe(stamp.wait);
+        if (stamp.wait > 1) longer += 1;
+      }
+      expect(longer).toBeGreaterThan(10);
+    }, 120_000);
 
     it('leaves its own stamps as they are when it is asked again', () => {
       const stamped = results.flatMap((result, at) =>

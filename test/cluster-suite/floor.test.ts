@@ -1,8 +1,10 @@
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ANNOTATION, FLOOR } from '../../src/core/api/index.ts';
 import { type Cluster, openCluster, waitUntil } from '../testbed/cluster.ts';
-import { appContainer } from './support/manifests.ts';
+import { appContainer, silentContainer } from './support/manifests.ts';
+import { addContainer, clampGrace, Neighbour, type NeighbourOptions } from './support/neighbour.ts';
 
 /*
  * The policy of deploy/floor on a real API server, without any Linger: as when all of it is down. What it decides for whole
@@ -83,8 +85,12 @@ const HANGING = {
   ],
 };
 
-describe('the floor, while no Linger answers', () => {
-  let cluster: Cluster;
+const NOT_STARTED = /not yet ready|shutting down|apiserver not ready/i;
+
+describe('the floor, while no Linger answers', async () => {
+  const cluster: Cluster = await openCluster();
+  // The first version with such policies.
+  const where = it.runIf(cluster.minor >= 36);
   let namespace = '';
   const kubectl = (words: readonly string[], input?: object) =>
     cluster.mustKubectl(words, input === undefined ? undefined : { stdin: JSON.stringify(input) });
@@ -109,7 +115,7 @@ describe('the floor, while no Linger answers', () => {
   const within = (label: string) => kubectl(['label', 'namespace', namespace, '--overwrite', `${label}=yes`]);
 
   beforeAll(async () => {
-    cluster = await openCluster();
+    if (cluster.minor < 36) return;
     namespace = await cluster.namespace('floor');
     const labels = { 'app.kubernetes.io/name': 'linger' };
     await apply([
@@ -140,15 +146,17 @@ describe('the floor, while no Linger answers', () => {
   }, 120_000);
 
   afterAll(async () => {
-    const names = [FLOOR.policy, INJECTOR, CLAMP];
-    await kubectl(['delete', '--ignore-not-found', 'mutatingadmissionpolicybinding', ...names]);
-    await kubectl(['delete', '--ignore-not-found', 'mutatingadmissionpolicy', ...names]);
-    await kubectl(['delete', '--ignore-not-found', 'mutatingwebhookconfiguration', 'floor-hanging']);
-    await kubectl(['delete', '--ignore-not-found', 'namespace', RELEASE]);
+    if (cluster.minor >= 36) {
+      const names = [FLOOR.policy, INJECTOR, CLAMP];
+      await kubectl(['delete', '--ignore-not-found', 'mutatingadmissionpolicybinding', ...names]);
+      await kubectl(['delete', '--ignore-not-found', 'mutatingadmissionpolicy', ...names]);
+      await kubectl(['delete', '--ignore-not-found', 'mutatingwebhookconfiguration', 'floor-hanging']);
+      await kubectl(['delete', '--ignore-not-found', 'namespace', RELEASE]);
+    }
     await cluster.close();
   }, 120_000);
 
-  it('gives each of the 30 pods of a rollout its wait, its grace and a plan', async () => {
+  where('gives each of the 30 pods of a rollout its wait, its grace and a plan', async () => {
     const labels = { app: 'rollout' };
     const spec = { containers: [appContainer('app')] };
     await apply([
@@ -170,13 +178,13 @@ describe('the floor, while no Linger answers', () => {
     await kubectl(['delete', 'deployment', 'rollout', '--namespace', namespace]);
   });
 
-  it('stands where a webhook does not answer', async () => {
+  where('stands where a webhook does not answer', async () => {
     await within('hanging.example.dev');
     expect(sleepsIn(await create('hanging'))).toEqual([8]);
     await kubectl(['label', 'namespace', namespace, 'hanging.example.dev-']);
   });
 
-  it('takes pods that are applied on the server', async () => {
+  where('takes pods that are applied on the server', async () => {
     const words = ['apply', '--server-side', '--filename', '-', '--output', 'json'];
     const applied = JSON.parse(await kubectl(words, podNamed('applied'))) as Created;
     expect(sleepsIn(applied)).toEqual([8]);
@@ -185,7 +193,7 @@ describe('the floor, while no Linger answers', () => {
     expect(sleepsIn(JSON.parse(await kubectl(words, again)) as Created)).toEqual([8]);
   });
 
-  it('leaves ephemeral containers alone, and gives the copy of a pod no second wait', async () => {
+  where('leaves ephemeral containers alone, and gives the copy of a pod no second wait', async () => {
     await create('debugged');
     const debug = ['debug', 'debugged', '--namespace', namespace, '--image=late', '--profile=general'];
     await kubectl([...debug, '--attach=false', '--container=debugger']);
@@ -196,7 +204,7 @@ describe('the floor, while no Linger answers', () => {
       expect(seconds ?? 0).toBeLessThanOrEqual(copy.spec.terminationGracePeriodSeconds);
   });
 
-  it('gives a container that is injected later its hook', async () => {
+  where('gives a container that is injected later its hook', async () => {
     await within(INJECTOR);
     const pod = await create('injected');
     expect(pod.spec.containers).toHaveLength(2);
@@ -205,7 +213,7 @@ describe('the floor, while no Linger answers', () => {
     await kubectl(['label', 'namespace', namespace, `${INJECTOR}-`]);
   });
 
-  it('bears a policy that clamps the grace, whichever of the two the API server runs first', async () => {
+  where('bears a policy that clamps the grace, whichever of the two the API server runs first', async () => {
     await within(CLAMP);
     const pod = await create('clamped');
     // Clamped and then raised, or raised and then clamped: policies have no order.
@@ -216,7 +224,88 @@ describe('the floor, while no Linger answers', () => {
     await kubectl(['label', 'namespace', namespace, `${CLAMP}-`]);
   });
 
-  it('creates pods as they are without its ConfigMap', async () => {
+  /** A pod that is created while another webhook is there, which is called after the floor. */
+  const beside = async (neighbour: Omit<NeighbourOptions, 'namespace'>) => {
+    const other = await Neighbour.start(cluster, { ...neighbour, namespace });
+    try {
+      return await create(neighbour.name);
+    } finally {
+      await other.stop();
+    }
+  };
+
+  where('gives a container that a webhook adds later its hook', async () => {
+    const pod = await beside({ name: 'z-webhook-injector', mutate: addContainer(silentContainer('mesh')) });
+    expect(pod.spec.containers.map(({ name }) => name)).toEqual(['app', 'mesh']);
+    expect(sleepsIn(pod)).toEqual([8, 8]);
+    expect(pod.spec.terminationGracePeriodSeconds).toBe(38);
+    expect(planIn(pod)).toContain('"containers":["app","mesh"]');
+  });
+
+  where.each([
+    // A tenth of what is left is the application's.
+    ['a part of it', 20, 2],
+    ['all but a second', 10, 1],
+    ['so much that nothing is left', 5, undefined],
+  ])('shortens its hook where a webhook cuts the grace later: %s', async (_, grace, wait) => {
+    const pod = await beside({ name: `z-webhook-clamp-${grace}`, mutate: clampGrace(grace) });
+    expect(pod.spec.terminationGracePeriodSeconds).toBe(grace);
+    expect(sleepsIn(pod)).toEqual([wait]);
+    expect(planIn(pod) === undefined).toBe(wait === undefined);
+  });
+
+  where('bears a webhook that does both, and is called again itself', async () => {
+    const [add, clamp] = [addContainer(silentContainer('mesh')), clampGrace(20)];
+    const pod = await beside({
+      name: 'z-webhook-both',
+      reinvocationPolicy: 'IfNeeded',
+      mutate: (object) => [...clamp(object), ...add(object)],
+    });
+    expect(sleepsIn(pod)).toEqual([2, 2]);
+    expect(pod.spec.terminationGracePeriodSeconds).toBe(20);
+  });
+
+  const RESTARTS = 10;
+  it.runIf(cluster.minor >= 36 && cluster.own)(
+    `takes no pod without its wait, and refuses none, in ${RESTARTS} restarts of the API server`,
+    { timeout: 400_000 },
+    async () => {
+      const ended = new AbortController();
+      const seen = { created: 0, bare: 0, unanswered: 0, starting: new Map<string, number>() };
+      const refused: string[] = [];
+      const creating = (async () => {
+        for (let at = 0; !ended.signal.aborted; at += 1) {
+          await sleep(20);
+          const answer = await cluster
+            .tryCreate<Created & { readonly message?: string }>(podNamed(`during-${at}`), { dryRun: true })
+            .catch(() => undefined);
+          if (answer === undefined) seen.unanswered += 1;
+          else if (answer.status === 201) {
+            seen.created += 1;
+            if (sleepsIn(answer.body)[0] !== 8) seen.bare += 1;
+          } else {
+            const said = `${answer.status}: ${answer.body.message ?? JSON.stringify(answer.body)}`;
+            // What an API server says to everything until it has started, and while it stops.
+            if (NOT_STARTED.test(said)) seen.starting.set(said, (seen.starting.get(said) ?? 0) + 1);
+            else refused.push(said);
+          }
+        }
+      })();
+      for (let at = 0; at < RESTARTS; at += 1) {
+        const before = seen.created;
+        await cluster.restart('kube-apiserver');
+        await waitUntil('pods to be created again', () => seen.created > before + 20, { timeoutMs: 60_000 });
+      }
+      ended.abort();
+      await creating;
+      console.log(JSON.stringify({ ...seen, starting: [...seen.starting] }));
+      expect(refused).toEqual([]);
+      expect(seen.bare).toBe(0);
+      expect(seen.created).toBeGreaterThan(RESTARTS * 20);
+    },
+  );
+
+  where('creates pods as they are without its ConfigMap', async () => {
     await kubectl(['delete', 'configmap', FLOOR.configMap, '--namespace', RELEASE]);
     await waitUntil('the API server to see it', async () => {
       const pod = await create(`bare-${Math.trunc(performance.now())}`);
