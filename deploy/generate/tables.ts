@@ -1,10 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { TERMINATION_FINDINGS } from '../../src/audit/index.ts';
 import { CERTIFICATE_ERRORS } from '../../src/certs/index.ts';
 import { CHECKS } from '../../src/check/index.ts';
 import { VERBS } from '../../src/cli/commands.ts';
-import { type Flag, type Flags, flagName, variableName } from '../../src/cli/flags.ts';
+import { type Flag, type Flags, flagName } from '../../src/cli/flags.ts';
 import { CONNECTION_ERRORS, OBJECT_FAILURES, RESTARTS } from '../../src/cluster/index.ts';
 import {
   type Curable,
@@ -72,6 +72,14 @@ function ofErrors(errors: Readonly<Record<string, Curable>>): string {
   return table(Object.entries(errors), { code, 'what is wrong': means, 'what to do': cure });
 }
 
+/** The notes, and a line for those that are warnings, too. */
+function notes(): string {
+  const all = Object.entries<Curable & { readonly warns: boolean }>(NOTES);
+  const warned = all.filter(([, { warns }]) => warns).map(code);
+  const rows = table(all, { note: code, 'what it means': means, 'what to do': cure });
+  return `${rows}\n\nThe pod's creator also gets as a warning: ${warned.join(', ')}.`;
+}
+
 function ofReasons(reasons: Readonly<Record<string, Curable>>): string {
   return table(Object.entries(reasons), { reason: code, 'what happened': means, 'what to do': cure });
 }
@@ -85,18 +93,29 @@ function skipQuestions(): string {
   });
 }
 
+type Finding = Curable & { readonly verdict: string | null; readonly sometimes?: string };
+
+/** A finding that only repeats the note of its name: the pages have the note. */
+function isNote([name, finding]: Of<Finding>): boolean {
+  const note = (NOTES as Readonly<Record<string, Curable>>)[name];
+  return note !== undefined && finding.means === note.means;
+}
+
+function verdictOf([, { verdict, sometimes }]: Of<Finding>): string {
+  return `${sometimes === undefined ? '' : `${sometimes}, otherwise `}${verdict ?? 'none'}`;
+}
+
+/** The findings, and a line for those that are notes. */
 function auditFindings(): string {
-  const findings: Readonly<
-    Record<string, Curable & { verdict: string | null; sometimes?: string; level: string }>
-  > = AUDIT_FINDINGS;
-  return table(Object.entries(findings), {
-    finding: code,
-    verdict: ([, { verdict, sometimes }]) =>
-      `${sometimes === undefined ? '' : `${sometimes}, otherwise `}${verdict ?? 'none'}`,
-    level: ([, { level }]) => level,
-    'what it means': means,
-    'what to do': cure,
-  });
+  const findings = Object.entries<Finding>(AUDIT_FINDINGS);
+  const notes = Map.groupBy(findings.filter(isNote), verdictOf);
+  const also = Array.from(notes, ([verdict, of]) => `${of.map(code).join(', ')} (${verdict})`);
+  const rows = table(
+    findings.filter((finding) => !isNote(finding)),
+    // What to do is in the text of each finding.
+    { finding: code, verdict: verdictOf, 'what it means': means },
+  );
+  return `${rows}\n\nThe [notes](reasons.md#notes) of these names are findings, too: ${also.join('; ')}.`;
 }
 
 /** `--namespace`, `-n` */
@@ -104,41 +123,62 @@ function names([key, { short }]: Of<Flag<unknown>>): string {
   return `\`--${flagName(key)}\`${short === undefined ? '' : `, \`-${short}\``}`;
 }
 
-function variable([key]: Of<Flag<unknown>>): string {
-  return `\`${variableName(key)}\``;
+function meaning([, { description, reference, fallback }]: Of<Flag<unknown>>): string {
+  const said = reference ?? `${description.charAt(0).toUpperCase()}${description.slice(1)}.`;
+  // Switches are off without being set.
+  return fallback === undefined || fallback === 'false' ? said : `${said} Default \`${fallback}\`.`;
 }
 
-function byDefault([, { fallback }]: Of<Flag<unknown>>): string {
-  return fallback === undefined ? 'none' : `\`${fallback}\``;
+/** Commands that other commands run in pods of their own: no person sets their flags. */
+const INTERNAL = ['prove-traffic', 'prove-keep'];
+
+const VERB_FLAGS = Object.entries<{ readonly flags: Flags }>(VERBS)
+  .filter(([verb, { flags }]) => Object.keys(flags).length > 0 && !INTERNAL.includes(verb))
+  .map(([verb, { flags }]) => ({ verb, flags: Object.entries(flags) }));
+
+/** What makes a flag the same in several commands. */
+const identity = (flag: Of<Flag<unknown>>) => `${names(flag)} ${meaning(flag)}`;
+
+/** The flags that mean the same in three commands or more, by their identity. */
+const SHARED: ReadonlyMap<string, Of<Flag<unknown>>> = new Map(
+  [
+    ...Map.groupBy(
+      VERB_FLAGS.flatMap(({ flags }) => flags),
+      identity,
+    ),
+  ].flatMap(([key, [flag, ...others]]) =>
+    flag !== undefined && others.length >= 2 ? [[key, flag] as const] : [],
+  ),
+);
+
+const FLAG_COLUMNS = { flag: names, meaning };
+
+/** A command's own flags, and the names of those that it shares. */
+function ofFlags(flags: readonly Of<Flag<unknown>>[]): string {
+  const [shared, own] = [true, false].map((isShared) =>
+    flags.filter((flag) => SHARED.has(identity(flag)) === isShared),
+  );
+  const also = shared?.map(([key]) => `\`--${flagName(key)}\``).join(', ');
+  const parts = [
+    ...(own?.length ? [table(own, FLAG_COLUMNS)] : []),
+    ...(also ? [`[Shared](#shared-flags): ${also}.`] : []),
+  ];
+  return parts.join('\n\n');
 }
 
-function meaning([, { description, reference }]: Of<Flag<unknown>>): string {
-  return reference ?? `${description.charAt(0).toUpperCase()}${description.slice(1)}.`;
-}
-
-function ofFlags(verb: string, flags: Flags): string {
-  const rows = Object.entries(flags);
-  return verb === 'serve'
-    ? table(rows, { flag: names, variable, default: byDefault, meaning })
-    : table(rows, { flag: names, default: byDefault, meaning });
-}
-
-const FLAG_TABLES = Object.entries<{ readonly flags: Flags }>(VERBS)
-  .filter(([, { flags }]) => Object.keys(flags).length > 0)
-  .map(([verb, { flags }]) => [`${verb}-flags`, () => ofFlags(verb, flags)] as const);
+const FLAG_TABLES = VERB_FLAGS.map(({ verb, flags }) => [`${verb}-flags`, () => ofFlags(flags)] as const);
 
 function commands(): string {
   return table(Object.entries(VERBS), {
-    command: ([verb]) => `[\`${verb}\`](#${verb})`,
+    command: ([verb]) => `[\`${verb}\`](#${INTERNAL.includes(verb) ? 'prove' : verb})`,
     'what it does': ([, { reference }]) => reference,
   });
 }
 
 function ofMetrics(metrics: readonly Described[]): string {
   return table(metrics, {
-    metric: ({ name }) => `\`${name}\``,
-    type: ({ type }) => type,
-    labels: ({ labelNames }) => labelNames.map((label) => `\`${label}\``).join(', '),
+    'metric and labels': ({ name, labelNames }) =>
+      labelNames.length === 0 ? `\`${name}\`` : `\`${name}{${labelNames.join(',')}}\``,
     meaning: ({ help, reference }) => reference ?? help,
   });
 }
@@ -164,11 +204,14 @@ function policyFields(): string {
   });
 }
 
+/** Fields that mean the same, such as those of TLS, share a row. */
 function consumerFields(): string {
-  return table(fieldsOf(discoveryConsumerSpec), {
-    field: fieldName,
-    values: ({ values, isRequired }) => (isRequired ? `${values}; required` : values),
-    meaning: ({ meaning: said }) => said,
+  const values = ({ values: said, isRequired }: DocumentedField) => (isRequired ? `${said}; required` : said);
+  const alike = Map.groupBy(fieldsOf(discoveryConsumerSpec), (field) => `${values(field)} ${field.meaning}`);
+  return table(alike.values(), {
+    field: (fields) => fields.map(fieldName).join(', '),
+    values: ([field]) => (field === undefined ? '' : values(field)),
+    meaning: ([field]) => field?.meaning ?? '',
   });
 }
 
@@ -177,13 +220,7 @@ export const TABLES: Readonly<Record<string, () => string>> = {
   'skip-questions': skipQuestions,
   'skip-reasons': () =>
     table(Object.entries(SKIP_REASONS), { reason: code, 'what it means': means, 'what to do': cure }),
-  notes: () =>
-    table(Object.entries(NOTES), {
-      note: code,
-      warns: ([, { warns }]) => (warns ? 'yes' : 'no'),
-      'what it means': means,
-      'what to do': cure,
-    }),
+  notes,
   'wait-reasons': () => table(Object.entries(WAIT_REASONS), { why: code, 'what it means': means }),
   'release-reasons': () => table(Object.entries(RELEASE_REASONS), { reason: code, when: means }),
   'deregistration-results': () =>
@@ -198,14 +235,22 @@ export const TABLES: Readonly<Record<string, () => string>> = {
   errors: () =>
     table(Object.entries(ERRORS), {
       code,
-      'exit code': ([, { exit }]) => String(exit),
       'what is wrong': means,
       'what to do': cure,
     }),
   'connection-errors': () => ofErrors(CONNECTION_ERRORS),
   'certificate-errors': () => ofErrors(CERTIFICATE_ERRORS),
   'watch-restarts': () => ofReasons(RESTARTS),
-  'publish-failures': () => ofReasons(OBJECT_FAILURES),
+  // What a watch may meet, too, is in its table.
+  'publish-failures': () =>
+    ofReasons(
+      Object.fromEntries(
+        Object.entries<Curable>(OBJECT_FAILURES).filter(
+          ([reason, { cure: todo }]) =>
+            (RESTARTS as Readonly<Record<string, Curable>>)[reason]?.cure !== todo,
+        ),
+      ),
+    ),
   refusals: () =>
     table(Object.entries(REFUSALS), { reason: code, 'what it means': means, 'what to do': cure }),
   discards: () => table(Object.entries(DISCARDS), { reason: code, 'what happened': means }),
@@ -223,8 +268,7 @@ export const TABLES: Readonly<Record<string, () => string>> = {
       'what it means': means,
       'what to do': cure,
     }),
-  checks: () =>
-    table(Object.entries(CHECKS), { check: code, when: ([, { when }]) => when, 'what is checked': means }),
+  checks: () => table(Object.entries(CHECKS), { check: code, 'what is checked': means }),
   'loss-causes': () => table(Object.entries(LOSS_CAUSES), { cause: code, meaning: means }),
   'policy-fields': policyFields,
   'consumer-fields': consumerFields,
@@ -245,13 +289,23 @@ export const TABLES: Readonly<Record<string, () => string>> = {
     }),
   'consumer-status': () =>
     table(fieldsOf(discoveryConsumerStatus), { field: fieldName, meaning: ({ meaning: said }) => said }),
-  alerts: () => table(Object.entries(ALERTS), { alert: code, 'what it means': means, 'what to do': cure }),
+  alerts: () => table(Object.entries(ALERTS), { alert: code, cause: means, cure }),
   metrics: () => ofMetrics(serverMetrics),
   'cluster-metrics': () => ofMetrics(clusterMetrics),
+  'shared-flags': () => table(SHARED.values(), FLAG_COLUMNS),
   ...Object.fromEntries(FLAG_TABLES),
 };
 
-const MARKED = /(?<=^<!-- table: (?<name>[\w-]+) -->\n)(?:\|.*\n)*(?=<!-- end -->$)/gm;
+const MARKED = /(?<=^<!-- table: (?<name>[\w-]+) -->\n)(?:(?!<!--).*\n)*(?=<!-- end -->$)/gm;
+
+/** A catalogue's links are relative to docs/reference; these are for a page elsewhere. */
+function rebased(text: string, page: string): string {
+  const folder = dirname(page);
+  return text.replaceAll(/\]\((?![a-z]+:|#)([^)#]+)(#[^)]*)?\)/g, (_, target: string, anchor = '') => {
+    const path = join('docs/reference', target);
+    return `](${path === page ? '' : relative(folder, path)}${anchor})`;
+  });
+}
 
 /** A page with its tables as they are now. @throws Error for a table that there is not */
 function pageText(path: string): string {
@@ -259,7 +313,7 @@ function pageText(path: string): string {
     const text = TABLES[name];
     if (text === undefined)
       throw new Error(`${path}: there is no table "${name}" in deploy/generate/tables.ts`);
-    return `${text()}\n`;
+    return `${dirname(path) === 'docs/reference' ? text() : rebased(text(), path)}\n`;
   });
 }
 

@@ -283,7 +283,7 @@ export function registerAuditMetrics(
     name: 'linger_webhook_configured',
     help: '1 while there is the webhook configuration, without which no pod reaches Linger.',
     reference:
-      '1 while the MutatingWebhookConfiguration exists, 0 while it does not: then no pod reaches Linger. With `--certs-secret` on each replica; otherwise only on the leader, from its [audits](../operations.md#findings).',
+      '1 while the MutatingWebhookConfiguration exists. With `--certs-secret` on each replica; otherwise only on the leader.',
     labelNames: [],
     read: () => {
       const there = isThere();
@@ -305,7 +305,7 @@ export function registerAuditMetrics(
     name: 'linger_findings',
     help: 'Workloads of a namespace with a finding, by the last audit of the leader; other replicas have none.',
     reference:
-      'Workloads with a [finding](commands.md#what-an-audit-finds), by the leader\'s [last audit](../operations.md#findings); other replicas have none, so `sum` over replicas is right. At most 1,000 series: further namespaces are counted together, under the namespace `""`.',
+      'Workloads with a [finding](commands.md#what-an-audit-finds), by the leader\'s last audit; `sum` over replicas. At most 1,000 series, further namespaces under `""`.',
     labelNames: ['namespace', 'reason'],
     read: () => latest()?.tally.series ?? [],
   });
@@ -313,7 +313,7 @@ export function registerAuditMetrics(
     name: 'linger_findings_left_out',
     help: 'Findings of a namespace that the last audit of the leader has only counted: there are too many to report all.',
     reference:
-      'Findings of a namespace that are in these counts only: of more than 1,000, [each namespace](../operations.md#findings) has its share in Events and reports.',
+      'Findings that are in these counts only: Events and reports have [1,000](operations.md#findings).',
     labelNames: ['namespace'],
     read: () => (latest()?.leftOut ?? []).map(([namespace, count]) => [{ namespace }, count] as const),
   });

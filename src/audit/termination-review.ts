@@ -584,9 +584,9 @@ function ownWaitOf(pod: unknown): WaitBounds {
 export function registerTerminationMetrics(registry: Registry) {
   const terminations = new Counter({
     name: 'linger_terminations_total',
-    help: 'Pods whose removal this replica has seen from beginning to end, by whether they were stopped in time.',
+    help: 'Pods that ended, without hook Hold: stopped `InTime` or `TooEarly`, or `Unknown`; leader and followers judge alike ([termination review](commands.md#termination-review)).',
     reference:
-      "Pods whose removal this replica has seen from beginning to end: stopped `InTime` or `TooEarly`, or `Unknown`, where a hook's wait or the lag of a consumer that applies is not known, or too many pods of the namespace terminate at once; leader and followers judge alike; see [termination review](commands.md#termination-review). Not pods with hook Hold.",
+      'Pods that ended, without hook Hold: stopped `InTime` or `TooEarly`, or `Unknown`; leader and followers judge alike ([termination review](commands.md#termination-review)).',
     labelNames: ['outcome'] as const,
     registers: [registry],
   });
@@ -601,7 +601,7 @@ export function registerTerminationMetrics(registry: Registry) {
     name: 'linger_termination_findings_total',
     help: 'Findings about terminations that this replica has reported, by reason; planned: whether the pod had a plan.',
     reference:
-      'Findings about terminated pods, by [finding](commands.md#termination-review). `planned`: `false` if Linger had not planned a wait for the pod, as in mode `Audit`. Only on the leader.',
+      'Findings about terminated pods, by [finding](commands.md#termination-review). `planned`: `false` without a planned wait, as in mode `Audit`. Only on the leader.',
     labelNames: ['reason', 'planned'] as const,
     registers: [registry],
   });

@@ -11,19 +11,18 @@ export const TERMINATION_FINDINGS = {
   StoppedTooEarly: {
     characters: 250_000,
     means:
-      'The pod got SIGTERM while a slice or Endpoints still listed it, or before the slowest consumer had followed (p99): requests may have been lost.',
+      'The pod got SIGTERM while it was still listed, or before the slowest consumer had followed (p99): requests may have been lost.',
     cure: 'A longer wait, faster controllers ([diagnose](#diagnose)), or [Hold](../concepts.md#hold).',
   },
   UndeclaredConsumer: {
     characters: 50_000,
     means:
-      "At least two [held](../concepts.md#hold) pods got connections from the same address after every known consumer had stopped. Linger's log and findings name its owner; the Event in the pod's namespace names only the address. For consumers measured by probes Linger uses their percentile, so one connection in a hundred may come from a known consumer.",
-    cure: "Declare the sender as a DiscoveryConsumer; the finding names addresses, pods and owners. `(node NAME)` is a process in that node's own network: a gateway with `hostNetwork`, or the kubelet, which probes every pod.",
+      "At least two [held](../concepts.md#hold) pods got connections from one address after every known consumer had stopped. Linger's log and findings name its owner; the Event names only the address. One connection in a hundred may come from a consumer measured by a probe.",
+    cure: 'Declare the sender as a DiscoveryConsumer. `(node NAME)`: a gateway with `hostNetwork`, or the kubelet.',
   },
   OpenAtStop: {
     characters: 40_000,
-    means:
-      'Connections were open when a held pod got SIGTERM: keep-alive clients, which no wait closes. An Event of type Normal.',
+    means: 'Connections were open when a held pod got SIGTERM: keep-alive clients, which no wait closes.',
     cure: 'The application must drain on SIGTERM.',
   },
   SlowStop: {
@@ -34,8 +33,8 @@ export const TERMINATION_FINDINGS = {
   HoldUnreachable: {
     characters: 40_000,
     means:
-      'A pod with hook Hold that endpoints listed ended without a call from its hook: its wait was the static one, or none.',
-    cure: "Allow egress to port 8445 of Linger's namespace; check that the ConfigMap with [the helper](../operations.md#the-helper-of-hold) is there.",
+      'A listed pod with hook Hold ended without a call from its hook: its wait was the static one, or none.',
+    cure: "Allow egress to port 8445 of Linger's namespace; is [the helper](operations.md#the-helper-of-hold) there?",
   },
 } as const satisfies Readonly<Record<string, Curable & { readonly characters: number }>>;
 export type TerminationReason = keyof typeof TERMINATION_FINDINGS;

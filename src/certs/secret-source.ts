@@ -61,7 +61,7 @@ const LIMITS = {
 const WRITES = { perSecond: 1 / 8, atOnce: 4 };
 
 const ABOUT =
-  'Made and renewed by Linger, which replaces whatever it cannot use here. For a certificate of your own: docs/operations.md.';
+  'Made and renewed by Linger, which replaces whatever it cannot use here. For a certificate of your own: docs/reference/operations.md.';
 
 interface StoredSecret {
   readonly contents: SecretData;

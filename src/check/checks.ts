@@ -13,12 +13,12 @@ import { type Explained, UserError } from '../core/api/index.ts';
 export const CHECKS = {
   ApiServer: {
     when: 'both',
-    means: 'It answers, and is 1.32 or later: [what has been run](../operations.md#kubernetes-versions).',
+    means: 'It answers, and is [1.32 or later](../install.md#kubernetes-versions).',
   },
   Rights: {
     when: 'both',
     means:
-      "Before: you may get, create and patch each kind of `deploy/`; and the API server lets you grant the rights in its Roles. After: the replicas' ServiceAccount has all rights of `deploy/` that the flags of the Deployment need: follow the cluster, lead and publish, keep the certificate, flip the canary, audit, test the helper of Hold, write reports (right: create `subjectaccessreviews`).",
+      "Before: you may apply `deploy/`. After: the replicas' ServiceAccount has all rights that they need (right: create `subjectaccessreviews`).",
   },
   Kubelets: {
     when: 'both',
@@ -27,7 +27,7 @@ export const CHECKS = {
   Admission: {
     when: 'before',
     means:
-      "A dry run of a pod like Linger's own, with a plan (Pod Security *restricted*, and the resources of `deploy/deployment.yaml`), in its namespace if that exists (otherwise in `--namespace`, whose quotas then do not count): who rejects it, whether its native sleep and grace come back unchanged, and if not, what changes them (below). If Linger's namespace exists, the same in `--namespace`, as for an application's pod.",
+      "Before: who rejects a pod like Linger's own with a plan, and who changes its sleep or grace (below), also in `--namespace`.",
   },
   CustomResources: {
     when: 'after',
@@ -36,71 +36,65 @@ export const CHECKS = {
   Webhook: {
     when: 'both',
     means:
-      "Before: no Linger in another namespace, whose webhook and rights an installation would take over, since their names are the same. After: the configuration exists and leads to ready replicas in this namespace, by a port of its Service; covers some namespace; leaves out Linger's own pods; has its conditions, and if it [fails closed](../operations.md#no-pod-without-linger) also those that a starting cluster needs.",
+      'Before: no Linger in another namespace. After: the configuration leads to ready replicas, covers some namespace, and has [its conditions](../install.md#no-pod-without-linger).',
   },
   Certificate: {
     when: 'after',
     means:
-      'The certificate in the Secret is valid, for the right name, renewed in time, and covered by the `caBundle`. Needs the right to get that Secret.',
+      'The certificate is valid, for the right name, renewed in time, and covered by the `caBundle`. Needs the right to get that Secret.',
   },
   Replicas: {
     when: 'after',
-    means:
-      'All declared replicas are ready, on more than one node; otherwise why not, by their status and the Events `FailedMount`.',
+    means: 'All declared replicas are ready, on more than one node; otherwise why not.',
   },
   Ports: {
     when: 'after',
-    means:
-      "The `targetPort` of each Service that selects the replicas is a port of the containers, and one where replicas listen by the Deployment's flags.",
+    means: 'The `targetPort` of each Service is one where replicas listen.',
   },
   Answer: {
     when: 'after',
     means:
-      "A dry run of a pod through the real webhook, with an unparsable annotation, so that Linger's warning identifies its answer in every mode. If the hook is taken away again, by what (below). In mode Audit it does not show what other webhooks do to hooks: `linger check --pre --namespace NAMESPACE` does. Without an answer, how far the API server's proxy gets (right: get `services/proxy`).",
+      'A dry run of a pod reaches Linger through the real webhook; if its hook is taken away again, by what (below). Without an answer, how far the proxy gets (right: get `services/proxy`).',
   },
   OtherWebhooks: {
     when: 'both',
-    means:
-      "Webhooks that fail closed and cover pods of Linger's namespace, and whether they have endpoints; which mutating ones run after Linger. `Admission` and `Answer` name what those took from one pod.",
+    means: "Webhooks that fail closed and cover Linger's own pods; mutating ones that run after Linger.",
   },
   Floor: {
     when: 'both',
     means:
-      'Before: whether this API server can have [the floor](../when-linger-is-down.md#the-floor), whether the chart switches it on, and from 1.37 on whether you may create it. After: its policy is there, and bound to the ConfigMap `linger-floor` in this namespace; that is not out of date, has room for all namespaces and no line that cannot be read; the API server that answers has evaluated the policy without errors (right: get `/metrics`). Without a floor, how to switch it on.',
+      'Before: whether this API server can have [the floor](../when-linger-is-down.md#the-floor), whether the chart switches it on, and you may create it. After: it is bound, up to date, has room for all namespaces, no unreadable line, and is evaluated without errors (right: get `/metrics`).',
   },
   NetworkPolicy: {
     when: 'after',
     means:
-      "The policies that select the replicas allow ingress to 8443, the admin port and 8445 (or what the Deployment's flags say), and egress to the API servers' port: that of the EndpointSlices of `default/kubernetes`, or 443 or 6443 if these may not be listed. In namespaces where policies ask for hook `Hold`, no policy keeps pods from 8445 in Linger's namespace. Addresses are not compared.",
+      'Policies allow [the ports](operations.md#ports), also 8445 from namespaces that ask for `Hold`. Addresses are not compared.',
   },
   Leader: {
     when: 'after',
-    means:
-      'The Lease has a holder that renews it and is a pod of Linger: another process that renews it keeps every replica from leading.',
+    means: 'The Lease has a holder that renews it and is a pod of Linger.',
   },
   Watches: {
     when: 'after',
-    means:
-      'Each ready replica has read the cluster, and its watches are current: its `/status`, through the API server’s proxy (right: get `pods/proxy`).',
+    means: 'Each ready replica has read the cluster, and its watches are current (right: get `pods/proxy`).',
   },
   Canary: {
     when: 'after',
-    means: 'At least one flip has measured something, read in the same way.',
+    means: 'At least one flip has measured something.',
   },
   Consumers: {
     when: 'after',
     means:
-      "No consumer's condition is False, as [the leader publishes it](consumers.md#linger-consumers); each has sent to a held pod within 7 days, as far as its instances are known; and nothing sends that is not declared, by the [catalogue](../guide.md#find-the-consumers) and by what held pods have seen.",
+      'No condition is False; each has sent to a held pod within 7 days; and nothing sends that is not [declared](../gateways.md#find-the-consumers).',
   },
   Policies: {
     when: 'after',
-    means:
-      "No policy object's condition `Ready` is False, and no document of the ConfigMap `linger-policies` is broken. The number of policies in files and as objects, and the mode of a pod without labels in `--namespace`, with its origin.",
+    means: 'No policy is broken; the mode of a pod without labels in `--namespace`.',
   },
   HoldHelper: {
     when: 'after',
     means:
-      'If policies ask for hook `Hold`: it is not off (`--hold-port=0`), the Service `linger-hold` exists, its [ConfigMap](../operations.md#the-helper-of-hold) exists and is not being deleted, and pods that may run on any node get it; otherwise the reason, as in the note `HoldUnavailable`. In any case, how many running pods call [an address that the Service no longer has](../operations.md#the-address-of-hold).',
+      'If policies ask for `Hold`: its port, Service and [helper](operations.md#the-helper-of-hold) are there, on every node; and how many running pods call [an address that the Service no longer has](operations.md#the-address-of-hold).',
   },
 } as const satisfies Readonly<Record<string, Explained & { readonly when: 'before' | 'after' | 'both' }>>;
 

@@ -33,12 +33,12 @@ const policies = documented(
     text('<path>'),
     'folder or file of linger.dev policies, Namespaces and Services (*.yaml, *.yml, *.json); without it, the built-in policy',
   ),
-  'Folder or file of [policies](policies.md), Namespaces and Services: `*.yaml`, `*.yml`, `*.json`; not recursive; dot-files left out. Without it: the built-in policy.',
+  'Folder or file of [policies](policies.md), Namespaces and Services: `*.yaml`, `*.yml`, `*.json`, not recursive. Without it: the built-in policy.',
 );
-const policiesReadOnce = documented(policies, 'As in `serve`. Read once.');
+const policiesReadOnce = documented(policies, 'As in `serve`, read once.');
 const policiesOfCluster = documented(
   policies,
-  'As in `serve`. Read once. With a cluster, and without this flag: the policies of its ConfigMap `linger-policies`.',
+  'As in `serve`, read once. With a cluster, and without this flag: its ConfigMap `linger-policies`.',
 );
 const modeLimit = documented(
   flag(oneOf(MODES), 'Enforce', 'caps the mode of every policy and annotation'),
@@ -57,13 +57,13 @@ const output = (what: string) => flag(oneOf(OUTPUT_FORMATS), 'table', `how to pr
 const MANIFEST_FLAGS = {
   filename: documented(
     optional(list('<path,...>'), 'manifests to read: files, folders, or - for standard input', 'f'),
-    'Files and folders to read; `-` is standard input. Repeat it or use commas for several. Of a folder: `*.yaml`, `*.yml` and `*.json`.',
+    'Files and folders (`*.yaml`, `*.yml`, `*.json`); `-` is standard input. Repeatable.',
   ),
   recursive: documented(toggle('also read the folders in the folders named', 'R'), 'Also read subfolders.'),
   namespace,
   selector: documented(
     optional(labelQuery, 'only objects with these labels', 'l'),
-    'Only objects with these labels, as for `kubectl get -l`. The others pass unchanged.',
+    'Only objects with these labels, as for `kubectl get -l`; the others pass unchanged.',
   ),
 };
 const DEVELOPMENT_NAMES = 'localhost,127.0.0.1,::1';
@@ -73,31 +73,31 @@ const POLICY_REPORTS = ['off', 'wgpolicyk8s.io', 'openreports.io'] as const;
 const SERVE_FLAGS = {
   port: documented(
     flag(port, '8443', 'port of the webhook (HTTPS); 0 chooses a free one'),
-    'Port of the webhook, HTTPS. `0` lets the system choose.',
+    'Port of the webhook, HTTPS.',
   ),
   adminPort: documented(
     flag(port, '8080', 'port of /healthz, /readyz and /metrics (HTTP); 0 chooses a free one'),
-    'Port of `/healthz`, `/readyz`, `/metrics`, `/status`, `/estimates` and `/holds`, plain HTTP. `0` lets the system choose.',
+    'Port of [health, metrics and status](http.md#the-admin-port), plain HTTP.',
   ),
   pagePort: documented(
     optional(
       port,
       'port of the page that explains pasted manifests (HTTP, on 127.0.0.1 only); without it, there is none',
     ),
-    'Port of the [page](#the-page) that explains pasted manifests, plain HTTP, on 127.0.0.1 only, whatever `--host` says. `0` lets the system choose. Without it there is no page; the image has none.',
+    'Port of the [page](#the-page), on 127.0.0.1 only. Without it there is none; the image has none.',
   ),
   host: documented(
     flag(text('<address>'), '127.0.0.1', 'address to listen on; in a pod, ::, which includes IPv4'),
-    'Address that all ports listen on. In a pod use `::`, or it is unreachable: IPv6 and IPv4, or only IPv4 if the kernel has no IPv6.',
+    'Address that all ports listen on. In a pod use `::` (IPv6 and IPv4).',
   ),
   policies,
   strict: documented(
     toggle('do not start while a policy document cannot be used'),
-    'Do not start while a policy document cannot be used: exit code 1. Without it, [the others are in force](../operations.md#reload-of-policies).',
+    'Do not start while a policy document cannot be used. Without it, [the others are in force](operations.md#reload-of-policies).',
   ),
   certs: documented(
     flag(folder, 'certs', 'folder of tls.crt and tls.key; made there, with a CA, where there are none'),
-    "Folder of `tls.crt` and `tls.key`. If there are none, or Linger's own have expired, it makes a pair, valid for a year.",
+    "Folder of `tls.crt` and `tls.key`. Without them, or once Linger's own have expired, it makes a pair for a year.",
   ),
   certNames: documented(
     flag(
@@ -105,14 +105,14 @@ const SERVE_FLAGS = {
       DEVELOPMENT_NAMES,
       'DNS names and addresses in the certificate that is made where there is none, beside --host',
     ),
-    'Names in the certificate that Linger makes, besides `--host`. An existing certificate is used as it is.',
+    'Names in the certificate that Linger makes, besides `--host`.',
   ),
   certsSecret: documented(
     optional(
       name,
       "Secret of Linger's namespace in which replicas keep the certificate that they make, and renew it; in place of --certs",
     ),
-    "Secret of Linger's namespace in which replicas [keep the certificate that they make](../operations.md#certificates), and renew it; in place of `--certs`. It needs a cluster, and `--cert-names`.",
+    'Secret in which replicas [keep and renew their certificate](operations.md#certificates), in place of `--certs`. Needs a cluster and `--cert-names`.',
   ),
   webhookConfiguration: documented(
     flag(
@@ -127,7 +127,7 @@ const SERVE_FLAGS = {
       file,
       'certificates of authorities: /mutate answers only clients with a certificate from one of them',
     ),
-    'PEM of authorities. `/mutate` then answers only [clients with a certificate](../operations.md#only-the-api-server) from one of them, and others get 403.',
+    'PEM of authorities: `/mutate` answers [only clients with a certificate](operations.md#only-the-api-server) from one of them.',
   ),
   modeLimit,
   auditWarnings: documented(
@@ -136,7 +136,7 @@ const SERVE_FLAGS = {
   ),
   logLevel: documented(
     flag(oneOf(LOG_LEVELS), 'info', 'how much to log; debug has a line for each decision'),
-    '`trace`, `debug`, `info`, `warn`, `error` or `silent`. `debug` has a line for each decision.',
+    '`trace`, `debug` (a line for each decision), `info`, `warn`, `error` or `silent`.',
   ),
   drain: documented(
     flag(
@@ -144,7 +144,7 @@ const SERVE_FLAGS = {
       '15s',
       'after SIGTERM, how long to keep answering while unready before closing connections',
     ),
-    "After SIGTERM: how long to keep answering, unready, before connections are closed. Keep the pod's own grace longer.",
+    "After SIGTERM: how long to keep answering, unready. The pod's own grace must be longer.",
   ),
   connectionCloseProbability: documented(
     flag(
@@ -152,7 +152,7 @@ const SERVE_FLAGS = {
       '0.001',
       'share of answers after which the connection is closed, so that API servers spread over the replicas again',
     ),
-    'Share of answers after which the connection is closed, 0 to 1, so that API servers [rebalance over the replicas](../decisions/0006-connection-close-probability.md).',
+    'Share of answers, 0 to 1, after which the connection is closed, so that API servers [rebalance](../decisions/0006-connection-close-probability.md).',
   ),
   cluster: documented(
     flag(
@@ -160,34 +160,34 @@ const SERVE_FLAGS = {
       'auto',
       'whether to read the cluster and measure its lag; auto: if there is a kubeconfig or a ServiceAccount token',
     ),
-    'Whether to [follow a cluster](../operations.md#following-the-cluster) and measure its lag. `auto`: if there is a `--kubeconfig` or, in a pod, a ServiceAccount token. `required`: the same, and refuse to start with neither. `off`: not at all.',
+    'Whether to [follow a cluster](operations.md#following-the-cluster). `auto`: with a `--kubeconfig` or, in a pod, a ServiceAccount token; `required`: or do not start; `off`.',
   ),
   kubeconfig: documented(
     optional(file, 'kubeconfig of the cluster; in a pod, its ServiceAccount is used'),
-    'Kubeconfig of the cluster, if Linger runs outside it. Client certificates, tokens, token files and [plugins](errors.md#credential-plugins).',
+    'Kubeconfig of the cluster, outside of it; [plugins](errors.md#credential-plugins) are run.',
   ),
   context: documented(
     optional(name, 'context of the kubeconfig, if not the current one'),
-    'Context of that kubeconfig. Without it, its current one.',
+    'Context of the kubeconfig. Without it, its current one.',
   ),
   syncTimeout: documented(
     flag(seconds, '30s', 'how long to stay unready until the cluster has been read; then serve anyway'),
-    'How long to stay unready until Namespaces, Services and versions have been read. After that: ready with what is known, and retrying.',
+    'How long to stay unready until the cluster has been read; then ready with what is known.',
   ),
   namespace: documented(
     optional(
       name,
       'namespace of Linger itself, where replicas share measurements; in a pod, that of its ServiceAccount',
     ),
-    "Linger's own namespace, in which replicas [share what they measure](../operations.md#what-replicas-share). Without it: the pod's ServiceAccount's; with `--kubeconfig` none, and waits follow only this replica's measurements.",
+    "Linger's own namespace, in which replicas [share what they measure](operations.md#what-replicas-share). Without it: the pod's; with `--kubeconfig` none.",
   ),
   identity: documented(
     optional(name, 'name of this replica, such as its pod; without it, the host name'),
-    "This replica's name there. Without it: the host's, which in a pod is the pod's.",
+    "This replica's name there. Without it: the host's.",
   ),
   canaryPort: documented(
     flag(port, '8081', 'port on which replicas identify themselves to the canary (HTTP); the same for all'),
-    'Port on which each replica identifies itself to [the canary](../measuring.md#the-canary), plain HTTP. The same for all replicas. Only if they share a namespace.',
+    'Port of [the canary](../measuring.md#the-canary), plain HTTP, the same for all replicas.',
   ),
   canaryEvery: documented(
     flag(
@@ -195,25 +195,25 @@ const SERVE_FLAGS = {
       '60s',
       'how often the leader takes a replica out of the Service linger-canary and back to measure consumers; 0: never',
     ),
-    'How often the leader takes a replica out of the Service `linger-canary` and back, to time consumers; for a built-in consumer [up to twelve times as often](../measuring.md#what-the-canary-costs) until it has 100 samples in the last 7 days, then a fifth as often; `0`: never, and nothing listens. Consumers with a `probe` have their own `every`.',
+    'How often the leader [flips a replica](../measuring.md#what-the-canary-costs) to time consumers (more often at first); `0`: never. Probes have their own `every`.',
   ),
   probeAllowLinkLocal: documented(
     toggle('let the URLs of probes and of pages lead to link-local addresses and those of cloud metadata'),
-    'Lets the URL of a `probe` lead to link-local addresses and those at which clouds serve credentials (`169.254.169.254`, `fd00:ec2::254`, `100.100.100.200`, `168.63.129.16` and others, in their IPv6 and NAT64 forms, too). The same for the `url` and the instances of `inspect`.',
+    'Let URLs and instances of `probe` and `inspect` be link-local addresses and those at which clouds serve credentials (such as `169.254.169.254`).',
   ),
   inspectFiles: documented(
     optional(
       folder,
       'folder of the files that DiscoveryConsumers may name: tokens, authorities and kubeconfigs',
     ),
-    'Folder of the files that `measure` and `deregister` may name: tokens, certificates of authorities and kubeconfigs, usually a mounted Secret. Nothing else can be named, so that a DiscoveryConsumer cannot make Linger send one of its own files.',
+    'Folder of the only files that DiscoveryConsumers may name: tokens, authorities, kubeconfigs; usually a mounted Secret.',
   ),
   podIp: documented(
     optional(
       text('<address>'),
       'address of this replica, for the connections that others relay to it; without it, --host or the first of this machine',
     ),
-    'The address of this replica, for the connections of hooks that other replicas relay to it while it leads. Without it, `--host`, or the first address of this machine that is not its loopback.',
+    "This replica's address, for connections of hooks that others relay to it. Without it: `--host`, or the first that is not loopback.",
   ),
   reportsAudience: documented(
     flag(
@@ -221,36 +221,36 @@ const SERVE_FLAGS = {
       'linger.dev/reports',
       'audience of the tokens with which instances of consumers report',
     ),
-    'Audience of the tokens with which instances of consumers [report](../guide.md#who-may-report). A token for another audience is refused.',
+    'Audience of the tokens with which gateways [report](../gateways.md#who-may-report).',
   ),
   holdPort: documented(
     flag(port, '8445', 'port on which the helpers of hook Hold call (TCP); 0: no pod gets Hold'),
-    'Port on which the helpers of hook `Hold` call, TCP. `0`: no pod gets `Hold`. Only if replicas share a namespace.',
+    'Port on which the helpers of hook `Hold` call, TCP. `0`: no pod gets `Hold`.',
   ),
   holdAddress: documented(
     optional(
       literalAddress,
       'where helpers call, such as 10.0.0.7:8445 or [fd00::7]:8445; without it, the ClusterIP of the Service linger-hold and --hold-port',
     ),
-    "Where helpers call: an address and a port, never a name, such as `10.0.0.7:8445` or `[fd00::7]:8445`. Without it: the ClusterIP of the Service `linger-hold` in Linger's namespace, and `--hold-port`.",
+    'Where helpers call, such as `10.0.0.7:8445` or `[fd00::7]:8445`, never a name. Without it: the ClusterIP of the Service `linger-hold`.',
   ),
   holdImage: documented(
     optional(
       text('<image>'),
       'image with the helpers, for policies that have them delivered as an image volume',
     ),
-    'Image with the helpers, for policies with delivery `Image`.',
+    'Image with the helpers, for delivery `Image`.',
   ),
   holdTestImage: documented(
     optional(
       text('<image>'),
       'image of the pods that try the helper on each kind of node; without it, that of this replica’s own pod',
     ),
-    "Image of the pods that [test the helper](../operations.md#the-helper-of-hold) on each kind of node; any image works. Without it: that of this replica's own pod.",
+    "Image of the pods that [test the helper](operations.md#the-helper-of-hold). Without it: this replica's.",
   ),
   deleteOnNodeShutdown: documented(
     toggle('delete the pods of a node that is shutting down, so that their endpoints are withdrawn'),
-    'The leader deletes the pods of a node that is shutting down, so that slices drop them at once: [nodes that shut down](../operations.md#nodes-that-shut-down).',
+    'Delete the pods of [nodes that shut down](operations.md#nodes-that-shut-down).',
   ),
   endpoints: documented(
     flag(
@@ -258,11 +258,11 @@ const SERVE_FLAGS = {
       'Auto',
       'whether Endpoints objects count beside EndpointSlices. Auto: while a controller maintains them; Ignore: never, where nothing else reads them',
     ),
-    'Whether Endpoints objects count beside EndpointSlices: `Auto`, [while a controller maintains them](../operations.md#without-endpoints), or `Ignore`, where nothing else reads them. With `Ignore` they are not followed either.',
+    'Whether Endpoints objects count: `Auto`, [while a controller maintains them](operations.md#without-endpoints), or `Ignore`.',
   ),
   auditEvery: documented(
     flag(seconds, '10m', 'how often the leader audits the workloads of the cluster; 0: never'),
-    'How often the leader [audits the workloads](../operations.md#findings) of the cluster. `0`: never.',
+    'How often the leader [audits the workloads](operations.md#findings); `0`: never.',
   ),
   policyReports: documented(
     flag(
@@ -270,7 +270,7 @@ const SERVE_FLAGS = {
       'off',
       'API group of the reports with audit findings that the leader writes, one per namespace',
     ),
-    "API group of the [reports](../operations.md#policy-reports) of the leader's findings, one in each namespace: `wgpolicyk8s.io` (PolicyReport, v1alpha2) or `openreports.io` (Report, v1alpha1).",
+    "API group of the [reports](operations.md#policy-reports) of the leader's findings: `wgpolicyk8s.io` or `openreports.io`.",
   ),
 };
 
@@ -278,17 +278,17 @@ const allowRemote = documented(
   toggle(
     'let a kustomization that is rendered fetch what it names from the network; without it, such a one is refused',
   ),
-  'Let a kustomization that is rendered fetch what it names from the network. Without it, such a one is refused before anything runs.',
+  'Let a kustomization fetch what it names from the network. Without it, [such a one is refused](#input-that-is-not-plain-manifests).',
 );
 
 const EDIT_FLAGS = {
   inPlace: documented(
     toggle('write each file in its place, and print nothing'),
-    'Write each file in place (through a temporary file beside it), and print nothing.',
+    'Write each file in place, and print nothing.',
   ),
   diff: documented(
     toggle('print what would change, as a unified diff, and not the manifests'),
-    'Print the changes as a unified diff instead of the manifests.',
+    'Print a unified diff instead of the manifests.',
   ),
 };
 
@@ -298,7 +298,7 @@ const INJECT_FLAGS = {
   allowRemote,
   refresh: documented(
     toggle('decide again for workloads that have been injected before'),
-    'Decide again for workloads that carry a plan. Without it a plan stays as it is.',
+    'Decide again for workloads that carry a plan.',
   ),
   ...EDIT_FLAGS,
 };
@@ -307,7 +307,7 @@ const UNINJECT_FLAGS = { ...MANIFEST_FLAGS, allowRemote, ...EDIT_FLAGS };
 
 const lingerNamespace = documented(
   optional(name, 'namespace in which Linger runs; without it, where its webhook leads'),
-  'Namespace in which Linger runs and publishes the lags (ConfigMap `linger-planned`). Without it, the one in the webhook configuration `linger`, or `linger`.',
+  "Namespace in which Linger runs. Without it: the webhook configuration's, or `linger`.",
 );
 
 const EXPLAIN_FLAGS = {
@@ -319,7 +319,7 @@ const EXPLAIN_FLAGS = {
       'namespace of the objects that name none; of objects of the cluster, without it, that of the context',
       'n',
     ),
-    'The namespace of objects that name none: without it `default`, and for `deployment/web` that of the context, as for kubectl.',
+    'The namespace of objects that name none (`default`); for `deployment/web` without it that of the context.',
   ),
   policies: policiesOfCluster,
   modeLimit,
@@ -328,11 +328,11 @@ const EXPLAIN_FLAGS = {
       file,
       'kubeconfig of a cluster to read Namespaces, Services, versions, policies and the planned lags from; without it and --context, none is read',
     ),
-    'Kubeconfig of a cluster to read Namespaces, Services, DiscoveryConsumers, policies, versions and the published lags from. Plugins (`exec`) are run.',
+    'Kubeconfig of a cluster to ask; [plugins](errors.md#credential-plugins) are run.',
   ),
   context: documented(
     optional(name, 'context of the kubeconfig; without --kubeconfig, of the one kubectl would use'),
-    'Context of that kubeconfig, or without `--kubeconfig` of the one that kubectl would use.',
+    'Context of that kubeconfig, or of the one that kubectl would use.',
   ),
   lingerNamespace,
   output: documented(
@@ -344,7 +344,7 @@ const EXPLAIN_FLAGS = {
       list('<code,...>'),
       'exit 3 when a decision has one of these skip reasons or note codes; "skip" stands for every reason',
     ),
-    'Exit 3 when a decision has one of these [reasons or notes](reasons.md); `skip` stands for every reason. Several are separated by commas: `--fail-on NotServing,InvalidAnnotation`.',
+    'Exit 3 on one of these [reasons or notes](reasons.md); `skip` stands for every reason.',
   ),
 };
 
@@ -368,7 +368,7 @@ const AUDIT_FLAGS = {
   ...CLUSTER_FLAGS,
   kubeconfig: documented(
     CLUSTER_FLAGS.kubeconfig,
-    'As in `explain`; without files, and without this flag, the one that kubectl would use.',
+    'As in `explain`; without files, the one that kubectl would use.',
   ),
   filename: MANIFEST_FLAGS.filename,
   recursive: MANIFEST_FLAGS.recursive,
@@ -379,11 +379,11 @@ const AUDIT_FLAGS = {
       'of a cluster, only this namespace; of manifests, the namespace of the objects that name none',
       'n',
     ),
-    'In a cluster: only this namespace, which must exist. In manifests: the namespace of objects that name none (`default`).',
+    'In a cluster: only this namespace. In manifests: the namespace of objects that name none (`default`).',
   ),
   allNamespaces: documented(
     toggle('all namespaces of the cluster, as without --namespace', 'A'),
-    'All namespaces of the cluster, as without `--namespace`.',
+    'All namespaces, as without `--namespace`.',
   ),
   selector: documented(MANIFEST_FLAGS.selector, 'Only workloads with these labels.'),
   policies: policiesOfCluster,
@@ -394,49 +394,49 @@ const AUDIT_FLAGS = {
       seconds,
       'review the terminations within this time, such as 2h, in a cluster in which Linger runs',
     ),
-    'Instead of judging workloads: [which pods were stopped too early](#termination-review) in that time, such as `2h`. Cannot be combined with files and the flags about workloads (`--selector`, `--policies`, `--suggest`, `--server-dry-run`).',
+    'Instead of judging workloads: [which pods were stopped too early](#termination-review) in that time, such as `2h`. Without files and flags about workloads.',
   ),
   webhook: documented(
     toggle('of manifests: assume that Linger’s webhook runs where they are applied'),
-    "For manifests: Linger's webhook is in the cluster where they will run ([with the webhook, and without](#with-the-webhook-and-without)).",
+    "For manifests: Linger's webhook [is there](#with-the-webhook-and-without).",
   ),
   suggest: documented(
     toggle('instead: print the smallest policies that protect what can be protected, with their cost'),
-    'Instead: prints the smallest policies that protect what policies can protect, as YAML for `kubectl apply`, with what they change and cost. Implies `--webhook`, without which policies do nothing. Each suggestion is verified by deciding again. Cannot be combined with other forms of `--output`, or `--fail-on`.',
+    'Instead: print the smallest policies that protect what policies can protect, as YAML, with what they change and cost. Implies `--webhook`.',
   ),
   baseline: documented(
     optional(
       text('<file|commit>'),
       'leave out the findings of this earlier audit (-o json), or of the same files at this commit of git',
     ),
-    'Leave out the findings that an earlier audit had: a file that `-o json` printed, or a commit of git (`origin/main`), of which the same files are audited. Findings are the same by workload and code, wherever they stand now.',
+    'Leave out the findings (by workload and code) of an earlier audit: a file of `-o json`, or a commit of git, such as `origin/main`.',
   ),
   allowEmpty: documented(
     toggle('with --fail-on: an input without any workload is no failure'),
-    'With `--fail-on`: an input without any workload is no failure. Without it, the exit code is 1.',
+    'With `--fail-on`: an input without any workload is no failure.',
   ),
   serverDryRun: documented(
     toggle(
       'also check by dry run whether the cluster accepts the pods with their waits; needs the right to create pods',
     ),
-    'Also [tests](#server-side-dry-run) whether the cluster would take the pods with their waits. With files, `--kubeconfig` or `--context` names the cluster.',
+    'Also [test](#server-side-dry-run) whether the cluster would take the pods with their waits.',
   ),
   output: documented(
     flag(oneOf(AUDIT_FORMATS), 'table', 'how to print the findings', 'o'),
-    '`table`; `wide`: with what is skipped, what each lag rests on, and every finding in full; `json` or `yaml`; `name`: what is unprotected or unknown, as `kubectl get -o name` has it; `sarif` for code scanning, `github` for annotations of GitHub Actions, `junit` for test reports, `markdown` for a comment.',
+    '`table`; `wide`: with what is skipped, what each lag rests on, and every finding in full; `json`, `yaml`, `name`, `sarif`, `github`, `junit`, `markdown`.',
   ),
   failOn: documented(
     optional(
       list('<code,...>'),
       'exit 3 when a workload has one of these verdicts, findings or skip reasons; "any" stands for unprotected',
     ),
-    'Exit 3 when a workload has one of these verdicts, findings or skip reasons; with `--since`, one of these verdicts or [findings](#termination-review). `any` stands for `unprotected`.',
+    'Exit 3 on one of these verdicts, findings or skip reasons; `any` stands for `unprotected`.',
   ),
 };
 
 const DASHBOARD_FLAGS = {
   ...CLUSTER_FLAGS,
-  filename: documented(MANIFEST_FLAGS.filename, 'As in `explain`: audit these manifests, and no cluster.'),
+  filename: documented(MANIFEST_FLAGS.filename, 'Show these manifests, and no cluster.'),
   recursive: MANIFEST_FLAGS.recursive,
   allowRemote,
   namespace: AUDIT_FLAGS.namespace,
@@ -445,7 +445,7 @@ const DASHBOARD_FLAGS = {
   lingerNamespace,
   port: documented(
     flag(port, '8089', 'port of the page on 127.0.0.1; 0 chooses a free one'),
-    'Port of the page, on 127.0.0.1. `0` lets the system choose.',
+    'Port of the page, on 127.0.0.1.',
   ),
   noOpen: documented(toggle('only print the address; do not open a browser'), 'Only print the address.'),
 };
@@ -459,10 +459,7 @@ const TIMELINE_FLAGS = {
     optional(seconds, 'only terminations within this time, such as 10m; without it, all that are known'),
     'Only terminations within this time, such as `10m`.',
   ),
-  svg: documented(
-    optional(file, 'also draw them, into this file'),
-    'Also draws what is printed into this file: light and dark, without a script.',
-  ),
+  svg: documented(optional(file, 'also draw them, into this file'), 'Also draw it into this file.'),
   output: documented(
     output('the terminations; wide: all, and not only the latest ten'),
     '`table`, `wide` (all, and not only the latest ten), `json`, `yaml`.',
@@ -472,7 +469,7 @@ const TIMELINE_FLAGS = {
       someOf(AFTER_SIGTERM),
       'exit 3 when this is so for a termination: something may have sent to the pod after SIGTERM, or that is not known',
     ),
-    'Exit 3 when `afterSigterm` (below) of a termination is one of these: `sent`, `unknown`, `clear`.',
+    'Exit 3 when `afterSigterm` of a termination is one of these: `sent`, `unknown`, `clear`.',
   ),
 };
 
@@ -489,13 +486,10 @@ const CHECK_FLAGS = {
   ),
   lingerNamespace: documented(
     lingerNamespace,
-    'Namespace in which Linger runs, or will run. Without it, the one in the webhook configuration; otherwise, and with `--pre`, `linger`.',
+    "Namespace in which Linger runs, or will run. Without it: the webhook configuration's; with `--pre`, `linger`.",
   ),
   webhookConfiguration: flag(name, 'linger', 'name of its MutatingWebhookConfiguration'),
-  output: documented(
-    output('what was found'),
-    '`table` and `wide` print lines; `json` or `yaml`: `{"headline", "checks": [{"code", "state", "text", "cure"}]}`, without `cure` if there is nothing to do, and without `headline` with `--pre`; for paths `{"problems": [{"code", "message"}], "usable", "shadowed": [{"policy", "by"}]}`.',
-  ),
+  output: documented(output('what was found'), '`table`, `wide`, `json` or `yaml`.'),
   failOn: documented(
     optional(
       someOf(['warning', 'unknown']),
@@ -517,11 +511,11 @@ const SIMULATE_FLAGS = {
 const CERTS_FLAGS = {
   dns: documented(
     flag(list('<name...>'), DEVELOPMENT_NAMES, 'DNS names and addresses that the certificate is for'),
-    'DNS names and addresses that the certificate is for. For the Service of `deploy/`: `linger.linger.svc`.',
+    'DNS names and addresses that the certificate is for; in `deploy/`, `linger.linger.svc`.',
   ),
   out: documented(
     flag(folder, 'certs', 'folder for ca.crt, tls.crt and tls.key; kept while they are valid'),
-    'Folder for `ca.crt`, `tls.crt` and `tls.key`. A valid pair for these names is kept until two thirds of its life have passed.',
+    'Folder for `ca.crt`, `tls.crt` and `tls.key`.',
   ),
 };
 
@@ -532,11 +526,11 @@ const WATCH_FLAGS = {
       list('<name...>'),
       "contexts of the kubeconfig, each a cluster to watch; without it, the kubeconfig's current one",
     ),
-    'Contexts of the kubeconfig, each [a cluster to watch](../guide.md#several-clusters). Without it, its current one.',
+    'Contexts of the kubeconfig, each a cluster to watch.',
   ),
   namespace: documented(
     optional(list('<name...>'), 'namespaces to watch; without it, all', 'n'),
-    'Namespaces to watch. Without it, all, which needs rights in all.',
+    'Namespaces to watch. Without it, all.',
   ),
   allNamespaces: documented(
     toggle('watch all namespaces, whatever --namespace says', 'A'),
@@ -548,11 +542,11 @@ const WATCH_FLAGS = {
   ),
   pod: documented(
     optional(text('<pattern>'), 'only pods of this name; * and ? stand for any characters and any one'),
-    'Only pods of this name: `*` stands for any characters, `?` for any one.',
+    'Only pods of this name; `*` and `?` are wildcards.',
   ),
   selector: documented(
     optional(labelQuery, 'only pods with these labels, as kubectl get pods -l selects them', 'l'),
-    'Only pods with these labels, as for `kubectl get pods -l`. [More](../guide.md#pods-by-their-labels)',
+    'Only [pods with these labels](#pods-by-their-labels).',
   ),
   source: documented(
     flag(someOf(ENDPOINT_SOURCES), ENDPOINT_SOURCES.join(','), 'where endpoints are read'),
@@ -564,7 +558,7 @@ const WATCH_FLAGS = {
   ),
   minLag: documented(
     optional(seconds, 'print only changes with a lag of at least this'),
-    'Print only changes with a lag of at least this. `0s`: all that have one.',
+    'Print only changes with a lag of at least this.',
   ),
   initial: documented(
     toggle('also print what is there at the beginning'),
@@ -576,16 +570,13 @@ const WATCH_FLAGS = {
   ),
   for: documented(
     optional(seconds, 'how long to watch; without it, until Ctrl-C'),
-    'How long to watch, from the message that it does. Without it, until Ctrl-C.',
+    'How long to watch. Without it, until Ctrl-C.',
   ),
   failOnLag: documented(
     optional(seconds, 'exit 3 when a removal took longer than this, or is still under way after it'),
     'Exit 3 when a removal took longer than this, or is still pending after it.',
   ),
-  quiet: documented(
-    toggle('print changes only: no notes and no summary'),
-    'Print changes only: no notes, no status line and no summary.',
-  ),
+  quiet: documented(toggle('print changes only: no notes and no summary'), 'Print changes only.'),
 };
 
 const CONSUMERS_FLAGS = {
@@ -597,7 +588,7 @@ const CONSUMERS_FLAGS = {
       'discover: manifests to search instead of the cluster: files, folders, or - for standard input',
       'f',
     ),
-    '`discover`: manifests to search instead of the cluster: files, folders, or `-` for standard input.',
+    '`discover`: manifests to search instead of the cluster.',
   ),
   recursive: documented(
     toggle('discover: also read the folders in the folders named', 'R'),
@@ -606,7 +597,7 @@ const CONSUMERS_FLAGS = {
   allowRemote,
   apply: documented(
     toggle('discover: create what was found, with mode Observe; what exists stays as it is'),
-    '`discover`: create what was found, with `mode: Observe`. What exists stays as it is.',
+    '`discover`: create what is not declared yet, with `mode: Observe`.',
   ),
   output: documented(
     optional(
@@ -614,39 +605,39 @@ const CONSUMERS_FLAGS = {
       'how to print the consumers; without it table, and discover prints YAML to apply',
       'o',
     ),
-    '`table`; `wide`: with `ADDED P99`; `json` or `yaml`. Without it `table`, and `discover` prints YAML to apply.',
+    '`table`, `wide` (with `ADDED P99`), `json` or `yaml`; `discover` prints YAML.',
   ),
   failOn: documented(
     optional(
       list('<reason,...>'),
       'exit 3 when a condition has one of these reasons; "any" stands for every reason that makes the lag unreliable',
     ),
-    'Exit 3 when a condition has one of these [reasons](consumers.md#conditions); `any` stands for all with status False. Several are separated by commas: `--fail-on Stale,Unreachable`.',
+    'Exit 3 on one of these [reasons](consumers.md#conditions); `any` stands for all with status False.',
   ),
 };
 
 const WITNESS_FLAGS = {
   listen: documented(
     flag(text('<[address]:port>'), ':8446', 'where to answer (HTTP)'),
-    'Where to answer, over plain HTTP: `ADDRESS:PORT`, or `:PORT` for all addresses.',
+    'Where to answer, plain HTTP: `ADDRESS:PORT` or `:PORT`.',
   ),
   page: documented(
     optional(
       text('<url|unix:path>'),
       'where the gateway lists its upstreams: a URL, or the path of a Unix socket',
     ),
-    'Where the gateway lists its upstreams: a URL, or `unix:/path/of/a.sock`. On such a socket Envoy speaks HTTP, and HAProxy takes commands.',
+    'Where the gateway lists its upstreams: a URL, or `unix:/path/of/a.sock` (Envoy: HTTP; HAProxy: commands).',
   ),
   format: documented(
     flag(oneOf(PAGE_FORMATS), 'Envoy', 'how the page says that an address is in use'),
-    '[How the page says](../guide.md#a-gateway-that-is-asked-what-it-still-uses) that an address is in use.',
+    '[How the page says](../gateways.md#a-gateway-that-is-asked-what-it-still-uses) that an address is in use.',
   ),
 };
 
 const NODE_TIMER_FLAGS = {
   clusterIp: documented(
     optional(text('<address>'), 'ClusterIP of the Service linger-canary; its port is 80'),
-    'ClusterIP of the Service `linger-canary`; its port is 80. Without an address it exits with 2.',
+    'ClusterIP of the Service `linger-canary`. Required.',
   ),
   port: documented(
     flag(port, '8447', 'port on which the leader fetches what was timed (HTTP)'),
@@ -657,7 +648,7 @@ const NODE_TIMER_FLAGS = {
 const STATUS_FLAGS = {
   ...CLUSTER_FLAGS,
   lingerNamespace,
-  output: documented(output('what is seen'), '`table`, `wide` (every name), `json` or `yaml`.'),
+  output: documented(output('what is seen'), '`table`, `wide`, `json` or `yaml`.'),
 };
 
 const HISTORY_FLAGS = {
@@ -665,12 +656,12 @@ const HISTORY_FLAGS = {
   lingerNamespace,
   from: documented(
     optional(instant, 'forget: from when on'),
-    '`forget`: the beginning of the span, such as `2026-11-21T17:30:00Z`.',
+    '`forget`: from when on, such as `2026-11-21T17:30:00Z`.',
   ),
-  to: documented(optional(instant, 'forget: until when'), '`forget`: its end, in the past.'),
+  to: documented(optional(instant, 'forget: until when'), '`forget`: until when.'),
   namespace: documented(
     optional(name, 'forget: only what was measured of this namespace', 'n'),
-    "`forget`: only this namespace's samples. Without it and `--consumer`: those of the cluster and all namespaces.",
+    "`forget`: only this namespace's samples. Without it and `--consumer`: the cluster's and all namespaces'.",
   ),
   consumer: documented(
     optional(name, 'forget: only what was measured of this consumer'),
@@ -691,15 +682,15 @@ const HOLD_FLAGS = {
   ),
   lingerNamespace: documented(
     lingerNamespace,
-    '`list`: namespace in which Linger runs; without it as in `explain`.',
+    "Namespace in which Linger runs. Without it: the webhook configuration's, or `linger`.",
   ),
   watch: documented(
     toggle('list: print again every two seconds, until interrupted', 'w'),
-    '`list`: prints every two seconds, until interrupted.',
+    '`list`: print every two seconds.',
   ),
   output: documented(
     output('the result; manifest: YAML, or JSON where that is asked for'),
-    '`table`, `wide`, `json` or `yaml`. `manifest` prints YAML, or JSON on request.',
+    '`table`, `wide`, `json` or `yaml`; `manifest` prints YAML.',
   ),
 };
 
@@ -710,30 +701,30 @@ const DIAGNOSE_FLAGS = {
       addressOrFiles('<url|file,...>'),
       'metrics of the kube-controller-manager: a URL, or one or two saved scrapes, the older first; - is standard input; without it, by way of the API server',
     ),
-    'Metrics of kube-controller-manager: a URL; or one or two saved scrapes with a comma between, the older first; `-` is standard input. Without it: [through the API server](../guide.md#the-controller-managers-metrics).',
+    'Metrics of kube-controller-manager: a URL, or one or two saved scrapes, the older first. Without it: [through the API server](#the-controller-managers-metrics).',
   ),
   controllerMetricsCa: documented(
     optional(file, 'CA of the certificate at that URL'),
-    'File with the CA of the certificate at that URL.',
+    'File with the CA of the certificate there.',
   ),
   controllerMetricsTokenFile: documented(
     optional(file, 'file with a token for that URL'),
-    "File with a token for that URL. Without it, the kubeconfig's client certificate is used.",
+    "File with a token for that URL, instead of the kubeconfig's client certificate.",
   ),
   controllerMetricsInsecure: documented(
     toggle('do not verify the certificate at that URL'),
-    'Do not verify the certificate at that URL, and send it no token. On loopback addresses it is never verified without a CA.',
+    'Do not verify the certificate there, and send no token.',
   ),
   controllerFlags: documented(
     optional(
       text('<flags>'),
       'flags of the kube-controller-manager, in one argument; without it, those of its pod',
     ),
-    'Flags of kube-controller-manager, in one argument, if its pod does not show them.',
+    'Its flags, in one argument, if its pod does not show them.',
   ),
   linger: documented(
     optional(text('<url|file>'), 'metrics of a running Linger, for the lag it has measured'),
-    'Metrics of a running Linger, for the lag that it has measured: a URL, a file or `-`.',
+    'Metrics of a running Linger: a URL, a file or `-`.',
   ),
   lag: documented(
     flag(
@@ -741,19 +732,19 @@ const DIAGNOSE_FLAGS = {
       'watch',
       'whether to watch removals meanwhile, where --linger is not given',
     ),
-    '`watch`: watch removals during the run, without `--linger`. `off`: do not.',
+    '`watch`: watch removals meanwhile, without `--linger`; or `off`.',
   ),
   interval: documented(
     flag(seconds, '10s', 'between two looks; 0 looks once. Of two saved scrapes: how far they are apart'),
-    'Time between two readings; `0` reads once. Of two saved scrapes: how far apart they are.',
+    'Time between two readings, or two saved scrapes; `0` reads once.',
   ),
-  output: documented(output('the findings'), '`table`; `wide`: without wrapped lines; `json` or `yaml`.'),
+  output: documented(output('the findings'), '`table`; `wide`: unwrapped; `json` or `yaml`.'),
   failOn: documented(
     optional(
       list('<code,...>'),
       'exit 3 when one of these is found; "any" stands for every one that is critical or a warning',
     ),
-    'Exit 3 on one of these [findings](#what-a-diagnosis-finds); `any` stands for all that are critical or a warning.',
+    'Exit 3 on one of these [findings](#what-a-diagnosis-finds); `any`: critical or a warning.',
   ),
 };
 
@@ -763,21 +754,21 @@ const PROVE_FLAGS = {
   ...CLUSTER_FLAGS,
   namespace: documented(
     optional(name, 'namespace of the workload; without it, that of the context', 'n'),
-    'Namespace of the workload; the pods that send traffic run there, too. Without it, that of the context.',
+    'Namespace of the workload. Without it, that of the context.',
   ),
   rollout: documented(
     toggle('restart the workload, as kubectl rollout restart does: the default'),
-    'Restarts the workload, as `kubectl rollout restart` does. The default if no other disturbance is named.',
+    'Restart the workload: the default.',
   ),
-  deleteOne: documented(toggle('delete the oldest ready pod'), 'Deletes the oldest ready pod.'),
-  evict: documented(toggle('evict the oldest ready pod'), 'Evicts the oldest ready pod.'),
+  deleteOne: documented(toggle('delete the oldest ready pod'), 'Delete the oldest ready pod.'),
+  evict: documented(toggle('evict the oldest ready pod'), 'Evict the oldest ready pod.'),
   scale: documented(
     optional(countPair, 'scale to the first number beforehand, and then to the second; restored at the end'),
-    '`FROM,TO`: scales to `FROM`, then to `TO` under traffic, and back at the end.',
+    '`FROM,TO`: scale to `FROM`, then to `TO` under traffic, and back at the end.',
   ),
   drain: documented(
     optional(name, 'cordon this node and evict the pods of the workload from it; uncordoned at the end'),
-    'Cordons this node and evicts the pods of the workload from it, and no others; uncordons it at the end.',
+    "Cordon this node and evict the workload's pods from it; uncordon it at the end.",
   ),
   service: documented(
     optional(text('<name[:port]>'), 'Service to send through; without it, the one that selects the pods'),
@@ -785,56 +776,56 @@ const PROVE_FLAGS = {
   ),
   urlsOnly: documented(
     toggle('send through no Service, only through each --url'),
-    'Sends only through each `--url`, of which there must be one.',
+    'Send only through each `--url`.',
   ),
   url: documented(
     optional(
       list('<[name=]url>'),
       'also send through this gateway, such as edge=https://shop.example; may be repeated',
     ),
-    '`URL` or `NAME=URL`: also sends through this gateway. May be repeated, with different names (without `NAME`, the host); a URL must not contain commas.',
+    '`URL` or `NAME=URL`: also send through this gateway. Repeatable.',
   ),
   urlFrom: documented(
     flag(oneOf(['here', 'cluster']), 'here', 'where requests through each --url come from'),
-    'Where requests through each `--url` come from: `here` (this machine) or `cluster`.',
+    'Where those come from: `here` (this machine) or `cluster`.',
   ),
   insecure: documented(
     toggle('do not verify the certificate at a --url'),
-    'Does not verify the certificate at a `--url`. That of a Service is never verified.',
+    "Do not verify the certificate at a `--url` (a Service's never is).",
   ),
   rate: documented(
     flag(count, '50', 'requests a second through each way, each on a new connection'),
-    'Requests a second through each way in (the Service and each `--url`), each on a new connection and a source port of its own, of which there are enough for 716 a second through all ways in together.',
+    'Requests a second through each way in, each on a new connection; at most 716 through all together.',
   ),
   keepAlive: documented(
     toggle('also send at the same rate on connections that stay open'),
-    'Also sends at the same rate on 8 connections per sender that stay open.',
+    'Also send at that rate on 8 connections per sender that stay open.',
   ),
   method: documented(flag(text('<method>'), 'GET', 'HTTP method'), 'HTTP method of the requests.'),
   path: documented(
     flag(text('<path>'), '/', 'path, where a --url has none of its own'),
-    'Path of the requests. A path in a `--url` takes precedence.',
+    'Path, unless a `--url` has one.',
   ),
   header: documented(
     optional(list('<name:value>'), 'header of each request; visible in the Job while it runs'),
-    '`NAME:VALUE`, without commas; may be repeated. Stored in the Job while it runs: use no credentials that others in the namespace may not read.',
+    '`NAME:VALUE`, repeatable. Stored in the Job: no credentials that others in the namespace may not read.',
   ),
   timeout: documented(
     flag(seconds, '3s', 'after which a request is lost'),
-    'After which a request is lost; from 10 ms to 1 min.',
+    'After which a request is lost; 10 ms to 1 min.',
   ),
   slow: documented(
     flag(seconds, '1s', 'after which an answer is slow'),
-    'After which an answer is `slow`: it is explained as a loss is, and not counted as one.',
+    'After which an answer is `slow`: explained, not counted as lost.',
   ),
   calm: flag(seconds, '5s', 'how long to send before the disturbance'),
   quiet: documented(
     flag(seconds, '12s', 'for how long nothing may be lost afterwards until all counts as quiet'),
-    'How long nothing may be lost after it until the run ends. Choose it longer than the interval of the slowest gateway.',
+    "How long nothing may be lost until the run ends: longer than the slowest gateway's interval.",
   ),
   for: documented(
     flag(seconds, '10m', 'at most, from the disturbance on'),
-    'The longest time from the disturbance on; at most 1 h, and no longer than there are source ports for: 69 s at a rate of 500 through one way in.',
+    'The longest time from the disturbance on; at most 1 h, less at high rates (69 s at 500).',
   ),
   image: documented(
     optional(
@@ -845,24 +836,24 @@ const PROVE_FLAGS = {
   ),
   lingerNamespace: documented(
     optional(name, 'namespace in which Linger runs, for its image; without it, linger'),
-    'Where Linger runs, for its image. Without it, `linger`.',
+    'Where Linger runs, for its image (`linger`).',
   ),
   compare: documented(
     toggle('disturb two copies in namespaces of their own, with and without the waits of Linger'),
-    'Disturbs two [copies](../guide.md#what-the-waits-are-worth---compare) in namespaces of their own, with and without the waits of Linger, and not the original. Not with `--url` or `--drain`. JSON holds both reports as `without` and `with`; JUnit judges the one with.',
+    'Disturb [two copies](#prove---compare), with and without waits, and not the original. Not with `--url` or `--drain`.',
   ),
   copySecrets: documented(
     toggle('with --compare: also copy the Secrets that the pods use'),
-    'With `--compare`: also reads the Secrets that the pods name, and copies them. Without it, a workload that needs any is refused.',
+    'With `--compare`: also copy the Secrets that the pods name.',
   ),
-  yes: documented(toggle('do not ask before anything is touched', 'y'), 'Does not ask.'),
+  yes: documented(toggle('do not ask before anything is touched', 'y'), 'Do not ask.'),
   maxLost: documented(
     flag(count, '0', 'exit 3 when more requests than this were lost'),
-    'Exits with 3 if more requests were lost; with `--compare`, of the copy with waits.',
+    'Exit 3 if more requests were lost; with `--compare`, of the copy with waits.',
   ),
   svg: documented(
     optional(file, 'also draw the run into this file: each way with its requests, each pod that ended'),
-    'Also draws the run into this file: every request through each way in, and each pod that ended, with the requests that it may have lost.',
+    'Also draw the run into this file.',
   ),
   output: documented(
     flag(oneOf(PROVE_FORMATS), 'table', 'how to print the result', 'o'),
@@ -910,74 +901,74 @@ export const VERBS = {
   serve: verb('Serve the admission webhook.', 'Serves the admission webhook until SIGTERM.', SERVE_FLAGS),
   inject: verb(
     'Add hooks and grace to manifests.',
-    'Adds hooks and grace to manifests: manifests in, manifests out. No cluster.',
+    'Adds hooks and grace to manifests.',
     INJECT_FLAGS,
     MANIFESTS,
   ),
   uninject: verb(
     'Remove from manifests what inject has added.',
-    'Removes from manifests what `inject` has added.',
+    'Removes what `inject` has added.',
     UNINJECT_FLAGS,
     MANIFESTS,
   ),
   explain: verb(
     'Explain the decision for the pods of manifests or of a live workload.',
-    'Shows what would be done with the pods of manifests, and why. Asks a cluster only about objects that it names (`deployment/web`), or with `--kubeconfig` or `--context`.',
+    'Shows what pods get, and why: of manifests, or of `deployment/web` in a cluster.',
     EXPLAIN_FLAGS,
     MANIFESTS,
   ),
   audit: verb(
     'Find workloads that lose requests when their pods terminate, in a cluster or in manifests.',
-    'Shows which workloads of a cluster, or of manifests, lose requests when their pods terminate, and why. [What it finds](#what-an-audit-finds).',
+    'Shows which workloads of a cluster, or of manifests, lose requests, and why.',
     AUDIT_FLAGS,
     MANIFESTS,
   ),
   dashboard: verb(
     'Show in a browser which workloads lose requests, and what is being removed and held now.',
-    'Shows in a browser which workloads lose requests and why, what is being removed and held now, and the consumers. Needs a kubeconfig, or with `-f` manifests; nothing in the cluster.',
+    'Shows the same in a browser, with removals, holds, lags and consumers.',
     DASHBOARD_FLAGS,
   ),
   timeline: verb(
     'Show when everything happened in the last terminations, and what sent to a pod after SIGTERM.',
-    'Shows what happened when in the latest terminations, and what may have sent to a pod after SIGTERM. Needs a kubeconfig, and Linger in the cluster.',
+    'Shows what happened when in the latest terminations. Needs Linger in the cluster.',
     TIMELINE_FLAGS,
     ['[KIND/NAME...]', 'workloads or pods, such as deployment/web or pod/web-1; without any, all'],
   ),
   check: verb(
     'Check whether Linger works in a cluster or can be installed there, or validate policies.',
-    'Checks whether Linger works in a cluster, or, with `--pre`, can be installed there; with paths, names the [policy](policies.md) documents that `serve` could not use. [What is checked](#what-is-checked).',
+    'Checks whether Linger works, or (`--pre`) can be installed; with paths, whether [policies](policies.md) can be used.',
     CHECK_FLAGS,
     POLICIES,
   ),
   status: verb(
     'Show the state of a running Linger: modes, waits, decisions, holds, findings.',
-    'Shows on one screen what a running Linger does: modes and waits by namespace and why, decisions of the last hour, who leads, holds, consumers in trouble, findings.',
+    'Shows on one screen what a running Linger does.',
     STATUS_FLAGS,
   ),
   simulate: verb(
     'Replay recorded removals and print the waits that Linger would have planned.',
-    'Shows which waits Linger would have planned for recorded removals.',
+    'Shows which waits recorded removals would have led to.',
     SIMULATE_FLAGS,
     EVENTS,
   ),
   certs: verb(
     'Make a CA and a serving certificate; print the caBundle.',
-    'Makes an authority and a serving certificate; prints the `caBundle`.',
+    'Makes an authority and a serving certificate.',
     CERTS_FLAGS,
   ),
   watch: verb(
     'Print endpoint changes as they happen, with their lag.',
-    'Prints endpoint changes as they happen, with their [lag](../guide.md#watch-how-long-removals-take-linger-watch). Needs a kubeconfig, and nothing in the cluster.',
+    'Prints endpoint changes as they happen, with their lag.',
     WATCH_FLAGS,
   ),
   diagnose: verb(
     'Diagnose why endpoints are withdrawn late, and suggest flags.',
-    'Shows why endpoints are withdrawn late, and [which flags to set](../guide.md#why-are-endpoints-late-here-linger-diagnose). Needs a kubeconfig or a saved scrape.',
+    'Shows why endpoints are withdrawn late, and which flags to set.',
     DIAGNOSE_FLAGS,
   ),
   consumers: verb(
     'Show the measured lag of each consumer, and its problems.',
-    'Prints the measurements of each [consumer](consumers.md#linger-consumers), and what is wrong. Needs a kubeconfig, and Linger in the cluster. `consumers discover` [finds consumers](../guide.md#find-the-consumers) without it.',
+    'Shows what is measured of each consumer; `discover` finds consumers.',
     CONSUMERS_FLAGS,
     [
       '[action]',
@@ -987,29 +978,29 @@ export const VERBS = {
   ),
   witness: verb(
     'Run beside a gateway and report whether it uses an address.',
-    'Runs beside a gateway, and answers whether the gateway uses an address: [pages on a loopback](../guide.md#pages-on-a-gateways-loopback).',
+    'Runs beside a gateway, and answers whether it uses an address.',
     WITNESS_FLAGS,
   ),
   'node-timer': verb(
     'Run on every node and time its kube-proxy for the leader; the DaemonSet runs this.',
-    'Runs on every node, and times its kube-proxy for the leader: [other nodes](../measuring.md#other-nodes).',
+    'Runs on every node, and times its kube-proxy.',
     NODE_TIMER_FLAGS,
   ),
   history: verb(
     'List episodes (storms, bad releases) that raise the waits, or remove one.',
-    'Lists the storms and releases that raise the waits, and forgets one: [storms in the history](../operations.md#storms-in-the-history). Needs a kubeconfig, and Linger in the cluster.',
+    'Lists the storms and releases that raise waits, and forgets one.',
     HISTORY_FLAGS,
     ['[action]', 'list (the default) or forget', ['list', 'forget']],
   ),
   hold: verb(
     'List the pods held by hook Hold, or print the ConfigMap with its helper.',
-    'Shows the pods that are [held](#hold) now, or prints the ConfigMap with the [helper of hook Hold](../operations.md#the-helper-of-hold).',
+    "Shows the pods that are held now, or prints the helper's ConfigMap.",
     HOLD_FLAGS,
     ['[action]', 'list (the default), or manifest: the ConfigMap, for kubectl apply', ['list', 'manifest']],
   ),
   prove: verb(
     'Send traffic to a workload, disturb it once, and show what was lost and why.',
-    'Sends traffic to a workload, disturbs it once, and shows [what was lost and why](../guide.md#prove-it-linger-prove). Needs a kubeconfig and an image of Linger; nothing else in the cluster.',
+    'Sends traffic to a workload, disturbs it once, and shows what was lost and why.',
     PROVE_FLAGS,
     ['[kind/name]', 'the workload, such as deployment/web'],
   ),
@@ -1020,12 +1011,12 @@ export const VERBS = {
   ),
   'prove-keep': verb(
     'Remove the namespace of a copy of prove when it ends; its pods run this.',
-    'Removes the namespace of a copy of `prove --compare` when it ends: a pod runs this.',
+    'Removes a copy of `prove --compare`: a pod runs this.',
     PROVE_KEEP_FLAGS,
   ),
   completion: verb(
     'Print a shell completion script.',
-    'Prints a script for `bash`, `zsh` or `fish` that completes commands, flags and flag values: `source <(linger completion bash)`.',
+    'Prints a completion script for `bash`, `zsh` or `fish`.',
     {},
     ['<shell>', 'the shell', ['bash', 'zsh', 'fish']],
   ),

@@ -151,7 +151,7 @@ function commentsOf({ ecosystem, services, seen, instances, declaredBy, name }: 
   if (measure.by === 'xds')
     return [
       ...about,
-      `istiod is followed; --inspect-files must contain ${measure.tls.caFile} and ${measure.tokenFile} (docs/guide.md): ${source}`,
+      `istiod is followed; --inspect-files must contain ${measure.tls.caFile} and ${measure.tokenFile} (docs/gateways.md): ${source}`,
     ];
   if (measure.by !== 'inspect') return [...about, `nothing can be asked; the number is declared: ${source}`];
   const where =

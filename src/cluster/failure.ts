@@ -35,7 +35,7 @@ export const RESTARTS = {
   Forbidden: {
     means:
       'The credentials do not allow it (403). While an API server starts, for some seconds: it has not read its roles yet.',
-    cure: 'If it lasts, [`LingerForbidden`](#alerts).',
+    cure: 'If it lasts, [`LingerForbidden`](../on-call.md#alerts).',
   },
   ServerError: {
     means: 'The server failed (5xx).',
@@ -43,7 +43,7 @@ export const RESTARTS = {
   },
   NotServed: {
     means: 'The server does not serve that kind (404).',
-    cure: "Linger's own kinds: [install the CRDs](../operations.md#install-the-crds), or ignore it: Linger retries about every half minute.",
+    cure: "Linger's own kinds: [install the CRDs](operations.md#install-the-crds), or ignore it: Linger retries about every half minute.",
   },
   Refused: {
     means: 'The server did not accept the request (another 4xx).',

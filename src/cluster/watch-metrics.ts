@@ -78,9 +78,9 @@ export function registerWatchMetrics(
     });
   gaugeAtScrape(registry, {
     name: 'linger_watch_unread_objects',
-    help: 'Objects that are too large to be kept, or whose namespace has no room left: they are unknown.',
+    help: 'Objects that are too large, or whose namespace has used up [its share](../threat-model.md#shares-of-namespaces): `pods`, `services`, `endpoints`. They count as unknown; `linger check` names the namespace.',
     reference:
-      'Objects that are too large to be kept, or whose namespace has used up [its share](../threat-model.md#shares-of-namespaces): `pods`, `services`, and `endpoints` (EndpointSlices and Endpoints). They count as unknown: such a pod is no evidence of anything, such a Service may select any pod of its namespace, and removals behind such endpoints give no samples (`OverCapacity`). The log and `linger check` name the namespace.',
+      'Objects that are too large, or whose namespace has used up [its share](../threat-model.md#shares-of-namespaces): `pods`, `services`, `endpoints`. They count as unknown; `linger check` names the namespace.',
     labelNames: ['resource'],
     read: () => samplesBy('resource', unread(), (byNamespace) => sumOf(byNamespace.values())),
   });

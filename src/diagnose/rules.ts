@@ -36,25 +36,25 @@ export const DIAGNOSES = {
     severity: 'critical',
     rule: clientThrottled,
     means:
-      "Services wait in the queue, and writes wait for the client's own rate limiter: 100 ms or more, and longer than for the API server. Without metrics of the limiter: the queue drains at exactly the limit.",
-    cure: '`--kube-api-qps` and `--kube-api-burst`: 300 and 325, or twice the current values. More workers share the same limit; they are proposed only if that many writes would keep more of them busy.',
+      "Writes wait for the client's own rate limiter: 100 ms or more, and longer than for the API server. Without its metrics: the queue drains at exactly the limit.",
+    cure: '`--kube-api-qps` and `--kube-api-burst`: 300 and 325, or twice the current values. More workers share the same limit.',
   },
   StuckWorker: {
     severity: 'critical',
     rule: stuckWorker,
-    means: "A worker has been busy with one Service for over a minute, the API server's own timeout.",
+    means: 'A worker has been busy with one Service for over a minute.',
     cure: "Check the controller-manager's log; a restart frees the worker.",
   },
   TooFewWorkers: {
     severity: 'critical',
     rule: tooFewWorkers,
     means: 'Services wait, but not for the limiter, so all workers are busy.',
-    cure: 'The number given for `--concurrent-service-endpoint-syncs` (slices), `--concurrent-endpoint-syncs` (Endpoints) or `--mirroring-concurrent-service-endpoint-syncs`: at least twice as many, at most 50.',
+    cure: '`--concurrent-service-endpoint-syncs` (slices), `--concurrent-endpoint-syncs` (Endpoints) or the mirroring one: at least twice as many, at most 50.',
   },
   QueueBacklog: {
     severity: 'critical',
     rule: queueBacklog,
-    means: 'Services wait, and the cause is unknown: there is only one scrape, or nothing left the queue.',
+    means: 'Services wait, and the cause is unknown: one scrape only, or nothing left the queue.',
     cure: 'Give two scrapes; check that the controller runs.',
   },
   WriteStorm: {
@@ -66,27 +66,25 @@ export const DIAGNOSES = {
   ApiServerSlow: {
     severity: 'warning',
     rule: apiServerSlow,
-    means: 'Writes take 250 ms on average, or 1 % of them over a second, without the wait for the limiter.',
+    means: 'Writes take 250 ms on average, or 1 % of them over a second, without the limiter.',
     cure: 'Check the API server, etcd, and webhooks on endpoints.',
   },
   ApiServerRejects: {
     severity: 'warning',
     rule: apiServerRejects,
-    means: '429, 5xx or no answer, or requests that wait for a seat in the priority level `workload-high`.',
+    means: '429, 5xx or no answer, or a queue in the priority level `workload-high`.',
     cure: '`dump_priority_levels` and `dump_requests` show what fills it.',
   },
   SyncErrors: {
     severity: 'warning',
     rule: syncErrors,
-    means:
-      "Syncs of slices fail, or find the controller's cache behind; each is retried after 1 s, then 2 s, 4 s.",
+    means: "Syncs of slices fail, or find the controller's cache behind.",
     cure: "The controller-manager's log and its events name the Services.",
   },
   BatchPeriod: {
     severity: 'warning',
     rule: batchPeriod,
-    means:
-      '`--endpointslice-updates-batch-period`, `--endpoint-updates-batch-period` or the mirroring one delays every withdrawal on purpose.',
+    means: 'A flag (`--endpointslice-updates-batch-period` and its kin) delays every withdrawal on purpose.',
     cure: 'Set it to 0, or allow for it in the wait.',
   },
   SlowWithdrawals: {
@@ -98,8 +96,7 @@ export const DIAGNOSES = {
   LeaderChanged: {
     severity: 'warning',
     rule: leaderChanged,
-    means:
-      'It was started, or took over, in the last 15 minutes, or between the readings. Every Service is synced once after that.',
+    means: 'It started or took over in the last 15 minutes: every Service is synced once after that.',
     cure: 'Run it again later.',
   },
   NotLeading: {
@@ -117,15 +114,13 @@ export const DIAGNOSES = {
   ThrottledBefore: {
     severity: 'info',
     rule: throttledBefore,
-    means:
-      'Not now, but 1 % of all writes since its start, or more, waited for over a second for the limiter.',
-    cure: 'The flags are those of `ClientThrottled`: the next storm will be throttled again.',
+    means: 'Not now, but 1 % of all writes since its start waited for over a second for the limiter.',
+    cure: 'As `ClientThrottled`: the next storm will be throttled again.',
   },
   BacklogBefore: {
     severity: 'info',
     rule: backlogBefore,
-    means:
-      'Not now, but 1 % of all Services since its start, or more, waited for over a second in the queue.',
+    means: 'Not now, but 1 % of all Services since its start waited for over a second in the queue.',
     cure: 'Run it while it happens.',
   },
   SlowBefore: {
@@ -144,20 +139,19 @@ export const DIAGNOSES = {
     severity: 'info',
     rule: endpointsUnread,
     means:
-      'The controller-manager writes Endpoints, and no Role grants them by name to anything but the control plane and Linger. Accounts with general rights (`cluster-admin`, `view`) are not counted.',
-    cure: '[`--controllers=*,-endpoints-controller`](../operations.md#without-endpoints): half the writes of a storm.',
+      'No Role grants Endpoints by name to anything but the control plane and Linger (general rights such as `view` are not counted).',
+    cure: '[`--controllers=*,-endpoints-controller`](operations.md#without-endpoints): half the writes of a storm.',
   },
   ControllerNotSeen: {
     severity: 'info',
     rule: controllerNotSeen,
     means: "The controller-manager's metrics could not be read.",
-    cure: 'Use one of the [sources](../guide.md#the-controller-managers-metrics).',
+    cure: 'Use one of the [sources](#the-controller-managers-metrics).',
   },
   MetricsMissing: {
     severity: 'info',
     rule: metricsMissing,
-    means:
-      'Some metrics are missing in the scrape, so what they show is unknown; the finding names both. Without them nothing is called `NothingWrong`.',
+    means: 'Some metrics are missing in the scrape, so what they show is unknown.',
     cure: 'Give the whole, unfiltered scrape.',
   },
   NothingWrong: {

@@ -100,7 +100,7 @@ export function registerDeliveryMetrics(
   numberAtScrape(registry, {
     name: 'linger_hold_namespaces',
     help: 'Namespaces in which the helper of this version has been seen.',
-    reference: 'Namespaces that have [the helper](../operations.md#the-helper-of-hold) of this version.',
+    reference: 'Namespaces that have [the helper](operations.md#the-helper-of-hold) of this version.',
     read: read.namespaces,
   });
   numberAtScrape(registry, {

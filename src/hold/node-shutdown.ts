@@ -217,7 +217,7 @@ export function registerNodeShutdownMetrics(registry: Registry) {
     name: 'linger_hold_node_shutdown_pods_total',
     help: 'Pods that this replica has deleted because their node was shutting down (--delete-on-node-shutdown), by result.',
     reference:
-      'Pods of [nodes that shut down](../operations.md#nodes-that-shut-down) that this replica `deleted`, or `failed` to delete.',
+      'Pods of [nodes that shut down](operations.md#nodes-that-shut-down) that this replica `deleted`, or `failed` to delete.',
     labelNames: ['result'] as const,
     registers: [registry],
   });

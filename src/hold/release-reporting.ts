@@ -20,7 +20,7 @@ export function registerHoldMetrics(
     name: 'linger_hold_released_total',
     help: 'Pods whose hooks (Hold) this replica has released, by reason.',
     reference:
-      'Pods whose hooks (`Hold`) this replica has released, by [reason](reasons.md#why-a-held-pod-is-released). Each pod counts once, whatever its containers; a container that restarts, each time.',
+      'Pods (and restarted containers) that this replica has released, by [reason](reasons.md#why-a-held-pod-is-released).',
     labelNames: ['reason'] as const,
     registers: [registry],
   });
@@ -41,14 +41,14 @@ export function registerHoldMetrics(
     name: 'linger_hold_pods_unreached',
     help: 'Pods whose hooks (Hold) call an address where the Service of Hold is not.',
     reference:
-      'Running pods whose hooks (`Hold`) call [an address that the Service of Hold no longer has](../operations.md#the-address-of-hold): they wait for their static time. All replicas show the same number.',
+      'Running pods whose hooks (`Hold`) call [an address that the Service of Hold no longer has](operations.md#the-address-of-hold): they wait for their static time. All replicas show the same number.',
     read: unreached,
   });
   const strangers = new Counter({
     name: 'linger_hold_stranger_lines_total',
     help: 'Lines about a pod’s connections that were ignored because an address other than the pod’s sent them.',
     reference:
-      "Lines about a held pod's connections that were ignored because they came from an address other than the pod's: a stolen token, or a network that [translates addresses](../threat-model.md#the-helper-and-its-token).",
+      "Lines about a held pod's connections from another address than the pod's: a stolen token, or a network that [translates addresses](../threat-model.md#the-helper-and-its-token).",
     registers: [registry],
   });
   return { released, seconds, strangers };

@@ -18,7 +18,7 @@ export const RELEASE_REASONS = {
   },
   NodeShutdown: {
     means: 'The node is shutting down: the application keeps two thirds of the time that the node leaves.',
-    more: 'A third of the time that the node leaves the pod has passed since the hook started. If that time is [not known](../operations.md#nodes-that-shut-down), it is 15 s.',
+    more: 'A third of the time that the node leaves the pod has passed since the hook started. If that time is [not known](operations.md#nodes-that-shut-down), it is 15 s.',
   },
   Max: {
     means: 'hold.max has passed, or the application would lose its own time to shut down.',

@@ -249,7 +249,7 @@ export function registerPublishMetrics(registry: Registry, status: PublishStatus
     name: 'linger_leader',
     help: '1 on the replica that leads and publishes, 0 on the others.',
     reference:
-      '1 on the replica that leads and [publishes](../operations.md#what-replicas-share), 0 on the others. The sum is 1, or 0 for a few seconds.',
+      '1 on the replica that leads and [publishes](operations.md#what-replicas-share), 0 on the others. The sum is 1, or 0 for a few seconds.',
     read: () => Number(status.leading),
   });
   numberAtScrape(registry, {

@@ -69,7 +69,7 @@ export function registerLagMetrics(
     name: 'linger_cluster_endpoints_maintained',
     help: '1 while a controller maintains Endpoints, as far as is known; 0: they do not count.',
     reference:
-      '1 while a controller [maintains Endpoints](../operations.md#without-endpoints), as far as is known; 0: they do not count.',
+      '1 while a controller [maintains Endpoints](operations.md#without-endpoints); 0: they do not count.',
     read: () => Number(readings.maintainsEndpoints),
   });
   counterAtScrape(registry, {

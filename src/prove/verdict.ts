@@ -42,7 +42,7 @@ export const LOSS_CAUSES = {
   },
   ghost: {
     means:
-      'No pod was ending, but an earlier rollout was less than two minutes ago: [ghost losses](../guide.md#ghost-losses).',
+      'No pod was ending, but an earlier rollout was less than two minutes ago: [ghost losses](commands.md#ghost-losses).',
   },
   unexplained: {
     means: 'No pod of the workload that was ending explains it: look for another cause, such as overload.',

@@ -109,7 +109,7 @@ export function createMetrics(version: string) {
     policyReloads: reloads(
       'linger_policy_reloads_total',
       'Changes of the policy files, by result: success, or failure (some documents cannot be used).',
-      'Changes of the policy files: `success`, or `failure` (some documents cannot be used; [their last good versions](../operations.md#reload-of-policies) stay in force). Once for each state of the files.',
+      'Changes of the policy files: `success`, or `failure` (some documents [cannot be used](operations.md#reload-of-policies)).',
     ),
     policyLastSuccess: gauge(
       'linger_policy_last_success_timestamp_seconds',
@@ -144,7 +144,7 @@ export function createMetrics(version: string) {
       name: 'linger_certificate_writes_total',
       help: 'Writes of the certificates that replicas share, by object (Secret, caBundle) and reason. Only with --certs-secret.',
       reference:
-        'Writes of the [certificates that replicas share](../operations.md#certificates): `object` is `Secret` or `caBundle`, `reason` what the log calls `because`. Only with `--certs-secret`.',
+        'Writes of the [certificates](operations.md#certificates): `object` is `Secret` or `caBundle`. Only with `--certs-secret`.',
       labelNames: ['object', 'reason'] as const,
       registers,
     }),

@@ -156,7 +156,7 @@ function admissionSeries(registers: Registry[], collect: () => void) {
       'linger_decisions_total',
       ['outcome', 'reason'],
       'Pods decided on, dry runs left out. outcome: inject, audit or skip; reason: why skipped, else empty.',
-      'Pods decided on; dry runs are left out. `outcome`: `inject`, `audit` (would have been changed), `skip`. `reason`: [why skipped](reasons.md#skip-reasons), otherwise empty. A pod that is reviewed twice counts twice.',
+      'Pods decided on, without dry runs. `outcome`: `inject`, `audit`, `skip`. `reason`: [why skipped](reasons.md#skip-reasons), otherwise empty.',
     ),
     notes: counter(
       'linger_notes_total',

@@ -3,7 +3,7 @@ import { ChangeTable, changeLine } from '../../src/cli/watch-output.ts';
 import { CHANGES, DISCARDS } from '../../src/core/lag/index.ts';
 import { blocksOf, codeOf, tableUnder } from '../docs/markdown.ts';
 
-const PAGE = 'docs/guide.md';
+const PAGE = 'docs/try.md';
 const REFERENCE = 'docs/reference/commands.md';
 
 test('the table has exactly the changes, in their order', () => {

@@ -13,12 +13,13 @@ import { hookOf, planOf } from './support/outcome.ts';
 import { clusterPolicy, fixedWait, policyFile } from './support/policies.ts';
 import { openStage, type Stage } from './support/stage.ts';
 
-/** What docs/operations.md has the operator run and write, by a text that stands in it. */
+/** What docs/reference/operations.md has the operator run and write, by a text that stands in it. */
 function documented(language: string, text: string): string {
-  const found = blocksOf('docs/operations.md').filter(
+  const found = blocksOf('docs/reference/operations.md').filter(
     (block) => block.language === language && block.text.includes(text),
   );
-  if (found.length !== 1) throw new Error(`docs/operations.md: ${found.length} blocks with ${text}`);
+  if (found.length !== 1)
+    throw new Error(`docs/reference/operations.md: ${found.length} blocks with ${text}`);
   return found[0]!.text;
 }
 

@@ -301,7 +301,7 @@ it('a credential plugin lets it in, with a client certificate, and is asked agai
   expect(first?.info.spec).toEqual({ interactive: false });
 });
 
-/** The rights that docs/guide.md lists, given to a ServiceAccount of the namespace. */
+/** The rights that docs/reference/commands.md lists, given to a ServiceAccount of the namespace. */
 async function kubeconfigOfViewer(namespace: string): Promise<string> {
   const metadata = { namespace, name: 'watcher' };
   const verbs = ['list', 'watch'];

@@ -5,7 +5,7 @@ import { parse } from 'yaml';
 import { emptyDirectory, pathWithLinger, run } from '../cli/linger.ts';
 import { blocksOf, read } from './markdown.ts';
 
-const PAGE = 'docs/guide.md';
+const PAGE = 'docs/service.md';
 const GOOD = read('docs/examples/web.yaml');
 // Every pod ends before another begins: no wait helps.
 const BAD = GOOD.replace('  replicas: 3\n', '  replicas: 3\n  strategy: {type: Recreate}\n');

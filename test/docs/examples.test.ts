@@ -41,11 +41,9 @@ describe('YAML on the pages', () => {
     expect(() => JSON.parse(text) as unknown).not.toThrow();
   });
 
-  test('each example file stands on the page of policies or that of consumers', () => {
-    const blocks = ['docs/reference/policies.md', 'docs/concepts.md'].flatMap(blocksOf);
-    const page = blocks.flatMap(({ language, text }) => (language === 'yaml' ? objectsOf(text) : []));
-    for (const path of policyFiles)
-      for (const object of objectsOf(read(path))) expect(page).toContainEqual(object);
+  test('the page of policies leads to each example file', () => {
+    const page = read('docs/reference/policies.md');
+    expect(policyFiles.filter((path) => !page.includes(`(../${path.replace(/^docs\//, '')})`))).toEqual([]);
   });
 });
 
@@ -135,7 +133,7 @@ describe('the README', () => {
 
   const PREFIX = 'npm run --silent linger -- ';
   // Those of a live cluster are held to what is printed by tests of their own.
-  const runnable = ['README.md', 'docs/guide.md'].flatMap(blocksOf).flatMap((block, index, all) => {
+  const runnable = ['README.md', 'docs/try.md'].flatMap(blocksOf).flatMap((block, index, all) => {
     const next: Block | undefined = all[index + 1];
     const shown =
       block.language === 'sh' &&

@@ -43,20 +43,22 @@ test('every page and picture is linked to from another page', () => {
   expect(orphans).toEqual([]);
 });
 
-describe.each(filesUnder('docs/reference'))('%s, a page of the reference', (page) => {
-  const sections = anchorsOf(headingsOf(page, '##')).map((anchor) => `#${anchor}`);
+describe('the reader’s own page', () => {
+  const READERS = ['try', 'install', 'service', 'gateways', 'on-call'].map((name) => `docs/${name}.md`);
 
-  test('is in the contents, with each of its sections', () => {
-    const listed = targetsOf('docs/reference.md');
-    const expected = ['', ...sections].map((anchor) => `${relative('docs', page)}${anchor}`);
-    expect(expected.filter((target) => !listed.includes(target))).toEqual([]);
+  test.each(READERS)('%s has at most 2,500 words', (page) => {
+    expect(read(page).split(/\s+/).length).toBeLessThanOrEqual(2500);
   });
 
-  test('begins with links to its sections', () => {
-    const [beginning = ''] = proseOf(page).split(/^## /m);
-    const linked = targetsIn(beginning);
-    expect(sections.filter((anchor) => !linked.includes(anchor))).toEqual([]);
+  test('is linked to from the README', () => {
+    expect(targetsOf('README.md')).toEqual(expect.arrayContaining(READERS));
   });
+});
+
+test('the contents of the reference have each of its pages', () => {
+  const listed = targetsOf('docs/reference.md');
+  const pages = filesUnder('docs/reference').map((page) => relative('docs', page));
+  expect(pages.filter((page) => !listed.includes(page))).toEqual([]);
 });
 
 test('every page that a message, a comment or a manifest names is there, with the heading that it quotes', () => {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { filesUnder, read, tableUnder } from './markdown.ts';
 
-const rows = tableUnder('docs/operations.md', 'Ports');
+const rows = tableUnder('docs/reference/operations.md', 'Ports');
 const numbersIn = (text = '') => (text.match(/\b\d{2,5}\b/g) ?? []).map(Number);
 
 test('the table has every port on which a command listens by default', () => {
@@ -9,7 +9,7 @@ test('the table has every port on which a command listens by default', () => {
   const listening = ['serve', 'dashboard', 'witness', 'node-timer']
     .flatMap((verb) => tableUnder('docs/reference/commands.md', verb))
     .filter(({ flag = '' }) => /^`--([a-z]+-)?(port|listen)`$/.test(flag))
-    .flatMap(({ default: fallback }) => numbersIn(fallback));
+    .flatMap(({ meaning = '' }) => numbersIn(/ Default `([^`]+)`\.$/.exec(meaning)?.[1]));
   expect(listening).toHaveLength(7);
   expect(rows.flatMap((row) => numbersIn(row.port))).toEqual(expect.arrayContaining(listening));
 });

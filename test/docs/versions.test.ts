@@ -8,7 +8,7 @@ const [oldest = ''] = KUBERNETES_VERSIONS;
 const minorOf = (version: string) => version.split('.')[1] ?? '';
 
 test('the table of versions has a column for each that the suite runs on', () => {
-  const [head = ''] = read('docs/operations.md')
+  const [head = ''] = read('docs/install.md')
     .split('\n')
     .filter((line) => line.startsWith('| | 1.'));
   const named = head.split('|').flatMap((cell) => /^ (1\.\d+)/.exec(cell)?.[1] ?? []);

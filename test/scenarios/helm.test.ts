@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ensureCertificates } from '../../src/certs/index.ts';
 import { ROOT } from '../cli/linger.ts';
 import { Admissions } from '../cluster-suite/support/admissions.ts';
-import { CHART, helmOf, OPERATIONS } from '../cluster-suite/support/helm.ts';
+import { CHART, documentation, HELM_PAGES, helmOf } from '../cluster-suite/support/helm.ts';
 import { InstalledReplicas, processesOf } from '../cluster-suite/support/installed-replicas.ts';
 import { lingerImageArchive } from '../cluster-suite/support/linger-image.ts';
 import { type PodObject, pod } from '../cluster-suite/support/manifests.ts';
@@ -159,7 +159,7 @@ describe.runIf(LONG)('the chart', async () => {
   });
 
   onOurOwn(
-    'helm uninstall leaves what docs/operations.md says, and nothing else',
+    'helm uninstall leaves what docs/install.md says, and nothing else',
     { timeout: 180_000 },
     async () => {
       await must('uninstall', RELEASE, ...IN_NAMESPACE, '--wait');
@@ -238,7 +238,7 @@ describe.runIf(LONG)('the chart', async () => {
   );
 
   onOurOwn(
-    'to a certificate of one’s own and back, as docs/operations.md says: no pod misses its hook on the way there',
+    'to a certificate of one’s own and back, as docs/reference/operations.md says: no pod misses its hook on the way there',
     { timeout: 400_000 },
     async () => {
       const folder = join(scratch, 'own');
@@ -288,9 +288,9 @@ describe.runIf(LONG)('the chart', async () => {
     },
   );
 
-  /** Runs a block of docs/operations.md that has this text, as it stands there, for this release. */
+  /** Runs a documented block that has this text, as it stands there, for this release. */
   async function shell(text: string, folder: string): Promise<void> {
-    const block = blocksOf('docs/operations.md').find((each) => new RegExp(text).test(each.text));
+    const block = HELM_PAGES.flatMap(blocksOf).find((each) => new RegExp(text).test(each.text));
     const { kube } = await ensureBinaries(clusterSettings().cacheDir, () => {});
     const helmProgram = await ensureHelm(clusterSettings().cacheDir, () => {});
     writeFileSync(join(folder, 'kubectl'), `#!/bin/sh\nexec ${kube} kubectl "$@"\n`, { mode: 0o755 });
@@ -304,7 +304,7 @@ describe.runIf(LONG)('the chart', async () => {
   }
 
   onOurOwn(
-    'a release of another name and namespace takes over the CRDs that were kept, as docs/operations.md says',
+    'a release of another name and namespace takes over the CRDs that were kept, as docs/install.md says',
     { timeout: 240_000 },
     async () => {
       const where = ['--namespace', OTHER];
@@ -312,7 +312,7 @@ describe.runIf(LONG)('the chart', async () => {
       await helm(['uninstall', RELEASE, ...IN_NAMESPACE, '--ignore-not-found', '--wait']);
       const { code, stderr } = await helm(install);
       expect([code, stderr]).toEqual([1, expect.stringContaining('meta.helm.sh/release-name')]);
-      const [line = ''] = /^kubectl annotate .*$/m.exec(readFileSync(OPERATIONS, 'utf8')) ?? [];
+      const [line = ''] = /^kubectl annotate .*$/m.exec(documentation()) ?? [];
       await kubectl(
         ...line.replace('=RELEASE', `=${OTHER}`).replace('=NAMESPACE', `=${OTHER}`).split(' ').slice(1),
       );
@@ -339,7 +339,7 @@ function begunAt(pid: number): number {
 const TICKS_PER_SECOND = 100;
 const CRD = 'CustomResourceDefinition /';
 
-/** What docs/operations.md lists, and what Kubernetes itself adds to a namespace and for a CRD. */
+/** What docs/install.md lists, and what Kubernetes itself adds to a namespace and for a CRD. */
 const STAYS = new RegExp(
   [
     'CustomResourceDefinition /(discoveryconsumers|(cluster)?terminationpolicies)\\.linger\\.dev',
@@ -364,9 +364,9 @@ function chartBefore(scratch: string): string {
   return join(scratch, 'deploy', 'chart');
 }
 
-/** A command of docs/operations.md, for this release. */
+/** A documented command, for this release. */
 function documented(verb: string, release: string, namespace: string, text = ''): readonly string[] {
-  const commands = readFileSync(OPERATIONS, 'utf8').match(/^helm .*$/gm) ?? [];
+  const commands = documentation().match(/^helm .*$/gm) ?? [];
   const begin = `helm ${verb} linger deploy/chart `;
   const line = commands.find((each) => each.startsWith(begin) && each.includes(text)) ?? '';
   const words = line.split(' ').slice(4);

@@ -19,7 +19,7 @@ import { table } from './table.ts';
  * Istio: a real istiod with its usual settings, and an Envoy that it tells of endpoints, as it tells a sidecar. The application
  * ends at SIGTERM at once, and a connection is opened for each request.
  */
-/** What Linger allows proxies for applying a push (docs/guide.md). */
+/** What Linger allows proxies for applying a push (docs/reference/consumers.md). */
 const APPLIED_MS = 250;
 
 interface Addressed {

@@ -138,7 +138,7 @@ const setGrace = (seconds: number) => ({
 
 /** As the documentation tells operators to exclude pods that have a plan. */
 function documented(field: string): Json {
-  const found = blocksOf('docs/operations.md').find(({ text }) => text.startsWith(`${field}:`));
+  const found = blocksOf('docs/reference/operations.md').find(({ text }) => text.startsWith(`${field}:`));
   return parse(found?.text ?? '') as Json;
 }
 

@@ -24,7 +24,7 @@ const DELAY_MS = 45_000;
 const MAX_SECONDS = 120;
 const PER_SECOND = 50;
 const LONGEST_SECONDS = 900;
-/** What reads the copies has a second (docs/guide.md). */
+/** What reads the copies has a second (docs/gateways.md). */
 const READ_MS = 1_000;
 const ACCESS = 'access';
 const PODS = 10;
@@ -47,7 +47,7 @@ describe.runIf(LONG)('copies in another cluster', () => {
     await there.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: ACCESS } });
     const account = { namespace: ACCESS, name: 'linger' };
     await there.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: account });
-    // The rights that docs/guide.md names.
+    // The rights that docs/gateways.md names.
     await there.mustKubectl([
       'create',
       'clusterrole',

@@ -54,7 +54,7 @@ const declared = z
     syncInterval: optional(
       durationFrom('1ms'),
       'It polls this often: its lag is uniform from 0 to this. A duration such as 10s, at most 168h.',
-      { reference: 'Its poll interval: its lag is uniformly distributed from 0 to this.' },
+      { reference: 'Its poll interval: lags are uniform from 0 to this.' },
     ),
     lag: optional(durationFrom('1ms'), 'It is always this late. A duration such as 40s, at most 168h.', {
       reference: 'It is always this late.',
@@ -81,7 +81,7 @@ const httpUrl = (description: string, reference = description) =>
 const probe = z.strictObject({
   url: httpUrl(
     "An http:// or https:// URL that leads through it to Linger's Service linger-canary.",
-    "A URL that leads through it to Linger's canary: ASCII, at most 2,048 characters, without credentials and without a `#fragment`.",
+    "A URL that leads through it to Linger's canary, without credentials.",
   ),
   every: optional(durationFrom('1s'), 'How often to measure. A duration such as 30s, from 1s to 168h.', {
     reference: 'How often to measure.',
@@ -101,8 +101,7 @@ const instances = z.strictObject({
     reference: 'The namespaces of its pods. `kubernetes.io/metadata.name` names one.',
   }),
   podSelector: optional(labelSelector, 'Its pods in them; absent: all.', {
-    reference:
-      'Its pods in them; absent: all. Running ones are polled, and each counts; with more than 200, the condition says `TooManyInstances`.',
+    reference: 'Its pods in them; absent: all. At most 200.',
   }),
   port: z
     .int()
@@ -137,8 +136,7 @@ const tls = z.strictObject({
     matching(SERVER_NAME, 253, SERVER_NAME_ERROR).meta({ values: 'a DNS name' }),
     'The name that certificates must be for; absent: the address of the pod, or the host of the url.',
     {
-      reference:
-        "The name that certificates must be for; absent: the pod's address, or the host of the URL or address.",
+      reference: 'The name that certificates must be for; absent: the address or host.',
     },
   ),
   insecureSkipVerify: optional(z.boolean(), 'Do not verify certificates.'),
@@ -156,25 +154,25 @@ const inspect = z
       'A discovery service that its clients poll, asked instead of them.',
       {
         reference:
-          'Instead of instances: the page of a discovery service that clients poll. Every address of its host is polled.',
+          'Instead of instances: the page of a discovery service that clients poll, at every address of its host.',
       },
     ),
     format: z.enum(PAGE_FORMATS).meta({
       description: 'How the page shows that an address is in use; Witness: `linger witness` answers.',
       reference:
-        '[How the page says](../guide.md#a-gateway-that-is-asked-what-it-still-uses) that an address is in use.',
+        '[How the page says](../gateways.md#a-gateway-that-is-asked-what-it-still-uses) that an address is in use.',
     }),
     every: optional(
       durationFrom('100ms'),
       'While a removal is under way, each instance is asked at most this often; absent: 1s.',
       {
-        reference: 'How often each instance is polled at most while a removal is in progress; absent: `1s`.',
+        reference: 'How often at most; absent: `1s`.',
       },
     ),
     syncInterval: optional(
       durationFrom('1ms'),
       'With url: how often its clients poll it. A duration such as 10s.',
-      { reference: 'Only with `url`: how often clients poll it. It is added to what the page shows.' },
+      { reference: 'With `url`: how often clients poll it; it is added.' },
     ),
     tls: optional(tls, 'Instances serve the page with TLS; with url: how it is verified.'),
     tokenFile: fileName(
@@ -211,7 +209,7 @@ const endpoints = z.strictObject({
     description:
       'The kubeconfig of the other cluster: a file in the folder --inspect-files, where a Secret is mounted.',
     reference:
-      'The kubeconfig of the [other cluster](../guide.md#copies-in-another-cluster). `exec`, `auth-provider` and names of files in it are refused.',
+      'The kubeconfig of the [other cluster](../gateways.md#copies-in-another-cluster), without `exec`, `auth-provider` and names of files.',
   }),
   copies: optional(
     matching(COPIES, 512, COPIES_ERROR).meta({
@@ -225,8 +223,7 @@ const endpoints = z.strictObject({
     durationFrom('1ms'),
     'How long after the copies their readers may follow; absent: 1s, as long as kube-proxy gathers changes.',
     {
-      reference:
-        'How far readers of the copies there may be behind them; absent: `1s`. It is added to the time at which the copy drops the address.',
+      reference: 'How far readers of the copies may be behind; absent: `1s`.',
     },
   ),
 });
@@ -245,7 +242,7 @@ const xds = z
       description:
         'Where istiod listens, such as istiod.istio-system.svc:15012; each address of a name is followed.',
       reference:
-        'Where [istiod](../guide.md#istio) listens: `istiod.istio-system.svc:15012`. Each address of a name is followed, at most 20. The authority that `tls` trusts is that of the mesh.',
+        'Where [istiod](../gateways.md#istio) listens; each address of a name is followed, at most 20.',
     }),
     tls: optional(tls, 'Its port expects TLS, as 15012 does; absent: plaintext, as on 15010.'),
     tokenFile: fileName(
@@ -262,8 +259,7 @@ const xds = z
       durationFrom('1ms'),
       'How long after a push of istiod the proxies may apply it; absent: 250ms.',
       {
-        reference:
-          'How long after a push of istiod the proxies may take to apply it; absent: `250ms`. It is added to the time of the push.',
+        reference: 'How long proxies may take to apply a push; absent: `250ms`.',
       },
     ),
   })
@@ -401,7 +397,7 @@ const celHttp = (http: string) => [`${http}.url`, `has(${http}.body) ? ${http}.b
 const more = {
   headers: optional(headers, 'Headers to send, such as Authorization.', {
     reference:
-      '`value`, a template, has at most 1,024 printable ASCII characters. `valueFile` is the name of a file in `--inspect-files` that holds the whole value, a secret; it is reread for each request. Headers that decide where a request goes or ends, such as `Host`, cannot be set.',
+      '`value` is a template; `valueFile` a file in `--inspect-files` with the whole value, a secret. Not those that decide where a request goes or ends.',
   }),
   tls: optional(tls, 'How a registry with https:// is verified.'),
 };
@@ -413,8 +409,7 @@ const deregister = z
         .strictObject({
           method: z.enum(['DELETE', 'PATCH', 'POST', 'PUT']).meta({
             description: 'The method.',
-            reference:
-              'The method of the [request that takes a pod out](#deregistration) of a registry in which pods register themselves.',
+            reference: 'The method of the [request](#deregistration) that takes a pod out of a registry.',
           }),
           url: climbFree(URL_TEMPLATE, URL_TEMPLATE_ERROR).meta({
             values: URL_VALUES,
@@ -425,7 +420,7 @@ const deregister = z
           body: optional(
             matching(BODY, 4096, BODY_ERROR).meta({ values: 'text, at most 4,096 characters' }),
             'The body, a template; application/json unless a header says otherwise.',
-            { reference: 'A template. `application/json` unless a header `Content-Type` says otherwise.' },
+            { reference: 'A template, `application/json` by default.' },
           ),
         })
         .refine(({ url, body = '' }) => names([url, body], '{address}', '{pod}'), { error: NAMES_POD })
@@ -439,7 +434,7 @@ const deregister = z
             values: `${URL_VALUES} without a query`,
             description: 'The URL that clients have as serviceUrl, such as http://eureka:8761/eureka.',
             reference:
-              'What clients have as `serviceUrl`. The request is `PUT URL/apps/APP/INSTANCE/status?value=OUT_OF_SERVICE`.',
+              'What clients have as `serviceUrl`: `PUT URL/apps/APP/INSTANCE/status?value=OUT_OF_SERVICE`.',
           }),
           app: matching(EUREKA_NAME, 512, EUREKA_NAME_ERROR).meta({
             values: 'letters, digits, `-`, `_`, `.`, `:` and placeholders',
@@ -460,7 +455,7 @@ const deregister = z
     port: optional(
       z.int().min(1).max(65_535).meta({ values: PORT_VALUES }),
       'What {port} stands for; absent: the first port that a container of the pod declares.',
-      { reference: 'What `{port}` is; absent: the first port that a container of the pod declares.' },
+      { reference: 'What `{port}` is; absent: the first declared port.' },
     ),
   })
   .refine(({ http, eureka }) => (http === undefined) !== (eureka === undefined), { error: HTTP_OR_EUREKA })
@@ -536,8 +531,7 @@ export const discoveryConsumerSpec = z
       z.enum(CONSUMER_MODES),
       'Enforce: waits and Hold take its lag into account. Observe: it is measured and reported, and changes no wait. Absent: Enforce.',
       {
-        reference:
-          '`Observe`: it is measured and reported, and changes no decision. Planned waits and Hold ignore it; `explain`, `consumers` and `check` say so. It replaces no consumer of its name. Absent: `Enforce`.',
+        reference: '`Observe`: it is measured and reported, and changes no decision. Absent: `Enforce`.',
       },
     ),
     deregister: optional(

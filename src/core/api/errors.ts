@@ -34,7 +34,7 @@ export const ERRORS = {
   'manifest-invalid': {
     exit: 1,
     means: 'A manifest given to `inject`, `uninject` or `explain` cannot be used.',
-    cure: 'The message has the file, and line and column if known. Render templates first, for example with `helm template`.',
+    cure: 'The message has the place. Render templates first, for example with `helm template`.',
   },
   'events-invalid': {
     exit: 1,
@@ -45,7 +45,7 @@ export const ERRORS = {
     exit: 1,
     means:
       'Standard output, or a file that `--in-place` was to change, cannot be written: a full disk, missing rights.',
-    cure: '`--in-place` never leaves a half-written file; standard output may end early.',
+    cure: '`--in-place` never leaves a half-written file.',
   },
   'port-unavailable': {
     exit: 1,
@@ -59,15 +59,13 @@ export const ERRORS = {
   },
   'cluster-unreachable': {
     exit: 1,
-    means:
-      'The API server does not answer, or not as an API server does. The message has its address, the context and the kubeconfig.',
-    cure: '`kubectl --context … version` fails in the same way. Check the VPN and `--context`.',
+    means: 'The API server does not answer. The message has its address, the context and the kubeconfig.',
+    cure: 'Check the VPN and `--context`.',
   },
   'cluster-denied': {
     exit: 1,
-    means:
-      "The API server does not accept the credentials (401), or they do not allow what is needed (403). The message has the server's words.",
-    cure: "Log in again; or ask for the rights that the command's page lists, or for less with `--namespace`.",
+    means: 'The API server does not accept the credentials (401), or they do not suffice (403).',
+    cure: 'Log in again; or ask for the [rights](commands.md#rights), or for less with `--namespace`.',
   },
   'not-found': {
     exit: 1,
@@ -77,21 +75,19 @@ export const ERRORS = {
   },
   'not-published': {
     exit: 1,
-    means:
-      'The ConfigMap `linger-consumers` (`linger consumers`), `linger-shortfalls` (`linger timeline`, `linger audit --since`) or `linger-history` (`linger history`) in the namespace is missing, empty or damaged.',
-    cure: 'Check that Linger runs there (`--linger-namespace`) and a replica has led for a minute. Its log says why it could not write.',
+    means: 'The ConfigMap that the command reads is missing, empty or damaged.',
+    cure: 'Check that Linger runs there (`--linger-namespace`) and a replica has led for a minute.',
   },
   'prove-refused': {
     exit: 1,
-    means:
-      '`prove` did not disturb the workload: it would leave no ready pod, a PodDisruptionBudget forbids it, requests fail without any disturbance, or its pods cannot be copied. Or it was interrupted.',
+    means: '`prove` did not disturb the workload, or was interrupted.',
     cure: 'The message says why.',
   },
   'metrics-unreadable': {
     exit: 1,
     means:
       'Metrics that were named with `--controller-metrics` or `--linger` cannot be read, or the server refuses them.',
-    cure: "The message has the server's words, and the identity used: [the sources](../guide.md#the-controller-managers-metrics).",
+    cure: "The message has the server's words, and the identity used: [the sources](commands.md#the-controller-managers-metrics).",
   },
   'metrics-invalid': {
     exit: 1,

@@ -10,8 +10,7 @@ export const EXITS = {
   },
   findings: {
     code: 3,
-    means:
-      '`--fail-on` of `explain`, `audit`, `timeline`, `check`, `diagnose` or `consumers` found one of the codes; a removal took longer than `watch --fail-on-lag`; more requests were lost than `prove --max-lost`.',
+    means: '`--fail-on` found one of its codes; `watch --fail-on-lag`; `prove --max-lost`.',
   },
   // By the shell's convention a process ended by signal N exits with 128 + N.
   interrupted: { code: 130, means: '`serve` was ended at once by SIGINT.' },

@@ -36,19 +36,19 @@ export const REPORT_RESULTS = {
     status: 401,
     means: 'There is no bearer token.',
     way: 'send "Authorization: Bearer TOKEN" with the token of a ServiceAccount, projected for the audience of Linger’s reports',
-    cure: '[Send one](../guide.md#who-may-report).',
+    cure: '[Send one](../gateways.md#who-may-report).',
   },
   TokenRefused: {
     status: 401,
     means: 'The API server rejects the token for this audience.',
     way: 'project a token for the audience of Linger’s reports (--reports-audience), and read its file again each time',
-    cure: 'Project it for the audience; reread its file each time, since the kubelet replaces it.',
+    cure: 'Project it for the audience; reread its file each time.',
   },
   NotAllowed: {
     status: 403,
     means: 'The sender has no right to report for this consumer.',
     way: 'bind a role with verb create, group linger.dev, resource discoveryconsumers/reports and this resourceName',
-    cure: "[The ClusterRole](../guide.md#who-may-report), with this consumer's name.",
+    cure: "[The ClusterRole](../gateways.md#who-may-report), with this consumer's name.",
   },
   NoSuchConsumer: {
     status: 404,
@@ -88,9 +88,9 @@ export const REPORT_RESULTS = {
   },
   TooManyReports: {
     status: 429,
-    means: 'This instance reports more than 3 times a second, or several reports at once on one connection.',
+    means: 'Over 3 reports a second, or several at once on one connection.',
     way: 'report before and after each sync, one request at a time',
-    cure: 'Report before and after each sync, one request at a time.',
+    cure: 'Before and after each sync, one at a time.',
   },
   TooManyInstances: {
     status: 429,

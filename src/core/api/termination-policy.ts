@@ -31,7 +31,7 @@ const wait = z
   .strictObject({
     from: optional(z.enum(WAIT_SOURCES), 'Whether the wait is measured or fixed.', {
       reference:
-        'Where the wait comes from. `Measured`: from the lag of the cluster that `serve` follows ([what it covers](#what-a-measured-wait-covers)); `wait.initial` without one, and until there are enough samples.',
+        'Where the wait comes from. `Measured`: from the lag of the cluster ([what it covers](#what-a-measured-wait-covers)); `wait.initial` until there are enough samples.',
     }),
     fixed: optional(duration, 'The wait, with from: Fixed.', {
       reference:
@@ -101,7 +101,7 @@ const hold = z
       {
         values: 'a duration, at least `1s`',
         reference:
-          'With `hook: Hold`: no pod is held longer, except that a longer wait (`wait.fixed`, `linger.dev/wait`) stays the wait. The grace covers it as it covers a wait; `ceiling.wait` bounds it. Wins over `min`.',
+          'With `hook: Hold`: no pod is held longer, but for a longer fixed wait. The grace covers it; `ceiling.wait` bounds it. Wins over `min`.',
       },
     ),
     observe: optional(z.boolean(), 'Whether the pod waits as with Sleep, and Linger only watches it.', {
@@ -147,13 +147,12 @@ const sharedFields = {
     'Of two policies that set a field, the one with the higher priority wins.',
     {
       absent: '`0`',
-      reference:
-        'The order of policies of one kind: higher is later, and later wins. At equal priority the name decides, by its code units.',
+      reference: 'Higher is later, and later wins; at equal priority the name decides.',
     },
   ),
   mode: optional(mode, 'Enforce changes pods, Audit only reports what would change, Off does neither.', {
     reference:
-      '`Enforce` changes pods. `Audit` computes and reports the plan ([where](../operations.md#audit)), and changes nothing. `Off` skips: `ModeOff`.',
+      '`Enforce` changes pods. `Audit` computes and reports the plan ([where](../install.md#audit)), and changes nothing. `Off` skips: `ModeOff`.',
   }),
   pods: optional(
     z.enum(POD_SCOPES),
@@ -165,7 +164,7 @@ const sharedFields = {
     'Kinds of workload that are left alone.',
     {
       reference:
-        "Owners whose pods are left alone. Pods of a Deployment are owned by its ReplicaSet, those of a CronJob by its Job. A Job's pods are skipped as `RestartPolicy` even when `Job` is not in the list.",
+        "Owners whose pods are left alone. A Deployment's are owned by its ReplicaSet, a CronJob's by its Job.",
     },
   ),
   containers: optional(
@@ -193,8 +192,7 @@ const sharedFields = {
           'The most that terminationGracePeriodSeconds is raised to.',
           {
             values: 'a duration, at least `1s`',
-            reference:
-              "The grace is never raised beyond this. 10 minutes is what cluster-autoscaler grants a pod by default (`--max-graceful-termination-sec`). An author's larger grace stays.",
+            reference: "The grace is never raised beyond this. An author's larger grace stays.",
           },
         ),
       })
@@ -237,10 +235,10 @@ export const clusterTerminationPolicySpec = z
       z.strictObject({
         wait: optional(duration, 'No wait is longer.', {
           reference:
-            'No wait is longer, in any layer. The smallest of all policies that apply counts; the default only where none of them sets one. Hooks that authors wrote themselves are not bounded.',
+            'No wait is longer, in any layer; the smallest that applies. Hooks that authors wrote are not bounded.',
         }),
         mode: optional(mode, 'No mode changes more than this one.', {
-          reference: 'No mode is stronger, in any layer. The weakest of all policies that apply counts.',
+          reference: 'No mode is stronger, in any layer; the weakest that applies.',
         }),
       }),
       'What no later layer may exceed; of several, the lowest applies.',

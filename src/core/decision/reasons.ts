@@ -126,7 +126,7 @@ export const SKIP_REASONS = {
     means:
       'The pod receives no traffic: no Service selects it, and it has neither a port nor a readiness probe.',
     more: 'Those of an injected `istio-proxy` or `linkerd-proxy` do not count.',
-    cure: 'If it does get traffic: declare the port; or `linger.dev/inject: "true"`; or `pods: All`. Check that `--policies` has *all* Services of the namespace, or none.',
+    cure: 'If it does get traffic: declare the port; or `linger.dev/inject: "true"`; or `pods: All`. `--policies` must have all Services of the namespace, or none.',
   },
   DrainsItself: {
     asked: 'use',
@@ -226,8 +226,8 @@ export const NOTES = {
   PartialWait: {
     warns: false,
     means:
-      'Some containers do not wait as long as the plan says (a hook of their own, or not in `containers`), so they may get SIGTERM sooner.',
-    cure: '`existingHook: Extend` for short sleeps; name them in `containers`; or nothing, if they receive no traffic.',
+      'Some containers do not wait as long as the plan says (a hook of their own, or not in `containers`).',
+    cure: '`existingHook: Extend`, or name them in `containers`; nothing, if they receive no traffic.',
   },
   CeilingApplied: {
     warns: false,
@@ -243,83 +243,78 @@ export const NOTES = {
     warns: false,
     means:
       'Linger has not seen the Namespace, and a policy that may select it says `Audit` or `Off`: nothing is enforced.',
-    cure: 'With a cluster: nothing, the next pod finds it. Without one: put the Namespace with its labels into `--policies`.',
+    cure: 'Nothing with a cluster; otherwise put the Namespace into `--policies`.',
   },
   StormNotCovered: {
     warns: false,
     means:
       "The lag's tail lies beyond `wait.max`, and a longer wait would gain almost nothing: a rare storm is not covered.",
-    cure: 'Faster controllers: `--kube-api-qps` and `--kube-api-burst` of the controller-manager first. Or a larger `wait.max`, if every rollout may take that long.',
+    cure: 'Faster controllers (`linger diagnose`), or a larger `wait.max`.',
   },
   ConsumerNotMeasured: {
     warns: false,
     means:
-      'A consumer sends traffic to the pod, and its lag is not measured well enough; until then the wait is the greatest of `wait.initial`, the declared lags, and what the measurements so far ask for.',
-    cure: "Wait for `minSamples` and `minHistory` (100 samples of `cluster-ip` and `cluster-dns`, which the canary takes). If it stays so, the consumer's condition `Measured` says why.",
+      "A consumer's lag is not measured well enough; the wait is the greatest of `wait.initial`, the declared lags, and what is measured.",
+    cure: "Wait for `minSamples` and `minHistory`. If it stays so, the consumer's condition says why.",
   },
   ConsumerAssumed: {
     warns: false,
-    means:
-      'A consumer is assumed to send traffic to the pod, because Linger has not yet seen the Service or Namespace that decides it.',
-    cure: 'Apply Services before Deployments, or restart the workload: the next pods get the wait of the consumers that really apply.',
+    means: 'A consumer is assumed to send traffic to the pod: its Service or Namespace has not been seen.',
+    cure: 'Apply Services before Deployments, or restart the workload.',
   },
   Episode: {
     warns: false,
     means:
-      'One short period with many long lags (a storm, a bad release) raises the wait; the note gives its span, its share of the removals and the wait without it.',
-    cure: 'Find out what happened then. If it will not happen again, `linger history forget` removes it.',
+      'A storm or a bad release raises the wait; the note gives its span, its share and the wait without it.',
+    cure: 'If it will not happen again, `linger history forget` removes it.',
   },
   ProbeGraceShort: {
     warns: false,
     means:
-      'A liveness or startup probe has a `terminationGracePeriodSeconds` shorter than the wait: when it fails, the container dies before its wait is over.',
-    cure: "Raise the probe's, or accept it: a container that fails its probe receives no traffic.",
+      'A probe has a `terminationGracePeriodSeconds` shorter than the wait: when it fails, the container dies before its wait is over.',
+    cure: "Raise the probe's, or accept it.",
   },
   ExistingHookKept: {
     warns: false,
-    means:
-      'A container keeps its own preStop hook. The note says how long it waits: exactly, at least, or not known.',
+    means: 'A container keeps its own preStop hook; the note says how long it waits.',
     cure: 'Make sure that its hook waits long enough.',
   },
   HookExtended: {
     warns: false,
-    means:
-      "A container's own sleep is lengthened (`existingHook: Extend`): the shortest of the pod to the wait, all others by the same; beside a container without a hook, all by the wait, so that the author's order stays.",
+    means: "A container's own sleep is [lengthened](policies.md#existing-hooks).",
     cure: 'Nothing.',
   },
   NodeBudgetShort: {
     warns: false,
     means:
-      'The pod can only run on nodes with short notice: its nodeSelector or required affinity asks for spot nodes of GKE (15 s), AKS (30 s), EKS or Karpenter (120 s), or every node that it can run on is one. The kubelet gives it that time instead of its grace, so the wait takes at most a third.',
-    cure: '`linger.dev/wait` on the pod template for another wait; the label `linger.dev/node-budget` on nodes for another budget.',
+      'The pod can only run on spot nodes of GKE (15 s), AKS (30 s), EKS or Karpenter (120 s): the wait takes at most a third of that.',
+    cure: '`linger.dev/wait`, or the label `linger.dev/node-budget` on nodes.',
   },
   ContainerEnds: {
     warns: false,
-    means:
-      "A container's restart policy is not `Always`: it exits by itself and gets no wait; see `RestartPolicy`.",
+    means: "A container's restart policy is not `Always`: it gets no wait.",
     cure: 'Nothing.',
   },
   OwnDrain: {
     warns: false,
-    means: 'With `DrainsItself`: what kind of workload the pod is, and what a wait would do to it.',
+    means: 'With `DrainsItself`: what kind of workload it is.',
     cure: 'Nothing.',
   },
   SidecarHook: {
     warns: false,
     means:
-      "A native sidecar has a preStop hook that is neither a plain sleep nor [Istio's own](policies.md#existing-hooks). It runs at second 0, beside the wait: a proxy, for example, begins to drain while the pod still gets requests.",
-    cure: 'Let the sidecar drain when it gets SIGTERM, which comes after the ordinary containers have ended.',
+      "A native sidecar has a preStop hook that is neither a plain sleep nor [Istio's own](policies.md#existing-hooks), and runs beside the wait: it drains while the pod still gets requests.",
+    cure: 'Let the sidecar drain at SIGTERM, which comes last.',
   },
   GraceEaten: {
     warns: false,
-    means:
-      "A container's own hook takes all but 2 s of the grace: the application is killed as soon as it gets SIGTERM.",
+    means: "A container's own hook takes all but 2 s of the grace.",
     cure: 'Raise `terminationGracePeriodSeconds` by what the hook takes.',
   },
   UnknownContainer: {
     warns: false,
     means: '`containers` names one that the pod does not have.',
-    cure: 'Correct it, or ignore it if the list is for many workloads.',
+    cure: 'Correct it, or nothing.',
   },
   HoldUnavailable: {
     warns: false,
@@ -329,13 +324,12 @@ export const NOTES = {
   HoldNeedsPod: {
     warns: false,
     means:
-      '`hook: Hold` in a manifest: each pod needs its own token, which is made at admission. The hook in the manifest waits as with `Auto`.',
-    cure: 'Leave such workloads to the webhook: a pod that arrives there with a plan keeps it.',
+      '`hook: Hold` in a manifest: tokens are made at admission, so the hook there waits as with `Auto`.',
+    cure: 'Leave such workloads to the webhook.',
   },
   HoldUnwitnessed: {
     warns: false,
-    means:
-      "The pod uses its node's network, so its connections cannot be distinguished from others: Hold relies only on consumers.",
+    means: "The pod uses its node's network: Hold relies only on consumers.",
     cure: 'Declare the consumers.',
   },
   HookUnsupported: {
@@ -345,61 +339,57 @@ export const NOTES = {
   },
   DaemonSetServing: {
     warns: false,
-    means:
-      'With `DaemonSet`: a Service selects the pod, so it receives traffic (ingress controllers often run like this).',
-    cure: '`linger.dev/inject: "true"` on its pod template, if the longer rollout is acceptable.',
+    means: 'With `DaemonSet`: a Service selects the pod.',
+    cure: '`linger.dev/inject: "true"` on its pod template.',
   },
   StalePlan: {
     warns: false,
-    means:
-      "The pod's `linger.dev/plan` claims hooks that the pod does not have (copied, forged, or removed by another webhook); these claims are ignored.",
-    cure: 'Remove the annotation from the manifest; or find the webhook that removes the hooks.',
+    means: "The pod's `linger.dev/plan` claims hooks that it does not have; these claims are ignored.",
+    cure: 'Remove it from the manifest; or find the webhook that removes hooks.',
   },
   HookWithdrawn: {
     warns: true,
-    means:
-      'The grace was cut so far after injection that no wait is left; the hook is removed, and a lengthened sleep gets its original seconds back.',
+    means: 'The grace was cut so far after injection that no wait is left; the hook is removed.',
     cure: 'Find the webhook or policy that cuts the grace.',
   },
   UnknownKind: {
     warns: false,
     means:
-      "In manifests: Linger does not know this kind, or does not see its pod template. The decision is the webhook's for such pods, or `unknown` if their template cannot be read; `inject` leaves the object unchanged.",
+      'In manifests: Linger does not know this kind, or does not see its pod template; `inject` leaves it unchanged.',
     cure: 'Explain a pod: `linger explain pod/NAME`.',
   },
   LivenessRestart: {
     warns: false,
     means:
-      'In manifests: kubelets run preStop hooks also when a liveness or startup probe fails, so a container that hangs is restarted only after its wait, and it is in the only replica.',
+      'Kubelets run preStop hooks also when a liveness or startup probe fails: the only replica restarts only after its wait.',
     cure: "Set the probe's `terminationGracePeriodSeconds`, or use hook Hold.",
   },
   UndeclaredConsumer: {
     warns: false,
     means:
-      'In manifests: something sends traffic to these pods, and no DiscoveryConsumer declares its lag: the [finding](commands.md#what-an-audit-finds) of the same name. Without a Service (InferencePool, ServiceEntry), the webhook does not know that they serve.',
+      'In manifests: something sends traffic to these pods, and no DiscoveryConsumer declares its lag (the [finding](commands.md#what-an-audit-finds)).',
     cure: 'Declare it: the text says how.',
   },
   InvalidObject: {
     warns: false,
-    means:
-      'In manifests: a field around the pod has another type than the API has, such as `namespace: no`, which is a boolean: kubectl refuses the object.',
+    means: 'A field has another type than the API has, such as `namespace: no`: kubectl refuses the object.',
     cure: 'Correct it: the text names the field.',
   },
   AnnotationMisplaced: {
     warns: false,
-    means: 'In manifests: a `linger.dev` annotation on the workload itself has no effect on its pods.',
+    means: 'A `linger.dev` annotation on the workload itself has no effect on its pods.',
     cure: 'Put it on the pod template.',
   },
   FieldMisplaced: {
     warns: false,
     means:
-      'In manifests: a field by which pods terminate or roll out (`terminationGracePeriodSeconds`, `lifecycle`, `strategy`, `minReadySeconds`) is where it has no effect, or is misspelt.',
+      '`terminationGracePeriodSeconds`, `lifecycle`, `strategy` or `minReadySeconds` where it has no effect, or misspelt.',
     cure: 'The text says where it belongs.',
   },
   ServicesUnknown: {
     warns: false,
     means: "The namespace's Services are not known, so the pod counts as serving.",
-    cure: "Nothing; or put the namespace's Services into `--policies`.",
+    cure: 'Nothing; or put its Services into `--policies`.',
   },
 } as const satisfies Readonly<Record<string, NoteKind>>;
 

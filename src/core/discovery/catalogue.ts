@@ -12,7 +12,7 @@ export type CatalogueMeasure =
       /** What else has to be set up before the page can be used. */
       readonly first?: string;
     }
-  /** Its proxies follow istiod. The files are those of --inspect-files that docs/guide.md has mounted. */
+  /** Its proxies follow istiod. The files are those of --inspect-files that docs/gateways.md has mounted. */
   | {
       readonly by: 'xds';
       readonly address: string;

@@ -81,112 +81,106 @@ export const AUDIT_FINDINGS = {
   PatchRefused: {
     verdict: 'unprotected',
     level: 'warning',
-    means:
-      'Only with `--server-dry-run`: the cluster refuses its pods with the wait, and accepts them without.',
-    cure: "The text has the server's message. Change that policy, or stay in Audit: with Enforce, no such pod could be created.",
+    means: 'With `--server-dry-run`: the cluster refuses its pods with the wait, and accepts them without.',
+    cure: 'Change the policy that the text quotes, or stay in Audit.',
   },
   HookTooShort: {
     verdict: 'unprotected',
     level: 'warning',
-    means:
-      "The containers' own hooks sleep for less than the lag, as measured or declared, or than the policy's fixed wait; or for 0 s.",
+    means: "The containers' own hooks sleep for less than the lag, or than the policy's fixed wait.",
     cure: 'Remove the hooks, or `linger.dev/existing-hook: Extend`.',
   },
   GraceEaten: {
     verdict: 'unprotected',
     level: 'warning',
-    means: "A container's own sleep takes all of its grace: the application is killed 2 s after SIGTERM.",
-    cure: 'Raise `terminationGracePeriodSeconds` by the sleep.',
+    means: NOTES.GraceEaten.means,
+    cure: NOTES.GraceEaten.cure,
   },
   PartialWait: {
     verdict: 'unprotected',
     level: 'warning',
-    means: 'Some containers stop sooner than the others: the [note](reasons.md#notes) of the same name.',
-    cure: 'Remove their hooks, or name the containers that serve.',
+    means: NOTES.PartialWait.means,
+    cure: NOTES.PartialWait.cure,
   },
   WaitShrunk: {
     verdict: null,
     sometimes: 'unprotected if the rest is shorter than the lag',
     level: 'note',
-    means: `${NOTES.WaitShrunk.means} Or, with \`--server-dry-run\`: the cluster cuts the grace that the wait needs. The text names what: the rule that older versions of Kyverno record on the pod; otherwise the policies for these pods (also Gatekeeper's, and MutatingAdmissionPolicies) that mention \`terminationGracePeriodSeconds\`; otherwise all mutating webhooks; never what is asked only before Linger.`,
+    means: `${NOTES.WaitShrunk.means} Or, with \`--server-dry-run\`: the cluster cuts the grace that the wait needs. The text names what, as far as it is known.`,
     cure: 'Exempt the pods there, or lower `grace.max`. A restart changes nothing.',
   },
   SidecarHook: {
     verdict: null,
     level: 'note',
-    means: 'A native sidecar begins to drain while the pod still gets requests.',
-    cure: 'Remove that hook, or let it sleep first.',
+    means: NOTES.SidecarHook.means,
+    cure: NOTES.SidecarHook.cure,
   },
   HoldUnavailable: {
     verdict: null,
     level: 'note',
-    means: 'The policy says Hold, and these pods get the fallback.',
-    cure: 'The text says why.',
+    means: NOTES.HoldUnavailable.means,
+    cure: NOTES.HoldUnavailable.cure,
   },
   NodeBudgetShort: {
     verdict: null,
     level: 'note',
-    means:
-      'Its pods can only run on nodes with short notice, and the wait is limited to a third of that time.',
-    cure: 'Use nodes that stay, or shorten the lag.',
+    means: NOTES.NodeBudgetShort.means,
+    cure: NOTES.NodeBudgetShort.cure,
   },
   ShutdownShortened: {
     verdict: null,
     level: 'note',
     means: NOTES.ShutdownShortened.means,
-    cure: 'Raise `grace.max`.',
+    cure: NOTES.ShutdownShortened.cure,
   },
   ProbeGraceShort: {
     verdict: null,
     level: 'note',
     means: NOTES.ProbeGraceShort.means,
-    cure: "Raise the probe's `terminationGracePeriodSeconds`.",
+    cure: NOTES.ProbeGraceShort.cure,
   },
   HookUnsupported: {
     verdict: null,
     level: 'note',
-    means:
-      'The hook asked for does not work on its pods’ nodes; the note of the same name says where that choice comes from.',
-    cure: 'Use another hook, or nodes where it works.',
+    means: NOTES.HookUnsupported.means,
+    cure: NOTES.HookUnsupported.cure,
   },
   InvalidAnnotation: {
     verdict: null,
     level: 'note',
-    means: 'The annotation does not count.',
-    cure: 'Correct it.',
+    means: NOTES.InvalidAnnotation.means,
+    cure: NOTES.InvalidAnnotation.cure,
   },
   UnknownAnnotation: {
     verdict: null,
     level: 'note',
-    means: 'The annotation does not count.',
-    cure: 'Correct its name.',
+    means: NOTES.UnknownAnnotation.means,
+    cure: NOTES.UnknownAnnotation.cure,
   },
   UnknownContainer: {
     verdict: null,
     level: 'note',
     means: NOTES.UnknownContainer.means,
-    cure: 'Correct the name in the policy or the annotation.',
+    cure: NOTES.UnknownContainer.cure,
   },
   MetricsOnly: {
     verdict: null,
     level: 'note',
-    means:
-      'The only Services that select its pods have ports for metrics alone, by their names, and nothing routes to them: no request of a client is known to be lost. Without a wait, its verdict is protected.',
+    means: 'Its only Services are for metrics, by the names of their ports, and nothing routes to them.',
     cure: 'Nothing, unless clients push to that port.',
   },
   NoService: {
     verdict: 'unknown',
     level: 'note',
     means:
-      'Its containers declare ports, and no Service selects its pods, although their namespace has others: whether anything sends to them is not known. Only where something else would make it unprotected.',
-    cure: 'Give the audit the Service too, or declare the consumer that finds these pods (DiscoveryConsumer with a podSelector).',
+      'Its containers declare ports, and no Service selects its pods, although the namespace has others.',
+    cure: 'Give the audit the Service too, or declare the consumer (`podSelector`).',
   },
   NeverWithdrawn: {
     verdict: 'unprotected',
     sometimes: 'none for the Service of the pods’ peers',
     level: 'warning',
-    means:
-      "A Service with `publishNotReadyAddresses` sends to terminating pods until they are gone. No verdict if it is headless and clients have another Service: it is for the pods' peers.",
+    means: 'A Service with `publishNotReadyAddresses` sends to terminating pods until they are gone.',
     cure: 'Give clients another Service.',
   },
   NoOtherEndpoint: {
@@ -194,57 +188,55 @@ export const AUDIT_FINDINGS = {
     sometimes: 'unprotected if a rollout causes the gap',
     level: 'note',
     means:
-      "When its pods stop, no other pod serves, and kube-proxy keeps sending to the stopping ones. This happens in a rollout with Recreate, with a StatefulSet of one, and if `maxUnavailable` (rounded as its controller rounds it) lets all pods stop at once, for the fewest replicas that an autoscaler (HorizontalPodAutoscaler, ScaledObject) allows. No verdict for one replica, whose node may be drained, or for an autoscaler's 0.",
+      'When its pods stop, no other pod serves, and kube-proxy keeps sending to the stopping ones: a rollout with Recreate, a StatefulSet of one, a `maxUnavailable` that lets all pods stop at once.',
     cure: 'Use two replicas, RollingUpdate, a lower `maxUnavailable`.',
   },
   RollsTogether: {
     verdict: null,
     level: 'note',
     means:
-      'Its own rollout stops all of its pods, and pods of other workloads serve behind the same Service meanwhile. One `kubectl apply` rolls all of them at once, and PodDisruptionBudgets do not bind rollouts.',
+      'Its rollout stops all of its pods, while pods of other workloads serve behind the same Service; one `kubectl apply` rolls all at once.',
     cure: 'Roll them one after the other.',
   },
   DrainRefused: {
     verdict: null,
     level: 'note',
     means:
-      'A PodDisruptionBudget allows none of its pods to be evicted, or two select the same pods, which the eviction API refuses: no request is lost, but a drain of the node never ends. A budget counts the pods of all workloads that it selects.',
-    cure: 'Run more replicas than it requires; where it requires all of them, set its `maxUnavailable: 1` instead. Let one budget select a pod.',
+      'A PodDisruptionBudget allows no eviction, or two select the same pods: a drain of the node never ends.',
+    cure: 'Run more replicas than it requires, or `maxUnavailable: 1`. One budget for each pod.',
   },
   LocalTrafficPolicy: {
     verdict: null,
     level: 'note',
     means:
-      'A Service has `externalTrafficPolicy` or `internalTrafficPolicy: Local`: the last endpoint is that of each node.',
-    cure: 'With a load balancer, declare its health check interval as a DiscoveryConsumer; run two pods on each node, or use policy `Cluster`.',
+      'A Service has traffic policy `Local`: the last endpoint is [that of each node](../concepts.md#traffic-policy-local).',
+    cure: "Declare the load balancer's health check interval as a DiscoveryConsumer; two pods on each node, or policy `Cluster`.",
   },
   NotInjected: {
     verdict: 'unprotected',
     level: 'warning',
     means:
-      "In manifests: its pods get no wait, and Linger's webhook is not known to be there ([below](#with-the-webhook-and-without)); the text has the wait that Linger would give. In a cluster: pods run without a wait, because they were created before the policy or while the webhook was down, because something changed them afterwards and the hook was taken back, or because the cluster has no webhook configuration of Linger's.",
-    cure: '`linger inject`, or the webhook. In a cluster with it, `kubectl rollout restart`; without a webhook configuration, restore that first.',
+      'In manifests: its pods get no wait, and [no webhook is known](#with-the-webhook-and-without). In a cluster: pods run without a wait: older than the policy, created while the webhook was down, or changed afterwards.',
+    cure: '`linger inject`, or the webhook. In a cluster: `kubectl rollout restart`, once the webhook is there.',
   },
   UnknownKind: {
     verdict: 'unknown',
     level: 'note',
     means:
-      "Linger does not know this kind of workload (the text has what the webhook does with its pods), or the template of its pods was not found (a Rollout's `workloadRef`), or Kubernetes no longer serves its API version.",
+      'A kind of workload that Linger does not know, a template that was not found, or an API version that is no longer served.',
     cure: 'Add the object with the template; look at a pod with `linger explain`.',
   },
   NotRendered: {
     verdict: 'unknown',
     level: 'note',
-    means:
-      'Of manifests: a HelmRelease, Application or another kind of GitOps, whose workloads come from what it names and are not in the input.',
-    cure: 'Render them; the text says how. Audit what comes out.',
+    means: 'A HelmRelease, Application or another source of GitOps, whose workloads are not in the input.',
+    cure: 'Render them as the text says, and audit that.',
   },
   InvalidObject: {
     verdict: 'unknown',
     level: 'note',
-    means:
-      'Of manifests: a field around the pod has another type than the API has, such as `namespace: no`, which is a boolean: kubectl refuses the object.',
-    cure: 'Correct it: the text names the field.',
+    means: NOTES.InvalidObject.means,
+    cure: NOTES.InvalidObject.cure,
   },
   StampedTooShort: {
     verdict: 'unprotected',
@@ -256,61 +248,60 @@ export const AUDIT_FINDINGS = {
     verdict: 'unprotected',
     level: 'warning',
     means:
-      "Pods with hook Hold call [an address where the Service of Hold is not](../operations.md#the-address-of-hold): they wait for their plan's static time, however long the lag is when they stop.",
+      "Pods with hook Hold call [an address where the Service of Hold is not](operations.md#the-address-of-hold): they wait for their plan's static time, however long the lag is when they stop.",
     cure: '`kubectl rollout restart`: new pods get the present address. The text says what they call.',
   },
   LagNotCovered: {
     verdict: 'unprotected',
     level: 'warning',
     means:
-      'Most removals take longer than its wait, and `wait.max`, `ceiling.wait` or `grace.max` prevents a longer one. Fixed waits are not judged.',
-    cure: 'Faster controllers: [`linger diagnose`](../guide.md#why-are-endpoints-late-here-linger-diagnose). Or raise that bound.',
+      'Most removals take longer than its wait, and `wait.max`, `ceiling.wait` or `grace.max` prevents a longer one.',
+    cure: 'Faster controllers ([`diagnose`](#diagnose)), or raise that bound.',
   },
   UndeclaredConsumer: {
     verdict: null,
     level: 'note',
     means:
-      'A gateway or mesh that [`consumers discover`](../guide.md#find-the-consumers) recognises sends to it, or something else [routes traffic](#what-routes-traffic-to-a-service) to it from outside, and no DiscoveryConsumer in force covers its lag. A consumer that inspects the same pods counts, whatever its name; one that matches nothing recognised counts for anything.',
-    cure: '`linger consumers discover` prints the DiscoveryConsumer; for what it does not know, the text has an example.',
+      'A gateway or mesh that [`consumers discover`](../gateways.md#find-the-consumers) recognises, or something else that [routes traffic](#what-routes-traffic-to-a-service), sends to it, and no DiscoveryConsumer covers its lag.',
+    cure: '`linger consumers discover` prints the DiscoveryConsumer.',
   },
   LivenessRestart: {
     verdict: null,
     level: 'note',
-    means:
-      'Kubelets run preStop hooks also when a liveness or startup probe fails: a container that hangs is restarted only after its wait, and it is in the only replica.',
-    cure: "Set the probe's `terminationGracePeriodSeconds`, or use hook Hold.",
+    means: NOTES.LivenessRestart.means,
+    cure: NOTES.LivenessRestart.cure,
   },
   SidecarAddedLater: {
     verdict: null,
     level: 'note',
     means:
-      'Another webhook (Linkerd, Istio, Dapr, Consul) adds a proxy when the pod is admitted, which has no wait, or a shorter one: it stops taking requests first. Only where the webhook of Linger is not known to be there.',
-    cure: "The text has the annotation by which the proxy waits. Linger's webhook gives it a wait.",
+      'Another webhook (Linkerd, Istio, Dapr, Consul) adds a proxy that stops sooner. Only where the webhook of Linger is not known to be there.',
+    cure: "The proxy's annotation in the text, or Linger's webhook.",
   },
   RolloutOutrunsConsumers: {
     verdict: null,
     level: 'note',
     means:
-      'A rollout removes old pods before a consumer sends to the new ones: `minReadySeconds` is at least a second shorter than the p99 of `ADDED` (from 20 samples on). Not with Recreate or OnDelete.',
-    cure: 'Set `minReadySeconds` to the value in the text; `--suggest` lists all of them.',
+      'A rollout removes old pods before a consumer sends to the new ones: `minReadySeconds` is shorter than the p99 of `ADDED`.',
+    cure: 'Set `minReadySeconds` to the value in the text.',
   },
   DaemonSetServing: {
     verdict: null,
     level: 'note',
-    means: 'A Service sends to the pods of a DaemonSet, which is skipped.',
-    cure: '`linger.dev/inject: "true"` on the pod template.',
+    means: NOTES.DaemonSetServing.means,
+    cure: NOTES.DaemonSetServing.cure,
   },
   AnnotationMisplaced: {
     verdict: null,
     level: 'note',
-    means: 'A `linger.dev` annotation on the workload itself has no effect.',
-    cure: 'Put it on the pod template.',
+    means: NOTES.AnnotationMisplaced.means,
+    cure: NOTES.AnnotationMisplaced.cure,
   },
   FieldMisplaced: {
     verdict: null,
     level: 'note',
-    means: '`terminationGracePeriodSeconds`, `lifecycle` or `preStop` where it has no effect, or misspelt.',
-    cure: 'The text says where it belongs.',
+    means: NOTES.FieldMisplaced.means,
+    cure: NOTES.FieldMisplaced.cure,
   },
   StormNotCovered: {
     verdict: null,
@@ -322,14 +313,14 @@ export const AUDIT_FINDINGS = {
     verdict: null,
     level: 'note',
     means: NOTES.Episode.means,
-    cure: '`linger history`.',
+    cure: NOTES.Episode.cure,
   },
   ObjectsUnread: {
     verdict: 'unknown',
     level: 'note',
     means:
-      'Some objects around it are not known: those of its namespace take more room than a namespace may, or one of them is too large. What they would change is unknown.',
-    cure: 'Delete objects that are not needed, or make them smaller; the text names the kinds.',
+      "Objects around it are not known: its namespace's take more room than a namespace may, or one is too large.",
+    cure: 'Delete what is not needed; the text names the kinds.',
   },
 } as const satisfies Readonly<Record<string, FindingKind>>;
 export type FindingCode = keyof typeof AUDIT_FINDINGS;

@@ -15,61 +15,59 @@ import { isInstant } from './histogram.ts';
 export const CONDITIONS = {
   Declared: {
     status: 'True',
-    means: 'Its lag is what its author has declared; nothing is measured.',
-    cure: 'Measure it if you can: a declaration does not follow changes.',
+    means: 'Its lag is declared; nothing is measured.',
+    cure: 'Measure it if you can.',
   },
   Measured: { status: 'True', means: 'Samples arrive.', cure: 'Nothing.' },
   Invalid: {
     status: 'False',
     means: 'This version of Linger cannot read its spec. The last good one stays in force, if there was one.',
-    cure: 'The message names each field. Written past validation, or for a newer CRD: upgrade Linger.',
+    cure: 'The message names each field. For a newer CRD: upgrade Linger.',
   },
   Waiting: {
     status: 'Unknown',
     means: 'Measuring has begun, and no sample is complete yet.',
-    cure: 'Wait some minutes for the first samples. If it stays so, there is nothing to time.',
+    cure: 'Wait some minutes. If it stays so, there is nothing to time.',
   },
   NotMeasuring: {
     status: 'Unknown',
     means: 'No replica measures at the moment: none leads, or the canary is off.',
-    cure: 'Check that a replica leads (`linger_leader`) and the canary is on (`--canary-every`). Where ten flips in a row have told nothing, or the API server refuses them, the message says [how they end](#how-a-flip-ends).',
+    cure: 'Check that a replica leads and the canary is on (`--canary-every`). The message says [how flips end](#how-a-flip-ends).',
   },
   NoServices: {
     status: 'False',
     means: 'It applies to no Service of the cluster: no wait considers it.',
-    cure: 'Compare `appliesTo` with the labels of namespaces and Services: `kubectl get services -A --show-labels`.',
+    cure: 'Compare `appliesTo` with `kubectl get services -A --show-labels`.',
   },
   NoInstances: {
     status: 'False',
     means: 'No instance reports, all that did have fallen silent, or there is none to ask.',
-    cure: 'Check that its instances [report](../guide.md#a-gateway-that-reports-when-it-has-synced). With `inspect`, check that the selectors select running pods.',
+    cure: 'Check that its instances [report](../gateways.md#a-gateway-that-reports-when-it-has-synced). With `inspect`, check that the selectors select running pods.',
   },
   TooManyInstances: {
     status: 'False',
-    means: 'It has more instances than are asked: what the others send to is not known.',
-    cure: 'At most 200 are asked (20 istiods). Select fewer with each of several DiscoveryConsumers, or declare a lag.',
+    means: 'It has more instances than are asked.',
+    cure: 'At most 200 (20 istiods): use several DiscoveryConsumers, or declare a lag.',
   },
   Stale: {
     status: 'False',
     means: 'There were samples, and there have been no new ones for too long.',
-    cure: 'Check that it still runs. `linger consumers` has the last sample.',
+    cure: 'Check that it still runs.',
   },
   Unreachable: {
     status: 'False',
-    means:
-      'The probe, or the request for a page, gets no answer: refused, timed out, or a name that does not resolve.',
-    cure: "Call the URL from Linger's network; check NetworkPolicies, including Linger's own. A page on a gateway's loopback needs [a witness](../guide.md#pages-on-a-gateways-loopback).",
+    means: 'No answer: refused, timed out, or a name that does not resolve.',
+    cure: "Call the URL from Linger's network; check NetworkPolicies. A page on a loopback needs [a witness](../gateways.md#pages-on-a-gateways-loopback).",
   },
   BadAnswer: {
     status: 'False',
-    means:
-      'The answer cannot be used: an error status, a redirect, too much data, or not a page of that format.',
-    cure: "Check where the URL leads. A probe's must reach the Service `linger-canary`, without a redirect. For a page, the message says what is wrong.",
+    means: 'The answer cannot be used: an error status, a redirect, too much data, another format.',
+    cure: "Check where the URL leads (a probe's: the Service `linger-canary`); the message says what is wrong.",
   },
   ListsNothing: {
     status: 'False',
     means: 'Its pages can be read, and have never listed a pod that they were asked about.',
-    cure: 'Check `format`, `port` and `path`, and whether it sends traffic to the Services of `appliesTo`.',
+    cure: 'Check `format`, `port`, `path` and `appliesTo`.',
   },
   StaleUpstream: {
     status: 'False',
@@ -80,22 +78,22 @@ export const CONDITIONS = {
   NotDeregistered: {
     status: 'False',
     means: 'Its registry does not take terminating pods out, so its clients go on sending to them.',
-    cure: 'The message says why. 404 for every pod: compare the [templates](#deregistration) with what pods register.',
+    cure: 'The message says why. 404 for every pod: the [templates](#deregistration).',
   },
   NotLinger: {
     status: 'False',
     means: 'Something answers with success, and it is not Linger.',
-    cure: "It may be a default page, or another Linger's canary: check where the URL leads.",
+    cure: 'Check where the URL leads.',
   },
   Unauthorized: {
     status: 'False',
     means: 'Reports are refused: no token, a wrong audience, or no right to report.',
-    cure: 'The message has the reason; [who may report](../guide.md#who-may-report).',
+    cure: 'The message has the reason; [who may report](../gateways.md#who-may-report).',
   },
   Implausible: {
     status: 'False',
     means: 'What is received contradicts itself and is left out.',
-    cure: 'The message says what contradicts what; look at the instance it names.',
+    cure: 'Look at the instance that the message names.',
   },
 } as const satisfies Readonly<Record<string, Curable & { readonly status: 'True' | 'False' | 'Unknown' }>>;
 

@@ -49,7 +49,7 @@ export const DISCARDS = {
   },
   Unmaintained: {
     means: 'No controller maintains Endpoints, so the object goes on listing the pod.',
-    more: '[The slices decide](../operations.md#without-endpoints).',
+    more: '[The slices decide](operations.md#without-endpoints).',
   },
   Expired: {
     means: 'Two hours passed without a withdrawal.',

@@ -22,7 +22,7 @@ export function registerReportMetrics(
     name: 'linger_reports_total',
     help: 'Reports of consumers’ instances, by result; the consumer is empty where none has that name.',
     reference:
-      '[Reports](../guide.md#a-gateway-that-reports-when-it-has-synced) that reached this replica, by [result](consumers.md#answers-to-reports). `consumer` is empty if none has that name. `NotLeader` for some seconds after a change of leader is normal.',
+      '[Reports](../gateways.md#a-gateway-that-reports-when-it-has-synced) that reached this replica, by [result](consumers.md#answers-to-reports).',
     labelNames: ['consumer', 'result'] as const,
     registers: [registry],
   });

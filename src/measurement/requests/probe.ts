@@ -28,21 +28,19 @@ export const FLIP_RESULTS = {
   },
   Refused: {
     means: 'The API server refused the label change, or did not answer.',
-    cure: "Compare the rights with `deploy/role-pods.yaml`; the condition has the server's message.",
+    cure: '`deploy/role-pods.yaml`; the condition has its message.',
   },
   Late: {
     means: 'The EndpointSlice did not follow within 30 s.',
     cure: 'The control plane is slow: `linger diagnose`.',
   },
   Interrupted: {
-    means:
-      'The watch was interrupted, the process paused, or another replica came or went and no consumer could be timed: what was seen is unreliable.',
-    cure: 'Occasionally, and in a rollout of Linger: nothing, watches are reopened every few minutes. Often: more CPU, or find out why its pods restart.',
+    means: 'A watch was interrupted, the process paused, or another replica came or went.',
+    cure: 'Often: more CPU, or find out why its pods restart.',
   },
   ReplicaLost: {
-    means:
-      'The replica ended, restarted, or became unready: it did not answer directly, or Services stopped listing it. Nothing of this flip counts; the next takes another replica.',
-    cure: 'In a rollout of Linger: nothing. Often: find out why its pods restart.',
+    means: 'The replica ended, restarted, or became unready. Nothing of this flip counts.',
+    cure: 'Often: find out why its pods restart.',
   },
   Ended: {
     means: 'The replica stopped leading, or the process ended. The label was put back.',

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import { ROOT } from '../../cli/linger.ts';
@@ -8,7 +9,12 @@ import { clusterSettings } from '../../testbed/settings.ts';
 import { CRDS } from './manifests.ts';
 
 export const CHART = join(ROOT, 'deploy', 'chart');
-export const OPERATIONS = join(ROOT, 'docs', 'operations.md');
+/** The pages with commands of Helm. */
+export const HELM_PAGES = ['docs/install.md', 'docs/reference/operations.md'] as const;
+
+export function documentation(): string {
+  return HELM_PAGES.map((page) => readFileSync(join(ROOT, page), 'utf8')).join('\n');
+}
 
 /** Helm, built where it is not cached, and what it does in a cluster. */
 export function helmOf(cluster: Cluster) {

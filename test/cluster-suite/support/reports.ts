@@ -81,7 +81,7 @@ async function podOf(cluster: Cluster, namespace: string, account: string, name:
 }
 
 /**
- * Gives a namespace's ServiceAccount `gateway` the rights of docs/guide.md: to report for the consumer `edge`.
+ * Gives a namespace's ServiceAccount `gateway` the rights of docs/gateways.md: to report for the consumer `edge`.
  * @returns the objects that were created outside of the namespace, to be deleted
  */
 export async function allowReports(cluster: Cluster, namespace: string): Promise<readonly ObjectReference[]> {
@@ -90,12 +90,12 @@ export async function allowReports(cluster: Cluster, namespace: string): Promise
     kind: 'ServiceAccount',
     metadata: { namespace, name: 'gateway' },
   });
-  const example = blocksOf('docs/guide.md').find(({ text }) => text.includes('kind: ClusterRole\n'));
+  const example = blocksOf('docs/gateways.md').find(({ text }) => text.includes('kind: ClusterRole\n'));
   const text = (example?.text ?? '')
     .replaceAll('linger-reports-edge', `linger-reports-${namespace}`)
     .replace('namespace: edge', `namespace: ${namespace}`);
   const objects = parseAllDocuments(text).map((document) => document.toJS() as NewObject);
-  if (objects.length !== 2) throw new Error('docs/guide.md has no ClusterRole with its binding');
+  if (objects.length !== 2) throw new Error('docs/gateways.md has no ClusterRole with its binding');
   for (const object of objects) await cluster.create(object);
   return objects;
 }

@@ -19,7 +19,7 @@ const changesOf = (waits: readonly SimulatedWait[]) =>
 
 const percent = (share: number) => `${(share * 100).toFixed(1)} %`;
 
-/** What docs/concepts.md says of a story. */
+/** What bench/results/simulated-weeks.md says of a story. */
 function rowOf({ name }: Story, waits: readonly SimulatedWait[], events: readonly SimulatedEvent[]) {
   const inForce = changesOf(waits).map(({ at, waitSeconds }, index) =>
     index === 0 ? `${waitSeconds} s` : `${waitSeconds} s from day ${((at - BEGIN) / DAY).toFixed(1)}`,
@@ -61,7 +61,7 @@ describe.each(STORIES)('$name', (story) => {
   });
 
   it('is in the docs as it is', () => {
-    const table = tableUnder('docs/concepts.md', 'Waits through simulated weeks');
+    const table = tableUnder('bench/results/simulated-weeks.md', 'Waits through simulated weeks');
     expect(table.find((row) => row.story === story.name)).toEqual(rowOf(story, waits, events));
   });
 

@@ -97,7 +97,7 @@ describe('its picture', () => {
 
   it('is the one in the guide', async () => {
     const printed = chartText(chartOf(SENT, '2026-03-01 14:05:09 UTC'), { width: 100, colour: false });
-    expect(await readFile(join(ROOT, 'docs/guide.md'), 'utf8')).toContain(printed);
+    expect(await readFile(join(ROOT, 'docs/service.md'), 'utf8')).toContain(printed);
   });
 
   it('what is not known is never drawn as fine', () => {

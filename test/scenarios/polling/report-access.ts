@@ -30,7 +30,7 @@ const AUDIENCE = 'linger.dev/reports';
 /** Longer than any form of the scenario. */
 const TOKEN_SECONDS = 3 * 3_600;
 
-/** A ServiceAccount with tokens for reports and the right to report for one consumer, as docs/guide.md has it. */
+/** A ServiceAccount with tokens for reports and the right to report for one consumer, as docs/gateways.md has it. */
 export async function allowReports(options: ReportAccessOptions): Promise<ReportAccess> {
   const { cluster, namespace, consumer, gateways, address, authority } = options;
   const name = 'gateway';

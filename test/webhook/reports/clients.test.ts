@@ -60,7 +60,9 @@ it('a flood gets an answer a second on each of its connections, and so costs no 
 });
 
 describe('the lines of curl in the docs', () => {
-  const [block] = blocksOf('docs/guide.md').filter(({ text }) => text.includes('/v1/consumers/edge/reports'));
+  const [block] = blocksOf('docs/gateways.md').filter(({ text }) =>
+    text.includes('/v1/consumers/edge/reports'),
+  );
   const lines = block!.text.trim().split('\n');
   const PLACE = 'https://linger-reports.linger.svc/v1/consumers/edge/reports';
 
