@@ -15,7 +15,7 @@ import { stepsOnLoop } from '../telemetry/index.ts';
 import { inPieces } from '../timing/index.ts';
 import { type Kind, objectsIn, POD, WORKLOAD_KINDS } from './kinds.ts';
 
-/** Of each kind: workloads, and what surrounds them. A namespace has no more than it leaves to the others. */
+/** The most objects of each kind, workloads or what surrounds them. One namespace has at most as much room as all others have left. */
 export const MOST_OBJECTS = 20_000;
 /** How many times as many are listed, so that those of a namespace with a great number do not hide the others. */
 const LISTED = 5;

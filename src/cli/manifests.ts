@@ -27,7 +27,7 @@ export interface ManifestInput extends ManifestText {
   /** `-` is standard input; a kustomization's folder. */
   readonly path: string;
   readonly encoding: Encoding;
-  /** Of what was rendered: the file that an object comes from. */
+  /** The source file of an object that was rendered. */
   readonly placeOf?: Built['placeOf'];
 }
 
@@ -129,7 +129,7 @@ export async function placeOf(
   return input.placeOf?.(object) ?? { file: input.name, line: object.line, column: object.column };
 }
 
-/** A way through manifests that is told in the terminal. */
+/** A way through manifests whose problems are printed in the terminal. */
 export function readingOf(
   warn: Terminal['warn'],
   { failed }: Pick<Manifests, 'failed'>,

@@ -4,8 +4,8 @@ import { setNewest } from '../core/api/index.ts';
 const MOST_LISTED = 400_000;
 
 /**
- * For how long an address counts as listed before. What is told of the same change may come first, and the question whether
- * an address is in use only afterwards; no other pod has got the address and ended that soon. Milliseconds.
+ * How long an address still counts as listed after its removal: the event of a change may arrive before the question whether the
+ * address was in use. No other pod gets the address and ends that soon. Milliseconds.
  */
 const REMEMBERED_MS = 10_000;
 

@@ -114,7 +114,7 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
       unrest = traffic.unrest(startedAt, replaced);
     } while (unrest !== undefined && wallClock() < calmBy);
     if (unrest !== undefined) throw refusal(unrest);
-    // Since it was asked for, pods may have gone, and somebody else may have begun a rollout.
+    // Since the request, pods may have gone, and another rollout may have begun.
     await refuseUnsafe({ ...options, workload: await access.read(inner.signal), signal: inner.signal });
     note(`${fullName(workload)}: ${wordsOf(disturbance)}`);
     const disturbedAt = wallClock();

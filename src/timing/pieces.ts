@@ -1,6 +1,6 @@
 /** What is computed in one turn of the event loop: well under what a review may take, and so long that handing over costs little. */
 const SLICE_MS = 5;
-/** Of one computation, before it is another's turn. */
+/** How long one computation runs before the next has its turn. */
 const QUANTUM_MS = 2;
 
 interface Task {

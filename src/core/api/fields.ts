@@ -50,7 +50,7 @@ export function celPattern({ source }: RegExp): string {
 
 declare module 'zod' {
   interface GlobalMeta {
-    /** Of a field: what the reference says instead of the description, where it says more. Markdown, links relative to docs/reference. */
+    /** What the reference says of a field instead of its description. Markdown, links relative to docs/reference. */
     readonly reference?: string;
     /** What the reference says of the values of a field, where the schema does not. */
     readonly values?: string;

@@ -308,11 +308,11 @@ const CLOSERS: ReadonlySet<string> = new Set(['then', 'else', 'elif', 'fi', 'do'
  * @param errexit the script ends where a command fails
  */
 function readScript(reader: ScriptReader, errexit: boolean, run: (words: readonly Word[]) => Run): Run {
-  /** Of the lines before this one. */
+  /** The seconds that the lines before this one take for certain. */
   let certain = 0;
   let [seconds, exact, open, ended] = [0, true, false, false];
   let why: string | undefined;
-  /** Of the list that is being read: how long it takes for certain, and whether its next command runs for certain. */
+  /** The list that is being read: how long it takes for certain, and whether its next command runs for certain. */
   let [inList, runs, succeeds] = [0, true, true];
   for (;;) {
     const { words, targets, end } = reader.next();
@@ -374,7 +374,7 @@ type End = ';' | '\n' | '&' | '&&' | '|' | '||' | 'end' | 'unread' | 'refused';
 
 interface Command {
   readonly words: readonly Word[];
-  /** Of its redirections; `&1` for a descriptor. */
+  /** The targets of its redirections; `&1` for a descriptor. */
   readonly targets: readonly string[];
   readonly end: End;
 }

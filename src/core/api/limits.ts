@@ -34,7 +34,7 @@ export const FOREIGN_LIMITS = {
     from: 'authors of pods, by the commands of hooks',
     bytes: 4 * KIB,
     parts: { most: 64, what: 'words' },
-    // Of shells that run inside each other.
+    // Shells inside each other.
     depth: 2,
     // Four for each character: a script inside a script is read twice, and words count besides.
     steps: 16 * KIB,
@@ -50,7 +50,7 @@ export const FOREIGN_LIMITS = {
   },
   related: {
     from: 'writers of what audits read beside workloads: tenants',
-    // Of a page of a list; an API server stores objects of 1.5 MiB.
+    // A page of a list; an API server stores objects of up to 1.5 MiB.
     bytes: 16 * MIB,
     parts: { most: 8 * KIB, what: 'entries of lists and labels' },
     depth: 8,

@@ -11,7 +11,7 @@ const replicaStatus = z.object({
   watches: z.record(z.string(), z.boolean()).readonly(),
   /** Whether the webhook configuration trusts the certificate that it serves; null: not known. */
   trusted: z.boolean().nullable(),
-  /** Of the last hour, to five minutes, or since it has started: by outcome, and skips by reason. */
+  /** The decisions of the last hour (to five minutes), or since its start, by outcome, and skips by reason. */
   decisions: z.object({
     outcomes: counts,
     skips: counts,

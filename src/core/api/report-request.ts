@@ -3,7 +3,7 @@ import type { Curable } from './explained.ts';
 import { optional } from './fields.ts';
 
 interface ResultOfReport extends Curable {
-  /** Of the answer. */
+  /** The HTTP status of the answer. */
   readonly status: number;
   /** What a refusal says after the reason; empty where nothing is refused. */
   readonly way: string;

@@ -22,8 +22,8 @@ export interface AuthorsPod {
   readonly incoming: Pod;
   /**
    * As its author and other webhooks mean it: the recorded hooks that are there are gone, and lengthened sleeps are as long
-   * as their authors wrote them. It shares every object that Linger has not changed. The grace is as it came, because it
-   * may be anybody's; so are the helper's volume and mounts, which are told from others by what they say.
+   * as their authors wrote them. It shares every object that Linger has not changed. The grace is as it came, because another
+   * webhook may have set it; so are the helper's volume and mounts, which are recognised by their content.
    */
   readonly pod: Pod;
   /** What is recorded; absent: nothing, or nothing that counts. */
@@ -129,7 +129,7 @@ function claimsOf(plan: Plan): Claims {
 
 /** A hook that may be Linger's. */
 interface Hook {
-  /** Of its container. */
+  /** The container's index. */
   readonly index: number;
   readonly name: string;
   readonly handler: LifecycleHandler;

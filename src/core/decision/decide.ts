@@ -204,7 +204,7 @@ function decideUnder(
   snapshot: ClusterSnapshot,
 ): Decision {
   const { pod, merged, carriers } = found;
-  // Whoever opts out keeps what is there, but for a hook of two, with which the API server would reject the pod.
+  // A pod that opts out keeps what is there, but for a container's second handler, with which the API server would reject the pod.
   if (policy.inject.value === false) return leave('OptedOut', found, policy, [], merged);
   if (policy.mode.value === 'Off') return leave('ModeOff', found, policy, [], merged);
 
@@ -226,7 +226,7 @@ function decideUnder(
 interface Question {
   readonly found: AuthorsPod;
   readonly policy: EffectivePolicy;
-  /** Of the pod's owner. */
+  /** The kind of the pod's owner. */
   readonly kind: string | undefined;
   readonly namespace: NamespaceRecord;
   readonly terms: HookTerms;
@@ -282,8 +282,8 @@ function standingWait(
 }
 
 /**
- * The plan that limits the grace. A grace that Linger has raised is not raised a second time, nor is one that anybody has
- * changed since: each pass would add a wait, and so would each of two that take turns. undefined: nothing in the pod is of
+ * The plan that limits the grace. A grace that Linger has raised is not raised a second time, nor is one that has been
+ * changed since: each pass would add a wait, and so would two webhooks that take turns. undefined: nothing in the pod is of
  * that plan, neither a hook nor the grace, so the annotation was copied, or the spec was restored.
  */
 function graceRecord({ plan, carriers, pod }: AuthorsPod): Plan | undefined {

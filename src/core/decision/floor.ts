@@ -275,7 +275,7 @@ const OVERHEAD = 16;
 
 /**
  * The ConfigMap's data. Namespaces whose entry is that of new ones are left out. Where the others have no room, some
- * have to be left alone: then new ones are, too, because they cannot be told from those.
+ * have to be left alone: then new ones are, too, because the policy cannot distinguish the two.
  * @param validUntil seconds since the epoch
  */
 export function floorData(

@@ -80,7 +80,7 @@ export function undoFor(object: unknown): readonly Operation[] {
 function planned({ incoming, pod, plan: recorded }: AuthorsPod, plan: Plan, setup?: HoldSetup): Pod {
   const { hook, wait, hold } = plan;
   const call = setup && hold && { address: setup.address, token: setup.token, wait, max: hold.max };
-  // For each container its own: whoever applies the patch may change one of them.
+  // A handler of its own for each container: applying the patch may change one of them in place.
   const own = () => HOOKS[hook].render({ wait, ...(call && { call }) });
   const waiting = secondsByContainer(plan);
   const containers = pod.spec.containers.map((container) => {

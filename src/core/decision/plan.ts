@@ -59,7 +59,7 @@ export interface Injection {
   readonly notes: readonly Note[];
   /** With hook Hold: what its hooks call, and the volume that they need. */
   readonly setup?: HoldSetup;
-  /** Of a manifest whose policy says Hold: what its pods get when they are admitted; the plan is the fallback. Seconds. */
+  /** In manifests whose policy says Hold: what the pods get when they are admitted; the plan is the fallback. Seconds. */
   readonly hold?: { readonly min: number; readonly max: number; readonly grace: number };
 }
 

@@ -50,7 +50,7 @@ export type Members = Readonly<Record<string, Member>>;
 /** The rows of a type: one for each of its members. */
 type RowsOf<T> = Readonly<Record<keyof T, Member>>;
 
-/** Of a text, as much as can matter; of any other value, whether it counts as one. */
+/** As much of a text as can matter; for any other value, whether it is truthy. */
 const shortText = (value: unknown) => (isString(value) ? shortTextIn(value) : Boolean(value));
 const TEXT: Member = { keep: shortText };
 const FLAG: Member = { keep: (value) => value === true };
@@ -216,7 +216,7 @@ export function essentialsOf(pod: Pod): Pod {
     : essentials;
 }
 
-/** Of a value that can hold no members, only whether it counts as one is kept; such is a list that is too long to be read. */
+/** A value without members, such as a list that is too long to be read, is kept only as whether it is truthy. */
 function keptOf(members: Members, value: unknown, isConstrained: boolean): unknown {
   if (isReadableList(value)) return value.map((each) => keptOf(members, each, isConstrained));
   if (!isRecord(value)) return Boolean(value);

@@ -64,8 +64,8 @@ export function effectivePolicy(policies: PolicySet, subject: PolicySubject, mod
 type Permission = (typeof PERMISSIONS)[number];
 
 /**
- * The most TerminationPolicies whose refusal a decision tells, those that would have won: their owners may create any number of
- * them, and each review of their pods carries what is told.
+ * The most refused TerminationPolicies that a decision names, those that would have won first: their owners may create any number
+ * of them, and each review of their pods carries the names.
  */
 const MOST_REFUSALS = 8;
 

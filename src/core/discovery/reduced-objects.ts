@@ -85,7 +85,7 @@ const PATHS: Readonly<Record<string, readonly Path[]>> = {
 interface Part {
   readonly members: Map<string, Part>;
   items?: Part;
-  /** Of all members, the texts. */
+  /** Keeps the texts among all members. */
   texts?: true;
   whole?: true;
 }

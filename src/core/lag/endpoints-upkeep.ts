@@ -28,8 +28,8 @@ export class EndpointsUpkeep {
   #maintained = true;
 
   /**
-   * @param trusted the namespace whose slices count as evidence against Endpoints; undefined: any. Whoever may write slices
-   *   in one namespace must not decide this for others
+   * @param trusted the namespace whose slices count as evidence against Endpoints; undefined: any. A tenant who writes
+   *   slices in one namespace must not decide this for others
    */
   constructor(trusted: string | undefined) {
     this.#trusted = trusted;

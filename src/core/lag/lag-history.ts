@@ -96,7 +96,7 @@ class RangeCounts {
     this.#slots = slots;
   }
 
-  /** Of the slots from `first` to before `end`. */
+  /** The lags by bucket of the slots from `first` to before `end`. */
   between(first: number, end: number): Density {
     for (; this.#end < end; this.#end += 1) this.#add(this.#end, 1);
     for (; this.#first > first; this.#first -= 1) this.#add(this.#first - 1, 1);
@@ -285,7 +285,7 @@ export class LagHistory {
     return { from, at, samples: sums.samples, historySeconds: Math.max(0, at - since), counts };
   }
 
-  /** The lags by bucket of the part of another history's window: what ended in it as far as that is told apart. */
+  /** The lags by bucket that ended between two instants, as far as the slots show it. */
   countsWithin(from: number, at: number): Density {
     const isOpen = at >= this.#openQuarter * QUARTER_SECONDS;
     const until = isOpen ? Number.POSITIVE_INFINITY : at;

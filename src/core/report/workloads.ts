@@ -54,7 +54,7 @@ export interface Surveyed {
 
 /** Which workloads are wanted. */
 export interface Selection {
-  /** Of objects that name none. */
+  /** The namespace of objects that name none. */
   readonly namespace: string;
   readonly selector: LabelSelector | undefined;
 }

@@ -216,7 +216,7 @@ export function spanOf(seconds: number): string {
   return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }
 
-/** Whether it is a termination, whoever wrote it. */
+/** Whether it has the shape of a termination: a tenant may have written it. */
 export function isTermination(value: unknown): value is Termination {
   if (!isObject(value)) return false;
   const { namespace, pod, uid, owner, hook, release, deletedAt, omitted, gone } = value;

@@ -287,7 +287,7 @@ export class Deregistrations {
       );
       const jobs = waiting.get(least) ?? [];
       const job = jobs.shift();
-      // Of namespaces with as many running, the one that has waited longest comes first.
+      // Among namespaces with equally many running, the one that has waited longest comes first.
       waiting.delete(least);
       if (jobs.length > 0) waiting.set(least, jobs);
       if (job === undefined) continue;

@@ -372,7 +372,7 @@ async function ask(
   }
 }
 
-/** Of the removals of a consumer: what it keeps for longer is kept for good. */
+/** An address that a consumer keeps for longer than this percentile of its lag is stale. */
 const STALE_PERCENTILE = 99.9;
 
 /** Whether another pod has got the address since. */
@@ -390,7 +390,7 @@ async function isReused(
   }
 }
 
-/** The Event is for the Service's team, which is not told of pods of other namespaces. */
+/** The Event is for the Service's team: it names no pods of other namespaces. */
 function reportStale(
   { consumer, instance, departed: { address, service } }: StaleUpstream,
   { logger, events }: InspectingContext,

@@ -493,7 +493,7 @@ export class Inspection {
     const { page, questions, fellows, whole, departed } = this.#pageFor(asked, instance, askedAt);
     instance.asking = true;
     instance.askedAt = askedAt;
-    // What is in memory costs nobody a page.
+    // A page in memory costs no request.
     const cost = asked.consumer.followed === undefined ? 1 : 0;
     this.#atOnce += cost;
     if (cost > 0) this.#begun.push(askedAt);
@@ -511,7 +511,7 @@ export class Inspection {
         ([service, of]) => [service, of.filter((each) => shows(outcome, each))] as const,
       );
       for (const each of shown.flatMap(([, of]) => of)) instance.shows(each, askedAt);
-      // Of each Service, its newest comes first.
+      // The newest endpoint of each Service comes first.
       const newest = new Map(
         shown.flatMap(([service, [first]]) => (first ? [[service, readyAt(first)] as const] : [])),
       );

@@ -12,7 +12,7 @@ import { MOST_CLUSTERS, type PageEndpoint, type PageFindings } from './page-form
 import { endpointsOf } from './page-request.ts';
 import { StaleUpstreams } from './stale-upstreams.ts';
 
-/** Of one consumer, with open questions or without. */
+/** The most endpoints of one consumer that are asked about, with answers or without. */
 export const MOST_QUESTIONS = 10_000;
 /** Hold stops waiting for an instance that has kept this many held pods in a row long after their withdrawal. */
 export const MOST_STALE_HOLDS = 3;
@@ -74,7 +74,7 @@ export interface PageToRead {
   readonly url: URL;
   /** The endpoints whose listings matter. */
   readonly wanted: readonly PageEndpoint[];
-  /** Of the endpoints that are asked about. */
+  /** The Services of the endpoints that are asked about. */
   readonly services: readonly ServiceName[];
 }
 
@@ -110,7 +110,7 @@ export class Question {
   readonly readyAt = new Map<string, number>();
   readonly openedAt: number;
   readonly verdicts = new Map<string, Verdict>();
-  /** By instance, since when it has dropped it, once listeners were told that the syncInterval after that is over. */
+  /** By instance: when it dropped the endpoint. Entered once listeners know that the syncInterval after that is over. */
   readonly waited = new Map<string, number>();
   /** Since when no slice lists it as ready. */
   hotSince: number | undefined;

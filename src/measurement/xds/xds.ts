@@ -34,7 +34,7 @@ const { Reader, Writer } = protobuf;
 const METHOD = '/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources';
 const ENDPOINTS = 'type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment';
 
-/** Of HealthStatus: UNKNOWN, HEALTHY and DEGRADED. A proxy sends nothing new to DRAINING ones. */
+/** The HealthStatus UNKNOWN, HEALTHY and DEGRADED. A proxy sends nothing new to DRAINING endpoints. */
 const SENT_TO: readonly number[] = [0, 1, 5];
 
 /** Istiod takes requests of 4 MiB. */
@@ -318,7 +318,7 @@ const [ADDRESS_SOCKET, SOCKET_ADDRESS] = [1, 2];
 // Those of Node and google.protobuf.Struct.
 const [NODE_ID, NODE_METADATA, STRUCT_FIELDS, ENTRY_KEY, ENTRY_VALUE, VALUE_TEXT] = [1, 3, 1, 1, 2, 3];
 
-/** Of a Service that every cluster has. A stream's first request must name a cluster; the answer shows that the stream works. */
+/** The cluster of a Service that always exists. A stream's first request must name a cluster; the answer shows that the stream works. */
 const FIRST = 'outbound|443||kubernetes.default.svc.cluster.local';
 
 function request(...fields: readonly Written[]): Buffer {
@@ -342,7 +342,7 @@ function nodeOf(namespace: string): Buffer {
 /** What istiod has sent is no push, or exceeds a limit of {@link FOREIGN_LIMITS}.push. */
 export class BrokenPush extends Error {}
 
-/** Of a cluster: four times what Services have been tried with. */
+/** The most addresses of one cluster: four times the largest Service that was tried. */
 const MOST_ADDRESSES = 20_000;
 
 /** The names of Kubernetes allow 400 bytes. */
@@ -373,7 +373,7 @@ export function* pushIn(message: Buffer): Generator<number, Push> {
   let nonce = '';
   let fields = 0;
   let yieldedAt = 0;
-  /** Of the cluster that is being read. */
+  /** The addresses of the cluster that is being read. */
   let addresses: string[] = [];
 
   function text(end: number): string {
