@@ -251,7 +251,7 @@ export async function watch(given: Settings<'watch'>, surroundings: Surroundings
     return { session, denied, longEnough };
   });
   const sessions = watched.map(({ session }) => session);
-  // On one clock: this process's, whose watches all of them are.
+  // All instants are by this process's clock, because all watches are its own.
   const print = (lines: readonly Line[]) => {
     const inOrder = lines.toSorted((a, b) => a.at - b.at);
     terminal.print(inOrder.map(({ text }) => text).join(''));

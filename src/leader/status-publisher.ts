@@ -43,7 +43,7 @@ const OWN_TYPES: readonly string[] = ['Ready', 'HoldUsable', 'Measured'];
 
 export interface StatusSource {
   readonly object: StatusObject;
-  /** The desired statuses of all objects that anything is known of. */
+  /** The desired statuses of all known objects. */
   statements(): readonly Statement[] | Promise<readonly Statement[]>;
 }
 

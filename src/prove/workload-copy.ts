@@ -125,7 +125,7 @@ export class WorkloadCopy {
     const post = (path: string, object: object) => this.#request('POST', path, signal, object);
     const create = (of: Kind, object: object) => post(pathOf(of, this.namespace), { ...of, ...object });
     await post('/api/v1/namespaces', namespaceCopy(original, this.namespace, run));
-    // Before there is anything else: it removes the namespace when this process no longer can.
+    // The keeper comes first: it removes the namespace, with all that follows, if this process dies.
     const metadata = { name: KEEPER };
     const rule = { apiGroups: [''], resources: ['namespaces'], resourceNames: [this.namespace] };
     const subjects = [{ kind: 'ServiceAccount', name: KEEPER, namespace: this.namespace }];
@@ -197,7 +197,7 @@ export class WorkloadCopy {
   }
 }
 
-/** Nothing tries again after the keeper: as long as its pod's grace lets it. Milliseconds. */
+/** The keeper is the last to try, so it tries for as long as its pod's grace period allows. Milliseconds. */
 const KEEPER_TRIES = { forMs: 55_000, everyMs: 1_000 };
 /** An API server that starts denies everything for some seconds; one that has removed the keeper's Role, for ever. */
 const MOST_DENIALS = 8;

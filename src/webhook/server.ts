@@ -178,7 +178,7 @@ export function close(server: Server | HttpsServer): Promise<void> {
 }
 
 interface Use {
-  /** The place of its latest request, or of its beginning, among all of the server's. */
+  /** The number of its latest request, or of its opening, counted over all connections of the server. */
   at: number;
   /** Bytes that had been written when that request came; as long as there are no more, it has no answer. */
   written: number;

@@ -205,7 +205,7 @@ function* longestIn(
   };
   const isHere = (each: Consumer) => selectsNamespace(each.namespaceSelector, namespace) !== false;
   const finding = consumers.filter((each) => each.podSelector !== undefined && isHere(each));
-  // A pod whose Service is still to come: all that may send to it.
+  // A pod may come before its Service: then every consumer that may send to it counts.
   const assumed = consumers.filter((each) => sendsTo(each, namespace, NO_LABELS, 'unknown') !== false);
   consider(assumed, []);
   if (finding.length > 0) consider([...new Set([...assumed, ...finding])], []);

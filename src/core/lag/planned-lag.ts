@@ -190,7 +190,7 @@ interface HourlyCurve extends Omit<WindowLags, 'counts'> {
 
 const longerIn = ({ longer }: HourlyCurve) => longer;
 
-/** Hours of which too little is known to cap them are left out, unless it still is. */
+/** The capped curves. Past hours with too few lags for a cap are left out; if there are too few now, no curve is capped. */
 function cappedIn(curves: readonly HourlyCurve[]): readonly Uint32Array[] {
   return curves[0]?.capped === undefined
     ? curves.map(longerIn)

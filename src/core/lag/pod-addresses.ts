@@ -178,7 +178,7 @@ export class PodAddresses {
     return ready && before?.ready !== true ? at : before?.readyAt;
   }
 
-  /** @param departs whether its addresses are listed no more; otherwise they are only followed no more */
+  /** @param departs true: the slice is gone, and with it its addresses; false: it is only followed no longer */
   #delete(key: string, at: number, departs = true): boolean {
     this.#deleted?.add(key);
     const slice = this.#slices.get(key);

@@ -26,7 +26,7 @@ export interface PolicyProblem {
   readonly code: ErrorCode;
   /** Names the file, the document and the field, and what was expected. */
   readonly message: string;
-  /** The same without the words of the place; absent: it is about the whole file. */
+  /** The problem and its place apart; absent: it is about the whole file. */
   readonly place?: TextProblem | undefined;
   /** Undefined: the whole folder cannot be read. */
   readonly file: string | undefined;

@@ -73,7 +73,7 @@ const INSPECTION_LIMITS = {
   bytes: 10_000_000,
   atOnce: 8,
   every: 1_000,
-  /** While no change is expected: the pod is still listed as ready, or everything is known already. */
+  /** Between two requests while no change is expected: the pod is still listed as ready, or all instances have answered. */
   calm: 10_000,
   /** Between two listings of the instances, while questions are open and otherwise. */
   listing: 5_000,
