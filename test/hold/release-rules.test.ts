@@ -301,7 +301,7 @@ describe('always', () => {
         if (reason === undefined || reason === 'Max' || reason === 'Observed') return;
         expect(reasonOf(verdictOf(facts))).toBeDefined();
       }),
-      runs(4_000),
+      runs(2_000),
     );
   });
 

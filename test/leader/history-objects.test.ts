@@ -53,19 +53,23 @@ function busy(namespaces: number, consumers: number): Histories {
   return histories;
 }
 
-const weeks = new Map<number, LagHistory>();
+/** By the number of lags in each slice, the stored parts of a week, parsed. */
+const weeks = new Map<number, readonly object[]>();
+
+function weekOf(lags: number): readonly object[] {
+  const random = randomOf(lags);
+  const week = new LagHistory();
+  for (let slice = 0; slice < WEEK_SLICES; slice += 1)
+    for (let lag = 0; lag < lags; lag += 1)
+      week.record(60 * random() ** 3, NOW - (WEEK_SLICES - slice) * SLICE + lag);
+  return week.parts('', NOW).map((part) => JSON.parse(part.text(1e9)) as object);
+}
 
 /** A week of this scope, with so many lags in each slice. */
 function restoreAs(histories: Histories, key: string, lags: number): void {
-  const random = randomOf(lags);
-  const week = weeks.get(lags) ?? new LagHistory();
-  if (!weeks.has(lags)) {
-    for (let slice = 0; slice < WEEK_SLICES; slice += 1)
-      for (let lag = 0; lag < lags; lag += 1)
-        week.record(60 * random() ** 3, NOW - (WEEK_SLICES - slice) * SLICE + lag);
-    weeks.set(lags, week);
-  }
-  for (const part of week.parts(key, NOW)) histories.restorePart(JSON.parse(part.text(1e9)), NOW);
+  const parts = weeks.get(lags) ?? weekOf(lags);
+  weeks.set(lags, parts);
+  for (const part of parts) histories.restorePart({ ...part, key }, NOW);
 }
 
 const keysOf = (histories: Histories) => [...histories.parts(NOW)].map(({ key }) => key);

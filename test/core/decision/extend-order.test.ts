@@ -50,7 +50,7 @@ test('Extend keeps the order in which an author stops containers, those without 
         expect(pass(result, snapshot).operations).toEqual([]);
       },
     ),
-    runs(500),
+    runs(200),
   );
 });
 

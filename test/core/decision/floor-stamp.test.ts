@@ -90,7 +90,7 @@ it('floor, then webhook, is webhook alone, but for the marker of a skip', () => 
         }
       },
     ),
-    runs(400),
+    runs(200),
   );
 });
 
@@ -133,7 +133,7 @@ it('floor, webhook, floor, webhook: the second round stamps no pod that the webh
         expect(annotationsOf(floorRound(unmarked, wait, hook))[PLAN]).toMatch(/^\{"v":1,"by":"floor",/);
       },
     ),
-    runs(400),
+    runs(200),
   );
   expect(skips).toBeGreaterThan(0);
 });

@@ -252,7 +252,7 @@ describe.each([
           expect(pass(model.pod, snapshot).operations).toEqual([]);
         }
       }),
-      runs(1000),
+      runs(400),
     );
   });
 });

@@ -165,7 +165,7 @@ describe('whatever another webhook does between two passes', () => {
         fc.pre(hooks[0] === undefined || hooks[0] === hooks[1]);
         expect(comparable(second.result)).toEqual(comparable(once.result));
       }),
-      runs(600),
+      runs(250),
     );
   });
 
@@ -189,7 +189,7 @@ describe('whatever another webhook does between two passes', () => {
         expect(is.wait).toBeLessThanOrEqual(was.wait);
         expect(longestWait(is)).toBeLessThanOrEqual(longestWait(was));
       }),
-      runs(600),
+      runs(250),
     );
   });
 });

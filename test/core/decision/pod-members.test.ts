@@ -89,7 +89,7 @@ it('what decisions and patches read of a pod has a row in POD_MEMBERS, and each 
         patchFor(view, decide(reviewOf(view, snapshot, token), snapshot));
       }
     }),
-    runs(400),
+    runs(200),
   );
   expect([...reads].filter((path) => !hasRow(path))).toEqual([]);
   const typed = rowsOf(POD_MEMBERS).filter((path) => /^(metadata|spec|spec\.containers)\.\w+$/.test(path));

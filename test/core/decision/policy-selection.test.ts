@@ -67,7 +67,7 @@ describe('of many policies', () => {
         const { policy: inForce } = decide(creationOf(pod({}, { labels })), snapshot);
         expect(inForce?.['wait.fixed'].value).toBe(last === undefined ? undefined : last.index + 10);
       }),
-      runs(500),
+      runs(200),
     );
   });
 
@@ -117,7 +117,7 @@ describe('of many policies', () => {
         const refusing = [...applying, ...unknown].some(({ refused }) => refused === false);
         expect(inForce?.['overrides.pods'].value).toBe(!refusing);
       }),
-      runs(500),
+      runs(200),
     );
   });
 });

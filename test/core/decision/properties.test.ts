@@ -32,7 +32,7 @@ import {
 } from './sample-pod.ts';
 import { namespace, snapshotOf } from './sample-snapshot.ts';
 
-const RUNS = runs(400);
+const RUNS = runs(200);
 
 const STRICTNESS: Readonly<Record<Mode, number>> = { Off: 0, Audit: 1, Enforce: 2 };
 
@@ -243,7 +243,7 @@ describe('for every JSON value', () => {
         const result = patched(object, patchFor(readable, decision));
         expect(decide(reviewOf(result, snapshot), snapshot).outcome).toBe('skip');
       }),
-      runs(800),
+      runs(300),
     );
   });
 });

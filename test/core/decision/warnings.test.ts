@@ -35,7 +35,7 @@ describe('a warning is one line of ASCII, at most 256 bytes, with a prefix', () 
         expect(admissionWarning(text)).toMatch(/^linger: [\x20-\x7e]*$/);
         expect(admissionWarning(text).length).toBeLessThanOrEqual(256);
       }),
-      runs(500),
+      runs(200),
     );
   });
 });

@@ -174,7 +174,7 @@ it('against a truth that arrives late, out of order and with interruptions: noth
         checkRemoval(uid, oracle, lags, removals);
       }
     }),
-    runs(2000),
+    runs(800),
   );
   // The histories do contain what they are to test.
   expect(tally.must).toBeGreaterThan(1_000);
