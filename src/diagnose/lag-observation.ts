@@ -8,7 +8,7 @@ import {
   type Stream,
 } from '../core/lag/index.ts';
 import { type EndpointScope, EndpointWatch, type EndpointWatchHandlers } from '../informers/index.ts';
-import { type WaitingByStage, waitingByStage } from '../measurement/index.ts';
+import { LAG_METRICS, type WaitingByStage, waitingByStage } from '../measurement/index.ts';
 import {
   bucketsOf,
   chosen,
@@ -131,7 +131,7 @@ function lateLook({ late }: Pick<ReturnType<typeof watchLag>, 'late'>): Look {
 }
 
 function scrapeOf(text: string, from: string): Exposition {
-  return metricsIn(text, from, 'a Linger that measures, with linger_removal_lag_seconds', readLagScrape);
+  return metricsIn(text, from, `a Linger that measures, with ${LAG}`, readLagScrape);
 }
 
 export function watchedLag(from: string, samples: readonly Sample[], waiting: WaitingByStage): LagFacts {
@@ -146,9 +146,7 @@ export function watchedLag(from: string, samples: readonly Sample[], waiting: Wa
   return { from, stages, life: [] };
 }
 
-const LAG = 'linger_removal_lag_seconds';
-const UNRESOLVED = 'linger_removals_unresolved';
-const OLDEST = 'linger_removals_oldest_unresolved_seconds';
+const { lag: LAG, unresolved: UNRESOLVED, oldest: OLDEST } = LAG_METRICS;
 
 /**
  * Reads what /metrics of a Linger says of lags.

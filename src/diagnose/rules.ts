@@ -1,4 +1,5 @@
 import { amount, type Curable, count, percent, rate, span } from '../core/api/index.ts';
+import { LAG_METRICS } from '../measurement/index.ts';
 import {
   CONTROLLERS,
   MOST_WORKERS,
@@ -489,7 +490,7 @@ function slowBefore(facts: Facts): Found | undefined {
   return finding(
     'Endpoints are not withdrawn late now, but they were since this Linger started. Measured waits reflect that.',
     said,
-    'Run this again while linger_removals_oldest_unresolved_seconds is high.',
+    `Run this again while ${LAG_METRICS.oldest} is high.`,
   );
 }
 

@@ -19,7 +19,7 @@ export {
 } from './inspect/page-formats.ts';
 export { MOST_WITNESSED } from './inspect/page-request.ts';
 export { type ConsumerInstances, consumerInstances } from './instances.ts';
-export { registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
+export { LAG_METRICS, registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';
 export { measureConsumers } from './measured-consumers.ts';
 export { ConsumerMeasurement, Measurement, type WaitingByStage, waitingByStage } from './measurement.ts';
 export { attemptsIn, nodeTimerApp } from './node-timers/node-timers.ts';

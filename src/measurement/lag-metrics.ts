@@ -24,6 +24,13 @@ const LAG_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 6
 
 const PERCENTILES = [50, 90, 99];
 
+/** Those that `diagnose` reads from saved scrapes. */
+export const LAG_METRICS = {
+  lag: 'linger_removal_lag_seconds',
+  unresolved: 'linger_removals_unresolved',
+  oldest: 'linger_removals_oldest_unresolved_seconds',
+} as const;
+
 /**
  * Registers the metrics of the measurement.
  * @param defaultWait the cluster-wide default wait
@@ -35,7 +42,7 @@ export function registerLagMetrics(
   defaultWait: () => DefaultWait,
 ): (sample: Pick<StageSample, 'stage' | 'lag'>) => void {
   const lags = new Histogram({
-    name: 'linger_removal_lag_seconds',
+    name: LAG_METRICS.lag,
     help: 'From a pod’s termination showing until its endpoint was withdrawn, by what withdrew it.',
     reference:
       "From the first event of a pod's termination until its endpoint was withdrawn. `stage`: `EndpointSlice`, or `Endpoints`; they are written by different controllers. Buckets from 10 ms to 10 min.",
@@ -46,13 +53,13 @@ export function registerLagMetrics(
   // From the start, so that the first sample counts as an increase.
   for (const stage of ENDPOINT_SOURCES) lags.zero({ stage });
   gaugeAtScrape(registry, {
-    name: 'linger_removals_unresolved',
+    name: LAG_METRICS.unresolved,
     help: 'Terminating pods whose endpoint has not been withdrawn yet: the backlog of a storm, while it lasts.',
     labelNames: ['stage'],
     read: () => samplesBy('stage', readings.unresolved(), ({ count }) => count),
   });
   gaugeAtScrape(registry, {
-    name: 'linger_removals_oldest_unresolved_seconds',
+    name: LAG_METRICS.oldest,
     help: 'Age of the oldest of them; 0 if there is none.',
     labelNames: ['stage'],
     read: () => samplesBy('stage', readings.unresolved(), ({ oldestSeconds }) => oldestSeconds),
