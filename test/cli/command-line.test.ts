@@ -223,9 +223,12 @@ describe('where a cluster is found', () => {
   });
 
   it.each([
-    [{}, true],
-    [{ NO_COLOR: '' }, true],
+    [{}, undefined],
+    [{ NO_COLOR: '' }, undefined],
     [{ NO_COLOR: '1' }, false],
+    [{ FORCE_COLOR: '1' }, true],
+    [{ FORCE_COLOR: '0' }, false],
+    [{ FORCE_COLOR: '1', NO_COLOR: '1' }, true],
   ])('colours are welcome with %j: %s', (environment, colour) => {
     expect(readCommandLine(['watch'], environment, '1')).toMatchObject({ command: 'watch', colour });
   });

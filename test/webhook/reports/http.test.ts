@@ -286,7 +286,7 @@ describe('conditions', () => {
       'after refusals',
       (desk) => desk.post({ token: 'strange', body: REPORT }),
       'Unauthorized',
-      /does not accept/,
+      /rejects the token/,
     ],
     ['after reports that are none', (desk) => desk.post({ body: '' }), 'NoInstances', /not a report/],
     [
