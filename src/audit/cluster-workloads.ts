@@ -121,7 +121,8 @@ export async function gather(
     if (isKept(object, part) && part !== undefined) surrounding.push(part);
   };
   const unlisted: string[] = [];
-  for (const kind of RELATED_KINDS) if (await list(kind, surrounds)) unlisted.push(kind.kind);
+  for (const kind of RELATED_KINDS)
+    if (await list(kind, surrounds, kind.ofCluster ? undefined : namespace)) unlisted.push(kind.kind);
   // Not of the namespace alone. Without the right, findings name the route instead of whose it is.
   for (const kind of ROUTING_KINDS) await list(kind, surrounds, undefined);
   const configurations = await listWebhooks(connection, signal, configuration);

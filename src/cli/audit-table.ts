@@ -107,7 +107,7 @@ interface Cause {
 }
 
 /** With more texts of one sort than this, the first stands for the others. */
-const MOST_ALIKE = 3;
+const MOST_ALIKE = 1;
 /** Below a cause; all are in the table. */
 const MOST_NAMED = 12;
 

@@ -426,7 +426,8 @@ export async function manifestsOf(
         if (!(object instanceof ManifestError))
           objects.push(...withEmbedded(object).map(({ value }) => value));
       for (const { object, ...placed } of workloadsIn(document, input, wanted, manifests, reading)) {
-        subjects.push({ ...placed, object: object.value, ...(await placeOf(input, object)) });
+        const source = input.placeOf === undefined ? {} : { source: input.path };
+        subjects.push({ ...placed, ...source, object: object.value, ...(await placeOf(input, object)) });
       }
     }
   const webhooks = settings.webhook

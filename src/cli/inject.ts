@@ -35,7 +35,7 @@ interface Edit {
  */
 export async function inject(settings: Settings<'inject'>, surroundings: Surroundings): Promise<number> {
   checkSettings(settings);
-  const manifests = await readGivenManifests(settings, surroundings, settings.inPlace ? 'never' : 'plainly');
+  const manifests = await readGivenManifests(settings, surroundings, settings.inPlace ? 'never' : 'to print');
   const snapshot = snapshotOf(await sourcesFor(manifests.documents, { ...settings, modeLimit: 'Enforce' }));
   return rewrite(settings, surroundings, manifests, (found) => {
     const { pod: given } = found.workload;
@@ -56,7 +56,7 @@ export async function inject(settings: Settings<'inject'>, surroundings: Surroun
 /** `linger uninject`: removes what `inject` has added. */
 export async function uninject(settings: Settings<'uninject'>, surroundings: Surroundings): Promise<number> {
   checkSettings(settings);
-  const manifests = await readGivenManifests(settings, surroundings, settings.inPlace ? 'never' : 'plainly');
+  const manifests = await readGivenManifests(settings, surroundings, settings.inPlace ? 'never' : 'to print');
   return rewrite(settings, surroundings, manifests, ({ workload, namespace }) => {
     const operations = undoFor(workload.pod);
     const said = operations.length === 0 ? [] : [`${workload.kind} ${namespace}/${workload.name}: reverted`];

@@ -10,8 +10,8 @@ import { decodeText, type ManifestObject, readManifests } from '../core/manifest
 export const KUSTOMIZATION = /^(kustomization\.ya?ml|Kustomization)$/;
 
 /** For one build. */
-const BUILD_WITHIN_MS = 60_000;
-const MOST_BYTES = 256 * 1024 * 1024;
+export const BUILD_WITHIN_MS = 60_000;
+export const MOST_BYTES = 256 * 1024 * 1024;
 
 const BUILDERS = [
   ['kubectl', 'kustomize'],
@@ -79,7 +79,7 @@ async function builtBy(at: string, folder: string, { allowRemote, variables }: B
 }
 
 /** A second lock behind {@link refuseRemote}: git takes no protocol, and Go’s client a proxy that does not answer. */
-const OFFLINE: Readonly<Record<string, string>> = {
+export const OFFLINE: Readonly<Record<string, string>> = {
   GIT_ALLOW_PROTOCOL: 'none',
   GIT_TERMINAL_PROMPT: '0',
   HTTP_PROXY: 'http://127.0.0.1:1',
@@ -255,6 +255,9 @@ const NOT_ENTERED: ReadonlySet<string> = new Set([
   'valuesInline',
   'source',
   'targets',
+  // Their paths lead to fields.
+  'fieldSpecs',
+  'fields',
   'patchesStrategicMerge',
   ...LISTS,
   ...PLUGINS,

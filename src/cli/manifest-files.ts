@@ -64,7 +64,11 @@ async function filesOf(path: string, recursive: boolean): Promise<readonly strin
     if (path === '-' || !(await stat(path)).isDirectory()) return [path];
     const entries = await readdir(path, { recursive, withFileTypes: true });
     const files = entries.filter(
-      (entry) => !entry.isDirectory() && (MANIFEST_FILE.test(entry.name) || KUSTOMIZATION.test(entry.name)),
+      (entry) =>
+        !entry.isDirectory() &&
+        (MANIFEST_FILE.test(entry.name) || KUSTOMIZATION.test(entry.name)) &&
+        // Settings of tools and of a forge: `.github`, `.vscode`.
+        !/(^|\/)\.[^./]/.test(join(relative(path, entry.parentPath), entry.name)),
     );
     if (files.length > 0) return files.map((entry) => join(entry.parentPath, entry.name)).toSorted();
   } catch (cause) {

@@ -13,6 +13,7 @@ import {
 } from '../core/report/index.ts';
 import { readPolicies } from '../policy-files/index.ts';
 import type { Settings } from './commands.ts';
+import { renderChart } from './helm.ts';
 import { type Built, build, type SourcePlace } from './kustomize.ts';
 import { findManifests, unreadable } from './manifest-files.ts';
 import type { KnownCluster } from './read-cluster.ts';
@@ -65,13 +66,13 @@ export function collectEarly(): void {
 
 /**
  * Reads the manifests that are named by `-f` and by words; standard input where none are. A kustomization is built where
- * kubectl or kustomize is there and its files are not to be changed; else it is refused, as a chart is.
+ * kubectl or kustomize is there and its files are not to be changed, and a chart where helm is; else it is refused.
  * @throws LingerError, ManifestError
  */
 export async function readGivenManifests(
   { filename = [], operands, recursive, namespace, allowRemote = false }: ManifestSettings,
   { stdin, warn, kube }: Pick<Surroundings, 'stdin' | 'warn'> & Partial<Pick<Surroundings, 'kube'>>,
-  builds: 'plainly' | 'with origins' | 'never' = 'plainly',
+  builds: 'plainly' | 'with origins' | 'to print' | 'never' = 'plainly',
 ): Promise<Manifests> {
   collectEarly();
   const named = [...filename, ...operands];
@@ -88,17 +89,14 @@ export async function readGivenManifests(
     const bytes = await (path === '-' ? readAll(stdin) : readFile(path)).catch((cause: unknown) => {
       throw unreadable(name, cause);
     });
-    inputs.push({ path, name, ...decodeText(bytes, name) });
+    const decoded = decodeText(bytes, name);
+    const isPrinted = builds === 'to print' || builds === 'never';
+    if (!isPrinted && !paths.includes(path) && !isManifest(decoded.text)) continue;
+    inputs.push({ path, name, ...decoded });
   }
   for (const folder of kustomizations) {
     const terms = { allowRemote, variables: kube?.variables, withOrigins: builds === 'with origins' };
-    const built =
-      builds === 'never'
-        ? undefined
-        : await build(folder, terms).catch((thrown: unknown) => {
-            if (!(thrown instanceof LingerError)) throw thrown;
-            return thrown;
-          });
+    const built = builds === 'never' ? undefined : await build(folder, terms).catch(failureOf);
     // One that cannot be rendered does not silence the others.
     if (built instanceof LingerError) refuse(built.message);
     else if (built === undefined) {
@@ -115,10 +113,37 @@ export async function readGivenManifests(
       });
     }
   }
-  for (const folder of charts) refuse(`${folder} is a Helm chart: render it first (helm template ${folder})`);
-  const { documents, objects, problems } = survey(inputs, namespace);
+  for (const folder of charts) {
+    const built =
+      builds === 'never' ? undefined : await renderChart(folder, kube?.variables).catch(failureOf);
+    if (built === 'library') continue;
+    if (built instanceof LingerError) refuse(built.message);
+    else if (built === undefined)
+      refuse(`${folder} is a Helm chart: render it first (helm template ${folder})`);
+    else {
+      warn(`linger: ${folder} is a Helm chart: rendered with ${built.by}`);
+      const { placeOf } = built;
+      inputs.push({
+        path: folder,
+        name: folder,
+        ...decodeText(built.bytes, folder),
+        ...(placeOf && { placeOf }),
+      });
+    }
+  }
+  const { problems, ...surveyed } = survey(inputs, namespace);
   for (const { message } of problems) refuse(message);
-  return { inputs, documents, objects, failed };
+  return { inputs, ...surveyed, failed };
+}
+
+function failureOf(thrown: unknown): LingerError {
+  if (!(thrown instanceof LingerError)) throw thrown;
+  return thrown;
+}
+
+/** Whether a file that was not named itself may hold an object: repositories have other YAML and JSON, too. */
+function isManifest(text: string): boolean {
+  return /\bapiVersion\b/.test(text) && /\bkind\b/.test(text);
 }
 
 /** Where a workload stands, in a file that its author can change. */

@@ -122,6 +122,7 @@ const auditFinding = z.strictObject({
   file: z.string().optional(),
   line: z.number().optional(),
   column: z.number().optional(),
+  source: z.string().optional(),
   text: z.string(),
 });
 

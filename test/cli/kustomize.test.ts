@@ -132,6 +132,8 @@ describe('rendering reaches no network', () => {
     const kustomization = [
       'resources: [web.yaml]',
       'commonAnnotations: {docs: "https://example.com/a"}',
+      'labels: [{pairs: {a: b}, fields: [{path: spec/selector/matchLabels, create: true}]}]',
+      'transformers: [labels.yaml]',
       'images: [{name: x, newName: "registry.example:5000/x", newTag: "1"}]',
       'configMapGenerator: [{name: a, literals: ["URL=https://example.com/a?b"]}]',
       'patches:',
@@ -140,7 +142,12 @@ describe('rendering reaches no network', () => {
       '    kind: Deployment',
       '    metadata: {name: web, annotations: {a: "http://example.com"}}',
     ];
-    const folder = await folderOf({ 'kustomization.yaml': `${kustomization.join('\n')}\n` });
+    const labels =
+      'apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: a}\nlabels: {c: d}\nfieldSpecs: [{path: metadata/labels, create: true}]\n';
+    const folder = await folderOf({
+      'kustomization.yaml': `${kustomization.join('\n')}\n`,
+      'labels.yaml': labels,
+    });
     const { code, stdout } = await linger(['audit', '-R', '-f', folder]);
     expect([code, stdout]).toEqual([0, expect.stringContaining('1 workload')]);
   });

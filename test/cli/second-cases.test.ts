@@ -1,10 +1,13 @@
-import { readFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { AuditReport } from '../../src/core/judge/index.ts';
-import { linger, ROOT } from './linger.ts';
+import { emptyDirectory, linger, ROOT } from './linger.ts';
 
 // The second set of inputs in the style of public bug reports, 30 to 51, each with other inputs of its kind.
+
+const DEPLOYMENT = (name: string, app: string) =>
+  `apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: ${name}}\nspec: {replicas: 2, template: {metadata: {labels: {app: ${app}}}, spec: {containers: [{name: a, ports: [{containerPort: 80}]}]}}}\n`;
 
 const CASES = join(ROOT, 'test', 'testdata', 'cases');
 const at = (name: string) => join(CASES, name);
@@ -388,7 +391,8 @@ describe.concurrent('objects around pods', () => {
   });
 });
 
-describe.concurrent('real repositories', () => {
+// Not concurrent: a folder is removed at the end of its test.
+describe('real repositories', () => {
   it.each(['audit', 'explain'])(
     '36: %s goes on beside a kustomization that cannot be rendered',
     async (verb) => {
@@ -430,6 +434,52 @@ describe.concurrent('real repositories', () => {
     expect(said('NotRendered')[0]).toContain(how);
     const { stdout, stderr } = await linger(['inject', '-'], { stdin: text });
     expect([stdout, stderr]).toEqual([text, '']);
+  });
+
+  it.each([
+    ['./cluster/apps', 'GitRepository', false],
+    ['./cluster/other', 'GitRepository', true],
+    ['./', 'GitRepository', true],
+    ['./cluster/apps', 'OCIRepository', true],
+  ])('37: a Kustomization of Flux for %s of a %s is unknown: %j', async (path, kind, isUnknown) => {
+    const folder = await emptyDirectory();
+    await mkdir(join(folder, 'cluster', 'apps'), { recursive: true });
+    const flux = `apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: a}\nspec: {path: ${path}, sourceRef: {kind: ${kind}, name: a}}\n`;
+    await writeFile(join(folder, 'cluster', 'flux.yaml'), flux);
+    await writeFile(join(folder, 'cluster', 'apps', 'web.yaml'), DEPLOYMENT('web', 'web'));
+    const { rows } = await audited(['-R', '-f', folder]);
+    expect(Object.keys(rows).includes('Kustomization a')).toBe(isUnknown);
+    expect(rows['Deployment web']).toBeDefined();
+  });
+
+  it('37: what is no manifest in a folder of a repository is passed over', async () => {
+    const folder = await emptyDirectory();
+    await mkdir(join(folder, '.github'), { recursive: true });
+    await writeFile(join(folder, 'people.json'), '[{"name": "a"}]');
+    await writeFile(join(folder, 'values.yaml'), 'a: %{ if x }\n');
+    await writeFile(join(folder, '.github', 'a.yaml'), 'apiVersion: v1\nkind: [\n');
+    await writeFile(join(folder, 'web.yaml'), DEPLOYMENT('web', 'web'));
+    expect(await audited(['-R', '-f', folder])).toMatchObject({ code: 0, stderr: '' });
+    // What is named itself is read.
+    expect(await audited(['-f', join(folder, 'people.json')])).toMatchObject({ code: 1 });
+    await writeFile(join(folder, 'broken.yaml'), 'apiVersion: v1\nkind: [\n');
+    expect(await audited(['-R', '-f', folder])).toMatchObject({ code: 1 });
+  });
+
+  const serviceOf = (app: string) =>
+    `---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: ${app}}, ports: [{port: 80}]}\n`;
+  it('one Service for each of two places: pods of both serve', async () => {
+    const text = `${DEPLOYMENT('a', 'a')}${serviceOf('a')}---\n${DEPLOYMENT('b', 'b')}${serviceOf('b')}`;
+    const { rows } = await audited(['--webhook', '-'], text);
+    expect(rows).toEqual({ 'Deployment a': 'protected Injected', 'Deployment b': 'protected Injected' });
+  });
+
+  it('a pod that ends serves beside nobody', async () => {
+    const test =
+      '---\napiVersion: v1\nkind: Pod\nmetadata: {name: test, labels: {app: web}}\nspec: {restartPolicy: Never, containers: [{name: t}]}\n';
+    const alone = DEPLOYMENT('web', 'web').replace('replicas: 2', 'replicas: 2, strategy: {type: Recreate}');
+    const { rows } = await audited(['--webhook', '-'], alone + serviceOf('web') + test);
+    expect(rows['Deployment web']).toBe('unprotected NoOtherEndpoint');
   });
 
   it.each([

@@ -253,7 +253,7 @@ describe('rights', () => {
         (resourceNames === undefined || (name !== undefined && resourceNames.includes(name))),
     );
   /** Whose objects a RoleBinding grants no access to. */
-  const OF_CLUSTERS = ['Namespace', 'IngressClass', 'GatewayClass', 'DiscoveryConsumer'];
+  const OF_CLUSTERS = ['Namespace', 'IngressClass', 'GatewayClass', 'DiscoveryConsumer', 'NodePool'];
   /** Of other namespaces, too: an audit of one does without. */
   const OF_OTHERS = ['Gateway', 'ReferenceGrant'];
 

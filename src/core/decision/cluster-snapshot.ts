@@ -203,8 +203,13 @@ function servicesOf({ files, cluster, applied }: Sources): ServiceIndex {
   const base = cluster.services ?? serviceIndex(files.services, false);
   if (applied.services.length === 0) return base;
   const byNamespace = new Map(base.byNamespace);
-  for (const [namespace, services] of Map.groupBy(applied.services, (each) => each.namespace))
-    byNamespace.set(namespace, [...byName([...(byNamespace.get(namespace) ?? []), ...services]).values()]);
+  for (const [namespace, services] of Map.groupBy(applied.services, (each) => each.namespace)) {
+    const names = new Set(services.map(({ name }) => name));
+    const others = byNamespace.get(namespace)?.filter(({ name }) => !names.has(name)) ?? [];
+    // One input may have a Service for each of several places: of the same name, for other pods.
+    const distinct = new Map(services.map((each) => [`${each.name} ${JSON.stringify(each.selector)}`, each]));
+    byNamespace.set(namespace, [...others, ...distinct.values()]);
+  }
   return { ...base, byNamespace };
 }
 

@@ -24,8 +24,8 @@ export interface AuditReport {
  */
 export function byWorkload(findings: readonly AuditFinding[]): ReadonlyMap<string, readonly AuditFinding[]> {
   // A JSON file may be one line.
-  const placeOf = ({ file = '', line = 0, column = 1 }: AuditFinding) =>
-    `${file}:${line}${column > 1 ? `:${column}` : ''}`;
+  const placeOf = ({ file = '', line, column = 1, source }: AuditFinding) =>
+    `${file}${line === undefined ? '' : `:${line}`}${column > 1 ? `:${column}` : ''}${source === undefined ? '' : `, rendered from ${source}`}`;
   const named = Map.groupBy(findings, subjectOf);
   return new Map(
     [...named].flatMap(([subject, all]) => {

@@ -349,6 +349,8 @@ export interface AuditFinding {
   readonly file?: string;
   readonly line?: number;
   readonly column?: number;
+  /** The folder of the kustomization or chart that it was rendered from: several use one file. */
+  readonly source?: string;
   /** One or two full sentences about this workload, with the way out where there is one. */
   readonly text: string;
 }
@@ -383,6 +385,8 @@ export interface AuditSubject {
   readonly file?: string;
   readonly line?: number;
   readonly column?: number;
+  /** The folder of the kustomization or chart that it was rendered from. */
+  readonly source?: string;
   /** What is not known of its pods, as a sentence: their template, or who makes them. */
   readonly unknown?: string;
   /** Its workloads are made elsewhere, from what it names. */
@@ -472,8 +476,9 @@ function unjudged(audited: AuditSubject, thrown: unknown): Audited {
   return { findings: [finding], cost: { rollout: 0, drain: 0 }, wouldBe: false };
 }
 
-function placeOf({ file, line, column }: AuditSubject) {
-  return file === undefined ? {} : { file, ...(line && { line }), ...(column && { column }) };
+function placeOf({ file, line, column, source }: AuditSubject) {
+  if (file === undefined) return {};
+  return { file, ...(line && { line }), ...(column && { column }), ...(source && { source }) };
 }
 
 function judge(audited: AuditSubject, snapshot: ClusterSnapshot, related: RelatedObjects): Audited {
@@ -562,12 +567,18 @@ function sentence(text: string): string {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
 }
 
+/** What matters to clients alone. */
+const OF_CLIENTS: ReadonlySet<FindingCode> = new Set([
+  'NoOtherEndpoint',
+  'LivenessRestart',
+  'UndeclaredConsumer',
+]);
 /** What matters without clients. */
 const WITHOUT_CLIENTS: ReadonlySet<FindingCode> = new Set(['GraceEaten', 'PatchRefused']);
 
 function ofMetricsOnly(found: readonly Said[], traffic: Said, standing: Standing): readonly Said[] {
   const kept = found
-    .filter(({ reason }) => reason !== 'NoOtherEndpoint' && reason !== 'LivenessRestart')
+    .filter(({ reason }) => !OF_CLIENTS.has(reason))
     .map((each) => (WITHOUT_CLIENTS.has(each.reason) ? each : { ...each, verdict: null }));
   return standing.reason === 'MetricsOnly' ? kept : [...kept, traffic];
 }
@@ -1203,7 +1214,8 @@ function undeclaredConsumer(
   const { unrecognised, undeclared } = related;
   const pools = consumers.some(({ builtIn }) => !builtIn) ? [] : poolsOf({ namespace, request }, related);
   if (pools.length > 0) return [{ reason: 'UndeclaredConsumer', text: ofPools(pools) }];
-  if (services === 'unknown') return [];
+  // A mesh sends through Services, too.
+  if (services === 'unknown' || services.length === 0) return [];
   const keys = services.map((each) => serviceKey(each.namespace, each.name));
   const found = undeclared({ namespace, services: keys }, consumers);
   const [one] = found;
@@ -1282,7 +1294,10 @@ export function podsOfAll(subjects: readonly AuditSubject[], related: RelatedObj
     const labels = podLabelsIn(workload);
     // Of a DaemonSet, one at least.
     const count = /^(Pod|DaemonSet)$/.test(kind) ? 1 : replicasOf(subject, related);
-    if (labels === undefined || count === undefined) return [];
+    // Such a pod ends: a test of a release, or what a Job would run.
+    const ends =
+      kind === 'Pod' && /^(Never|OnFailure)$/.test(String(memberAt(workload.pod, ['spec', 'restartPolicy'])));
+    if (labels === undefined || count === undefined || ends) return [];
     return [{ namespace, of: workloadKey(kind, namespace, name), by: `${kind} ${name}`, labels, count }];
   });
   return new KnownPods(Map.groupBy(all, ({ namespace }) => namespace));

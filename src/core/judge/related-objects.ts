@@ -112,13 +112,22 @@ const MOST_BUDGETS = 1_000;
 const LONGEST_BUDGET = 4_096;
 
 /** The kinds that {@link relatedObjectsIn} reads. Many clusters do not serve most of them. */
-export const RELATED_KINDS = [
+export const RELATED_KINDS: readonly {
+  readonly apiVersion: string;
+  readonly kind: string;
+  /** It is of no namespace. */
+  readonly ofCluster?: true;
+}[] = [
   { apiVersion: 'v1', kind: 'Service' },
   { apiVersion: 'autoscaling/v2', kind: 'HorizontalPodAutoscaler' },
   { apiVersion: 'policy/v1', kind: 'PodDisruptionBudget' },
   { apiVersion: 'keda.sh/v1alpha1', kind: 'ScaledObject' },
+  { apiVersion: 'inference.networking.k8s.io/v1', kind: 'InferencePool' },
+  { apiVersion: 'inference.networking.x-k8s.io/v1alpha2', kind: 'InferencePool' },
+  { apiVersion: 'networking.istio.io/v1', kind: 'ServiceEntry' },
+  { apiVersion: 'karpenter.sh/v1', kind: 'NodePool', ofCluster: true },
   ...TRAFFIC_SOURCE_KINDS,
-] as const;
+];
 
 /**
  * Sorts the objects around workloads by what they say about them. Ignores other kinds, and objects that the API server

@@ -50,6 +50,8 @@ export interface Surveyed {
   readonly documents: Documents;
   /** By {@link ownerKeyOf}: every object that another may belong to, with its pod template where a Rollout refers to it. */
   readonly objects: ReadonlyMap<string, unknown>;
+  /** What the inputs are called: files, and folders of what was rendered. */
+  readonly names: readonly string[];
 }
 
 /** Which workloads are wanted. */
@@ -128,7 +130,8 @@ export function survey(
       }
   }
   const problems = documents.flatMap(unreadableIn);
-  return { documents: sortDocuments(documents, defaultNamespace), objects, problems };
+  const names = inputs.map(({ name }) => name);
+  return { documents: sortDocuments(documents, defaultNamespace), objects, names, problems };
 }
 
 /** A Service whose selector cannot be read might select anything of its namespace. */
@@ -199,7 +202,7 @@ export function* workloadsIn(
   document: ManifestDocument,
   { name }: ManifestText,
   { namespace, selector }: Selection,
-  { objects }: Surveyed,
+  { objects, names }: Surveyed,
   reading: Reading,
 ): Generator<FoundWorkload> {
   const passOver = (problem: string, line?: number) =>
@@ -228,7 +231,7 @@ export function* workloadsIn(
     }
     const source = sourceIn(value, name);
     if (source !== undefined) {
-      if (!edits) yield { ...source, object };
+      if (!edits && !isAmong(names, value)) yield { ...source, object };
       continue;
     }
     const embedded = embeddedIn(object);
@@ -372,6 +375,15 @@ function sourceIn(value: unknown, file: string): Omit<FoundWorkload, 'object'> |
     unknown: `the workloads of ${kind} ${as.name} are not here: render them (${how}), and audit what comes out`,
     notRendered: true,
   };
+}
+
+/** Whether what a Kustomization of Flux applies is in the input: then that is judged, and not unknown. */
+function isAmong(names: readonly string[], value: unknown): boolean {
+  if (memberAt(value, ['kind']) !== 'Kustomization') return false;
+  const path = memberAt(value, ['spec', 'path']);
+  if (!isString(path) || memberAt(value, ['spec', 'sourceRef', 'kind']) !== 'GitRepository') return false;
+  const folder = `/${path.replace(/^\.?\/|\/$/g, '')}/`;
+  return folder !== '//' && names.some((name) => `/${name}/`.includes(folder));
 }
 
 function isTemplate(value: unknown): boolean {
