@@ -1,4 +1,5 @@
-import { KubeFailure } from '../cluster/index.ts';
+import { constants } from 'node:os';
+import { KubeFailure, messageOf } from '../cluster/index.ts';
 import { LingerError } from '../core/api/index.ts';
 import {
   type Chart,
@@ -50,14 +51,16 @@ export async function prove(settings: Settings<'prove'>, surroundings: Surroundi
   const namespace = settings.namespace ?? connection.namespace ?? 'default';
   const target = workloadNamed(named, namespace);
   if (target === undefined)
-    throw usageError(`${named}: expected deployment/NAME, statefulset/NAME or daemonset/NAME`);
+    throw usageError(`${named}: expected deployment/NAME, statefulset/NAME, daemonset/NAME or rollout/NAME`);
   const stopping = new AbortController();
+  let interrupted: NodeJS.Signals | undefined;
   const stop = (signal: NodeJS.Signals) => {
     if (signal === 'SIGHUP' && stopping.signal.aborted) return;
     if (stopping.signal.aborted) {
       warn(`linger prove: interrupted again; ${leftBy(disturbance, namespace, settings.compare)}`);
-      process.exit(1);
+      process.exit(exitCodeBy(signal));
     }
+    interrupted = signal;
     warn('linger prove: interrupted; removing what was created (interrupt again to leave it)');
     stopping.abort(new LingerError('prove-refused', 'interrupted; what was created is removed'));
   };
@@ -72,10 +75,19 @@ export async function prove(settings: Settings<'prove'>, surroundings: Surroundi
     if (settings.svg !== undefined) await draw(settings.svg, proof.drawing());
     return exitCodeOf(proof.judged, maxLost);
   } catch (thrown) {
+    if (interrupted !== undefined) {
+      warn(`linger prove: ${messageOf(thrown)}`);
+      return exitCodeBy(interrupted);
+    }
     throw thrown instanceof KubeFailure ? explained(thrown, connection) : thrown;
   } finally {
     for (const each of ending) process.off(each, stop);
   }
+}
+
+/** As a shell has it of a program that a signal ended: 130 for SIGINT, 143 for SIGTERM. */
+function exitCodeBy(signal: NodeJS.Signals): number {
+  return 128 + constants.signals[signal];
 }
 
 /** A gate is not to pass because no pod has ended. */

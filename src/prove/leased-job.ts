@@ -16,7 +16,9 @@ export const newRunName = (): string => `linger-prove-${randomBytes(3).toString(
 const LEASE_SECONDS = 50;
 const RENEW_MS = 10_000;
 const TTL_SECONDS = 5;
-const START_SECONDS = 60;
+/** How long pods may take to start, and to find their image: one that cannot be pulled does not come by waiting. */
+const WITHIN_SECONDS = { start: 60, pull: 10 };
+const NOT_PULLED = /^(ErrImagePull|ImagePullBackOff|ErrImageNeverPull|InvalidImageName|RegistryUnavailable)$/;
 /** For a pod with an account, which clears up as it ends: half a minute without an API server, and as much again. */
 const CLEARING_SECONDS = 60;
 const REMOVE_MS = 120_000;
@@ -49,9 +51,16 @@ export class LeasedJob {
   readonly #name = newRunName();
   readonly #path: string;
   readonly #stopping = new AbortController();
+  readonly #within: typeof WITHIN_SECONDS;
   #startedAt = 0;
 
-  constructor(connection: KubeConnection, options: LeasedJobOptions, signal: AbortSignal) {
+  constructor(
+    connection: KubeConnection,
+    options: LeasedJobOptions,
+    signal: AbortSignal,
+    within = WITHIN_SECONDS,
+  ) {
+    this.#within = within;
     this.#request = requestTo(connection);
     this.#options = options;
     this.#signal = signal;
@@ -111,12 +120,16 @@ export class LeasedJob {
   async #untilRunning(count: number): Promise<readonly StartedPod[]> {
     let pods: readonly unknown[] = [];
     const running = () => pods.filter((each) => memberAt(each, ['status', 'phase']) === 'Running');
+    const { start, pull } = this.#within;
+    const begun = performance.now();
+    let gaveUp = false;
     const looked = async () => {
       pods = await this.#pods(this.#signal);
-      return running().length >= count;
+      gaveUp = performance.now() - begun >= pull * 1_000 && pods.some(lacksImage);
+      return gaveUp || running().length >= count;
     };
     const nodeOf = (pod: unknown) => String(memberAt(pod, ['spec', 'nodeName']));
-    if (await until(START_SECONDS, this.#signal, looked, POLL_MS))
+    if ((await until(start, this.#signal, looked, POLL_MS)) && !gaveUp)
       return running().map((each) => ({ name: nameOf(each), node: nodeOf(each) }));
     const { namespace, image } = this.#options;
     const why =
@@ -124,7 +137,7 @@ export class LeasedJob {
       'no pod was created: a ResourceQuota or an admission webhook may forbid it';
     throw new LingerError(
       'prove-refused',
-      `the pods of Job ${namespace}/${this.#name} (image ${image}) did not start within ${START_SECONDS}s: ${why}; --image names another image of Linger`,
+      `the pods of Job ${namespace}/${this.#name} (image ${image}) did not start within ${gaveUp ? pull : start}s: ${why}; --image names another image of Linger`,
     );
   }
 
@@ -152,6 +165,13 @@ export async function until(
 }
 
 const nameOf = (pod: unknown): string => String(memberAt(pod, ['metadata', 'name']));
+
+function lacksImage(pod: unknown): boolean {
+  const reasons = recordsAt(pod, 'status', 'containerStatuses').map((each) =>
+    memberAt(each, ['state', 'waiting', 'reason']),
+  );
+  return reasons.some((reason) => isString(reason) && NOT_PULLED.test(reason));
+}
 
 /** `pod web-1: ErrImageNeverPull: …` */
 export function waitingOf(pod: unknown): string | undefined {

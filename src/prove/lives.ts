@@ -87,7 +87,8 @@ export class PodLives {
     };
     // Another workload's, such as a canary's, may match the selector; an adopted ReplicaSet may have any name.
     const isOwn = ({ owner = '' }: PodState) =>
-      owner === `${kind.kind}/${name}` || (kind.kind === 'Deployment' && owner.startsWith('ReplicaSet/'));
+      owner === `${kind.kind}/${name}` ||
+      (/^(Deployment|Rollout)$/.test(kind.kind) && owner.startsWith('ReplicaSet/'));
     follow(pods, (event) => {
       const { identity, at } = event;
       const life = this.#lives.get(identity.uid);

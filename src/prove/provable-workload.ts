@@ -14,7 +14,7 @@ import {
 } from '../core/api/index.ts';
 import { countOf } from '../core/judge/index.ts';
 
-const PROVABLE: readonly string[] = ['Deployment', 'StatefulSet', 'DaemonSet'];
+const PROVABLE: readonly string[] = ['Deployment', 'StatefulSet', 'DaemonSet', 'Rollout'];
 
 /** What is done to the workload, once. */
 export type Disturbance =
@@ -109,6 +109,11 @@ export class WorkloadAccess {
     const object = await this.#request('GET', this.#path, signal);
     if (object === undefined)
       throw new LingerError('not-found', `there is no ${fullName(this.#name)}; -n names another namespace`);
+    if (memberAt(object, ['spec', 'workloadRef']) !== undefined)
+      throw new LingerError(
+        'prove-refused',
+        `${fullName(this.#name)} takes its template from another workload (workloadRef): only one with a template of its own can be proved`,
+      );
     return readWorkload(this.#name, object);
   }
 
@@ -151,8 +156,13 @@ export class WorkloadAccess {
     return (await Promise.all(asked)).flat();
   }
 
-  /** As `kubectl rollout restart` does. @param now RFC 3339 */
+  /** As `kubectl rollout restart` does, and of a Rollout as `kubectl argo rollouts restart`. @param now RFC 3339 */
   async restart(now: string, signal: AbortSignal): Promise<void> {
+    if (this.#name.kind.kind === 'Rollout') {
+      // Its controller evicts the pods that are older, as many at once as may be unavailable.
+      await this.#request('PATCH', this.#path, signal, { spec: { restartAt: now.replace(/\.\d+Z$/, 'Z') } });
+      return;
+    }
     const annotations = { 'kubectl.kubernetes.io/restartedAt': now };
     await this.#request('PATCH', this.#path, signal, { spec: { template: { metadata: { annotations } } } });
   }
@@ -234,15 +244,16 @@ export function rightsFor(
   { service, job }: { readonly service: boolean; readonly job: boolean },
 ): readonly Right[] {
   const plural = pluralOf(kind);
+  const [group = ''] = kind.apiVersion.split('/');
   const ofDisturbance: Readonly<Record<Disturbance['type'], readonly Right[]>> = {
-    rollout: [`patch ${plural}.apps`],
-    scale: [`patch ${plural}/scale.apps`],
+    rollout: [`patch ${plural}.${group}`],
+    scale: [`patch ${plural}/scale.${group}`],
     deleteOne: ['delete pods', EVICTION],
     evict: [EVICTION],
     drain: [EVICTION, 'get nodes (cluster)', 'patch nodes (cluster)'],
   };
   return [
-    ...[`get ${plural}.apps`, 'list pods', 'watch pods'],
+    ...[`get ${plural}.${group}`, 'list pods', 'watch pods'],
     ...(service ? SERVICE_RIGHTS : []),
     ...(job ? JOB_RIGHTS : []),
     ...ofDisturbance[disturbance.type],
@@ -304,7 +315,9 @@ function readWorkload(named: WorkloadName, object: unknown): ProvableWorkload {
   const counts = isDaemonSet
     ? [number('status', 'updatedNumberScheduled'), number('status', 'numberAvailable')]
     : [number('status', 'updatedReplicas'), number('status', 'replicas'), number('status', 'readyReplicas')];
-  const observed = number('status', 'observedGeneration') >= number('metadata', 'generation');
+  // Argo's is a text.
+  const observed =
+    Number(memberAt(object, ['status', 'observedGeneration']) ?? 0) >= number('metadata', 'generation');
   const labels = memberAt(object, ['spec', 'template', 'metadata', 'labels']);
   return {
     ...named,
@@ -323,7 +336,13 @@ function readWorkload(named: WorkloadName, object: unknown): ProvableWorkload {
 /** Source: k8s.io/kubernetes pkg/controller/deployment/util (ResolveFenceposts): rounded down for Deployments. */
 function maxUnavailableOf(object: unknown, replicas: number): number {
   if (memberAt(object, ['spec', 'strategy', 'type']) === 'Recreate') return replicas;
-  const isDeployment = memberAt(object, ['kind']) === 'Deployment';
+  const kind = memberAt(object, ['kind']);
+  if (kind === 'Rollout') {
+    const given = memberAt(object, ['spec', 'strategy', 'canary', 'maxUnavailable']);
+    // A restart takes one pod at least.
+    return Math.max(1, countOf(given, '25%', replicas, Math.floor));
+  }
+  const isDeployment = kind === 'Deployment';
   const strategy = isDeployment ? 'strategy' : 'updateStrategy';
   const given = memberAt(object, ['spec', strategy, 'rollingUpdate', 'maxUnavailable']);
   return isDeployment ? countOf(given, '25%', replicas, Math.floor) : countOf(given, 1, replicas, Math.ceil);

@@ -124,7 +124,9 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
     await traffic.reachesBy(endedAt);
     const pods = lives.all.filter(({ deletedAt = endedAt, goneAt = deletedAt }) => goneAt >= startedAt);
     // By the clock of its node until now.
-    for (const life of pods) if (life.endedAt !== undefined) life.endedAt += traffic.behindMs;
+    for (const life of pods)
+      if (life.endedAt !== undefined) life.endedAt = endOf(life.endedAt + traffic.behindMs, life.deletedAt);
+    const already = pods.filter(({ deletedAt = disturbedAt }) => deletedAt < disturbedAt).length;
     const stuck = lives.terminating(0) - lives.terminating(startedAt);
     const outcomes = traffic.outcomes.filter(({ at }) => at >= startedAt && at <= endedAt);
     const early = outcomes.filter(({ at, lost }) => lost !== undefined && at < disturbedAt).length;
@@ -133,6 +135,11 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
     const notes = [
       ...rolloutNotes(replaced, hangingConnections),
       ...(early > 0 ? [`lost before anything was disturbed: ${early}; ${NOISE}`] : []),
+      ...(already > 0
+        ? [
+            `pods that were terminating before anything was disturbed: ${already}; what was lost by them counts`,
+          ]
+        : []),
       ...(stuck > 0 ? [`pods that were terminating before and still are: ${stuck}; they are left out`] : []),
       ...(whole ? [] : [`not quiet within ${options.longest}s: later losses are not counted`]),
       ...[...lives.problems].map((problem) => `a watch was interrupted, so instants may be late: ${problem}`),
@@ -148,6 +155,12 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
     }
     inner.abort();
   }
+}
+
+/** Nodes report whole seconds: an end within the second before the deletion came with it, or after. */
+export function endOf(endedAt: number, deletedAt: number | undefined): number {
+  const isCut = deletedAt !== undefined && endedAt < deletedAt && endedAt > deletedAt - 1_000;
+  return isCut ? deletedAt : endedAt;
 }
 
 /** Tries again for a while: an API server that is away for a moment must leave no node cordoned. */

@@ -31,7 +31,8 @@ import {
 /** For the webhook to follow a new namespace, and with Hold for its helper to arrive there. */
 const PLAN_SECONDS = 30;
 const READY_SECONDS = 180;
-const REMOVE_MS = 30_000;
+const REMOVE_MS = 60_000;
+const PODS_END_SECONDS = 20;
 const KEEPER = 'linger-prove';
 const RBAC = 'rbac.authorization.k8s.io';
 const rbac = (kind: string): Kind => ({ apiVersion: `${RBAC}/v1`, kind });
@@ -42,15 +43,25 @@ export const ORIGINAL_RIGHTS: readonly Right[] = [
   ...['get namespaces', 'list services', 'list pods', 'list terminationpolicies.linger.dev'],
 ];
 
+const groupOf = ({ apiVersion }: Kind): string => apiVersion.split('/')[0] ?? '';
+
 /** In namespaces that do not exist yet. */
 export function copyRights({ named, policies }: Original, references: References): readonly Right[] {
   const { configMaps, secrets } = references;
   const created = [
     ...['serviceaccounts', `roles.${RBAC}`, `rolebindings.${RBAC}`, 'services', 'pods'],
-    ...[`${pluralOf(named.kind)}.apps`, ...policies.slice(0, 1).map(() => 'terminationpolicies.linger.dev')],
+    ...[
+      `${pluralOf(named.kind)}.${groupOf(named.kind)}`,
+      ...policies.slice(0, 1).map(() => 'terminationpolicies.linger.dev'),
+    ],
     ...[...configMaps.slice(0, 1).map(() => 'configmaps'), ...secrets.slice(0, 1).map(() => 'secrets')],
-  ].map((each) => `create ${each}`);
-  return ['create namespaces (cluster)', 'delete namespaces (cluster)', ...created];
+  ].map((each): Right => `create ${each}`);
+  const ended: readonly Right[] = [
+    `delete ${pluralOf(named.kind)}.${groupOf(named.kind)}`,
+    'deletecollection pods',
+    'list pods',
+  ];
+  return ['create namespaces (cluster)', 'delete namespaces (cluster)', ...created, ...ended];
 }
 
 /** @throws KubeFailure */
@@ -151,11 +162,30 @@ export class WorkloadCopy {
     return plan === undefined ? [] : differences(plan, original.plan);
   }
 
-  /** Works also when the command was interrupted. What is in the namespace goes with it, a little later. */
+  /**
+   * Works also when the command was interrupted. The pods go first, with a grace of a second: the namespace controller looks
+   * again after half of the largest grace in their specs. Source: k8s.io/kubernetes pkg/controller/namespace/deletion
+   * (estimateGracefulTerminationForPods).
+   */
   async remove(): Promise<void> {
     const signal = AbortSignal.timeout(REMOVE_MS);
     this.#keeper?.release();
+    await this.#endPods(signal).catch((thrown: unknown) =>
+      this.#options.note(`the copy ends with its graces: ${asFailure(thrown).message}`),
+    );
     await this.#request('DELETE', `/api/v1/namespaces/${this.namespace}`, signal);
+  }
+
+  async #endPods(signal: AbortSignal): Promise<void> {
+    const { kind, name } = this.#options.original.named;
+    await this.#request('DELETE', objectPath(kind, this.namespace, name), signal);
+    const pods = pathOf(POD, this.namespace);
+    const left = async () => recordsAt(await this.#request('GET', pods, signal), 'items').length;
+    await until(PODS_END_SECONDS, signal, async () => {
+      // Again and again: a controller may have made one meanwhile.
+      await this.#request('DELETE', `${pods}?gracePeriodSeconds=1`, signal);
+      return (await left()) === 0;
+    });
   }
 
   /** What Linger gives pods of the copy, by a dry run. @throws LingerError `prove-refused` where that is not what the side wants */

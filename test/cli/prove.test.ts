@@ -62,20 +62,28 @@ async function waitingRun(isTTY: boolean) {
   return async () => [await ended, String(stderr.read())];
 }
 
-const CLEARED_UP = [1, expect.stringContaining('interrupted; what was created is removed')];
+/** With the exit code that a shell has for a program which the signal ended. */
+const clearedUp = (code: number) => [
+  code,
+  expect.stringContaining('interrupted; what was created is removed'),
+];
 
-it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)('clears up on %s', async (signal) => {
+it.each([
+  ['SIGINT', 130],
+  ['SIGTERM', 143],
+  ['SIGHUP', 129],
+] as const)('clears up on %s, and ends with %i', async (signal, code) => {
   const ended = await waitingRun(true);
   expect(process.emit(signal, signal)).toBe(true);
   if (signal === 'SIGHUP') process.emit(signal, signal);
-  expect(await ended()).toEqual(CLEARED_UP);
+  expect(await ended()).toEqual(clearedUp(code));
 });
 
 it('does not listen for the end of a terminal that it does not have, as under nohup', async () => {
   const ended = await waitingRun(false);
   expect(process.emit('SIGHUP', 'SIGHUP')).toBe(false);
   process.emit('SIGINT', 'SIGINT');
-  expect(await ended()).toEqual(CLEARED_UP);
+  expect(await ended()).toEqual(clearedUp(130));
 });
 
 it.each([

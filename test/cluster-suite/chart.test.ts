@@ -138,6 +138,12 @@ describe('the chart', async () => {
     expect(stderr).toMatch(named);
   });
 
+  it('is not rendered for kube-system', { timeout: 60_000 }, async () => {
+    const { code, stderr } = await helm(['template', RELEASE, CHART, '--namespace=kube-system']);
+    expect(code).not.toBe(0);
+    expect(stderr).toContain('--namespace kube-system: Linger may patch any pod of its own namespace');
+  });
+
   it.each([
     ['mode', 'mode: Off'],
     ['policyReports', '--policy-reports='],

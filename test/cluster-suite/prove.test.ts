@@ -74,7 +74,7 @@ it('removes what it made when it is interrupted', { timeout: 90_000 }, async ({ 
   if (!cluster.own) return skip(OUT_OF_REACH);
   const child = await startRun();
   child.kill('SIGINT');
-  expect(await once(child, 'exit')).toEqual([1, null]);
+  expect(await once(child, 'exit')).toEqual([130, null]);
   expect(await left()).toBe(0);
 });
 
@@ -96,7 +96,7 @@ it('ends at once when it is interrupted twice', { timeout: 90_000 }, async ({ sk
   await waitUntil('its answer', () => said.includes('interrupt again'), { intervalMs: 10 });
   const [interruptedAt, exit] = [Date.now(), once(child, 'exit')];
   child.kill('SIGINT');
-  expect(await exit).toEqual([1, null]);
+  expect(await exit).toEqual([130, null]);
   // Its pod takes longer to end, and is waited for otherwise.
   expect(Date.now() - interruptedAt).toBeLessThan(1_000);
 });

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { PodLives, prove, type TrafficJob, type WorkloadAccess } from '../../src/prove/index.ts';
-import type { ProveOptions } from '../../src/prove/proving.ts';
+import { endOf, type ProveOptions } from '../../src/prove/proving.ts';
 import { wallClock } from '../../src/prove/traffic.ts';
 import { type LossKind, runSeconds, type TrafficReport } from '../../src/prove/traffic-plan.ts';
 
@@ -177,4 +177,19 @@ it('uncordons the node although the API server is away for a moment', async () =
   await prove(optionsFor({ disturbance: { type: 'drain', node: 'a' }, longest: 0.2, note }, { cordon }));
   expect(attempts).toBe(2);
   expect(notes.filter((line) => line.startsWith('could not undo'))).toEqual([]);
+});
+
+it.each([
+  ['after it', 12_000, 12_000],
+  ['in the second of it, of which the node reports the beginning', 9_100, 10_000],
+  ['long before it: it had ended by itself', 4_000, 4_000],
+])('an end %s stands where it belongs beside a deletion', (_, endedAt, expected) => {
+  expect(endOf(endedAt, 10_000)).toBe(expected);
+});
+
+it('says how many pods were terminating already, whose losses count', async () => {
+  const at = wallClock() - 3_000;
+  const leaving = { name: 'old', createdAt: 0, wait: 30, node: 'a', deletedAt: at, goneAt: at + 60_000 };
+  const { notes } = await prove(optionsFor({}, {}, [leaving]));
+  expect(notes.join()).toContain('pods that were terminating before anything was disturbed: 1');
 });

@@ -100,10 +100,32 @@ async function install(packages: readonly string[], say: (line: string) => void)
 /** Package lists are often absent or old on a fresh machine: a failure is tried once more after an update. */
 export async function aptInstall(words: readonly string[]): Promise<void> {
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
-  const argv = ['apt-get', 'install', '--yes', '--no-install-recommends', ...words];
-  if ((await run(argv, { env })).code === 0) return;
-  await must(['apt-get', 'update'], { env });
-  await must(argv, { env });
+  const apt = (...args: readonly string[]) =>
+    unlocked(() => run(['apt-get', ...LOCK_OPTIONS, ...args], { env }));
+  const install = ['install', '--yes', '--no-install-recommends', ...words];
+  if ((await apt(...install)).code === 0) return;
+  for (const args of [['update'], install]) {
+    const { code, stderr } = await apt(...args);
+    if (code !== 0) throw new Error(`apt-get ${args[0]} ended with ${code}: ${stderr.trim()}`);
+  }
+}
+
+/** Of packages; that of the lists (apt-get update) has no such option. */
+const LOCK_OPTIONS = ['-o', `DPkg::Lock::Timeout=300`];
+const LOCKED = /Could not get lock|Unable to acquire the dpkg frontend lock|Unable to lock directory/;
+const LOCK_TRIES = { times: 60, pauseMs: 5_000 };
+
+/** Runs it again while another process, such as unattended-upgrades, has the lock. */
+export async function unlocked<T extends { readonly code: number | null; readonly stderr: string }>(
+  attempt: () => Promise<T>,
+  { times, pauseMs } = LOCK_TRIES,
+): Promise<T> {
+  let last = await attempt();
+  for (let tries = 1; tries < times && last.code !== 0 && LOCKED.test(last.stderr); tries += 1) {
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
+    last = await attempt();
+  }
+  return last;
 }
 
 /** The oldest `go` that can fetch the toolchain which go.mod asks for (toolchain lines came with 1.21). */
