@@ -166,6 +166,55 @@ function ofFlags(flags: readonly Of<Flag<unknown>>[]): string {
   return parts.join('\n\n');
 }
 
+interface DrainCell {
+  readonly strategy: string;
+  readonly disturbance: string;
+  readonly client: string;
+  readonly run: number;
+  readonly sent: number;
+  readonly lost: number;
+}
+
+/** What waits, by the strategies of `npm run bench:drain` that it covers. */
+const DRAIN_ROWS: Readonly<Record<string, readonly string[]>> = {
+  nothing: ['nothing'],
+  '`sleep 5` in a preStop hook': ['sleep 5'],
+  '`sleep 15`': ['sleep 15'],
+  '`sleep 30`': ['sleep 30'],
+  'pod-graceful-drain 0.1.1': ['pod-graceful-drain 0.1.1'],
+  'Linger, default hook `Sleep`': ['Linger Sleep'],
+  'Linger, hook `Hold`': ['Linger Hold', 'Linger Hold declared'],
+};
+
+/** Requests on new connections that were lost, by what waits: connections that stay open are the application's to drain. */
+function drain(): string {
+  const text = readFileSync(join(ROOT, 'bench/results/drain.json'), 'utf8');
+  const { kubernetes, cells } = JSON.parse(text) as {
+    readonly kubernetes: string;
+    readonly cells: readonly DrainCell[];
+  };
+  const fresh = cells.filter(({ client }) => !client.endsWith(', kept open'));
+  const rows = Object.entries(DRAIN_ROWS).map(([what, strategies]) => {
+    const own = fresh.filter(({ strategy }) => strategies.includes(strategy));
+    const sum = (of: readonly DrainCell[], member: 'lost' | 'sent') =>
+      of.reduce((total, each) => total + each[member], 0);
+    const throttled = sum(
+      own.filter(({ disturbance }) => disturbance === 'throttled'),
+      'lost',
+    );
+    const runs = new Set(own.map(({ strategy, disturbance, run }) => `${strategy} ${disturbance} ${run}`));
+    return { what, lost: sum(own, 'lost'), throttled, sent: sum(own, 'sent'), runs: runs.size };
+  });
+  const number = (value: number) => value.toLocaleString('en-US');
+  return table(rows, {
+    [`what waits (Kubernetes ${kubernetes.replace(/^v/, '')})`]: ({ what }) => what,
+    lost: ({ lost }) => (lost === 0 ? '**0**' : number(lost)),
+    'of these while the control plane was throttled': ({ throttled }) => number(throttled),
+    'of requests': ({ sent }) => number(sent),
+    runs: ({ runs }) => String(runs),
+  });
+}
+
 const FLAG_TABLES = VERB_FLAGS.map(({ verb, flags }) => [`${verb}-flags`, () => ofFlags(flags)] as const);
 
 function commands(): string {
@@ -293,6 +342,7 @@ export const TABLES: Readonly<Record<string, () => string>> = {
   metrics: () => ofMetrics(serverMetrics),
   'cluster-metrics': () => ofMetrics(clusterMetrics),
   'shared-flags': () => table(SHARED.values(), FLAG_COLUMNS),
+  drain,
   ...Object.fromEntries(FLAG_TABLES),
 };
 

@@ -175,10 +175,11 @@ function timing(consumer: Consumer): MeasuringOf<'canary'> {
 const KNOWN = { after: 100, timesAsRare: 5, timesAsOftenBefore: 6 };
 
 /**
- * Until a ClusterIP is known, it is flipped for alone between the other flips: those for cluster DNS take as long as a
- * cached answer lives. At the default, a hundred flips then take ten to twenty minutes.
+ * Until a ClusterIP is known, nearly every Service counts `initial` for it, so it is flipped for alone, and those for cluster
+ * DNS, which take as long as a cached answer lives, come more rarely. A flip takes 2 to 3 s: at the default a hundred are
+ * there within ten minutes.
  */
-const ALONE_TIMES_AS_OFTEN = 12;
+const CLUSTER_IP_FIRST = { timesAsOften: 24, apartMs: 2_000, othersTimesAsRare: 2 };
 
 /**
  * @param clusterEveryMs the setting --canary-every
@@ -306,7 +307,7 @@ class Canary {
       if (consumers.length > 0) await this.#flipNow(consumers, began);
       if (why === 'due') next = this.#next(began, clock());
       ended = clock();
-      rested = ended + AMID_REMOVALS.apartMs;
+      rested = ended + Math.min(AMID_REMOVALS.apartMs, this.#aloneMs());
     }
   }
 
@@ -333,7 +334,7 @@ class Canary {
   #aloneMs(): number {
     const { everyMs, timed } = this.#context;
     if (this.#paced().every(({ name }) => timed(name) >= KNOWN.after)) return Number.POSITIVE_INFINITY;
-    return Math.max(AMID_REMOVALS.apartMs, everyMs / ALONE_TIMES_AS_OFTEN);
+    return Math.max(CLUSTER_IP_FIRST.apartMs, everyMs / CLUSTER_IP_FIRST.timesAsOften);
   }
 
   /** The consumers whose lag depends on when they last followed a change. */
@@ -366,11 +367,16 @@ class Canary {
 
   #turns() {
     const { consumers, everyMs: clusterEveryMs, timed } = this.#context;
+    const isFirst = Number.isFinite(this.#aloneMs());
+    const waits = (each: Consumer) =>
+      isFirst && timing(each).everyMs === undefined && timing(each).perNode !== true;
     return consumers()
       .filter(isTimed)
       .map((consumer) => {
         const { latestAt: triedAt, troubled = 0 } = this.#tries.get(consumer.name) ?? {};
-        const wantedMs = everyMsOf(consumer, clusterEveryMs, timed(consumer.name));
+        const wantedMs = waits(consumer)
+          ? clusterEveryMs * CLUSTER_IP_FIRST.othersTimesAsRare
+          : everyMsOf(consumer, clusterEveryMs, timed(consumer.name));
         const everyMs = Math.max(wantedMs, troubledEveryMs(troubled));
         return { consumer, everyMs, triedAt };
       });
