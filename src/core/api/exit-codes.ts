@@ -13,6 +13,13 @@ export const EXITS = {
     means: '`--fail-on` found one of its codes; `watch --fail-on-lag`; `prove --max-lost`.',
   },
   // By the shell's convention a process ended by signal N exits with 128 + N.
-  interrupted: { code: 130, means: '`serve` was ended at once by SIGINT; `prove` was interrupted by it, and has removed what it made.' },
-  terminated: { code: 143, means: '`serve` was ended at once by a second signal while draining; `prove` was interrupted by SIGTERM.' },
+  interrupted: {
+    code: 130,
+    means:
+      '`serve` was ended at once by SIGINT; `prove` was interrupted by it, and has removed what it made.',
+  },
+  terminated: {
+    code: 143,
+    means: '`serve` was ended at once by a second signal while draining; `prove` was interrupted by SIGTERM.',
+  },
 } as const satisfies Readonly<Record<string, Explained & { readonly code: number }>>;
