@@ -312,7 +312,7 @@ describe.runIf(LONG)('the chart', async () => {
       await helm(['uninstall', RELEASE, ...IN_NAMESPACE, '--ignore-not-found', '--wait']);
       const { code, stderr } = await helm(install);
       expect([code, stderr]).toEqual([1, expect.stringContaining('meta.helm.sh/release-name')]);
-      const [line = ''] = /^kubectl annotate .*$/m.exec(documentation()) ?? [];
+      const [line = ''] = /^kubectl annotate crd .*$/m.exec(documentation()) ?? [];
       await kubectl(
         ...line.replace('=RELEASE', `=${OTHER}`).replace('=NAMESPACE', `=${OTHER}`).split(' ').slice(1),
       );
