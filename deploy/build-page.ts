@@ -1,28 +1,90 @@
-import { copyFile, glob, readFile } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { copyFile, glob, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { build } from 'esbuild';
+import { type BuildOptions, build } from 'esbuild';
 
 const ROOT = join(import.meta.dirname, '..');
 const PAGE = join(ROOT, 'src/page');
 
-/** src/page → the files that a browser loads, in a fraction of a second. */
-export async function buildPage(outdir: string): Promise<void> {
+const COMMON = {
+  absWorkingDir: ROOT,
+  tsconfig: join(PAGE, 'tsconfig.json'),
+  bundle: true,
+  minify: true,
+  platform: 'browser',
+  target: 'es2022',
+  logLevel: 'warning',
+} as const satisfies BuildOptions;
+
+/** src/page → the files of `linger dashboard`, in a fraction of a second. */
+export async function buildDashboard(outdir: string): Promise<void> {
   await build({
-    entryPoints: { page: join(PAGE, 'main.tsx') },
+    ...COMMON,
+    entryPoints: { page: join(PAGE, 'dashboard.tsx') },
     outdir,
-    absWorkingDir: ROOT,
-    tsconfig: join(PAGE, 'tsconfig.json'),
-    bundle: true,
     splitting: true,
-    minify: true,
     format: 'esm',
-    platform: 'browser',
-    target: 'es2022',
-    // The same files as on the pages of the documentation.
-    define: { EXAMPLES: JSON.stringify(await examples()) },
-    logLevel: 'warning',
   });
-  for (const file of ['index.html', 'icon.svg']) await copyFile(join(PAGE, file), join(outdir, file));
+  await copyFile(join(PAGE, 'dashboard.html'), join(outdir, 'index.html'));
+  await copyFile(join(PAGE, 'icon.svg'), join(outdir, 'icon.svg'));
+}
+
+/**
+ * src/page → the page for manifests, as one file: it works from a disk and from any static host. Browsers load no module and
+ * no worker’s file from a disk, so its scripts are classic ones, and stand in it.
+ */
+export async function buildPage(outdir: string): Promise<void> {
+  const bundled = async (entry: string, more: BuildOptions = {}) => {
+    const options: BuildOptions = {
+      ...COMMON,
+      entryPoints: [join(PAGE, entry)],
+      outdir,
+      write: false,
+      ...more,
+    };
+    const { outputFiles = [] } = await build(options);
+    const text = (ending: string) => outputFiles.find(({ path }) => path.endsWith(ending))?.text.trim() ?? '';
+    return { script: text('.js'), style: text('.css') };
+  };
+  // The same files as on the pages of the documentation.
+  const define = { EXAMPLES: JSON.stringify(await examples()) };
+  // `await` outside of functions is for modules alone.
+  const page = await bundled('manifests.tsx', { define, format: 'esm' });
+  const script = `(async()=>{${page.script}})()`;
+  // zod makes code of text where it may; the page’s policy refuses that.
+  const banner = { js: 'globalThis.__zod_globalConfig={jitless:true};' };
+  const worker = await bundled('worker.ts', { format: 'iife', banner });
+  const policy = [
+    `default-src 'none'`,
+    `script-src '${hashOf(script)}'`,
+    `style-src '${hashOf(page.style)}'`,
+    `worker-src blob:`,
+    `connect-src 'none'`,
+    `img-src data:`,
+    `base-uri 'none'`,
+    `form-action 'none'`,
+  ].join('; ');
+  for (const text of [script, worker.script, page.style]) check(text);
+  const template = await readFile(join(PAGE, 'manifests.html'), 'utf8');
+  const filled = [
+    [`content="default-src 'none'"`, `content="${policy}"`],
+    ['<style></style>', `<style>${page.style}</style>`],
+    ['type="text/plain"></script>', `type="text/plain">${worker.script}</script>`],
+    ['<script></script>', `<script>${script}</script>`],
+  ] as const;
+  const html = filled.reduce((text, [place, content]) => text.replace(place, () => content), template);
+  await mkdir(outdir, { recursive: true });
+  await writeFile(join(outdir, 'index.html'), html);
+}
+
+function hashOf(text: string): string {
+  return `sha256-${createHash('sha256').update(text).digest('base64')}`;
+}
+
+/** @throws Error for what would end the element that the text stands in, or begin a comment */
+function check(text: string): void {
+  const [found] = /<\/script|<!--/i.exec(text) ?? [];
+  if (found !== undefined) throw new Error(`the page has ${found} in a script: write it in two pieces`);
 }
 
 /** Name → text, without the folder and the ending. */
@@ -36,5 +98,10 @@ async function examples(): Promise<Readonly<Record<'manifests' | 'policies', Rec
   return { manifests: await read('*.yaml'), policies: await read('policies/*.yaml') };
 }
 
-const [, , outdir] = process.argv;
-if (import.meta.main && outdir !== undefined) await buildPage(outdir);
+const BUILDS: Readonly<Record<string, (outdir: string) => Promise<void>>> = {
+  page: buildPage,
+  dashboard: buildDashboard,
+};
+
+const [, , which = '', outdir = join(ROOT, 'dist', which)] = process.argv;
+if (import.meta.main) await BUILDS[which]?.(outdir);

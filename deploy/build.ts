@@ -1,7 +1,7 @@
 import { cp, glob, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { build, type Metafile, type Plugin } from 'esbuild';
-import { buildPage } from './build-page.ts';
+import { buildDashboard, buildPage } from './build-page.ts';
 import { DOOR_IMPORT, filesBehind, namesIn } from './doors.ts';
 
 const ROOT = join(import.meta.dirname, '..');
@@ -45,6 +45,7 @@ export async function buildProgram(outdir: string): Promise<Metafile> {
   const helpers = (file: string) => !/\.c$/.test(file);
   await cp(join(ROOT, 'src/hold/helper'), join(outdir, 'helper'), { recursive: true, filter: helpers });
   await buildPage(join(outdir, 'page'));
+  await buildDashboard(join(outdir, 'dashboard'));
   return metafile;
 }
 

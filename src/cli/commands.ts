@@ -82,9 +82,9 @@ const SERVE_FLAGS = {
   pagePort: documented(
     optional(
       port,
-      'port of the page that explains pasted manifests (HTTP, on 127.0.0.1 only); without it, there is none',
+      'port of the page for manifests (HTTP, on 127.0.0.1 only); without it, there is none',
     ),
-    'Port of the [page](#the-page), on 127.0.0.1 only. Without it there is none; the image has none.',
+    'Port of the [page](#the-page), on 127.0.0.1 only. Without it there is none.',
   ),
   host: documented(
     flag(text('<address>'), '127.0.0.1', 'address to listen on; in a pod, ::, which includes IPv4'),

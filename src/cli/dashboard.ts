@@ -58,7 +58,7 @@ import { readHistory } from './history.ts';
 import { askLeader } from './hold-command.ts';
 import { lagReportOf, sampledCurve, waitsOf } from './lag-report.ts';
 import { collectEarly } from './manifests.ts';
-import { openPage } from './playground.ts';
+import { openDashboard } from './open-page.ts';
 import { readConsumerTable, readTerminations, stalenessOf } from './read-cluster.ts';
 import { yamlText } from './rendering.ts';
 import { type Surroundings, stopRequested, withoutProgress } from './terminal.ts';
@@ -94,7 +94,7 @@ export async function dashboard(
   // Not before: what is still connecting ends as usual.
   const stopped = stopRequested();
   const onError = (error: Error) => warn(`linger: ${error.message}`);
-  const { server, address } = await openPage({ ...answers, follow: live.follow }, port, '--port', onError);
+  const { server, address } = await openDashboard({ ...answers, follow: live.follow }, port, onError);
   print(`Open in a browser; Ctrl-C stops it:\n\n  ${address}\n\n`);
   if (!noOpen && interactive) openInBrowser(address);
   await stopped;

@@ -17,7 +17,7 @@ export function greeting(
     '',
     ...(page === undefined
       ? []
-      : ['See which pods would wait, and why. Open in a browser:', '', `  ${page}`, '']),
+      : ['See which of your workloads lose requests, and the patch. Open in a browser:', '', `  ${page}`, '']),
     `Linger answers on https://${name(host)}:${port}/mutate`,
     `Readiness and metrics: http://${name(host)}:${adminPort}/readyz and /metrics`,
     '',
@@ -50,7 +50,7 @@ export function serve(settings: Settings<'serve'>, surroundings: Surroundings): 
     version,
     inPod,
     connect: settings.cluster === 'off' ? undefined : connect,
-    openPage: async (port, onError) => (await import('./playground.ts')).playground(version, port, onError),
+    openPage: async (port, onError) => (await import('./open-page.ts')).openPage(port, onError),
     // For a terminal only; in a cluster it would be noise in the log.
     onListening: (at) => (inPod ? undefined : print(`${greeting(settings, at)}\n`)),
   });

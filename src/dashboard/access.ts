@@ -36,16 +36,20 @@ export function withToken(token: string): RequestHandler {
   };
 }
 
+export const HEADERS = {
+  'Referrer-Policy': 'no-referrer',
+  'X-Content-Type-Options': 'nosniff',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Cache-Control': 'no-store',
+} as const;
+
 /** Nothing from outside, nothing inline, no frame around it, and nothing kept. */
 export const guarded: RequestHandler = (_request, response, next) => {
   response.set({
+    ...HEADERS,
     'Content-Security-Policy':
       "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    'Referrer-Policy': 'no-referrer',
-    'X-Content-Type-Options': 'nosniff',
-    'Cross-Origin-Resource-Policy': 'same-origin',
-    'Cross-Origin-Opener-Policy': 'same-origin',
-    'Cache-Control': 'no-store',
   });
   next();
 };

@@ -1,28 +1,24 @@
 import express, { type ErrorRequestHandler, type Express } from 'express';
 import { asError, UserError } from '../core/api/index.ts';
-import { fromThisPage, guarded, reject, withToken } from './access.ts';
+import { matchingIn } from '../core/report/index.ts';
+import { fromThisPage, guarded, HEADERS, reject, withToken } from './access.ts';
 import type { Assets } from './assets.ts';
 import {
+  type AllWorkloads,
   type ApiRoot,
   type ConsumersView,
   type ExplanationReport,
   type LagReport,
   type NowReport,
-  type PlaygroundReport,
-  type PlaygroundRequest,
-  playgroundRequest,
   type TimelineView,
   type Topic,
   type WhatIfReport,
   workloadsQuery,
 } from './contract.ts';
-import { type AllWorkloads, matchingIn } from './workload-list.ts';
 
 /** What the API answers with; a view without its source is not there. */
 export interface Answers {
   readonly root: ApiRoot;
-  /** What a pasted manifest and policy come to: a {@link PlaygroundReport} as JSON, for it is made in another thread. */
-  readonly explain?: (request: PlaygroundRequest) => Promise<string>;
   readonly workloads?: () => Promise<AllWorkloads>;
   /** undefined: there is none of that name. */
   readonly explanation?: (of: Subject) => Promise<ExplanationReport | undefined>;
@@ -46,21 +42,27 @@ export interface Subject {
   readonly line?: number;
 }
 
-/** Both texts together: a few hundred workloads. */
-const LONGEST_BODY = 1024 * 1024;
-const TOO_LONG =
-  'expected a manifest and policies of at most 1 MiB together: explain longer ones by linger explain FILE.yaml';
-
 /** The paths of the views; the page itself reads which one. */
-const VIEWS = ['/', '/playground', '/workloads', '/now', '/timeline', '/consumers', '/lag', '/what-if'];
+const VIEWS = ['/', '/workloads', '/now', '/timeline', '/consumers', '/lag', '/what-if'];
 
 /** So that a connection that is gone is noticed, and none is taken for idle. */
 const ALIVE_MS = 15_000;
 
+/** The page for manifests, one file that carries its own rules: it asks this server nothing. */
+export function pageApp(page: Buffer): Express {
+  const app = express();
+  app.disable('x-powered-by');
+  app.get('/', (_request, response) => {
+    response.set({ ...HEADERS, 'Content-Security-Policy': "frame-ancestors 'none'" });
+    response.type('text/html; charset=utf-8').send(page);
+  });
+  return app;
+}
+
 /**
- * The page and its API, for one user on this machine: read-only, and only for who has the token of this run.
+ * The dashboard and its API, for one user on this machine: read-only, and only for who has the token of this run.
  */
-export function pageApp(answers: Answers, token: string, page: Assets): Express {
+export function dashboardApp(answers: Answers, token: string, page: Assets): Express {
   const app = express();
   app.disable('x-powered-by').disable('etag');
   app.use(guarded, fromThisPage);
@@ -68,13 +70,6 @@ export function pageApp(answers: Answers, token: string, page: Assets): Express 
   const api = express.Router();
   api.use(withToken(token));
   api.get('/', (_request, response) => void response.json(answers.root));
-  const { explain } = answers;
-  if (explain !== undefined)
-    api.post('/explain', express.json({ limit: LONGEST_BODY }), async (request, response) => {
-      const { success, data, error } = playgroundRequest.safeParse(request.body);
-      if (success) response.type('json').send(await explain(data));
-      else reject(response, 400, 'bad-request', `expected a manifest and policies as text: ${error.message}`);
-    });
   for (const view of ['now', 'timeline', 'consumers'] as const) {
     const read = answers[view];
     if (read !== undefined)
@@ -84,8 +79,10 @@ export function pageApp(answers: Answers, token: string, page: Assets): Express 
   if (workloads !== undefined)
     api.get('/workloads', async ({ query }, response) => {
       const { success, data, error } = workloadsQuery.safeParse(query);
-      if (success) response.json(matchingIn(await workloads(), data));
-      else reject(response, 400, 'bad-request', error.message);
+      if (success) {
+        const report = await workloads();
+        response.json({ ...report, ...matchingIn(report.findings, data) });
+      } else reject(response, 400, 'bad-request', error.message);
     });
   const { explanation, follow, lag, whatIf } = answers;
   if (whatIf !== undefined)
@@ -142,8 +139,7 @@ function subjectIn(query: Readonly<Record<string, unknown>>): Subject {
 const failed: ErrorRequestHandler = (thrown, _request, response, _next) => {
   const { status } = thrown as { readonly status?: unknown };
   const { message } = asError(thrown);
-  if (status === 413) reject(response, status, 'bad-request', TOO_LONG);
-  else if (typeof status === 'number' && status < 500) reject(response, status, 'bad-request', message);
+  if (typeof status === 'number' && status < 500) reject(response, status, 'bad-request', message);
   else if (thrown instanceof UserError)
     reject(response, thrown.code === 'policy-invalid' ? 400 : 502, thrown.code, message);
   else reject(response, 500, 'internal', 'a bug in Linger; its terminal shows more');

@@ -6,7 +6,7 @@ import { extname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { asError, LingerError } from '../core/api/index.ts';
 
-/** The files of the page, by path. */
+/** The files of the dashboard, by path. */
 export type Assets = ReadonlyMap<string, { readonly type: string; readonly bytes: Buffer }>;
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -16,35 +16,42 @@ const TYPES: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 };
 
-/** Beside the bundle, as `npm run build` leaves it. */
-const BUILT = join(import.meta.dirname, 'page');
-/** In a checkout, the page is built from its sources. */
+/** In a checkout, both are built from their sources. */
 const BUILDER = join(import.meta.dirname, '..', '..', 'deploy', 'build-page.ts');
 
 /** @throws LingerError `page-missing`, where the program was shipped without it */
-export async function readPageAssets(): Promise<Assets> {
-  if (existsSync(BUILT)) return readFrom(BUILT);
+export function readDashboardAssets(): Promise<Assets> {
+  return built('dashboard', async (folder) => {
+    const read = (await readdir(folder)).map(async (name) => {
+      const type = TYPES[extname(name)] ?? 'application/octet-stream';
+      return [`/${name}`, { type, bytes: await readFile(join(folder, name)) }] as const;
+    });
+    return new Map(await Promise.all(read));
+  });
+}
+
+/** The page for manifests, one file. @throws LingerError `page-missing`, where the program was shipped without it */
+export function readPage(): Promise<Buffer> {
+  return built('page', (folder) => readFile(join(folder, 'index.html')));
+}
+
+/** @param read what `npm run build` leaves beside the bundle, in a folder of this name */
+async function built<T>(name: 'page' | 'dashboard', read: (folder: string) => Promise<T>): Promise<T> {
+  const beside = join(import.meta.dirname, name);
+  if (existsSync(beside)) return read(beside);
   if (!existsSync(BUILDER))
     throw new LingerError(
       'page-missing',
-      'this build of Linger, like that of the image, has no page: use the npm package or a checkout',
+      `this build of Linger has no ${name}: use the npm package or a checkout`,
     );
   const folder = await mkdtemp(join(tmpdir(), 'linger-page-'));
   try {
-    await promisify(execFile)(process.execPath, [BUILDER, folder]);
-    return await readFrom(folder);
+    await promisify(execFile)(process.execPath, [BUILDER, name, folder]);
+    return await read(folder);
   } catch (cause) {
-    const message = `the page cannot be built (${asError(cause).message}): run npm ci`;
+    const message = `the ${name} cannot be built (${asError(cause).message}): run npm ci`;
     throw new LingerError('page-missing', message, { cause });
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
-}
-
-async function readFrom(folder: string): Promise<Assets> {
-  const read = (await readdir(folder)).map(async (name) => {
-    const type = TYPES[extname(name)] ?? 'application/octet-stream';
-    return [`/${name}`, { type, bytes: await readFile(join(folder, name)) }] as const;
-  });
-  return new Map(await Promise.all(read));
 }

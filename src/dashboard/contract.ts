@@ -86,26 +86,6 @@ const live = z.strictObject({
 /** `linger explain -o json`. */
 export const explainReport = z.strictObject({ plans: z.array(z.union([located, live])).readonly() });
 
-const problem = z.strictObject({
-  in: z.enum(['manifest', 'policies']),
-  /** From 1; null: it is about the whole text. */
-  line: z.union([z.number(), nothingKnown]),
-  column: z.union([z.number(), nothingKnown]),
-  text: z.string(),
-});
-
-/** What a manifest and a policy come to: the answer to `POST /api/v1/explain`. */
-export const playgroundReport = z.strictObject({
-  plans: z.array(located.extend({ /** One sentence. */ because: z.string() })).readonly(),
-  /** What is wrong with the texts; each object that can be read is explained nevertheless. */
-  problems: z.array(problem).readonly(),
-  /** `linger inject --diff`; empty: nothing changes. */
-  diff: z.string(),
-});
-
-/** The body of that request. */
-export const playgroundRequest = z.strictObject({ manifest: z.string(), policies: z.string().default('') });
-
 const named = { kind: z.string(), namespace: z.string(), name: z.string() };
 
 const auditFinding = z.strictObject({
@@ -159,11 +139,13 @@ export const workloadsReport = auditReport.extend({
 
 /** The query of `GET /api/v1/workloads`. */
 export const workloadsQuery = z.strictObject({
-  /** Part of the name, namespace, kind or of a reason. */
+  /** Words, each part of the name, namespace, kind or of a reason. */
   search: z.string().default(''),
   verdict: z.string().default(''),
   /** Without it, in the order of `audit`. */
   sort: z.enum(['verdict', 'name', 'wait', 'open']).optional(),
+  /** `true`: the other way round. */
+  reverse: z.stringbool().default(false),
   limit: z.coerce.number().int().min(1).max(1_000).default(100),
 });
 
@@ -449,16 +431,16 @@ export const apiError = z.strictObject({ error: z.strictObject({ code: z.string(
 /** What this server has to show: the answer to `GET /api/v1`. */
 export const apiRoot = z.strictObject({
   version: z.string(),
-  views: z.array(z.enum(['playground', ...TOPICS])).readonly(),
+  views: z.array(z.enum(TOPICS)).readonly(),
   /** The cluster or the folder that is shown; null: none. */
   source: z.union([z.string(), nothingKnown]),
 });
 
 export type ExplainReport = z.infer<typeof explainReport>;
-export type PlaygroundReport = z.infer<typeof playgroundReport>;
-export type PlaygroundRequest = z.infer<typeof playgroundRequest>;
 export type AuditJson = z.infer<typeof auditReport>;
 export type WorkloadsReport = z.infer<typeof workloadsReport>;
+/** All findings of an audit. */
+export type AllWorkloads = Omit<WorkloadsReport, 'matching'>;
 export type WorkloadsQuery = z.infer<typeof workloadsQuery>;
 export type ExplanationReport = z.infer<typeof explanationReport>;
 export type ConsumersReport = z.infer<typeof consumersReport>;
@@ -471,6 +453,5 @@ export type WhatIfReport = z.infer<typeof whatIfReport>;
 export type TimelineReport = z.infer<typeof timelineReport>;
 export type TimelineView = z.infer<typeof timelineView>;
 export type NowReport = z.infer<typeof nowReport>;
-export type PlaygroundProblem = z.infer<typeof problem>;
 export type ApiRoot = z.infer<typeof apiRoot>;
 export type ApiError = z.infer<typeof apiError>;

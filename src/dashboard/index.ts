@@ -1,7 +1,8 @@
 export { newToken } from './access.ts';
-export { type Answers, pageApp, type Subject } from './app.ts';
-export { readPageAssets } from './assets.ts';
+export { type Answers, dashboardApp, pageApp, type Subject } from './app.ts';
+export { readDashboardAssets, readPage } from './assets.ts';
 export {
+  type AllWorkloads,
   type ApiError,
   type ApiRoot,
   type AuditJson,
@@ -24,10 +25,6 @@ export {
   lagReport,
   type NowReport,
   nowReport,
-  type PlaygroundProblem,
-  type PlaygroundReport,
-  type PlaygroundRequest,
-  playgroundReport,
   type StatusReport,
   statusReport,
   type TimelineReport,
@@ -40,4 +37,3 @@ export {
   whatIfReport,
   workloadsReport,
 } from './contract.ts';
-export type { AllWorkloads } from './workload-list.ts';

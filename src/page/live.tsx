@@ -4,7 +4,7 @@ import { askServer, followChanges, RequestError } from './ask.ts';
 import { Failure } from './parts.tsx';
 
 /** @param on must not depend on what is shown: it stays the first one */
-export function useEvent(target: EventTarget, type: string, on: () => void): void {
+export function useEvent(target: EventTarget, type: string, on: (event: Event) => void): void {
   useEffect(() => {
     target.addEventListener(type, on);
     return () => target.removeEventListener(type, on);

@@ -1,8 +1,8 @@
-import { useEffect, useRef } from 'preact/hooks';
-import { CHART_STYLE, chartOf, chartSvg } from '../core/timeline/index.ts';
+import { chartOf } from '../core/timeline/index.ts';
 import type { TimelineView } from '../dashboard/index.ts';
 import { Listed, LiveView, Time, useAddress } from './live.tsx';
 import { Choice, Head, Name, Verdict, type VerdictTone } from './parts.tsx';
+import { Picture } from './picture.tsx';
 
 type Termination = TimelineView['terminations'][number];
 type AfterSigterm = Termination['afterSigterm'];
@@ -110,7 +110,7 @@ function Shown({ termination }: { readonly termination: Termination }) {
   const chart = chartOf(termination, new Date(termination.deletedAt * 1000).toLocaleString());
   return (
     <section aria-label="Timeline">
-      <Picture chart={chart} />
+      <Picture charts={chart} />
       <details>
         <summary>As a table</summary>
         <table>
@@ -129,32 +129,4 @@ function Shown({ termination }: { readonly termination: Termination }) {
       </details>
     </section>
   );
-}
-
-const STYLES = new CSSStyleSheet();
-STYLES.replaceSync(CHART_STYLE);
-document.adoptedStyleSheets = [...document.adoptedStyleSheets, STYLES];
-
-/** Drawn as wide as its place; parsed as XML, in which no name can become an element. */
-function Picture({ chart }: { readonly chart: ReturnType<typeof chartOf> }) {
-  const place = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    const within = place.current;
-    if (within === null) return;
-    let width = 0;
-    const draw = () => {
-      if (within.clientWidth === width) return;
-      width = within.clientWidth;
-      const drawn = new DOMParser().parseFromString(
-        chartSvg(chart, { width, style: 'none' }),
-        'image/svg+xml',
-      );
-      within.replaceChildren(document.importNode(drawn.documentElement, true));
-    };
-    draw();
-    const resized = new ResizeObserver(draw);
-    resized.observe(within);
-    return () => resized.disconnect();
-  });
-  return <div class="timeline" ref={place} />;
 }

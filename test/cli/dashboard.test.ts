@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { parse } from 'yaml';
 import { Trials, undeclaredOf } from '../../src/cli/dashboard.ts';
 import { curveOf, lagReportOf } from '../../src/cli/lag-report.ts';
-import { openPage } from '../../src/cli/playground.ts';
+import { openDashboard } from '../../src/cli/open-page.ts';
 import type { DiscoveryConsumer } from '../../src/core/api/index.ts';
 import {
   NO_DOCUMENTS,
@@ -533,10 +533,9 @@ describe('the view of lags', () => {
         const waits = [{ seconds: 45, namespaces: 3, covered: 1 }];
         return report && { ...report, waits, unseen: [] };
       };
-      const { server, address } = await openPage(
+      const { server, address } = await openDashboard(
         { root, lag, follow: () => () => undefined },
         0,
-        '--port',
         () => undefined,
       );
       atEnd(() => close(server));

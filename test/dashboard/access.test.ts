@@ -1,16 +1,14 @@
 import request from 'supertest';
 import { describe, expect, it } from 'vitest';
-import { apiError, pageApp } from '../../src/dashboard/index.ts';
+import { apiError, dashboardApp, pageApp } from '../../src/dashboard/index.ts';
 
 const TOKEN = 'the-token-of-this-run';
 const HOST = '127.0.0.1:8088';
-const root = { version: '0.0.0', views: ['playground'], source: null } as const;
+const root = { version: '0.0.0', views: ['workloads'], source: null } as const;
 const page = new Map([
   ['/index.html', { type: 'text/html; charset=utf-8', bytes: Buffer.from('<p>page</p>') }],
 ]);
-const REPORT = { plans: [], problems: [], diff: '' };
-const explain = async () => JSON.stringify(REPORT);
-const app = pageApp({ root, explain }, TOKEN, page);
+const app = dashboardApp({ root }, TOKEN, page);
 
 const get = (path: string, headers: Readonly<Record<string, string>> = {}) =>
   request(app)
@@ -30,7 +28,7 @@ describe('the API', () => {
     ['one of the same length', { Authorization: `Bearer ${TOKEN.replace('t', 'x')}` }],
     ['the token in another scheme', { Authorization: `Basic ${TOKEN}` }],
   ])('refuses %s, whatever is asked for', async (_, headers) => {
-    for (const path of ['/api/v1', '/api/v1/explain', '/api/v1/nothing']) {
+    for (const path of ['/api/v1', '/api/v1/workloads', '/api/v1/nothing']) {
       const { status, body } = await get(path, headers as Record<string, string>);
       expect([status, apiError.parse(body).error.code]).toEqual([401, 'no-token']);
     }
@@ -82,31 +80,12 @@ describe('every answer', () => {
   });
 });
 
-describe('a body', () => {
-  const post = (body: string | object) =>
-    request(app)
-      .post('/api/v1/explain')
-      .set({ Host: HOST, 'Content-Type': 'application/json', ...bearer })
-      .send(body);
-
-  it('is a manifest and a policy', async () => {
-    const { status, body } = await post({ manifest: 'kind: Pod' });
-    expect([status, body]).toEqual([200, REPORT]);
-  });
-
-  it.each([
-    ['no JSON', '{', 400],
-    ['no manifest', {}, 400],
-    ['a manifest that is no text', { manifest: 5 }, 400],
-    ['a member too many', { manifest: '', file: '/etc/passwd' }, 400],
-    ['more than 1 MiB', { manifest: 'x'.repeat(1024 * 1024) }, 413],
-  ])('%s is refused', async (_, body, expected) => {
-    const { status, body: answer } = await post(body as string | object);
-    expect([status, apiError.parse(answer).error.code]).toEqual([expected, 'bad-request']);
-  });
-
-  it('that is too long is told what to do instead', async () => {
-    const { body } = await post({ manifest: 'x'.repeat(1024 * 1024) });
-    expect(apiError.parse(body).error.message).toMatch(/at most 1 MiB.*linger explain/);
+it('the page for manifests needs no token, and another site cannot frame it', async () => {
+  const { status, headers, text } = await request(pageApp(Buffer.from('<p>page</p>'))).get('/');
+  expect([status, text]).toEqual([200, '<p>page</p>']);
+  expect(headers).toMatchObject({
+    'content-security-policy': "frame-ancestors 'none'",
+    'x-content-type-options': 'nosniff',
+    'cross-origin-opener-policy': 'same-origin',
   });
 });

@@ -2,14 +2,14 @@ import request from 'supertest';
 import { describe, expect, it } from 'vitest';
 import { LingerError } from '../../src/core/api/index.ts';
 import { assess, terminationSummary } from '../../src/core/timeline/index.ts';
-import { apiError, pageApp, type TimelineView, timelineView } from '../../src/dashboard/index.ts';
+import { apiError, dashboardApp, type TimelineView, timelineView } from '../../src/dashboard/index.ts';
 import { CLEAR, SENT, UNKNOWN } from '../core/timeline/sample-termination.ts';
 
 const TOKEN = 'the-token-of-this-run';
 const root = { version: '0.0.0', views: ['timeline'], source: null } as const;
 
 const asked = (timeline: () => Promise<TimelineView>) =>
-  request(pageApp({ root, timeline }, TOKEN, new Map()))
+  request(dashboardApp({ root, timeline }, TOKEN, new Map()))
     .get('/api/v1/timeline')
     .set({ Host: '127.0.0.1:8089', Authorization: `Bearer ${TOKEN}` });
 

@@ -1,7 +1,7 @@
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { assess, type Termination, terminationSummary } from '../../src/core/timeline/index.ts';
-import { readPageAssets, type TimelineView } from '../../src/dashboard/index.ts';
+import { readDashboardAssets, type TimelineView } from '../../src/dashboard/index.ts';
 import { CLEAR, SENT, UNKNOWN } from '../core/timeline/sample-termination.ts';
 import { CHROMIUM, expectAccessible, LOOKS, startBrowser, tabTo, windowOf } from './browser.ts';
 import { servePage, TOKEN } from './served.ts';
@@ -14,9 +14,9 @@ const viewOf = (all: readonly Termination[]): TimelineView => ({
 
 describe.runIf(CHROMIUM !== undefined)('the view of terminations', () => {
   let browser: Browser;
-  let files: Awaited<ReturnType<typeof readPageAssets>>;
+  let files: Awaited<ReturnType<typeof readDashboardAssets>>;
   beforeAll(async () => {
-    files = await readPageAssets();
+    files = await readDashboardAssets();
     browser = await startBrowser();
   }, 60_000);
   afterAll(() => browser?.close());

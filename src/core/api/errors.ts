@@ -54,7 +54,7 @@ export const ERRORS = {
   },
   'page-missing': {
     exit: 1,
-    means: 'This build, like that of the image, has no page, or a checkout cannot build it.',
+    means: 'This build has no dashboard, like that of the image, or a checkout cannot build it.',
     cure: 'Run it from the package or a checkout; there, `npm ci` first.',
   },
   'cluster-unreachable': {

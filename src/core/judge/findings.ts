@@ -609,7 +609,7 @@ function openFor(exposure: Exposure | undefined, verdict: AuditVerdict, wait: nu
 }
 
 /** The lag that a hook must cover: the known lag without the safety factor, or, as far as that is not known, the policy's wait. */
-function neededOf({ policy, choice, lag }: Exposure): number {
+export function neededOf({ policy, choice, lag }: Exposure): number {
   if (choice.why === 'fixed' || choice.why === 'initial' || lag.known === undefined) return choice.seconds;
   return lag.known.quantile(policy['wait.percentile'].value);
 }

@@ -21,6 +21,7 @@ export {
   type GraceCut,
   headlineOf,
   livenessInWords,
+  neededOf,
   NO_WAIT,
   podsOfAll,
   type RunningPod,

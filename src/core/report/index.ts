@@ -1,3 +1,4 @@
+export { blockYaml } from './block-yaml.ts';
 export {
   becauseOf,
   explanationOf,
@@ -7,6 +8,19 @@ export {
   type ManifestExplanation,
   type WorkloadExplanation,
 } from './explanations.ts';
+export {
+  type Fate,
+  type FileTaken,
+  JudgedManifests,
+  type ManifestReport,
+  POLICIES,
+  type PolicyFields,
+  type TextProblemAt,
+  type WhatIf,
+  type WorkloadDetail,
+} from './manifest-report.ts';
+export { shareable } from './shareable.ts';
+export { keyOf, type ListQuery, matchingIn } from './workload-list.ts';
 export {
   type FoundWorkload,
   type ManifestProblem,

@@ -16,7 +16,6 @@ const VIEWS: Readonly<Record<View, readonly [title: string, load: () => Promise<
   lag: ['Lag', async () => (await import('./lag.tsx')).Lag],
   'what-if': ['What if', async () => (await import('./what-if.tsx')).WhatIf],
   consumers: ['Consumers', async () => (await import('./consumers.tsx')).Consumers],
-  playground: ['Playground', async () => (await import('./playground.tsx')).Playground],
 };
 
 /** The frame of all views: which one is shown stands in the address. */

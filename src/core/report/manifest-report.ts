@@ -1,0 +1,397 @@
+import {
+  API_VERSION,
+  type ClusterTerminationPolicy,
+  isLingerObject,
+  isRecord,
+  NAMESPACE_NAME_LABEL,
+  parseDocument,
+  printable,
+  UserError,
+} from '../api/index.ts';
+import {
+  type ClusterSnapshot,
+  exposureOf,
+  NO_SOURCES,
+  patchInForce,
+  requestOf,
+  type Sources,
+  snapshotOf,
+} from '../decision/index.ts';
+import {
+  type Audited,
+  type AuditFinding,
+  type AuditSubject,
+  type AuditSummary,
+  auditWorkload,
+  neededOf,
+  podsOfAll,
+  type RelatedObjects,
+  relatedObjectsIn,
+  subjectOf,
+  summaryOfAudit,
+  WEBHOOK_KIND,
+} from '../judge/index.ts';
+import {
+  editDocument,
+  type ManifestDocument,
+  ManifestError,
+  policiesOfMap,
+  readDocuments,
+} from '../manifest/index.ts';
+import type { Chart } from '../timeline/index.ts';
+import { blockYaml } from './block-yaml.ts';
+import { becauseOf, explanationOf, type WorkloadExplanation } from './explanations.ts';
+import { plannedChart } from './planned-chart.ts';
+import { keyOf } from './workload-list.ts';
+import {
+  type FoundWorkload,
+  type ManifestProblem,
+  type ManifestText,
+  planOf,
+  type Reading,
+  survey,
+  withEmbedded,
+  workloadsIn,
+} from './workloads.ts';
+
+/** What is wrong with a text. Lines and columns from 1; null: it is about the whole text. */
+export interface TextProblemAt {
+  /** A file, or {@link POLICIES}. */
+  readonly file: string;
+  readonly line: number | null;
+  readonly column: number | null;
+  readonly text: string;
+}
+
+/** The name of the policies’ text in problems. */
+export const POLICIES = 'policies.yaml';
+
+/** What a file was taken for. */
+export interface FileTaken {
+  readonly file: string;
+  readonly workloads: number;
+  readonly others: number;
+}
+
+/**
+ * What becomes of a workload’s requests when it rolls.
+ * - `lost`: something is known to send to its pods, and they stop sooner than it follows.
+ * - `assumed`: the same, but nothing in the input shows that something sends to them.
+ */
+export type Fate = 'lost' | 'assumed' | 'fine' | 'unknown';
+
+export interface ManifestReport {
+  /** `3 of 11 lose requests when they roll; 5 are assumed to; 3 are fine` */
+  readonly headline: string;
+  /** What that rests on; one sentence each. */
+  readonly basis: readonly string[];
+  readonly findings: readonly AuditFinding[];
+  readonly summary: AuditSummary;
+  /** By {@link keyOf}. */
+  readonly fates: Readonly<Record<string, Fate>>;
+  readonly files: readonly FileTaken[];
+  readonly problems: readonly TextProblemAt[];
+}
+
+export interface WorkloadDetail {
+  readonly plan: WorkloadExplanation;
+  readonly because: string;
+  /** As it is, and with the patch; empty: nothing is known of its termination. */
+  readonly charts: readonly Chart[];
+  /** Its document before and after; null: nothing changes. */
+  readonly patch: { readonly before: string; readonly after: string } | null;
+  /** Why a change is not made in the text. */
+  readonly left: readonly string[];
+  /** What would do the same in its namespace, where Linger’s webhook is: Audit first; null: no policy is needed, or would help. */
+  readonly policy: string | null;
+}
+
+/** The defaults of `explain` and `inject`. */
+const SELECTION = { namespace: 'default', selector: undefined };
+
+interface Judged {
+  readonly found: FoundWorkload;
+  readonly subject: AuditSubject;
+  readonly audited: Audited;
+}
+
+/** Manifests under policies, judged as `audit -f`, `explain -f` and `inject -f` do, without a cluster. */
+export class JudgedManifests {
+  readonly report: ManifestReport;
+  readonly #inputs: readonly ManifestText[];
+  readonly #sources: Sources;
+  readonly #snapshot: ClusterSnapshot;
+  readonly #related: RelatedObjects;
+  readonly #judged: ReadonlyMap<string, Judged>;
+  readonly #surveyed: ReturnType<typeof survey>;
+
+  constructor(inputs: readonly ManifestText[], policies: string) {
+    const problems: TextProblemAt[] = [];
+    const at =
+      (file: string) =>
+      ({ message, place }: ManifestProblem) =>
+        void problems.push({
+          file,
+          line: place?.line ?? null,
+          column: place?.column ?? null,
+          text: printable(place?.problem ?? message),
+        });
+    const { texts, surveyed } = surveyedOf(inputs, at);
+    this.#inputs = texts;
+    this.#surveyed = surveyed;
+    const files = policiesOfMap({ [POLICIES]: policies }, '');
+    for (const { message, place } of files.problems) at(POLICIES)({ message, place });
+    const applied = surveyed.documents;
+    this.#sources = { ...NO_SOURCES, modeLimit: 'Enforce', files: files.documents, applied };
+    this.#snapshot = snapshotOf(this.#sources);
+    const found: { readonly input: ManifestText; readonly found: FoundWorkload }[] = [];
+    const objects: unknown[] = [];
+    const taken = texts.map((input): FileTaken => {
+      const [workloads, others] = [found.length, objects.length];
+      const reading = { report: at(input.name), failed: false };
+      for (const each of placedIn(input, surveyed, reading, objects)) found.push({ input, found: each });
+      const ours = found.length - workloads;
+      return { file: input.name, workloads: ours, others: Math.max(0, objects.length - others - ours) };
+    });
+    const subjects = found.map(({ input, found: { object, ...placed } }) => ({
+      ...{ ...placed, object: object.value },
+      ...{ file: input.name, line: object.line, column: object.column },
+    }));
+    const brought = objects.filter(isRecord).filter(({ kind }) => kind === WEBHOOK_KIND.kind);
+    const around = relatedObjectsIn(objects, SELECTION.namespace, brought);
+    this.#related = { ...around, pods: podsOfAll(subjects, around) };
+    const judged = subjects.map((subject, index): Judged | undefined => {
+      const each = found[index]?.found;
+      return each && { found: each, subject, audited: auditWorkload(subject, this.#snapshot, this.#related) };
+    });
+    const all = judged.filter((each) => each !== undefined);
+    this.#judged = new Map(
+      all.flatMap((each) => {
+        const [own] = each.audited.findings;
+        return own === undefined ? [] : [[keyOf(own), each] as const];
+      }),
+    );
+    this.report = this.#reportOf(taken, problems);
+  }
+
+  #reportOf(files: readonly FileTaken[], problems: readonly TextProblemAt[]): ManifestReport {
+    const fates = Object.fromEntries(
+      [...this.#judged].map(([key, each]) => [key, this.#fateOf(each)] as const),
+    );
+    const audited = [...this.#judged.values()].map((each) => each.audited);
+    const count = (fate: Fate) => Object.values(fates).filter((each) => each === fate).length;
+    const counts = {
+      lost: count('lost'),
+      assumed: count('assumed'),
+      fine: count('fine'),
+      unknown: count('unknown'),
+    };
+    const findings = audited.flatMap((each) => each.findings);
+    // Several readers of one text say the same of it.
+    const distinct = [...new Map(problems.map((each) => [JSON.stringify(each), each])).values()];
+    return {
+      ...{ headline: headline(counts), basis: basisOf(counts, findings), findings, fates, files },
+      ...{ summary: summaryOfAudit(audited), problems: distinct },
+    };
+  }
+
+  #fateOf({ subject, audited: { findings } }: Judged): Fate {
+    const [own] = findings;
+    if (own?.verdict === 'protected' || own?.verdict === 'skipped') return 'fine';
+    if (own?.verdict !== 'unprotected') return 'unknown';
+    const exposure = exposureOf(requestOf(subject), this.#snapshot);
+    if (exposure === undefined || own.reason === 'UndeclaredConsumer') return 'lost';
+    const { services, consumers } = exposure;
+    const hasClient = services !== 'unknown' && services.length > 0;
+    return hasClient || consumers.some(({ builtIn }) => !builtIn) ? 'lost' : 'assumed';
+  }
+
+  /** @returns undefined: there is no such workload any more */
+  detail(key: string): WorkloadDetail | undefined {
+    const judged = this.#judged.get(key);
+    if (judged === undefined) return undefined;
+    const { found, subject } = judged;
+    const plan = explanationOf(found, this.#snapshot, this.#related);
+    const { text: after, before, left } = this.#edited(subject.file ?? '', key);
+    const patch = before === after ? null : { before, after };
+    return {
+      ...{ plan, because: becauseOf(plan), charts: this.#chartsOf(judged, plan), patch, left },
+      policy: patch === null ? null : policyText([subject.namespace], {}, 'Audit'),
+    };
+  }
+
+  #chartsOf({ subject, audited: { findings } }: Judged, plan: WorkloadExplanation): readonly Chart[] {
+    const [own] = findings;
+    const exposure = exposureOf(requestOf(subject), this.#snapshot);
+    if (own === undefined || exposure === undefined || own.waitSeconds === null) return [];
+    const lag = neededOf(exposure);
+    const basis = exposure.lag.known === undefined ? 'assumed' : 'measured';
+    const now = plannedChart({
+      ...{ title: `${subjectOf(own)}: as it is`, lag, basis, wait: own.waitSeconds },
+      grace: own.graceSeconds ?? plan.baseGraceSeconds ?? 30,
+    });
+    const { waitSeconds, graceSeconds, outcome } = plan;
+    const changes = waitSeconds !== null && waitSeconds !== own.waitSeconds && outcome === 'inject';
+    if (!changes || graceSeconds === null) return [now];
+    const then = { title: 'With the patch', lag, basis, wait: waitSeconds, grace: graceSeconds };
+    return [now, plannedChart(then)];
+  }
+
+  /** All texts as `inject` writes them. */
+  patched(): readonly ManifestText[] {
+    return this.#inputs.map(({ name }) => ({ name, text: this.#edited(name).text }));
+  }
+
+  /** @param key of the only workload to change: then the text is that of its document */
+  #edited(file: string, key?: string) {
+    const input = this.#inputs.find(({ name }) => name === file);
+    const before: string[] = [];
+    const after: string[] = [];
+    const left: string[] = [];
+    if (input === undefined) return { before: '', text: '', left };
+    const only = key === undefined ? undefined : this.#judged.get(key)?.found;
+    const reading = { report: () => undefined, remark: '', failed: false };
+    for (const document of readDocuments(input.text, input.name)) {
+      if (only !== undefined && !holds(document, only.object.line)) continue;
+      const snapshot = this.#snapshot;
+      const surveyed = this.#surveyed;
+      const edits = function* () {
+        for (const found of workloadsIn(document, input, SELECTION, surveyed, reading)) {
+          if (only !== undefined && found.object.where !== only.object.where) continue;
+          const { pod, pointer } = found.workload;
+          const operations = patchInForce(pod, planOf(found, snapshot).decision);
+          if (operations.length > 0) yield { object: found.object, operations, at: pointer };
+        }
+      };
+      const edited = editDocument(document, edits());
+      before.push(document.source.text.slice(document.start, document.end));
+      after.push(edited.text);
+      left.push(...[...edited.left.values()].flat());
+    }
+    return { before: before.join(''), text: after.join(''), left };
+  }
+
+  /** What a policy for the namespaces at hand would do, with Linger’s webhook in place. @throws LingerError `policy-invalid` */
+  whatIf(fields: PolicyFields): WhatIf {
+    const namespaces = [...new Set([...this.#judged.values()].map(({ subject }) => subject.namespace))];
+    const enforced = policyOf(namespaces, fields, 'Enforce');
+    const policy = parseDocument(enforced, 'what if') as ClusterTerminationPolicy;
+    const { files } = this.#sources;
+    const clusterPolicies = [...files.clusterPolicies, policy];
+    const snapshot = snapshotOf({ ...this.#sources, files: { ...files, clusterPolicies } });
+    const related = { ...this.#related, configured: true };
+    const after = [...this.#judged.values()].map(({ subject }) => auditWorkload(subject, snapshot, related));
+    return {
+      before: this.report.summary,
+      after: summaryOfAudit(after),
+      audit: policyText(namespaces, fields, 'Audit'),
+      enforce: blockYaml(enforced),
+    };
+  }
+}
+
+/** Members of a policy’s spec. */
+export type PolicyFields = Readonly<Record<string, unknown>>;
+
+export interface WhatIf {
+  readonly before: AuditSummary;
+  readonly after: AuditSummary;
+  /** To apply first: it changes no pod. */
+  readonly audit: string;
+  /** To apply then. */
+  readonly enforce: string;
+}
+
+function policyOf(namespaces: readonly string[], fields: PolicyFields, mode: 'Audit' | 'Enforce') {
+  const selected = { key: NAMESPACE_NAME_LABEL, operator: 'In', values: [...namespaces] };
+  return {
+    apiVersion: API_VERSION,
+    kind: 'ClusterTerminationPolicy',
+    metadata: { name: 'linger-these-namespaces' },
+    spec: { mode, namespaceSelector: { matchExpressions: [selected] }, ...fields },
+  };
+}
+
+function policyText(namespaces: readonly string[], fields: PolicyFields, mode: 'Audit' | 'Enforce'): string {
+  return blockYaml(policyOf(namespaces, fields, mode));
+}
+
+/** One that cannot be read at all is left out, with its problem. */
+function surveyedOf(
+  inputs: readonly ManifestText[],
+  at: (file: string) => (problem: ManifestProblem) => void,
+) {
+  const attempt = (texts: readonly ManifestText[]) => survey(texts, SELECTION.namespace);
+  const readable = inputs.filter((input) => {
+    try {
+      attempt([input]);
+      return true;
+    } catch (thrown) {
+      if (!(thrown instanceof UserError)) throw thrown;
+      const place = thrown instanceof ManifestError ? thrown.place : undefined;
+      at(input.name)({ message: thrown.message, place });
+      return false;
+    }
+  });
+  const surveyed = attempt(readable);
+  const byName = new Map(readable.map(({ name }) => [name, at(name)]));
+  for (const problem of surveyed.problems) {
+    const name = [...byName.keys()].find((each) => problem.message.startsWith(`${each} document`));
+    at(name ?? '')(problem);
+  }
+  return { texts: readable, surveyed };
+}
+
+function* placedIn(
+  input: ManifestText,
+  surveyed: ReturnType<typeof survey>,
+  reading: Reading,
+  objects: unknown[],
+): Generator<FoundWorkload> {
+  const problem = 'a policy counts only among the policies: move it there';
+  for (const document of readDocuments(input.text, input.name)) {
+    for (const object of document.objects()) {
+      if (object instanceof ManifestError) continue;
+      objects.push(...withEmbedded(object).map(({ value }) => value));
+      const { value, line } = object;
+      if (isRecord(value) && isLingerObject(value))
+        reading.report({ message: problem, place: { line, column: 1, problem } });
+    }
+    yield* workloadsIn(document, input, SELECTION, surveyed, reading);
+  }
+}
+
+type Counts = Readonly<Record<Fate, number>>;
+
+function headline({ lost, assumed, fine, unknown }: Counts): string {
+  const all = lost + assumed + fine + unknown;
+  if (all === 0) return 'No workload yet';
+  const [are, they] = lost === 1 ? ['loses', 'it rolls'] : ['lose', 'they roll'];
+  const parts = [
+    `${lost} of ${all} ${are} requests when ${they}`,
+    ...(assumed > 0 ? [`${assumed} ${assumed === 1 ? 'is' : 'are'} assumed to`] : []),
+    ...(fine > 0 ? [`${fine} ${fine === 1 ? 'is' : 'are'} fine`] : []),
+    ...(unknown > 0 ? [`of ${unknown} it is not known`] : []),
+  ];
+  return parts.join('; ');
+}
+
+function basisOf({ lost, assumed, unknown }: Counts, findings: readonly AuditFinding[]): readonly string[] {
+  const open = findings.some(({ exposureSeconds }) => (exposureSeconds ?? 0) > 0);
+  return [
+    ...(lost > 0 ? ['Lose: a Service or a route in the input leads to their pods, which stop at once.'] : []),
+    ...(assumed > 0
+      ? ['Assumed: their containers declare ports, and no Service in the input selects them.']
+      : []),
+    ...(unknown > 0 ? ['Not known: the reason stands beside each.'] : []),
+    ...(open
+      ? [
+          'How long is assumed: nothing is measured in manifests, so a wait is the policy’s wait.initial (30 s) or its fixed one.',
+        ]
+      : []),
+  ];
+}
+
+function holds({ start, end, source }: ManifestDocument, line: number): boolean {
+  return line >= source.at(start).line && line <= source.at(Math.max(start, end - 1)).line;
+}

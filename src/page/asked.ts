@@ -1,0 +1,48 @@
+import type { AuditFinding } from '../core/judge/index.ts';
+import type {
+  ListQuery,
+  ManifestReport,
+  ManifestText,
+  PolicyFields,
+  WhatIf,
+  WorkloadDetail,
+} from '../core/report/index.ts';
+import type { DroppedFile, TakenFor } from './dropped.ts';
+
+/** What the page asks its worker, and what that answers: one function for each question. */
+export interface Questions {
+  /** Reads files, and keeps them until others are dropped. */
+  readonly read: (files: readonly DroppedFile[]) => readonly TakenFor[];
+  /** Judges what was read and the pasted text, and keeps that for the other questions. */
+  readonly judge: (pasted: string, policies: string) => Overview;
+  readonly list: (query: ListQuery) => Listed;
+  /** undefined: there is no such workload any more. */
+  readonly detail: (key: string) => DetailShown | undefined;
+  /** All texts as `inject` writes them. */
+  readonly patched: () => readonly ManifestText[];
+  readonly whatIf: (fields: PolicyFields) => WhatIf;
+  /** What may leave the machine in a link. */
+  readonly shareable: () => { readonly text: string; readonly unread: number };
+}
+
+/** Everything but the workloads, of which there may be thousands. */
+export type Overview = Omit<ManifestReport, 'findings' | 'fates'>;
+
+export interface Listed {
+  readonly findings: readonly AuditFinding[];
+  readonly fates: ManifestReport['fates'];
+  readonly matching: number;
+}
+
+export type DetailShown = Omit<WorkloadDetail, 'patch'> & {
+  /** The document as `inject` writes it, and as `diff -u` shows it. */
+  readonly patch: { readonly after: string; readonly diff: string } | null;
+};
+
+export interface Asked {
+  readonly id: number;
+  readonly question: keyof Questions;
+  readonly given: readonly unknown[];
+}
+
+export type Answered = { readonly id: number } & ({ readonly answer: unknown } | { readonly failed: string });

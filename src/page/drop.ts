@@ -1,0 +1,33 @@
+import { BUDGET, type DroppedFile } from './dropped.ts';
+
+/** The files of a drop, with those of its folders, as many as the page reads and one more. */
+export async function filesIn({ dataTransfer }: DragEvent): Promise<readonly DroppedFile[]> {
+  const found: DroppedFile[] = [];
+  // Taken at once: the list is empty after the event.
+  const entries = [...(dataTransfer?.items ?? [])].flatMap((item) => item.webkitGetAsEntry() ?? []);
+  const files = [...(dataTransfer?.files ?? [])];
+  if (entries.length === 0) return files.map((file) => ({ path: file.name, file }));
+  const walk = async (entry: FileSystemEntry): Promise<void> => {
+    if (found.length > BUDGET.entries || /(^|\/)(\.git|node_modules)$/.test(entry.fullPath)) return;
+    if (entry.isFile) {
+      const file = await new Promise<File>((resolve, reject) =>
+        (entry as FileSystemFileEntry).file(resolve, reject),
+      );
+      found.push({ path: entry.fullPath.replace(/^\//, ''), file });
+      return;
+    }
+    const reader = (entry as FileSystemDirectoryEntry).createReader();
+    const some = () =>
+      new Promise<FileSystemEntry[]>((resolve, reject) => reader.readEntries(resolve, reject));
+    // A hundred at a time; none: that was all.
+    for (let each = await some(); each.length > 0; each = await some())
+      for (const inner of each) await walk(inner);
+  };
+  for (const entry of entries) await walk(entry);
+  return found;
+}
+
+/** Of an `<input type=file>`, one of folders too. */
+export function chosenIn(input: HTMLInputElement): readonly DroppedFile[] {
+  return [...(input.files ?? [])].map((file) => ({ path: file.webkitRelativePath || file.name, file }));
+}

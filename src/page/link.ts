@@ -1,0 +1,46 @@
+/** What a link carries in its fragment, which no browser sends. */
+export interface Linked {
+  readonly manifest: string;
+  readonly policies: string;
+}
+
+const MARK = '#m=';
+/** Characters: chats and mail programs cut longer addresses. */
+export const LONGEST_LINK = 30_000;
+/** Of a link that somebody else has made. */
+const MOST_INFLATED = 8 * 1024 * 1024;
+
+/** The fragment that carries it, compressed. */
+export async function fragmentOf(linked: Linked): Promise<string> {
+  const stream = new Blob([JSON.stringify(linked)])
+    .stream()
+    .pipeThrough(new CompressionStream('deflate-raw'));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const text = Array.from(bytes, (byte) => String.fromCharCode(byte)).join('');
+  return MARK + btoa(text).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
+}
+
+/** @returns undefined: there is none, or it is broken */
+export async function linkedIn(fragment: string): Promise<Linked | undefined> {
+  if (!fragment.startsWith(MARK)) return undefined;
+  try {
+    const text = atob(fragment.slice(MARK.length).replaceAll('-', '+').replaceAll('_', '/'));
+    const packed = Uint8Array.from(text, (char) => char.charCodeAt(0));
+    const reader = new Blob([packed])
+      .stream()
+      .pipeThrough(new DecompressionStream('deflate-raw'))
+      .getReader();
+    const pieces: Uint8Array<ArrayBuffer>[] = [];
+    let length = 0;
+    for (let read = await reader.read(); !read.done; read = await reader.read()) {
+      pieces.push(read.value);
+      length += read.value.length;
+      if (length > MOST_INFLATED) return undefined;
+    }
+    const value = JSON.parse(await new Blob(pieces).text()) as Partial<Record<keyof Linked, unknown>>;
+    const { manifest, policies } = value;
+    return typeof manifest === 'string' && typeof policies === 'string' ? { manifest, policies } : undefined;
+  } catch {
+    return undefined;
+  }
+}
