@@ -80,10 +80,7 @@ const SERVE_FLAGS = {
     'Port of [health, metrics and status](http.md#the-admin-port), plain HTTP.',
   ),
   pagePort: documented(
-    optional(
-      port,
-      'port of the page for manifests (HTTP, on 127.0.0.1 only); without it, there is none',
-    ),
+    optional(port, 'port of the page for manifests (HTTP, on 127.0.0.1 only); without it, there is none'),
     'Port of the [page](#the-page), on 127.0.0.1 only. Without it there is none.',
   ),
   host: documented(

@@ -17,7 +17,12 @@ export function greeting(
     '',
     ...(page === undefined
       ? []
-      : ['See which of your workloads lose requests, and the patch. Open in a browser:', '', `  ${page}`, '']),
+      : [
+          'See which of your workloads lose requests, and the patch. Open in a browser:',
+          '',
+          `  ${page}`,
+          '',
+        ]),
     `Linger answers on https://${name(host)}:${port}/mutate`,
     `Readiness and metrics: http://${name(host)}:${adminPort}/readyz and /metrics`,
     '',

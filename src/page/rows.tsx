@@ -198,6 +198,7 @@ function Row(props: {
         </td>
         <td class="number" data-label="lost for">
           {own.exposureSeconds === null ? '–' : spanOf(own.exposureSeconds)}
+          {own.exposureSeconds ? <small>{own.evidence?.basis}</small> : null}
         </td>
         <td class="reasons">{all.map(({ reason }) => causeInWords(reason)).join(', ')}</td>
       </tr>

@@ -10,6 +10,7 @@ import {
 } from '../api/index.ts';
 import {
   type ClusterSnapshot,
+  evidenceOf,
   exposureOf,
   NO_SOURCES,
   patchInForce,
@@ -225,7 +226,7 @@ export class JudgedManifests {
     const exposure = exposureOf(requestOf(subject), this.#snapshot);
     if (own === undefined || exposure === undefined || own.waitSeconds === null) return [];
     const lag = neededOf(exposure);
-    const basis = exposure.lag.known === undefined ? 'assumed' : 'measured';
+    const { basis } = evidenceOf(exposure);
     const now = plannedChart({
       ...{ title: `${subjectOf(own)}: as it is`, lag, basis, wait: own.waitSeconds },
       grace: own.graceSeconds ?? plan.baseGraceSeconds ?? 30,
@@ -376,19 +377,18 @@ function headline({ lost, assumed, fine, unknown }: Counts): string {
   return parts.join('; ');
 }
 
+const MOST_TEXTS = 3;
+
 function basisOf({ lost, assumed, unknown }: Counts, findings: readonly AuditFinding[]): readonly string[] {
-  const open = findings.some(({ exposureSeconds }) => (exposureSeconds ?? 0) > 0);
+  const open = findings.filter(({ exposureSeconds }) => (exposureSeconds ?? 0) > 0);
+  const texts = new Set(open.flatMap(({ evidence }) => evidence?.text ?? []));
   return [
     ...(lost > 0 ? ['Lose: a Service or a route in the input leads to their pods, which stop at once.'] : []),
     ...(assumed > 0
       ? ['Assumed: their containers declare ports, and no Service in the input selects them.']
       : []),
     ...(unknown > 0 ? ['Not known: the reason stands beside each.'] : []),
-    ...(open
-      ? [
-          'How long is assumed: nothing is measured in manifests, so a wait is the policy’s wait.initial (30 s) or its fixed one.',
-        ]
-      : []),
+    ...[...texts].slice(0, MOST_TEXTS).map((text) => `How long is ${text}.`),
   ];
 }
 
