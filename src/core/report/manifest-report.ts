@@ -123,6 +123,8 @@ export class JudgedManifests {
   readonly #sources: Sources;
   readonly #snapshot: ClusterSnapshot;
   readonly #related: RelatedObjects;
+  /** As explanations see them: they say what the webhook would do. */
+  readonly #withWebhook: RelatedObjects;
   readonly #judged: ReadonlyMap<string, Judged>;
   readonly #surveyed: ReturnType<typeof survey>;
 
@@ -160,7 +162,9 @@ export class JudgedManifests {
     }));
     const brought = objects.filter(isRecord).filter(({ kind }) => kind === WEBHOOK_KIND.kind);
     const around = relatedObjectsIn(objects, SELECTION.namespace, brought);
-    this.#related = { ...around, pods: podsOfAll(subjects, around) };
+    const pods = podsOfAll(subjects, around);
+    this.#related = { ...around, pods };
+    this.#withWebhook = { ...relatedObjectsIn(objects, SELECTION.namespace), pods };
     const judged = subjects.map((subject, index): Judged | undefined => {
       const each = found[index]?.found;
       return each && { found: each, subject, audited: auditWorkload(subject, this.#snapshot, this.#related) };
@@ -212,7 +216,7 @@ export class JudgedManifests {
     const judged = this.#judged.get(key);
     if (judged === undefined) return undefined;
     const { found, subject } = judged;
-    const plan = explanationOf(found, this.#snapshot, this.#related);
+    const plan = explanationOf(found, this.#snapshot, this.#withWebhook);
     const { text: after, before, left } = this.#edited(subject.file ?? '', key);
     const patch = before === after ? null : { before, after };
     return {
@@ -280,8 +284,9 @@ export class JudgedManifests {
     const { files } = this.#sources;
     const clusterPolicies = [...files.clusterPolicies, policy];
     const snapshot = snapshotOf({ ...this.#sources, files: { ...files, clusterPolicies } });
-    const related = { ...this.#related, configured: true };
-    const after = [...this.#judged.values()].map(({ subject }) => auditWorkload(subject, snapshot, related));
+    const after = [...this.#judged.values()].map(({ subject }) =>
+      auditWorkload(subject, snapshot, this.#withWebhook),
+    );
     return {
       before: this.report.summary,
       after: summaryOfAudit(after),
