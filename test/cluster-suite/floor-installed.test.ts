@@ -61,7 +61,8 @@ function comparable({ body, status }: { readonly body: PodObject; readonly statu
 
 describe('the floor beside an installed Linger', async () => {
   const cluster: Cluster = await openCluster();
-  const where = it.runIf(cluster.own && cluster.minor >= 36);
+  // An API server 1.36 that has deleted the policy once reads no parameters for it any more until it is restarted.
+  const where = it.runIf(cluster.own && cluster.minor >= 37);
   const kubectl = (...args: string[]) => cluster.mustKubectl(args, { timeoutMs: 120_000 });
   let installation: Installation | undefined;
   const namespaces = new Map<string, string>();
@@ -138,7 +139,7 @@ describe('the floor beside an installed Linger', async () => {
   const set = (data: Readonly<Record<string, string | null>>) => cluster.patch(MAP, { data });
 
   beforeAll(async () => {
-    if (!cluster.own || cluster.minor < 36) return;
+    if (!cluster.own || cluster.minor < 37) return;
     const base = clusterPolicy('base', { mode: 'Enforce', ...fixedWait('12s') });
     installation = await Installation.create(cluster, { policies: policyFile(base) });
     for (const [name, { policies = [], annotations }] of Object.entries(NAMESPACES)) {
@@ -185,7 +186,7 @@ describe('the floor beside an installed Linger', async () => {
   }, 400_000);
 
   afterAll(async () => {
-    for (const object of [BINDING, POLICY]) if (cluster.minor >= 36) await cluster.delete(object);
+    for (const object of [BINDING, POLICY]) if (cluster.minor >= 37) await cluster.delete(object);
     await installation?.remove();
     await cluster.close();
   }, 240_000);
