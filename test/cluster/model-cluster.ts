@@ -166,7 +166,7 @@ export const serviceObject = (namespace: string, name: string, spec: object = {}
 
 export const nodeObject = (name: string, kubeletVersion: string): ModelObject => ({
   metadata: { name },
-  status: { nodeInfo: { kubeletVersion } },
+  status: { nodeInfo: { kubeletVersion, architecture: 'amd64' } },
 });
 
 export const podObject = (namespace: string, name: string, terminating = false): ModelObject => ({
