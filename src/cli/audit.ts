@@ -15,6 +15,7 @@ import {
   isRecord,
   LingerError,
   printable,
+  UserError,
 } from '../core/api/index.ts';
 import {
   type ClusterSnapshot,
@@ -99,7 +100,12 @@ export async function audit(settings: Settings<'audit'>, surroundings: Surroundi
   const ofManifests = filename.length > 0 || operands.length > 0;
   const { sources, related, connection, failed, ...input }: AuditInput = ofManifests
     ? await manifestsOf(settings, surroundings)
-    : await clusterInput(settings, surroundings);
+    : await clusterInput(settings, surroundings).catch((thrown: unknown) => {
+        const isUnnamed = settings.kubeconfig === undefined && settings.context === undefined;
+        if (isUnnamed && thrown instanceof UserError && thrown.code === 'KubeconfigUnreadable')
+          warn('no cluster is configured here; for manifests: linger audit -f FILE');
+        throw thrown;
+      });
   const snapshot = snapshotOf(sources);
   const { subjects, incomplete } = settings.serverDryRun
     ? await tried(input.subjects, snapshot, related, connection, surroundings)

@@ -141,6 +141,14 @@ describe('on a terminal', () => {
   });
 });
 
+it.each([
+  [[], true],
+  [['--kubeconfig', '/nowhere/config'], false],
+])('without a kubeconfig, %j: says -f: %j', async (flags, isSaid) => {
+  const { code, stderr } = await linger(['audit', ...flags], { env: { HOME: '/nowhere', KUBECONFIG: '' } });
+  expect([code, stderr.includes('linger audit -f FILE')]).toEqual([1, isSaid]);
+});
+
 it('-o name: as kubectl names what is open', () => {
   const all = [
     finding('web'),
