@@ -3,7 +3,7 @@ import { randomOf } from '../../property/random.ts';
 
 /*
  * What fewer than a hundred samples of a consumer could say: a hold of 1.2 times the largest of n, and 3 s. How many of a thousand
- * removals would be released early; the built-in percentile allows 10. The table of docs/decisions/0059.
+ * removals would be released early; the built-in percentile allows 10. The table of docs/decisions/0056.
  */
 type Draw = (random: () => number) => number;
 
