@@ -1542,13 +1542,15 @@ describe('afterwards', () => {
       const others = delivers ? /-policies-/ : /-policies-|-delivery$/;
       const ours = roles.filter(({ metadata: { name } }) => !others.test(name));
       return ours.flatMap(({ kind, rules = [] }) =>
-        rules.flatMap(({ apiGroups: [group = ''], resources, resourceNames = [undefined], verbs }) =>
-          resources.flatMap((resource) =>
-            resourceNames.flatMap((name) => {
-              const place = kind === 'Role' ? { namespace: 'linger' } : {};
-              const what = { group, resource, ...(name !== undefined && { name }), ...place };
-              return verbs.map((verb) => inWords(file, { ...what, verb }));
-            }),
+        rules.flatMap(({ apiGroups, resources, resourceNames = [undefined], verbs }) =>
+          apiGroups.flatMap((group) =>
+            resources.flatMap((resource) =>
+              resourceNames.flatMap((name) => {
+                const place = kind === 'Role' ? { namespace: 'linger' } : {};
+                const what = { group, resource, ...(name !== undefined && { name }), ...place };
+                return verbs.map((verb) => inWords(file, { ...what, verb }));
+              }),
+            ),
           ),
         ),
       );

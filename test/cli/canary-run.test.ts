@@ -103,7 +103,7 @@ it('ten in a row that say nothing of a consumer are no chance: its condition say
   vain();
   expect(measurement.state('cluster-ip')?.trouble).toEqual({
     reason: 'NotMeasuring',
-    message: expect.stringContaining('this process stood still'),
+    message: expect.stringContaining('the process paused'),
   });
   tell(flipped());
   expect(measurement.state('cluster-ip')).toMatchObject({ trouble: undefined });

@@ -121,14 +121,14 @@ describe('linger dashboard -f DIR', () => {
   });
 });
 
-it('a build without the page, as that of the image, says so', async () => {
+it('a build without the dashboard, as that of the image, says so', async () => {
   expect(readFileSync(join(ROOT, 'deploy/Containerfile'), 'utf8')).toMatch(
-    /^RUN npm run build && rm -r .*dist\/page /m,
+    /^RUN npm run build && rm -r .*dist\/dashboard /m,
   );
   const image = await emptyDirectory(atEnd);
   await cp(join(ROOT, 'package.json'), join(image, 'package.json'));
   const folder = join(image, 'dist');
-  await cp(BUILT, folder, { recursive: true, filter: (from) => from !== join(BUILT, 'page') });
+  await cp(BUILT, folder, { recursive: true, filter: (from) => from !== join(BUILT, 'dashboard') });
   const args = ['dashboard', '-f', 'docs/examples/web.yaml', '--port', '0', '--no-open'];
   const { code, stdout, stderr } = await run(process.execPath, [join(folder, 'main.js'), ...args], {
     cwd: ROOT,

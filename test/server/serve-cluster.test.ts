@@ -59,7 +59,7 @@ describe.concurrent('a server that follows a cluster', () => {
     await waitNow(server, atEnd);
     const status = parseReplicaStatus((await server.get('/status')).text);
     expect(status).toMatchObject({ synced: true, watches: { pods: true, services: true } });
-    expect(status?.decisions).toEqual({ outcomes: { inject: 1 }, skips: {} });
+    expect(status?.decisions).toMatchObject({ outcomes: { inject: 1 }, skips: {} });
     // It shares nothing with other replicas: it holds no pod, and has no canary.
     expect(status).toMatchObject({ held: null, flips: null });
   });

@@ -149,9 +149,10 @@ it('the decisions of the last hour are counted by outcome and reason, and then f
   expect(metrics.recent()).toEqual({
     outcomes: { inject: 1, skip: 3 },
     skips: { ZeroGrace: 2, OptedOut: 1 },
+    seconds: 1_800,
   });
   now = 61 * 60_000;
   expect(metrics.recent().outcomes).toEqual({ skip: 3 });
   now = 91 * 60_000;
-  expect(metrics.recent()).toEqual({ outcomes: {}, skips: {} });
+  expect(metrics.recent()).toEqual({ outcomes: {}, skips: {}, seconds: 3_600 });
 });

@@ -403,7 +403,7 @@ function marksOf(
     const isThroughNodes = type === 'LoadBalancer' || (type === 'NodePort' && isLocal);
     const onNodes = {
       name: isLocal ? 'node-health-checks' : 'node-ports',
-      seen: `${subject} (${String(type)}${isLocal ? ', externalTrafficPolicy Local' : ''})`,
+      seen: `${subject} (${textOf(type)}${isLocal ? ', externalTrafficPolicy Local' : ''})`,
       services: [service],
     };
     return [

@@ -146,16 +146,14 @@ export const BACKENDS_AT: ReadonlyMap<string, readonly string[]> = new Map(
 
 /** Whether objects of its kind lead traffic to Services. */
 export function isTrafficKind(object: Readonly<Record<string, unknown>>): boolean {
-  const key = `${String(object.apiVersion).split('/')[0]}/${String(object.kind)}`;
+  const key = `${textOf(object.apiVersion).split('/')[0]}/${textOf(object.kind)}`;
   return key === SERVICE_EXPORT || BACKENDS_AT.has(key);
 }
 
 /** The {@link SERVICE_MARKS} that a Service has. */
 export function marksIn(service: unknown): readonly string[] {
   const marks = { ...recordAt(service, 'labels'), ...recordAt(service, 'annotations') };
-  return Object.keys(SERVICE_MARKS).filter(
-    (key) => SERVICE_MARKS[key]?.test(String(marks[key] ?? '')) === true,
-  );
+  return Object.keys(SERVICE_MARKS).filter((key) => SERVICE_MARKS[key]?.test(textOf(marks[key])) === true);
 }
 
 function recordAt(object: unknown, member: string): Readonly<Record<string, unknown>> {

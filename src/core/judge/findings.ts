@@ -1296,7 +1296,7 @@ export function podsOfAll(subjects: readonly AuditSubject[], related: RelatedObj
     const count = /^(Pod|DaemonSet)$/.test(kind) ? 1 : replicasOf(subject, related);
     // Such a pod ends: a test of a release, or what a Job would run.
     const ends =
-      kind === 'Pod' && /^(Never|OnFailure)$/.test(String(memberAt(workload.pod, ['spec', 'restartPolicy'])));
+      kind === 'Pod' && /^(Never|OnFailure)$/.test(textOf(memberAt(workload.pod, ['spec', 'restartPolicy'])));
     if (labels === undefined || count === undefined || ends) return [];
     return [{ namespace, of: workloadKey(kind, namespace, name), by: `${kind} ${name}`, labels, count }];
   });
