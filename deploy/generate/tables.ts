@@ -42,11 +42,10 @@ const ROOT = join(import.meta.dirname, '../..');
 
 /** A table in Markdown: headings, then what they say of each row. */
 function table<Row>(rows: Iterable<Row>, columns: Readonly<Record<string, (row: Row) => string>>): string {
-  const line = (cells: readonly string[]) =>
-    `|${cells.map((cell) => (cell === '' ? ' |' : ` ${cell} |`)).join('')}`;
+  const line = (cells: readonly string[]) => `|${cells.join('|')}|`;
   const body = Array.from(rows, (row) => line(Object.values(columns).map((cell) => escaped(cell(row)))));
   const names = Object.keys(columns);
-  return [line(names), `|${names.map(() => '---|').join('')}`, ...body].join('\n');
+  return [line(names), line(names.map(() => '---')), ...body].join('\n');
 }
 
 /** A bar ends a cell, even within code. */

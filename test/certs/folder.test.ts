@@ -273,7 +273,7 @@ describe('what Linger refuses, saying the file, and leaves as it was', () => {
 
 describe('certs/README.md', () => {
   it.each(Object.keys(CERTIFICATE_ERRORS) as CertificateErrorCode[])('explains %s', async (code) => {
-    expect(await read('certs', 'README.md')).toMatch(new RegExp(`^\\| \`${code}\` \\| .{20,} \\|$`, 'm'));
+    expect(await read('certs', 'README.md')).toMatch(new RegExp(`^\\|\`${code}\`\\|.{20,}\\|$`, 'm'));
   });
 });
 

@@ -21,8 +21,7 @@ test('the limits that it names are those of the program', () => {
 });
 
 test('it says of many instances behind a URL what their table says', () => {
-  const [, short] =
-    /20 instances behind one URL, 2 replicas \| (.* short on average) \|/.exec(read(PAGE)) ?? [];
+  const [, short] = /20 instances behind one URL, 2 replicas\|(.* short on average)\|/.exec(read(PAGE)) ?? [];
   const probed = consumerOf('edge', { measure: { probe: { url: 'https://edge.example/' } } });
   expect(limitsOf(probed, false)[0]).toContain(`of 20 the slowest is timed ${short}.`);
 });
