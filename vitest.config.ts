@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { defineConfig, type UserWorkspaceConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
@@ -23,24 +24,33 @@ const OF_ONE_PROCESS = [
   'test/webhook/slow-clients.test.ts',
   'test/server/serve-policies.test.ts',
   'test/webhook/reports/strangers.test.ts',
-  'test/core/decision/policy-lookup.test.ts',
   'test/webhook/reports/verdicts.test.ts',
 ];
 
 /** A quarter of a minute or more each, much of it waiting: what begins last must not be one of them. */
 const LONG = [
   'test/webhook/attacks/attacks.test.ts',
+  'test/page/views.test.ts',
   'test/cli/dashboard.test.ts',
-  'test/cli/memory.test.ts',
-  'test/cli/page.test.ts',
-  'test/server/serve-cluster.test.ts',
-  'test/server/serve-reload.test.ts',
-  'test/server/serve-start.test.ts',
   'test/core/decision/simulation.test.ts',
-  'test/hold/service.test.ts',
-  'test/policy-files/policy-watch.test.ts',
   'test/measurement/canary.test.ts',
+  'test/page/manifests.test.ts',
+  'test/measurement/stale-upstreams.test.ts',
+  'test/measurement/deregister.test.ts',
+  'test/prove/proving.test.ts',
+  'test/webhook/attacks/samples.test.ts',
+  'test/cli/memory.test.ts',
+  'test/webhook/secrets.test.ts',
+  'test/check/checks.test.ts',
+  'test/server/serve-shutdown.test.ts',
+  'test/audit/cluster-audit.test.ts',
+  'test/cluster/exec-plugin.test.ts',
+  'test/server/serve-reload.test.ts',
+  'test/policy-files/policy-watch.test.ts',
 ];
+
+const gone = [...OF_ONE_PROCESS, ...LONG].filter((file) => !existsSync(file));
+if (gone.length > 0) throw new Error(`vitest.config.ts names tests that are not there: ${gone.join(', ')}`);
 
 /** Without the durations of a former run, as in CI, vitest would go by the size of the files. */
 class LongFirst extends BaseSequencer {
