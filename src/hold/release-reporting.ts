@@ -41,7 +41,7 @@ export function registerHoldMetrics(
     name: 'linger_hold_pods_unreached',
     help: 'Pods whose hooks (Hold) call an address where the Service of Hold is not.',
     reference:
-      'Running pods whose hooks (`Hold`) call [an address that the Service of Hold no longer has](operations.md#the-address-of-hold): they wait for their static time. All replicas show the same number.',
+      'Running pods whose hooks (`Hold`) call [an address that the Service of Hold no longer has](operations.md#the-address-of-hold): they wait for their static time. The same on all replicas.',
     read: unreached,
   });
   const strangers = new Counter({

@@ -6,11 +6,11 @@ import type { QuietVerdict } from './connection-monitor.ts';
 export const RELEASE_REASONS = {
   Gone: {
     means: 'Everything that listed the pod has withdrawn it, and every consumer that applies has dropped it.',
-    more: 'Of the consumers, reporting ones have acknowledged the withdrawal, and for each of the others enough time has passed: the policy’s percentile of a measured lag, all of a declared lag, or `initial` if its lag is unknown or its instances are silent. Not before `hold.min`, nor while connections arrive that no consumer explains.',
+    more: 'Reporting consumers have acknowledged the withdrawal; for each other, the policy’s percentile of its measured lag has passed, its declared lag, or `initial` if its lag is unknown or its instances are silent. Not before `hold.min`, nor while connections arrive that no consumer explains.',
   },
   NotServing: {
     means: 'Nothing listed the pod when its termination began, nor shortly before.',
-    more: 'That is: not within the longest lag of its consumers before its termination began. Not before `hold.min`.',
+    more: 'Shortly: within the longest lag of its consumers. Not before `hold.min`.',
   },
   NotTerminating: {
     means: 'The pod is not being deleted: one of its containers restarts.',
@@ -18,7 +18,7 @@ export const RELEASE_REASONS = {
   },
   NodeShutdown: {
     means: 'The node is shutting down: the application keeps two thirds of the time that the node leaves.',
-    more: 'A third of the time that the node leaves the pod has passed since the hook started. If that time is [not known](operations.md#nodes-that-shut-down), it is 15 s.',
+    more: 'The other third has passed since the hook started. If the time is [not known](operations.md#nodes-that-shut-down), it is 15 s.',
   },
   Max: {
     means: 'hold.max has passed, or the application would lose its own time to shut down.',

@@ -261,7 +261,7 @@ export function registerPublishMetrics(registry: Registry, status: PublishStatus
     name: 'linger_publish_failures_total',
     help: 'Requests for the Lease, ConfigMaps (planned, history, consumers) and statuses that failed, by reason.',
     reference:
-      'Requests for the Lease (`lease`), the ConfigMaps (`planned`, `history`, `consumers`, `shortfalls`) and the statuses of DiscoveryConsumers (`status`), ClusterTerminationPolicies (`clusterPolicyStatus`) and TerminationPolicies (`policyStatus`) that failed, by [reason](#why-publishing-fails).',
+      'Requests that failed, by [reason](#why-publishing-fails): for the Lease (`lease`), ConfigMaps (`planned`, `history`, `consumers`, `shortfalls`), statuses of DiscoveryConsumers (`status`), ClusterTerminationPolicies (`clusterPolicyStatus`) and TerminationPolicies (`policyStatus`).',
     labelNames: ['object', 'reason'],
     read: () =>
       Object.entries(status.failures).flatMap(([object, counts]) =>
@@ -271,8 +271,7 @@ export function registerPublishMetrics(registry: Registry, status: PublishStatus
   counterAtScrape(registry, {
     name: 'linger_publish_writes_total',
     help: 'How often this replica has written a ConfigMap, or the status of a DiscoveryConsumer.',
-    reference:
-      'How often this replica has written a ConfigMap (`planned`, `history`, `consumers`, `shortfalls`) or a status (`status`, `clusterPolicyStatus`, `policyStatus`).',
+    reference: 'How often this replica has written these ConfigMaps and statuses.',
     labelNames: ['object'],
     read: () => each(({ writes }) => writes),
   });

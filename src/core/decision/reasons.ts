@@ -36,9 +36,9 @@ export const SKIP_REASONS = {
     asked: 'creation',
     verdict: 'unknown',
     standing: 'unread',
-    means: 'The object is not a Pod that can be read; the API server will say what is wrong with it.',
+    means: 'The object is not a Pod that can be read.',
     more: 'Note `UnreadablePod` names the member, or says why a preStop hook is invalid (two handlers, none).',
-    cure: 'Fix the manifest. The API server refuses such a pod itself.',
+    cure: 'Fix the manifest: the API server says what is wrong, and refuses such a pod itself.',
   },
   TooLarge: {
     asked: 'creation',
@@ -94,7 +94,7 @@ export const SKIP_REASONS = {
     standing: 'stays',
     means:
       'No container’s restart policy is Always: the containers exit by themselves, and a native sleep outlives a container that has already exited (kubernetes#134338).',
-    more: 'It may be the pod’s, or the container’s own. *Not sent* where neither the pod’s nor any container’s own is.',
+    more: 'The pod’s counts, or the container’s own; *not sent* where none is.',
     cure: 'Nothing.',
   },
   DaemonSet: {
@@ -181,7 +181,7 @@ export const SKIP_REASONS = {
     verdict: 'unknown',
     standing: 'unread',
     means: 'Linger failed on this pod and let it pass unchanged; the log has the error.',
-    more: 'In an audit: it failed on this workload, the finding has the error, and the other workloads are judged.',
+    more: 'In an audit: it failed on this workload only, and the finding has the error.',
     cure: 'Report it, with that line.',
   },
 } as const satisfies Readonly<Record<string, SkipReasonKind>>;
@@ -220,7 +220,7 @@ export const NOTES = {
   ShutdownShortened: {
     warns: false,
     means:
-      'The grace could not rise by the whole wait (`grace.max`, or a grace that was cut), so the application has less time for its own shutdown than before.',
+      'The grace could not rise by the whole wait (`grace.max`, or a grace that was cut): the application has less time to shut down than before.',
     cure: 'Raise `grace.max`, or check that the application ends within what is left.',
   },
   PartialWait: {
@@ -254,7 +254,7 @@ export const NOTES = {
   ConsumerNotMeasured: {
     warns: false,
     means:
-      "A consumer's lag is not measured well enough; the wait is the greatest of `wait.initial`, the declared lags, and what is measured.",
+      "A consumer's lag is not measured well enough: the wait is the greatest of `wait.initial`, declared and measured lags.",
     cure: "Wait for `minSamples` and `minHistory`. If it stays so, the consumer's condition says why.",
   },
   ConsumerAssumed: {
@@ -271,7 +271,7 @@ export const NOTES = {
   ProbeGraceShort: {
     warns: false,
     means:
-      'A probe has a `terminationGracePeriodSeconds` shorter than the wait: when it fails, the container dies before its wait is over.',
+      "A probe's `terminationGracePeriodSeconds` is shorter than the wait: when it fails, the container dies before its wait is over.",
     cure: "Raise the probe's, or accept it.",
   },
   ExistingHookKept: {
@@ -366,8 +366,7 @@ export const NOTES = {
   },
   UndeclaredConsumer: {
     warns: false,
-    means:
-      'In manifests: something sends traffic to these pods, and no DiscoveryConsumer declares its lag (the [finding](commands.md#what-an-audit-finds)).',
+    means: 'In manifests: something sends traffic to these pods, and no DiscoveryConsumer declares its lag.',
     cure: 'Declare it: the text says how.',
   },
   InvalidObject: {

@@ -188,14 +188,14 @@ export const AUDIT_FINDINGS = {
     sometimes: 'unprotected if a rollout causes the gap',
     level: 'note',
     means:
-      'When its pods stop, no other pod serves, and kube-proxy keeps sending to the stopping ones: a rollout with Recreate, a StatefulSet of one, a `maxUnavailable` that lets all pods stop at once.',
+      'When its pods stop, no other serves, and kube-proxy keeps sending to them: Recreate, a StatefulSet of one, a `maxUnavailable` that lets all pods stop at once.',
     cure: 'Use two replicas, RollingUpdate, a lower `maxUnavailable`.',
   },
   RollsTogether: {
     verdict: null,
     level: 'note',
     means:
-      'Its rollout stops all of its pods, while pods of other workloads serve behind the same Service; one `kubectl apply` rolls all at once.',
+      'Its rollout stops all of its pods; those of other workloads serve behind the same Service. One `kubectl apply` rolls all at once.',
     cure: 'Roll them one after the other.',
   },
   DrainRefused: {
@@ -223,7 +223,7 @@ export const AUDIT_FINDINGS = {
     verdict: 'unknown',
     level: 'note',
     means:
-      'A kind of workload that Linger does not know, a template that was not found, or an API version that is no longer served.',
+      'An unknown kind of workload, a template that was not found, or an API version that is no longer served.',
     cure: 'Add the object with the template; look at a pod with `linger explain`.',
   },
   NotRendered: {
@@ -248,7 +248,7 @@ export const AUDIT_FINDINGS = {
     verdict: 'unprotected',
     level: 'warning',
     means:
-      "Pods with hook Hold call [an address where the Service of Hold is not](operations.md#the-address-of-hold): they wait for their plan's static time, however long the lag is when they stop.",
+      "Pods with hook Hold call [an address where the Service of Hold is not](operations.md#the-address-of-hold): they wait for their plan's static time, whatever the lag is when they stop.",
     cure: '`kubectl rollout restart`: new pods get the present address. The text says what they call.',
   },
   LagNotCovered: {
