@@ -62,6 +62,8 @@ import {
   portsOf,
   replicaStatuses,
   replicas,
+  UNREACHED_UNKNOWN,
+  unreachedIn,
   unreachedInWords,
   watches,
 } from './replicas.ts';
@@ -508,8 +510,11 @@ async function policies(inquiry: Inquiry, inForce: InForce | undefined): Promise
 
 /** Pods with the address of an earlier Service. The line Watches says where replicas cannot be asked. */
 async function unreachedPods(inquiry: Inquiry): Promise<readonly Judgement[]> {
-  const statuses = await replicaStatuses(inquiry).catch(() => undefined);
-  const pods = Math.max(0, ...[...(statuses?.values() ?? [])].map(({ unreached }) => unreached ?? 0));
+  const statuses = [...((await replicaStatuses(inquiry).catch(() => undefined))?.values() ?? [])];
+  if (statuses.length === 0) return [];
+  const pods = unreachedIn(statuses);
+  if (pods === undefined)
+    return [unknown(UNREACHED_UNKNOWN, 'Finish the upgrade of Linger, and check again.')];
   if (pods === 0) return [];
   return [
     warning(

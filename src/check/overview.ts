@@ -3,7 +3,7 @@ import type { Overview, ReplicaStatus } from '../core/api/index.ts';
 import type { Inquiry } from './checks.ts';
 import { floorState } from './floor.ts';
 import { hooksNowIn } from './hooks-now.ts';
-import { leaseOf, replicaPods, replicaStatuses, sumOf } from './replicas.ts';
+import { leaseOf, replicaPods, replicaStatuses, sumOf, UNREACHED_UNKNOWN, unreachedIn } from './replicas.ts';
 
 /** Asks everything on its own, so that a right that is missing costs one line. */
 export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
@@ -23,6 +23,8 @@ export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
   const statuses = byReplica.map(([, status]) => status);
   const floor = await attempt('floor', () => floorState(inquiry));
   const known = statuses.length > 0;
+  const unreached = unreachedIn(statuses);
+  if (known && unreached === undefined) unseen.push(UNREACHED_UNKNOWN);
   const audit = statuses.map((each) => each.audit).find((each) => each !== null);
   return {
     hooks,
@@ -33,13 +35,12 @@ export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
           outcomes: sumOf(statuses.map(({ decisions }) => decisions.outcomes)),
           skips: sumOf(statuses.map(({ decisions }) => decisions.skips)),
           started: byReplica
-            .filter(([, { decisions }]) => decisions.seconds < 3_600)
-            .map(([replica, { decisions }]) => ({ replica, seconds: decisions.seconds })),
+            .map(([replica, { decisions }]) => ({ replica, seconds: decisions.seconds ?? null }))
+            .filter(({ seconds }) => seconds === null || seconds < 3_600),
         }
       : undefined,
     held: known ? statuses.reduce((sum, { held }) => sum + (held ?? 0), 0) : undefined,
-    // All replicas see the same pods.
-    unreached: known ? Math.max(...statuses.map(({ unreached }) => unreached ?? 0)) : undefined,
+    unreached,
     audit: audit && { verdicts: audit.verdicts, findings: counted(audit.findings) },
     floor,
     unseen,

@@ -195,7 +195,7 @@ export async function replicaStatuses(inquiry: Inquiry): Promise<ReadonlyMap<str
     if (status === undefined)
       throw new KubeFailure(
         'Malformed',
-        `${name} did not answer with the status of a replica of this version, but with ${text.slice(0, 100)}`,
+        `${name} did not answer with the status of a replica, but with ${text.slice(0, 100)}`,
       );
     statuses.set(name, status);
   }
@@ -260,6 +260,19 @@ export function sumOf(all: readonly Counts[]): Counts {
     if (times > 0) sums[key] = (sums[key] ?? 0) + times;
   return sums;
 }
+
+/** Running pods that call an address which the Hold Service does not have; undefined: only earlier versions run, which do not say. */
+export function unreachedIn(statuses: readonly ReplicaStatus[]): number | undefined {
+  // Without a Hold Service there are none.
+  const known = statuses.flatMap(({ held, unreached }) =>
+    unreached === undefined && held !== null ? [] : [unreached ?? 0],
+  );
+  // All replicas see the same pods.
+  return known.length === 0 ? undefined : Math.max(...known);
+}
+
+export const UNREACHED_UNKNOWN =
+  'whether running pods call an address that the Hold Service no longer has is not known: replicas of an earlier version do not say';
 
 /** What `status` and `check` say of pods that call an address which the Hold Service does not have. */
 export function unreachedInWords(pods: number): string {

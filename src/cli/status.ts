@@ -133,7 +133,11 @@ function floorInWords({ bound, validUntil }: NonNullable<StatusReport['floor']>,
 
 /** A replica that has started since has forgotten what it decided before. */
 function decisionsInWords({ outcomes, skips, started }: NonNullable<Overview['decisions']>): string {
-  const since = started.map(({ replica, seconds }) => `${replica} only since its start ${span(seconds)} ago`);
+  const since = started.map(({ replica, seconds }) =>
+    seconds === null
+      ? `${replica} perhaps only since its start, which it does not say`
+      : `${replica} only since its start ${span(seconds)} ago`,
+  );
   const when = since.length === 0 ? 'in the last hour' : `in the last hour, of ${since.join(', ')}`;
   return `${inOrder(outcomes)} ${when}${skipsOf(skips)}`;
 }

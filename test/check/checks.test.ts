@@ -1466,6 +1466,14 @@ describe('afterwards', () => {
       /^warning HoldHelper: 3 running pods with hook Hold call an address that the Hold Service no longer has/,
     ],
     [
+      'replicas of an earlier version, which do not say whether pods call such an address',
+      () => ({
+        [statusOf('a')]: status(true, { held: 0, unreached: undefined }),
+        [statusOf('b')]: status(true, { held: 0, unreached: undefined }),
+      }),
+      /^unknown HoldHelper: whether running pods call an address that the Hold Service no longer has is not known: /,
+    ],
+    [
       'policies that cannot be read',
       () => ({}),
       /^unknown HoldHelper: could not be checked: no policy there$/,

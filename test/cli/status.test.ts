@@ -50,6 +50,16 @@ const FOLLOWS: ReplicaStatus = {
   held: 0,
 };
 
+/** All that replicas said before `trusted`, `decisions.seconds` and `unreached`. */
+const EARLIER = {
+  synced: true,
+  watches: { pods: true },
+  decisions: { outcomes: { inject: 100, skip: 7 }, skips: { NotServing: 7 } },
+  held: 3,
+  flips: {},
+  audit: LEADS.audit,
+};
+
 const CONFIGURATION = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/linger';
 const DEPLOYMENT = '/apis/apps/v1/namespaces/linger/deployments/linger';
 const SLICES = `/apis/discovery.k8s.io/v1/namespaces/linger/endpointslices?labelSelector=${encodeURIComponent('kubernetes.io/service-name=linger')}&limit=250`;
@@ -190,6 +200,31 @@ describe.concurrent('linger status', () => {
     expect(stdout).toMatch(
       /^decisions +102 injected, .* in the last hour, of b only since its start 4 min ago \(NotServing 7\)$/m,
     );
+  });
+
+  it('reads replicas of an earlier version during an upgrade, and takes what they do not say as not known', async () => {
+    const [a, b] = [EARLIER, { ...EARLIER, audit: null, held: 0 }].map((each) => well(JSON.stringify(each)));
+    const asked = (...[first, second]: readonly (Answer | undefined)[]) =>
+      statusOf({
+        ...(first && { [ownStatusOf('a')]: first }),
+        ...(second && { [ownStatusOf('b')]: second }),
+      });
+    const notKnown =
+      / {2}whether running pods call an address that the Hold Service no longer has is not known: /;
+    const { stdout: earlier } = await asked(a, b);
+    expect(earlier).toMatch(/^40 workloads: /);
+    expect(earlier).toMatch(
+      /^decisions +200 injected, .* in the last hour, of a perhaps only since its start, which it does not say, b perhaps /m,
+    );
+    expect(earlier).toMatch(/^held +3 pods now: linger hold list$/m);
+    expect(earlier).toMatch(notKnown);
+    // One that says it is enough: all replicas see the same pods.
+    const { stdout: mixed } = await asked(well(JSON.stringify({ ...LEADS, unreached: 12 })), b);
+    expect(mixed).toMatch(/^held .*; 12 running pods with hook Hold call an address/m);
+    expect(mixed).toMatch(
+      /^decisions +200 injected, .* in the last hour, of b perhaps only since its start/m,
+    );
+    expect(mixed).not.toMatch(notKnown);
   });
 
   it('says how many pods call an address that the Hold Service no longer has', async () => {

@@ -18,8 +18,8 @@ export const overview = z.strictObject({
     .strictObject({
       outcomes: counts,
       skips: counts,
-      /** The replicas that have started since: they have counted for so many seconds only. */
-      started: z.array(z.strictObject({ replica: z.string(), seconds: z.number() })).readonly(),
+      /** The replicas that have started since: they have counted for so many seconds only; null: they do not say how long. */
+      started: z.array(z.strictObject({ replica: z.string(), seconds: z.number().nullable() })).readonly(),
     })
     .optional(),
   /** Pods that are held now. */
