@@ -124,6 +124,88 @@ it.each([
   expect((await access.read(AbortSignal.timeout(10_000))).rollsOut).toBe(expected);
 });
 
+describe('a Rollout of Argo', () => {
+  const POD_LABELS = { app: 'web' };
+  const rollout = ({ spec = {}, status = {} }: { readonly spec?: object; readonly status?: object }) => ({
+    kind: 'Rollout',
+    metadata: { generation: 7 },
+    spec: {
+      replicas: 4,
+      selector: { matchLabels: POD_LABELS },
+      template: { metadata: { labels: POD_LABELS } },
+      ...spec,
+    },
+    // Its controller writes the generation as a text.
+    status: { observedGeneration: '7', updatedReplicas: 4, replicas: 4, readyReplicas: 4, ...status },
+  });
+  const accessTo = async (object: object, patches: unknown[] = []) => {
+    const server = http.createServer((request, response) => {
+      if (request.url !== '/apis/argoproj.io/v1alpha1/namespaces/shop/rollouts/web')
+        response.statusCode = 404;
+      const body: string[] = [];
+      request.setEncoding('utf8').on('data', (part: string) => body.push(part));
+      request.on('end', () => {
+        if (request.method === 'PATCH')
+          patches.push([request.headers['content-type'], JSON.parse(body.join(''))]);
+        response.end(JSON.stringify(object));
+      });
+    });
+    const url = new URL(`http://127.0.0.1:${await listening(server)}`);
+    return new WorkloadAccess({ server: url, credentials: async () => ({}) }, named('rollout/web'));
+  };
+  const within = () => AbortSignal.timeout(10_000);
+  const canary = (maxUnavailable: number | string) => ({ strategy: { canary: { maxUnavailable } } });
+
+  it.each<[string, Parameters<typeof rollout>[0], object]>([
+    [
+      'settled, with what it has by default',
+      {},
+      {
+        replicas: 4,
+        selector: 'app=web',
+        podLabels: POD_LABELS,
+        settled: true,
+        rollsOut: true,
+        maxUnavailable: 1,
+      },
+    ],
+    [
+      'whose controller has not seen the newest spec',
+      { status: { observedGeneration: '6' } },
+      { settled: false },
+    ],
+    ['whose controller has seen none', { status: { observedGeneration: undefined } }, { settled: false }],
+    ['in the middle of a canary', { status: { updatedReplicas: 1 } }, { settled: false }],
+    ['with the pods of two versions', { status: { replicas: 5 } }, { settled: false }],
+    ['with a pod that is not ready', { status: { readyReplicas: 3 } }, { settled: false }],
+    ['that is paused', { spec: { paused: true } }, { rollsOut: false }],
+    ['that may lose half', { spec: canary('50%') }, { maxUnavailable: 2 }],
+    ['that may lose two', { spec: canary(2) }, { maxUnavailable: 2 }],
+    ['that may lose none: a restart takes one', { spec: canary(0) }, { maxUnavailable: 1 }],
+    ['that may lose less than one: a restart takes one', { spec: canary('10%') }, { maxUnavailable: 1 }],
+    ['with blue and green', { spec: { strategy: { blueGreen: {} } } }, { maxUnavailable: 1 }],
+  ])('is read: %s', async (_, changes, expected) => {
+    expect(await (await accessTo(rollout(changes))).read(within())).toMatchObject(expected);
+  });
+
+  it('with the template of another workload is refused', async () => {
+    const workloadRef = { apiVersion: 'apps/v1', kind: 'Deployment', name: 'web' };
+    const access = await accessTo(rollout({ spec: { workloadRef } }));
+    await expect(access.read(within())).rejects.toThrow(
+      /takes its template from another workload \(workloadRef\)/,
+    );
+  });
+
+  it('is restarted by its own field, in the whole seconds that its schema takes; its template stays', async () => {
+    const patches: unknown[] = [];
+    const access = await accessTo(rollout({}), patches);
+    await access.restart('2026-11-28T10:11:12.345Z', within());
+    expect(patches).toEqual([
+      ['application/merge-patch+json', { spec: { restartAt: '2026-11-28T10:11:12Z' } }],
+    ]);
+  });
+});
+
 it('connects to the pods of a headless Service where they listen', async () => {
   const service = (name: string, more: object, targetPort?: number | string) => {
     const spec = { selector: { app: 'web' }, ports: [{ port: 80, targetPort }], ...more };
