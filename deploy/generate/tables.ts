@@ -174,26 +174,45 @@ interface DrainCell {
   readonly lost: number;
 }
 
-/** What waits, by the strategies of `npm run bench:drain` that it covers. */
-const DRAIN_ROWS: Readonly<Record<string, readonly string[]>> = {
-  nothing: ['nothing'],
-  '`sleep 5` in a preStop hook': ['sleep 5'],
-  '`sleep 15`': ['sleep 15'],
-  '`sleep 30`': ['sleep 30'],
-  'pod-graceful-drain 0.1.1': ['pod-graceful-drain 0.1.1'],
-  'Linger, default hook `Sleep`': ['Linger Sleep'],
-  'Linger, hook `Hold`': ['Linger Hold', 'Linger Hold declared'],
-};
+/** What waits, in the words of each README, and the strategies of `npm run bench:drain` that it covers. */
+const DRAIN_ROWS: readonly {
+  readonly en: string;
+  readonly zh: string;
+  readonly strategies: readonly string[];
+}[] = [
+  { en: 'nothing', zh: '不等待', strategies: ['nothing'] },
+  { en: '`sleep 5` in a preStop hook', zh: 'preStop 中 `sleep 5`', strategies: ['sleep 5'] },
+  { en: '`sleep 15`', zh: '`sleep 15`', strategies: ['sleep 15'] },
+  { en: '`sleep 30`', zh: '`sleep 30`', strategies: ['sleep 30'] },
+  ...['pod-graceful-drain 0.1.1'].map((name) => ({ en: name, zh: name, strategies: [name] })),
+  { en: 'Linger, default hook `Sleep`', zh: 'Linger 默认钩子 `Sleep`', strategies: ['Linger Sleep'] },
+  {
+    en: 'Linger, hook `Hold`',
+    zh: 'Linger 钩子 `Hold`',
+    strategies: ['Linger Hold', 'Linger Hold declared'],
+  },
+];
+
+const DRAIN_HEADINGS = {
+  en: [
+    'what waits (Kubernetes VERSION)',
+    'lost',
+    'of these while the control plane was throttled',
+    'of requests',
+    'runs',
+  ],
+  zh: ['等待方式（Kubernetes VERSION）', '丢失', '其中控制面限流时丢失', '请求总数', '轮数'],
+} as const;
 
 /** Requests on new connections that were lost, by what waits: connections that stay open are the application's to drain. */
-function drain(): string {
+function drain(language: 'en' | 'zh'): string {
   const text = readFileSync(join(ROOT, 'bench/results/drain.json'), 'utf8');
   const { kubernetes, cells } = JSON.parse(text) as {
     readonly kubernetes: string;
     readonly cells: readonly DrainCell[];
   };
   const fresh = cells.filter(({ client }) => !client.endsWith(', kept open'));
-  const rows = Object.entries(DRAIN_ROWS).map(([what, strategies]) => {
+  const rows = DRAIN_ROWS.map(({ [language]: what, strategies }) => {
     const own = fresh.filter(({ strategy }) => strategies.includes(strategy));
     const sum = (of: readonly DrainCell[], member: 'lost' | 'sent') =>
       of.reduce((total, each) => total + each[member], 0);
@@ -205,12 +224,13 @@ function drain(): string {
     return { what, lost: sum(own, 'lost'), throttled, sent: sum(own, 'sent'), runs: runs.size };
   });
   const number = (value: number) => value.toLocaleString('en-US');
+  const [what, lost, throttled, sent, runs] = DRAIN_HEADINGS[language];
   return table(rows, {
-    [`what waits (Kubernetes ${kubernetes.replace(/^v/, '')})`]: ({ what }) => what,
-    lost: ({ lost }) => (lost === 0 ? '**0**' : number(lost)),
-    'of these while the control plane was throttled': ({ throttled }) => number(throttled),
-    'of requests': ({ sent }) => number(sent),
-    runs: ({ runs }) => String(runs),
+    [what.replace('VERSION', kubernetes.replace(/^v/, ''))]: (row) => row.what,
+    [lost]: (row) => (row.lost === 0 ? '**0**' : number(row.lost)),
+    [throttled]: (row) => number(row.throttled),
+    [sent]: (row) => number(row.sent),
+    [runs]: (row) => String(row.runs),
   });
 }
 
@@ -341,7 +361,8 @@ export const TABLES: Readonly<Record<string, () => string>> = {
   metrics: () => ofMetrics(serverMetrics),
   'cluster-metrics': () => ofMetrics(clusterMetrics),
   'shared-flags': () => table(SHARED.values(), FLAG_COLUMNS),
-  drain,
+  drain: () => drain('en'),
+  'drain-zh': () => drain('zh'),
   ...Object.fromEntries(FLAG_TABLES),
 };
 
@@ -368,6 +389,7 @@ function pageText(path: string): string {
 
 const PAGES = [
   'README.md',
+  'README.zh-CN.md',
   'certs/README.md',
   ...readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.md'))

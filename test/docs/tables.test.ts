@@ -1,11 +1,13 @@
 import { expect, test } from 'vitest';
-import { TABLES } from '../../deploy/generate/tables.ts';
-import { PAGES, read } from './markdown.ts';
+import { TABLE_PAGES, TABLES } from '../../deploy/generate/tables.ts';
+import { read } from './markdown.ts';
 
 // Whether the pages are current is tested with everything else that is generated (test/deploy/generated.test.ts).
 
 test.each(Object.keys(TABLES))('the table %s is on a page', (name) => {
-  expect(PAGES.filter((page) => read(page).includes(`\n<!-- table: ${name} -->\n`))).not.toEqual([]);
+  expect(TABLE_PAGES.filter(({ path }) => read(path).includes(`\n<!-- table: ${name} -->\n`))).not.toEqual(
+    [],
+  );
 });
 
 // An empty cell is right only where a metric has no labels.
