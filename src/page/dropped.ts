@@ -87,6 +87,7 @@ export async function readDropped(
     taken.push({ path: source.path, as });
   }
   const named = new Set([...kustomized.values()].flatMap((paths) => [...paths]));
+  const templates: string[] = [];
   let ignored = 0;
   for (const source of others.toSorted((a, b) => (a.path < b.path ? -1 : 1))) {
     const { path } = source;
@@ -103,13 +104,33 @@ export async function readDropped(
       continue;
     }
     const text = await read(source);
-    if (text !== undefined) texts.push({ name: path, text });
+    if (text === undefined) continue;
+    if (isHelmTemplate(text, path)) templates.push(path);
+    else texts.push({ name: path, text });
   }
+  taken.push(...templatesIn(templates));
   if (ignored > 0) {
     const what = ignored === 1 ? 'another file' : `${ignored} other files`;
     taken.push({ path: what, as: 'not *.yaml, *.yml or *.json: not read' });
   }
   return { texts, taken };
+}
+
+const TEMPLATE_WORDS =
+  /\{\{-?\s*(?:\.(?:Values|Release|Chart|Capabilities|Files)\b|(?:include|template|define|if|range|with|toYaml)\b|\/\*)/;
+
+/** Rendered manifests may hold such text too, for what renders it in a cluster, and are YAML all the same. */
+function isHelmTemplate(text: string, path: string): boolean {
+  return TEMPLATE_WORDS.test(text) && readManifests(text, path).problems.length > 0;
+}
+
+/** One line for each chart. */
+function templatesIn(paths: readonly string[]): readonly TakenFor[] {
+  const chartOf = (path: string) => /^(?:(.*)\/)?templates\//.exec(path)?.[1] ?? '';
+  return [...Map.groupBy(paths, chartOf)].map(([chart, all]) => ({
+    path: all.length === 1 ? (all[0] ?? '') : `${chart || 'the chart'}: ${all.length} files`,
+    as: `Helm templates without their Chart.yaml: not judged. Render the chart (helm template ${chart || 'CHART'}) and drop the result`,
+  }));
 }
 
 function outermost(folders: readonly string[]): readonly string[] {

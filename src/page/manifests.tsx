@@ -127,7 +127,7 @@ function Page({ linked }: { readonly linked: Linked | undefined }) {
     change(next);
     document.getElementById('text-manifests')?.focus();
   };
-  const problems = overview?.problems ?? [];
+  const problems = [...(overview?.problems ?? []), ...(overview?.notices ?? [])];
   const inFiles = problems.filter(({ file }) => file !== PASTED && file !== POLICIES);
   return (
     <>

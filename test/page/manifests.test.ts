@@ -107,6 +107,29 @@ describe.runIf(CHROMIUM !== undefined)('the page, from a disk', { timeout: 60_00
     expect(selected).toBe('spec: {containers: [}');
   });
 
+  it('what has no effect as it stands is said at its line', async () => {
+    const { page } = await opened();
+    const misspelt = DEPLOYMENT('new').replace('Deployment', 'Deployent').replace('team', 'other');
+    const text = `${MINE}${SERVICE('lone')}${misspelt}`;
+    await manifests(page).fill(text);
+    await page
+      .locator('#text-policies')
+      .fill(
+        'apiVersion: linger.dev/v1alpha1\nkind: ClusterTerminationPolicy\nmetadata: {name: idle}\nspec: {podSelector: {matchLabels: {app: none}}}\n',
+      );
+    await page.getByText('ClusterTerminationPolicy/idle selects none of these workloads').waitFor();
+    const said = await page.locator('.problems li').allTextContents();
+    expect(said).toEqual([
+      expect.stringMatching(
+        /^Line \d+new: there is no apps\/v1 Deployent: is Deployment of apps\/v1 meant\?/,
+      ),
+      expect.stringMatching(/^Line \d+Service team\/lone \(app=lone\): no pod here has these labels/),
+      expect.stringMatching(/^Line 1Cluster/),
+    ]);
+    await manifests(page).fill(SERVICE('lone'));
+    await says(page, 'No workload among 1 object: add the Deployments that belong to them.');
+  });
+
   it('an example takes the place of what was pasted, and undo brings that back', async () => {
     const { page } = await opened();
     await manifests(page).fill(MINE);

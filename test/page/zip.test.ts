@@ -120,6 +120,25 @@ describe('dropped files', () => {
     ]);
   });
 
+  it('Helm templates without their chart are one line for each chart, with the command that renders it', async () => {
+    const files = {
+      'web/templates/deployment.yaml': 'kind: Deployment\nmetadata:\n  name: {{ include "web.name" . }}\n',
+      'web/templates/service.yaml': '{{- if .Values.service }}\nkind: Service\n{{- end }}\n',
+      'web/templates/plain.yaml': 'kind: Pod\n',
+      'loose.yaml': 'kind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n',
+      // What is rendered in a cluster is YAML.
+      'injector.yaml': 'kind: ConfigMap\ndata:\n  template: |\n    {{ .Values.global }}\n',
+      // No template: broken.
+      'broken.yaml': 'a: [\n',
+    };
+    const { read, taken: said } = await taken(files);
+    expect(read).toEqual(['broken.yaml', 'injector.yaml', 'web/templates/plain.yaml']);
+    expect(said).toEqual([
+      { path: 'loose.yaml', as: expect.stringContaining('(helm template CHART)') as string },
+      { path: 'web: 2 files', as: expect.stringContaining('(helm template web)') as string },
+    ]);
+  });
+
   it('a zip is read as a folder is, and a broken one is said to be', async () => {
     const archive = zipOf({ 'a.yaml': text('kind: Pod\n') });
     expect(await taken({ 'x.zip': archive })).toEqual({ read: ['x.zip/a.yaml'], taken: [] });

@@ -101,4 +101,11 @@ export {
   type WaitChoice,
   type WaitReason,
 } from './wait.ts';
-export { templateReferenceOf, type Workload, withTemplate, workloadKey, workloadOf } from './workload.ts';
+export {
+  meantKind,
+  templateReferenceOf,
+  type Workload,
+  withTemplate,
+  workloadKey,
+  workloadOf,
+} from './workload.ts';

@@ -32,6 +32,47 @@ const PLACES: Readonly<Record<string, readonly [pointer: string, ownerKind?: str
   'apps.kruise.io/DaemonSet': [TEMPLATE, 'DaemonSet'],
 };
 
+/** `apps/Deployment` … and the kind that leads to their pods. */
+const KINDS: readonly string[] = [...Object.keys(PLACES), 'v1/Service'];
+
+/**
+ * The kind that is meant by one that does not exist: `Deployent`, or a Deployment of `v1`. Groups without a dot are
+ * Kubernetes’ own; in another one, only that group’s kinds are meant.
+ * @returns `Deployment of apps`; undefined: it is one of these, or near none
+ */
+export function meantKind(apiVersion: string, kind: string): string | undefined {
+  const group = apiVersion.includes('/') ? apiVersion.slice(0, apiVersion.indexOf('/')) : apiVersion;
+  // What Kubernetes no longer serves has findings of its own.
+  if (KINDS.includes(`${group}/${kind}`) || group === 'extensions') return undefined;
+  const among = KINDS.map((each) => each.split('/') as [string, string]).filter(([own]) =>
+    group.includes('.') ? own === group : !own.includes('.'),
+  );
+  const most = kind.length > 4 ? 2 : 1;
+  const near = among
+    .map(([own, name]) => ({ own, name, edits: editsBetween(kind.toLowerCase(), name.toLowerCase()) }))
+    .filter(({ edits }) => edits <= most)
+    .toSorted((a, b) => a.edits - b.edits);
+  const [meant] = near;
+  return (
+    meant && `${meant.name} of ${meant.own}${meant.own === 'apps' || meant.own === 'batch' ? '/v1' : ''}`
+  );
+}
+
+/** How many letters differ, are missing or are too many (Levenshtein’s distance); beyond three, some number beyond three. */
+function editsBetween(one: string, other: string): number {
+  if (Math.abs(one.length - other.length) > 3) return 4;
+  let row = Array.from({ length: other.length + 1 }, (_, index) => index);
+  for (let at = 0; at < one.length; at += 1) {
+    const next = [at + 1];
+    for (let index = 0; index < other.length; index += 1) {
+      const kept = (row[index] ?? 0) + Number(one[at] !== other[index]);
+      next.push(Math.min(kept, (row[index + 1] ?? 0) + 1, (next[index] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row.at(-1) ?? 0;
+}
+
 /** The object as a workload; undefined for an object that creates no pods, or none that can be found. */
 export function workloadOf(object: unknown): Workload | undefined {
   if (!isRecord(object) || !isString(object.apiVersion) || !isString(object.kind)) return undefined;

@@ -19,6 +19,7 @@ export {
   type WhatIf,
   type WorkloadDetail,
 } from './manifest-report.ts';
+export type { Notice } from './notices.ts';
 export { shareable } from './shareable.ts';
 export { keyOf, type ListQuery, matchingIn } from './workload-list.ts';
 export {

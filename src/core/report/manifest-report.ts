@@ -42,6 +42,7 @@ import {
 import type { Chart } from '../timeline/index.ts';
 import { blockYaml } from './block-yaml.ts';
 import { becauseOf, explanationOf, type WorkloadExplanation } from './explanations.ts';
+import { idlePolicies, loneServices, misspeltKinds, type Notice, type PlacedObject } from './notices.ts';
 import { plannedChart } from './planned-chart.ts';
 import { keyOf } from './workload-list.ts';
 import {
@@ -92,6 +93,8 @@ export interface ManifestReport {
   readonly fates: Readonly<Record<string, Fate>>;
   readonly files: readonly FileTaken[];
   readonly problems: readonly TextProblemAt[];
+  /** What has no effect as it stands: a policy that selects no workload, a Service without pods, a misspelt kind. */
+  readonly notices: readonly Notice[];
 }
 
 export interface WorkloadDetail {
@@ -148,7 +151,7 @@ export class JudgedManifests {
     this.#sources = { ...NO_SOURCES, modeLimit: 'Enforce', files: files.documents, applied };
     this.#snapshot = snapshotOf(this.#sources);
     const found: { readonly input: ManifestText; readonly found: FoundWorkload }[] = [];
-    const objects: unknown[] = [];
+    const objects: PlacedObject[] = [];
     const taken = texts.map((input): FileTaken => {
       const [workloads, others] = [found.length, objects.length];
       const reading = { report: at(input.name), failed: false };
@@ -160,11 +163,12 @@ export class JudgedManifests {
       ...{ ...placed, object: object.value },
       ...{ file: input.name, line: object.line, column: object.column },
     }));
-    const brought = objects.filter(isRecord).filter(({ kind }) => kind === WEBHOOK_KIND.kind);
-    const around = relatedObjectsIn(objects, SELECTION.namespace, brought);
+    const values = objects.map(({ value }) => value);
+    const brought = values.filter(isRecord).filter(({ kind }) => kind === WEBHOOK_KIND.kind);
+    const around = relatedObjectsIn(values, SELECTION.namespace, brought);
     const pods = podsOfAll(subjects, around);
     this.#related = { ...around, pods };
-    this.#withWebhook = { ...relatedObjectsIn(objects, SELECTION.namespace), pods };
+    this.#withWebhook = { ...relatedObjectsIn(values, SELECTION.namespace), pods };
     const judged = subjects.map((subject, index): Judged | undefined => {
       const each = found[index]?.found;
       return each && { found: each, subject, audited: auditWorkload(subject, this.#snapshot, this.#related) };
@@ -176,10 +180,20 @@ export class JudgedManifests {
         return own === undefined ? [] : [[keyOf(own), each] as const];
       }),
     );
-    this.report = this.#reportOf(taken, problems);
+    const given = { subjects, objects, snapshot: this.#snapshot, namespace: SELECTION.namespace };
+    const notices = [
+      ...misspeltKinds(objects),
+      ...loneServices(given),
+      ...idlePolicies(given, { text: policies, file: POLICIES }),
+    ];
+    this.report = this.#reportOf(taken, problems, notices);
   }
 
-  #reportOf(files: readonly FileTaken[], problems: readonly TextProblemAt[]): ManifestReport {
+  #reportOf(
+    files: readonly FileTaken[],
+    problems: readonly TextProblemAt[],
+    notices: readonly Notice[],
+  ): ManifestReport {
     const fates = Object.fromEntries(
       [...this.#judged].map(([key, each]) => [key, this.#fateOf(each)] as const),
     );
@@ -196,7 +210,7 @@ export class JudgedManifests {
     const distinct = [...new Map(problems.map((each) => [JSON.stringify(each), each])).values()];
     return {
       ...{ headline: headline(counts), basis: basisOf(counts, findings), findings, fates, files },
-      ...{ summary: summaryOfAudit(audited), problems: distinct },
+      ...{ summary: summaryOfAudit(audited), problems: distinct, notices },
     };
   }
 
@@ -352,13 +366,14 @@ function* placedIn(
   input: ManifestText,
   surveyed: ReturnType<typeof survey>,
   reading: Reading,
-  objects: unknown[],
+  objects: PlacedObject[],
 ): Generator<FoundWorkload> {
   const problem = 'a policy counts only among the policies: move it there';
   for (const document of readDocuments(input.text, input.name)) {
     for (const object of document.objects()) {
       if (object instanceof ManifestError) continue;
-      objects.push(...withEmbedded(object).map(({ value }) => value));
+      const file = input.name;
+      objects.push(...withEmbedded(object).map(({ value, line }) => ({ value, file, line })));
       const { value, line } = object;
       if (isRecord(value) && isLingerObject(value))
         reading.report({ message: problem, place: { line, column: 1, problem } });

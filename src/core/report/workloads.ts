@@ -18,6 +18,7 @@ import {
   decide,
   evidenceOf,
   exposureOf,
+  meantKind,
   observersOf,
   requestOf,
   templateReferenceOf,
@@ -477,7 +478,9 @@ function foreignWorkload(value: unknown, found?: PodSpecAt, isOneOf = false): Fo
   }
   if (found === undefined) return undefined;
   const { path, spec } = found;
-  const unknown = `${subject} has a pod template (${path}/containers), but ${apiVersion} ${kind} is not a kind that Linger knows`;
+  const meant = meantKind(apiVersion, kind);
+  const wayOut = meant === undefined ? '' : ` (is ${meant} meant?)`;
+  const unknown = `${subject} has a pod template (${path}/containers), but ${apiVersion} ${kind} is not a kind that Linger knows${wayOut}`;
   const pointer = path.replace(/\/spec$/, '');
   const template = pointer === path ? {} : atPointer(value, pointer);
   const own = pointer === '' ? {} : memberAt(template, ['metadata']);
