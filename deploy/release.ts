@@ -128,12 +128,22 @@ async function staged(
     // Of sources that are not there.
     const maps = (await readdir(join(program, 'dist'))).filter((name) => name.endsWith('.map'));
     for (const name of maps) await rm(join(program, 'dist', name));
-    await writeFile(join(program, 'package.json'), publishedManifest(manifest));
+    await writeFile(join(program, 'package.json'), publishedManifest({ ...manifest, ...commitOf(ROOT) }));
     for (const path of ['README.md', 'CHANGELOG.md', 'LICENSE', 'docs/examples'])
       await cp(join(ROOT, path), join(program, path), { recursive: true });
     await use(program);
   } finally {
     await rm(scratch, { recursive: true });
+  }
+}
+
+/** The commit that is released, for `linger version`; none without git, or where files differ from it. */
+export function commitOf(checkout: string): { readonly gitHead?: string } {
+  try {
+    execute('git', ['diff', '--quiet', 'HEAD'], checkout);
+    return { gitHead: execute('git', ['rev-parse', 'HEAD'], checkout).trim() };
+  } catch {
+    return {};
   }
 }
 

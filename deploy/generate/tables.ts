@@ -3,8 +3,8 @@ import { dirname, join, relative } from 'node:path';
 import { TERMINATION_FINDINGS } from '../../src/audit/index.ts';
 import { CERTIFICATE_ERRORS } from '../../src/certs/index.ts';
 import { CHECKS } from '../../src/check/index.ts';
-import { VERBS } from '../../src/cli/commands.ts';
-import { type Flag, type Flags, flagName } from '../../src/cli/flags.ts';
+import { VERBS, type Verb } from '../../src/cli/commands.ts';
+import { type Flag, flagName } from '../../src/cli/flags.ts';
 import { CONNECTION_ERRORS, OBJECT_FAILURES, RESTARTS } from '../../src/cluster/index.ts';
 import {
   type Curable,
@@ -128,12 +128,9 @@ function meaning([, { description, reference, fallback }]: Of<Flag<unknown>>): s
   return fallback === undefined || fallback === 'false' ? said : `${said} Default \`${fallback}\`.`;
 }
 
-/** Commands that other commands run in pods of their own: no person sets their flags. */
-const INTERNAL = ['prove-traffic', 'prove-keep'];
-
-const VERB_FLAGS = Object.entries<{ readonly flags: Flags }>(VERBS)
-  .filter(([verb, { flags }]) => Object.keys(flags).length > 0 && !INTERNAL.includes(verb))
-  .map(([verb, { flags }]) => ({ verb, flags: Object.entries(flags) }));
+const VERB_FLAGS = Object.entries<Verb>(VERBS)
+  .filter(([, { flags, group }]) => Object.keys(flags).length > 0 && group !== 'internal')
+  .map(([verb, { flags, examples }]) => ({ verb, flags: Object.entries(flags), examples }));
 
 /** What makes a flag the same in several commands. */
 const identity = (flag: Of<Flag<unknown>>) => `${names(flag)} ${meaning(flag)}`;
@@ -152,8 +149,8 @@ const SHARED: ReadonlyMap<string, Of<Flag<unknown>>> = new Map(
 
 const FLAG_COLUMNS = { flag: names, meaning };
 
-/** A command's own flags, and the names of those that it shares. */
-function ofFlags(flags: readonly Of<Flag<unknown>>[]): string {
+/** A command's own flags, the names of those that it shares, and its examples. */
+function ofFlags(flags: readonly Of<Flag<unknown>>[], examples: Verb['examples']): string {
   const [shared, own] = [true, false].map((isShared) =>
     flags.filter((flag) => SHARED.has(identity(flag)) === isShared),
   );
@@ -161,6 +158,8 @@ function ofFlags(flags: readonly Of<Flag<unknown>>[]): string {
   const parts = [
     ...(own?.length ? [table(own, FLAG_COLUMNS)] : []),
     ...(also ? [`[Shared](#shared-flags): ${also}.`] : []),
+    // What they do is in the help.
+    ['```sh', ...examples.map(([line]) => line), '```'].join('\n'),
   ];
   return parts.join('\n\n');
 }
@@ -234,11 +233,14 @@ function drain(language: 'en' | 'zh'): string {
   });
 }
 
-const FLAG_TABLES = VERB_FLAGS.map(({ verb, flags }) => [`${verb}-flags`, () => ofFlags(flags)] as const);
+const FLAG_TABLES = VERB_FLAGS.map(
+  ({ verb, flags, examples }) => [`${verb}-flags`, () => ofFlags(flags, examples)] as const,
+);
 
 function commands(): string {
-  return table(Object.entries(VERBS), {
-    command: ([verb]) => `[\`${verb}\`](#${INTERNAL.includes(verb) ? 'prove' : verb})`,
+  return table(Object.entries<Verb>(VERBS), {
+    // Those that are internal are of prove.
+    command: ([verb, { group }]) => `[\`${verb}\`](#${group === 'internal' ? 'prove' : verb})`,
     'what it does': ([, { reference }]) => reference,
   });
 }

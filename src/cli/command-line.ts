@@ -1,6 +1,6 @@
 import { Argument, Command, CommanderError, Option } from 'commander';
 import { EXITS } from '../core/api/index.ts';
-import { type CommandName, type Settings, VERBS, type Verb } from './commands.ts';
+import { type CommandName, OTHERS, type Settings, VERBS, type Verb } from './commands.ts';
 import {
   type Flag,
   flagName,
@@ -47,6 +47,8 @@ export function readCommandLine(
   const parser = new Command(program)
     .description('Lets Kubernetes pods terminate without losing a request.')
     .version(version)
+    .commandsGroup(OTHERS)
+    .helpCommand('help [command]', 'Print the help of a command.')
     .exitOverride()
     .configureOutput({
       writeOut: (text) => printed.stdout.write(text),
@@ -55,10 +57,14 @@ export function readCommandLine(
     .showHelpAfterError('(see --help)');
 
   for (const [name, verb] of Object.entries(VERBS) as [CommandName, Verb][]) {
-    const { about, flags, operands } = verb;
+    const { about, flags, operands, group, examples } = verb;
     // Interactive commands depend only on the command line.
     const fromEnvironment = name === 'serve';
-    const command = parser.command(name).description(about);
+    const command = parser
+      .command(name, { hidden: group === 'internal' })
+      .description(about)
+      .helpGroup(group);
+    if (examples.length > 0) command.addHelpText('after', `\n${helpOf(examples, program)}`);
     for (const [key, flag] of Object.entries(flags)) command.addOption(optionOf(key, flag, fromEnvironment));
     if (operands !== undefined) {
       const [argument, description, choices] = operands;
@@ -84,6 +90,14 @@ export function readCommandLine(
     return { command: 'none', exitCode: error.exitCode === 0 ? 0 : USAGE_EXIT_CODE };
   }
   return invocation;
+}
+
+/** @param program takes the place of `linger` where that is what runs */
+function helpOf(examples: Verb['examples'], program: string): string {
+  const lines = examples.map(
+    ([line, does]) => `  # ${does}\n  ${line.replaceAll(/(?<=^|\| |\()linger /g, `${program} `)}`,
+  );
+  return `Examples:\n${lines.join('\n\n')}`;
 }
 
 function colourAsked({ FORCE_COLOR: forced, NO_COLOR: none }: Environment): boolean | undefined {

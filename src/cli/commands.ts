@@ -870,20 +870,42 @@ const PROVE_TRAFFIC_FLAGS = {
   ),
 };
 
+const VERSION_FLAGS = {
+  output: documented(
+    flag(oneOf(['table', 'json', 'yaml'] as const), 'table', 'how to print it', 'o'),
+    '`table`, `json` or `yaml`.',
+  ),
+};
+
+/** The headings of the help. */
+const GROUPS = {
+  manifests: 'Manifests, and workloads of a cluster:',
+  running: 'Linger in a cluster:',
+  measuring: 'Measuring and proving:',
+  serving: 'What runs as a server:',
+  others: 'Others:',
+} as const;
+
+/** Where commander puts its own `help`. */
+export const OTHERS = GROUPS.others;
+
 export interface Verb<F extends Flags = Flags> {
+  /** Its heading in the help; `internal`: Linger starts it in pods of its own, so it is in no help and no completion. */
+  readonly group: (typeof GROUPS)[keyof typeof GROUPS] | 'internal';
   /** Its line in the help. */
   readonly about: string;
   /** Its row in the reference: Markdown, whose links are relative to docs/reference. */
   readonly reference: string;
   readonly flags: F;
-  /** The operands: their name and description in the help, and the words that they choose from. Undefined: none. */
-  readonly operands: OperandsOf | undefined;
+  /** The operands: their name and description in the help, and the words that they choose from. */
+  readonly operands?: readonly [argument: string, about: string, choices?: readonly string[]];
+  /** Command lines of a shell, each with what it does. */
+  readonly examples: readonly (readonly [line: string, does: string])[];
 }
 
-type OperandsOf = readonly [argument: string, about: string, choices?: readonly string[]];
-
-function verb<F extends Flags>(about: string, reference: string, flags: F, operands?: OperandsOf): Verb<F> {
-  return { about, reference, flags, operands };
+/** Keeps the type of its flags. */
+function verb<F extends Flags>(entry: Verb<F>): Verb<F> {
+  return entry;
 }
 
 const MANIFESTS = ['[files...]', 'manifests; - is standard input'] as const;
@@ -895,128 +917,275 @@ const EVENTS = ['[file]', 'events, one JSON object a line; - is standard input']
 
 /** All commands, in the order in which the help lists them. A new one also has its line in run.ts. */
 export const VERBS = {
-  serve: verb('Serve the admission webhook.', 'Serves the admission webhook until SIGTERM.', SERVE_FLAGS),
-  inject: verb(
-    'Add hooks and grace to manifests.',
-    'Adds hooks and grace to manifests.',
-    INJECT_FLAGS,
-    MANIFESTS,
-  ),
-  uninject: verb(
-    'Remove from manifests what inject has added.',
-    'Removes what `inject` has added.',
-    UNINJECT_FLAGS,
-    MANIFESTS,
-  ),
-  explain: verb(
-    'Explain the decision for the pods of manifests or of a live workload.',
-    'Shows what pods get, and why: of manifests, or of `deployment/web` in a cluster.',
-    EXPLAIN_FLAGS,
-    MANIFESTS,
-  ),
-  audit: verb(
-    'Find workloads that lose requests when their pods terminate, in a cluster or in manifests.',
-    'Shows which workloads of a cluster, or of manifests, lose requests, and why.',
-    AUDIT_FLAGS,
-    MANIFESTS,
-  ),
-  dashboard: verb(
-    'Show in a browser which workloads lose requests, and what is being removed and held now.',
-    'Shows the same in a browser, with removals, holds, lags and consumers.',
-    DASHBOARD_FLAGS,
-  ),
-  timeline: verb(
-    'Show when everything happened in the last terminations, and what sent to a pod after SIGTERM.',
-    'Shows what happened when in the latest terminations. Needs Linger in the cluster.',
-    TIMELINE_FLAGS,
-    ['[KIND/NAME...]', 'workloads or pods, such as deployment/web or pod/web-1; without any, all'],
-  ),
-  check: verb(
-    'Check whether Linger works in a cluster or can be installed there, or validate policies.',
-    'Checks whether Linger works, or (`--pre`) can be installed; with paths, whether [policies](policies.md) can be used.',
-    CHECK_FLAGS,
-    POLICIES,
-  ),
-  status: verb(
-    'Show the state of a running Linger: modes, waits, decisions, holds, findings.',
-    'Shows on one screen what a running Linger does.',
-    STATUS_FLAGS,
-  ),
-  simulate: verb(
-    'Replay recorded removals and print the waits that Linger would have planned.',
-    'Shows which waits recorded removals would have led to.',
-    SIMULATE_FLAGS,
-    EVENTS,
-  ),
-  certs: verb(
-    'Make a CA and a serving certificate; print the caBundle.',
-    'Makes an authority and a serving certificate.',
-    CERTS_FLAGS,
-  ),
-  watch: verb(
-    'Print endpoint changes as they happen, with their lag.',
-    'Prints endpoint changes as they happen, with their lag.',
-    WATCH_FLAGS,
-  ),
-  diagnose: verb(
-    'Diagnose why endpoints are withdrawn late, and suggest flags.',
-    'Shows why endpoints are withdrawn late, and which flags to set.',
-    DIAGNOSE_FLAGS,
-  ),
-  consumers: verb(
-    'Show the measured lag of each consumer, and its problems.',
-    'Shows what is measured of each consumer; `discover` finds consumers.',
-    CONSUMERS_FLAGS,
-    [
+  audit: verb({
+    group: GROUPS.manifests,
+    about: 'Find workloads that lose requests when their pods terminate, in a cluster or in manifests.',
+    reference: 'Shows which workloads of a cluster, or of manifests, lose requests, and why.',
+    flags: AUDIT_FLAGS,
+    operands: MANIFESTS,
+    examples: [
+      ['linger audit', 'Judge the workloads of the current context'],
+      [
+        'linger audit -f deploy/ -R --fail-on any',
+        'Judge manifests in CI: exit code 3 when requests would be lost',
+      ],
+    ],
+  }),
+  explain: verb({
+    group: GROUPS.manifests,
+    about: 'Explain the decision for the pods of manifests or of a live workload.',
+    reference: 'Shows what pods get, and why: of manifests, or of `deployment/web` in a cluster.',
+    flags: EXPLAIN_FLAGS,
+    operands: MANIFESTS,
+    examples: [
+      [
+        'linger explain deployment/web -n shop',
+        'Show what the pods of a running Deployment get today, and what they got',
+      ],
+      ['helm template chart/ | linger explain -', 'Show what the pods of a chart would get'],
+    ],
+  }),
+  inject: verb({
+    group: GROUPS.manifests,
+    about: 'Add hooks and grace to manifests.',
+    reference: 'Adds hooks and grace to manifests.',
+    flags: INJECT_FLAGS,
+    operands: MANIFESTS,
+    examples: [
+      ['linger inject -f web.yaml | kubectl apply -f -', 'Apply manifests with hooks and grace periods'],
+      ['linger inject -f deploy/ -R --diff', 'Show what would change'],
+    ],
+  }),
+  uninject: verb({
+    group: GROUPS.manifests,
+    about: 'Remove from manifests what inject has added.',
+    reference: 'Removes what `inject` has added.',
+    flags: UNINJECT_FLAGS,
+    operands: MANIFESTS,
+    examples: [
+      ['linger uninject -f web.yaml | kubectl apply -f -', 'Apply manifests without what inject has added'],
+      ['linger uninject -f deploy/ -R --in-place', 'Remove it from the files themselves'],
+    ],
+  }),
+  check: verb({
+    group: GROUPS.running,
+    about: 'Check whether Linger works in a cluster or can be installed there, or validate policies.',
+    reference:
+      'Checks whether Linger works, or (`--pre`) can be installed; with paths, whether [policies](policies.md) can be used.',
+    flags: CHECK_FLAGS,
+    operands: POLICIES,
+    examples: [
+      ['linger check --pre', 'Check whether Linger can be installed in the cluster'],
+      ['linger check policies/', 'Check whether files of policies can be used'],
+    ],
+  }),
+  status: verb({
+    group: GROUPS.running,
+    about: 'Show the state of a running Linger: modes, waits, decisions, holds, findings.',
+    reference: 'Shows on one screen what a running Linger does.',
+    flags: STATUS_FLAGS,
+    examples: [
+      ['linger status', 'Show what Linger does in the current context'],
+      ['linger status -o json | jq .headline', 'Print its first line alone'],
+    ],
+  }),
+  dashboard: verb({
+    group: GROUPS.running,
+    about: 'Show in a browser which workloads lose requests, and what is being removed and held now.',
+    reference: 'Shows what `audit` finds in a browser, with removals, holds, lags and consumers.',
+    flags: DASHBOARD_FLAGS,
+    examples: [
+      ['linger dashboard', 'Open the dashboard of the current context'],
+      ['linger dashboard -f deploy/ -R', 'Show manifests in it'],
+    ],
+  }),
+  timeline: verb({
+    group: GROUPS.running,
+    about: 'Show when everything happened in the last terminations, and what sent to a pod after SIGTERM.',
+    reference: 'Shows what happened when in the latest terminations. Needs Linger in the cluster.',
+    flags: TIMELINE_FLAGS,
+    operands: ['[KIND/NAME...]', 'workloads or pods, such as deployment/web or pod/web-1; without any, all'],
+    examples: [
+      ['linger timeline deployment/web -n shop', 'Show the latest terminations of a Deployment'],
+      [
+        'linger timeline -A --since 10m --fail-on sent',
+        'Exit with code 3 when a pod got traffic after SIGTERM',
+      ],
+    ],
+  }),
+  consumers: verb({
+    group: GROUPS.running,
+    about: 'Show the measured lag of each consumer, and its problems.',
+    reference: 'Shows what is measured of each consumer; `discover` finds consumers.',
+    flags: CONSUMERS_FLAGS,
+    operands: [
       '[action]',
       'list (the default), or discover: find what sends traffic to pods and declare it',
       ['list', 'discover'],
     ],
-  ),
-  witness: verb(
-    'Run beside a gateway and report whether it uses an address.',
-    'Runs beside a gateway, and answers whether it uses an address.',
-    WITNESS_FLAGS,
-  ),
-  'node-timer': verb(
-    'Run on every node and time its kube-proxy for the leader; the DaemonSet runs this.',
-    'Runs on every node, and times its kube-proxy.',
-    NODE_TIMER_FLAGS,
-  ),
-  history: verb(
-    'List episodes (storms, bad releases) that raise the waits, or remove one.',
-    'Lists the storms and releases that raise waits, and forgets one.',
-    HISTORY_FLAGS,
-    ['[action]', 'list (the default) or forget', ['list', 'forget']],
-  ),
-  hold: verb(
-    'List the pods held by hook Hold, or print the ConfigMap with its helper.',
-    "Shows the pods that are held now, or prints the helper's ConfigMap.",
-    HOLD_FLAGS,
-    ['[action]', 'list (the default), or manifest: the ConfigMap, for kubectl apply', ['list', 'manifest']],
-  ),
-  prove: verb(
-    'Send traffic to a workload, disturb it once, and show what was lost and why.',
-    'Sends traffic to a workload, disturbs it once, and shows what was lost and why.',
-    PROVE_FLAGS,
-    ['[kind/name]', 'the workload, such as deployment/web'],
-  ),
-  'prove-traffic': verb(
-    'Send the traffic of prove; its pods run this.',
-    'Sends the traffic of `prove`: its pods run this.',
-    PROVE_TRAFFIC_FLAGS,
-  ),
-  'prove-keep': verb(
-    'Remove the namespace of a copy of prove when it ends; its pods run this.',
-    'Removes a copy of `prove --compare`: a pod runs this.',
-    PROVE_KEEP_FLAGS,
-  ),
-  completion: verb(
-    'Print a shell completion script.',
-    'Prints a completion script for `bash`, `zsh` or `fish`.',
-    {},
-    ['<shell>', 'the shell', ['bash', 'zsh', 'fish']],
-  ),
+    examples: [
+      ['linger consumers', 'Show the measured lag of each consumer'],
+      ['linger consumers discover --apply', 'Declare what sends traffic to pods, with mode Observe'],
+    ],
+  }),
+  history: verb({
+    group: GROUPS.running,
+    about: 'List episodes (storms, bad releases) that raise the waits, or remove one.',
+    reference: 'Lists the storms and releases that raise waits, and forgets one.',
+    flags: HISTORY_FLAGS,
+    operands: ['[action]', 'list (the default) or forget', ['list', 'forget']],
+    examples: [
+      ['linger history', 'List the episodes that raise waits'],
+      [
+        'linger history forget --from 2026-11-21T17:30:00Z --to 2026-11-21T18:00:00Z',
+        'Forget what was measured in half an hour',
+      ],
+    ],
+  }),
+  hold: verb({
+    group: GROUPS.running,
+    about: 'List the pods held by hook Hold, or print the ConfigMap with its helper.',
+    reference: "Shows the pods that are held now, or prints the helper's ConfigMap.",
+    flags: HOLD_FLAGS,
+    operands: [
+      '[action]',
+      'list (the default), or manifest: the ConfigMap, for kubectl apply',
+      ['list', 'manifest'],
+    ],
+    examples: [
+      ['linger hold list --watch', 'Follow which pods are held'],
+      ['linger hold manifest -n shop | kubectl apply -f -', 'Bring the helper into a namespace'],
+    ],
+  }),
+  watch: verb({
+    group: GROUPS.measuring,
+    about: 'Print endpoint changes as they happen, with their lag.',
+    reference: 'Prints endpoint changes as they happen, with their lag.',
+    flags: WATCH_FLAGS,
+    examples: [
+      ['linger watch -n shop --for 10m', 'Print the endpoint changes of a namespace for ten minutes'],
+      [
+        'linger watch --change removed --fail-on-lag 5s',
+        'Exit with code 3 when a removal took longer than 5 s',
+      ],
+    ],
+  }),
+  diagnose: verb({
+    group: GROUPS.measuring,
+    about: 'Diagnose why endpoints are withdrawn late, and suggest flags.',
+    reference: 'Shows why endpoints are withdrawn late, and which flags to set.',
+    flags: DIAGNOSE_FLAGS,
+    examples: [
+      ['linger diagnose', 'Find out why endpoints are withdrawn late'],
+      [
+        'linger diagnose --controller-metrics before.txt,after.txt --interval 30s',
+        'Do so from two saved scrapes',
+      ],
+    ],
+  }),
+  simulate: verb({
+    group: GROUPS.measuring,
+    about: 'Replay recorded removals and print the waits that Linger would have planned.',
+    reference: 'Shows which waits recorded removals would have led to.',
+    flags: SIMULATE_FLAGS,
+    operands: EVENTS,
+    examples: [
+      [
+        'linger simulate events.jsonl --policies policies/',
+        'Print the waits that recorded removals would have led to',
+      ],
+      ['gunzip -c events.jsonl.gz | linger simulate -', 'Do so for a compressed file'],
+    ],
+  }),
+  prove: verb({
+    group: GROUPS.measuring,
+    about: 'Send traffic to a workload, disturb it once, and show what was lost and why.',
+    reference: 'Sends traffic to a workload, disturbs it once, and shows what was lost and why.',
+    flags: PROVE_FLAGS,
+    operands: ['[kind/name]', 'the workload, such as deployment/web'],
+    examples: [
+      ['linger prove deployment/web -n shop', 'Restart a Deployment under traffic, and show what was lost'],
+      ['linger prove deployment/web -n shop --compare', 'Compare two copies of it, with and without waits'],
+    ],
+  }),
+  serve: verb({
+    group: GROUPS.serving,
+    about: 'Serve the admission webhook.',
+    reference: 'Serves the admission webhook until SIGTERM.',
+    flags: SERVE_FLAGS,
+    examples: [
+      ['linger serve --page-port 8088', 'Serve the webhook, and the page for manifests'],
+      [
+        'linger serve --policies policies/ --cluster off --log-level debug',
+        'Serve files of policies, without a cluster',
+      ],
+    ],
+  }),
+  witness: verb({
+    group: GROUPS.serving,
+    about: 'Run beside a gateway and report whether it uses an address.',
+    reference: 'Runs beside a gateway, and answers whether it uses an address.',
+    flags: WITNESS_FLAGS,
+    examples: [
+      ['linger witness --page http://127.0.0.1:9901/clusters', 'Answer for the Envoy beside it'],
+      ['linger witness --page unix:/run/haproxy.sock --format HAProxy', 'Answer for the HAProxy beside it'],
+    ],
+  }),
+  'node-timer': verb({
+    group: GROUPS.serving,
+    about: 'Run on every node and time its kube-proxy for the leader; the DaemonSet runs this.',
+    reference: 'Runs on every node, and times its kube-proxy.',
+    flags: NODE_TIMER_FLAGS,
+    examples: [
+      ['linger node-timer --cluster-ip 10.96.31.7', 'Time the kube-proxy of this node'],
+      ['linger node-timer --cluster-ip fd00::7 --port 9447', 'Do so with another port for the leader'],
+    ],
+  }),
+  certs: verb({
+    group: GROUPS.others,
+    about: 'Make a CA and a serving certificate; print the caBundle.',
+    reference: 'Makes an authority and a serving certificate.',
+    flags: CERTS_FLAGS,
+    examples: [
+      ['linger certs --dns linger.linger.svc --out certs', 'Make a certificate for the webhook in deploy/'],
+      ['linger certs', 'Make one for a webhook on this machine'],
+    ],
+  }),
+  completion: verb({
+    group: GROUPS.others,
+    about: 'Print a shell completion script.',
+    reference: 'Prints a completion script for `bash`, `zsh` or `fish`.',
+    flags: {},
+    operands: ['<shell>', 'the shell', ['bash', 'zsh', 'fish']],
+    examples: [
+      ['source <(linger completion bash)', 'Complete commands in this bash'],
+      ['linger completion fish > ~/.config/fish/completions/linger.fish', 'Complete them in every fish'],
+    ],
+  }),
+  version: verb({
+    group: GROUPS.others,
+    about: 'Print the version.',
+    reference: 'Prints the version, that of Node.js and, where it is known, the commit.',
+    flags: VERSION_FLAGS,
+    examples: [
+      ['linger version', 'Print the version'],
+      ['linger version -o json', 'Print it for a program'],
+    ],
+  }),
+  'prove-traffic': verb({
+    group: 'internal',
+    about: 'Send the traffic of prove; its pods run this.',
+    reference: 'Sends the traffic of `prove`: its pods run this.',
+    flags: PROVE_TRAFFIC_FLAGS,
+    examples: [],
+  }),
+  'prove-keep': verb({
+    group: 'internal',
+    about: 'Remove the namespace of a copy of prove when it ends; its pods run this.',
+    reference: 'Removes a copy of `prove --compare`: a pod runs this.',
+    flags: PROVE_KEEP_FLAGS,
+    examples: [],
+  }),
 };
 
 export type CommandName = keyof typeof VERBS;

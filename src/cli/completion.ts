@@ -10,7 +10,9 @@ interface Word {
   readonly takes: 'nothing' | 'anything' | readonly string[];
 }
 
-const ENTRIES: readonly (readonly [string, Verb])[] = Object.entries(VERBS);
+const ENTRIES: readonly (readonly [string, Verb])[] = Object.entries<Verb>(VERBS).filter(
+  ([, { group }]) => group !== 'internal',
+);
 const SCRIPTS: Readonly<Record<string, () => string>> = { bash, zsh, fish };
 
 /** `linger completion bash|zsh|fish`: a script that completes commands, flags and the words that flags choose from. */
@@ -45,7 +47,7 @@ function bash(): string {
 _linger() {
   local word=\${COMP_WORDS[COMP_CWORD]} before=\${COMP_WORDS[COMP_CWORD-1]} verb=\${COMP_WORDS[1]} flags=""
   if [ "$COMP_CWORD" = 1 ]; then
-    COMPREPLY=($(compgen -W "${Object.keys(VERBS).join(' ')}" -- "$word")); return
+    COMPREPLY=($(compgen -W "${ENTRIES.map(([verb]) => verb).join(' ')}" -- "$word")); return
   fi
   case "$verb:$before" in
 ${cases.join('\n')}

@@ -40,25 +40,33 @@ const RUN: { readonly [C in CommandName]: () => Promise<Run<C>> } = {
   prove: async () => (await import('./prove.ts')).prove,
   'prove-keep': async () => (await import('./prove-keep.ts')).proveKeep,
   'prove-traffic': async () => (await import('./prove-traffic.ts')).proveTraffic,
+  version: async () => (await import('./version.ts')).version,
   completion: async () => (await import('./completion.ts')).completion,
 };
+
+interface Program {
+  /** As the user calls it: `linger`, or `kubectl linger`. */
+  readonly name: string;
+  readonly version: string;
+  /** What it was built from; absent: not known. */
+  readonly commit?: string | undefined;
+}
 
 /**
  * Runs one command to its end.
  * @param argv without the program's own name
- * @param program its name as the user calls it: `linger`, or `kubectl linger`
  * @returns the exit code
  */
 export async function run(
   argv: readonly string[],
   environment: Environment,
-  program: { readonly name: string; readonly version: string },
+  program: Program,
   streams: Streams,
 ): Promise<number> {
   try {
     const invocation = readCommandLine(argv, environment, program.version, program.name, streams);
     if (invocation.command === 'none') return invocation.exitCode;
-    return await start(invocation, program.version, streams);
+    return await start(invocation, program, streams);
   } catch (error) {
     return explainFailure(error, streams.stderr);
   }
@@ -66,7 +74,7 @@ export async function run(
 
 async function start<C extends CommandName>(
   { command, settings, kube, colour }: CommandInvocation<C>,
-  version: string,
+  { version, commit }: Program,
   { stdin, stdout, stderr }: Streams,
 ): Promise<number> {
   const load: () => Promise<Run<C>> = RUN[command];
@@ -91,6 +99,7 @@ async function start<C extends CommandName>(
       write,
       kube,
       version,
+      commit,
       stdin,
       interactive: stdin.isTTY === true && stderr.isTTY === true,
       colour: colour ?? stdout.isTTY === true,

@@ -25,6 +25,8 @@ export interface Surroundings extends Terminal {
   readonly write: (bytes: Uint8Array) => void;
   readonly kube: KubeEnvironment;
   readonly version: string;
+  /** What it was built from; undefined: not known. */
+  readonly commit: string | undefined;
   readonly stdin: NodeJS.ReadableStream;
   /** Whether a user could answer a question, such as a credential plugin's. */
   readonly interactive: boolean;

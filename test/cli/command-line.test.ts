@@ -1,9 +1,12 @@
+import { Readable, Writable } from 'node:stream';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type Environment, readCommandLine } from '../../src/cli/command-line.ts';
-import { VERBS } from '../../src/cli/commands.ts';
+import { VERBS, type Verb } from '../../src/cli/commands.ts';
 import { variableName } from '../../src/cli/flags.ts';
+import { run as runCommand } from '../../src/cli/index.ts';
 import { LingerError } from '../../src/core/api/index.ts';
 import { COMMANDS, rows } from './flag-table.ts';
+import { linger } from './linger.ts';
 
 function settingsOf(argv: readonly string[], environment: Environment = {}): Record<string, unknown> {
   const invocation = readCommandLine(argv, environment, '1.2.3');
@@ -20,6 +23,16 @@ function refusalOf(argv: readonly string[], environment: Environment = {}): Ling
     if (error instanceof LingerError) return error;
     throw error;
   }
+}
+
+/** A stream, and what has been written to it. */
+function collecting() {
+  let written = '';
+  const write = (chunk: Buffer, _encoding: string, done: () => void) => {
+    written += chunk;
+    done();
+  };
+  return { stream: new Writable({ write }), text: () => written };
 }
 
 const written = rows.flatMap((row) => row.reads.map(([text, value]) => ({ ...row, text, value })));
@@ -231,5 +244,74 @@ describe('where a cluster is found', () => {
     [{ FORCE_COLOR: '1', NO_COLOR: '1' }, true],
   ])('colours are welcome with %j: %s', (environment, colour) => {
     expect(readCommandLine(['watch'], environment, '1')).toMatchObject({ command: 'watch', colour });
+  });
+});
+
+describe('the help', () => {
+  const verbs = Object.entries<Verb>(VERBS);
+  const shown = verbs.filter(([, { group }]) => group !== 'internal');
+  const examples = verbs.flatMap(([verb, of]) => of.examples.map(([line]) => ({ verb, line })));
+
+  it('lists each command once, below its heading, and help among the others', async () => {
+    const { code, stdout } = await linger(['--help']);
+    expect(code).toBe(0);
+    const listed = new Map<string, string>();
+    let heading = '';
+    for (const line of stdout.split('\n')) {
+      heading = /^\S.*:$/.exec(line)?.[0] ?? heading;
+      const command = /^ {2}([a-z][a-z-]*) /.exec(line)?.[1];
+      if (command !== undefined) listed.set(command, heading);
+    }
+    const expected = shown.map(([verb, { group }]) => [verb, group] as const);
+    expect([...listed]).toEqual([...expected, ['help', 'Others:']]);
+  });
+
+  it.each(shown)('of %s ends with two examples', async (verb, { examples: own }) => {
+    expect(own).toHaveLength(2);
+    const { code, stdout } = await linger([verb, '--help']);
+    expect(code).toBe(0);
+    const lines = own.map(([line, does]) => `  # ${does}\n  ${line}`);
+    expect(stdout.slice(stdout.indexOf('\nExamples:\n'))).toBe(`\nExamples:\n${lines.join('\n\n')}\n`);
+  });
+
+  it.each([
+    ['inject', 'kubectl linger inject -f web.yaml | kubectl apply -f -'],
+    ['explain', 'helm template chart/ | kubectl linger explain -'],
+  ])('of a kubectl plugin shows what its user types: %s', (verb, line) => {
+    const { stream, text } = collecting();
+    readCommandLine([verb, '--help'], {}, '1', 'kubectl linger', { stdout: stream, stderr: stream });
+    expect(text()).toContain(`\n  ${line}\n`);
+  });
+
+  it.each(examples)('$line is a command line of $verb', ({ verb, line }) => {
+    const words = /(?:^|\| |<\()linger ([^|)>]+)/.exec(line)?.[1]?.trim().split(' ') ?? [];
+    expect(readCommandLine(words, {}, '1').command).toBe(verb);
+  });
+
+  it.each(verbs.filter(([, { group }]) => group === 'internal'))(
+    '%s runs without standing in it',
+    async (verb) => {
+      expect(readCommandLine([verb], {}, '1').command).toBe(verb);
+      expect((await linger([verb, '--help'])).code).toBe(0);
+    },
+  );
+});
+
+describe('linger version', () => {
+  const node = process.version;
+  const run = async (commit: string | undefined, ...args: readonly string[]) => {
+    const { stream, text } = collecting();
+    const program = { name: 'linger', version: '1.2.3', commit };
+    const streams = { stdin: Readable.from([]), stdout: stream, stderr: stream };
+    return { code: await runCommand(['version', ...args], {}, program, streams), printed: text() };
+  };
+
+  it('says the version, Node.js, and the commit where that is known', async () => {
+    const said = `Node.js ${node}\n`;
+    expect(await run(undefined)).toEqual({ code: 0, printed: `linger 1.2.3\n${said}` });
+    expect(await run('4b825dc')).toEqual({ code: 0, printed: `linger 1.2.3, commit 4b825dc\n${said}` });
+    const json = async (commit?: string) => JSON.parse((await run(commit, '-o', 'json')).printed) as unknown;
+    expect(await json()).toEqual({ version: '1.2.3', node });
+    expect(await json('4b825dc')).toEqual({ version: '1.2.3', commit: '4b825dc', node });
   });
 });

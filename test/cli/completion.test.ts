@@ -1,11 +1,12 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
-import { VERBS } from '../../src/cli/commands.ts';
+import { VERBS, type Verb } from '../../src/cli/commands.ts';
 import { flagName } from '../../src/cli/flags.ts';
 import { linger } from './linger.ts';
 
 const run = promisify(execFile);
+const SHOWN = Object.entries<Verb>(VERBS).filter(([, { group }]) => group !== 'internal');
 
 describe('linger completion bash', () => {
   /** What bash offers for the last of these words, after `source <(linger completion bash)`. */
@@ -21,7 +22,8 @@ describe('linger completion bash', () => {
 
   it.each<[string, string[], string[]]>([
     ['commands', ['in'], ['inject']],
-    ['all commands', [''], Object.keys(VERBS)],
+    ['all commands that people run', [''], SHOWN.map(([verb]) => verb)],
+    ['no command that Linger starts itself', ['prove'], ['prove']],
     ['flags', ['serve', '--mode'], ['--mode-limit']],
     ['what a flag chooses from', ['explain', '-o', 'ya'], ['yaml']],
     ['the same, by its long name', ['serve', '--mode-limit', ''], ['Enforce', 'Audit', 'Off']],
@@ -32,7 +34,7 @@ describe('linger completion bash', () => {
     expect(await offered(...words)).toEqual(expected);
   });
 
-  it.each(Object.entries(VERBS).filter(([, { flags }]) => Object.keys(flags).length > 0))(
+  it.each(SHOWN.filter(([, { flags }]) => Object.keys(flags).length > 0))(
     'offers every flag of %s',
     async (verb, { flags }) => {
       const names = Object.keys(flags).map((key) => `--${flagName(key)}`);
@@ -44,7 +46,8 @@ describe('linger completion bash', () => {
 describe.each(['zsh', 'fish'])('linger completion %s', (shell) => {
   it('names every command and every flag', async () => {
     const { stdout } = await linger(['completion', shell]);
-    for (const [verb, { flags }] of Object.entries(VERBS)) {
+    expect(stdout).not.toContain('prove-keep');
+    for (const [verb, { flags }] of SHOWN) {
       expect(stdout).toContain(verb);
       for (const key of Object.keys(flags))
         expect(stdout).toContain(shell === 'zsh' ? `--${flagName(key)}[` : `-l ${flagName(key)} `);

@@ -540,6 +540,16 @@ export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Row>>>> =
   'prove-keep': { kubeconfig: TEXT(undefined), context: TEXT(undefined), namespace: TEXT('default') },
   'prove-traffic': { plan: TEXT('{}') },
   completion: {},
+  version: {
+    output: {
+      byDefault: 'table',
+      reads: [
+        ['json', 'json'],
+        ['yaml', 'yaml'],
+      ],
+      refuses: ['', 'wide'],
+    },
+  },
 };
 
 export const rows = Object.entries(COMMANDS).flatMap(([command, flags]) =>

@@ -92,6 +92,7 @@ async function printed(command: 'inject' | 'explain', golden: GoldenCase, flags:
     kube: invocation.kube,
     interactive: false,
     version: '0.0.0',
+    commit: undefined,
     colour: false,
     outputColumns: () => undefined,
     errorColumns: () => undefined,

@@ -69,6 +69,7 @@ const CASES: Readonly<Record<string, Case>> = {
   prove: { args: () => kubeconfig('prove', 'deployment/web', '--yes'), code: 1 },
   'prove-keep': { args: async () => ['prove-keep', '--kubeconfig', 'none'], code: 1 },
   'prove-traffic': { args: async () => ['prove-traffic', '--plan', '{}'], code: 2 },
+  version: { args: async () => ['version', '-o', 'yaml'], code: 0 },
   completion: { args: async () => ['completion', 'bash'], code: 0 },
   '(no command)': { args: async () => [], code: 2 },
   '--version': { args: async () => ['--version'], code: 0 },

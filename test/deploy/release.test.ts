@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { cp, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { releaseArchive, releaseFiles } from '../../deploy/release.ts';
+import { commitOf, releaseArchive, releaseFiles } from '../../deploy/release.ts';
 import { BUILT } from '../cli/built.ts';
 import { emptyDirectory, ROOT, run } from '../cli/linger.ts';
 import { read } from '../docs/markdown.ts';
@@ -56,6 +56,22 @@ describe('the npm package', () => {
     expect(injected.code).toBe(0);
     expect(injected.stdout).toContain('preStop');
   });
+});
+
+it('the commit of a release is known where nothing differs from it', async () => {
+  const checkout = await emptyDirectory(atEnd);
+  expect(commitOf(checkout)).toEqual({});
+  const git = (...args: string[]) =>
+    run('git', ['-c', 'user.name=x', '-c', 'user.email=x@example.com', ...args], { cwd: checkout });
+  await git('init', '--quiet');
+  await writeFile(join(checkout, 'a'), 'a');
+  await git('add', 'a');
+  await git('commit', '--quiet', '--message', 'a');
+  const { stdout } = await git('rev-parse', 'HEAD');
+  expect(commitOf(checkout)).toEqual({ gitHead: stdout.trim() });
+  expect(stdout).toMatch(/^[0-9a-f]{40}\n$/);
+  await writeFile(join(checkout, 'a'), 'b');
+  expect(commitOf(checkout)).toEqual({});
 });
 
 it('npm pack of a checkout makes a package that installs nothing beside itself', async () => {
