@@ -189,6 +189,14 @@ describe.concurrent('what is known of the clients', () => {
       ],
       false,
     ],
+    [
+      'one that serves the metrics of others',
+      [
+        ['notifier-metrics', 'metrics-server'],
+        ['name: metrics, port', 'name: https, port'],
+      ],
+      false,
+    ],
     ['a route to it', [[/$(?![\s\S])/g, ROUTE]], false],
     [
       'a load balancer',
@@ -259,6 +267,16 @@ describe.concurrent('objects around pods', () => {
     expect(Object.values(rows)).toEqual(Array(count).fill('unprotected GraceEaten'));
   });
 
+  it('32: templates to which an operator adds the image', async () => {
+    const text =
+      'apiVersion: elasticsearch.k8s.elastic.co/v1\nkind: Elasticsearch\nmetadata: {name: es}\nspec: {nodeSets: [{name: a, podTemplate: {spec: {containers: [{name: elasticsearch, lifecycle: {preStop: {exec: {command: [sleep, "90"]}}}}]}}}, {name: b, podTemplate: {spec: {containers: [{name: elasticsearch}]}}}]}\n';
+    const { rows } = await audited(['--webhook', '-'], text);
+    expect(rows).toEqual({
+      'Elasticsearch es (nodeSets[0].podTemplate)': 'unprotected GraceEaten',
+      'Elasticsearch es (nodeSets[1].podTemplate)': 'unknown UnknownKind',
+    });
+  });
+
   it('33: both Deployments of a Template', async () => {
     const { rows, stderr, findings } = await audit('33-template-of-two.yaml');
     expect(rows).toEqual({
@@ -303,6 +321,14 @@ describe.concurrent('objects around pods', () => {
     expect(said('InvalidObject')[0]).toContain(expected);
   });
 
+  it('39: whatever else is found in it', async () => {
+    const { rows } = await auditWith('39-namespace-no.yaml', [
+      'replicas: 2',
+      'replicas: 2\n  strategy: {type: Recreate}',
+    ]);
+    expect(Object.values(rows)).toEqual(['unknown InvalidObject']);
+  });
+
   it('39: inject leaves it unchanged', async () => {
     const { stdout, stderr } = await linger(['inject', '-f', at('39-namespace-no.yaml')]);
     expect([stdout, stderr]).toEqual([
@@ -334,6 +360,20 @@ describe.concurrent('objects around pods', () => {
       '  replicas: 2',
       '  updateStrategy: {type: OnDelete}',
       'calls it strategy',
+    ],
+    [
+      'kind: Deployment',
+      'kind: Deployment',
+      '  replicas: 2',
+      '  rollingUpdate: {maxUnavailable: 1}',
+      'spec.rollingUpdate has no effect: it belongs in strategy',
+    ],
+    [
+      'kind: Deployment',
+      'kind: Deployment',
+      '  replicas: 2',
+      '  min_ready_seconds: 5',
+      'it is spelt minReadySeconds',
     ],
     [
       'kind: Deployment',
@@ -427,6 +467,10 @@ describe('real repositories', () => {
     ['argoproj.io/v1alpha1', 'ApplicationSet', 'argocd'],
     ['helm.cattle.io/v1', 'HelmChart', 'helm template'],
     ['fleet.cattle.io/v1alpha1', 'GitRepo', 'fleet apply'],
+    ['core.oam.dev/v1beta1', 'Application', 'vela dry-run'],
+    ['apps.open-cluster-management.io/v1', 'Subscription', 'kubectl kustomize'],
+    ['addons.cluster.x-k8s.io/v1alpha1', 'HelmChartProxy', 'helm template'],
+    ['config.projectsveltos.io/v1beta1', 'ClusterProfile', 'helm template'],
   ])('37: %s %s', async (apiVersion, kind, how) => {
     const text = `apiVersion: ${apiVersion}\nkind: ${kind}\nmetadata: {name: a}\nspec: {source: {chart: x}}\n`;
     const { rows, said } = await audited(['-'], text);
@@ -603,6 +647,12 @@ describe.concurrent('what is not known, or not trusted', () => {
     ],
     ['Dapr', 'linkerd.io/inject: enabled}', 'dapr.io/enabled: "true"}', true],
     [
+      'Dapr that waits itself',
+      'linkerd.io/inject: enabled}',
+      'dapr.io/enabled: "true", dapr.io/block-shutdown-duration: 0m35s}',
+      false,
+    ],
+    [
       'a native one of Linkerd',
       'linkerd.io/inject: enabled}',
       'linkerd.io/inject: enabled, config.beta.linkerd.io/proxy-enable-native-sidecar: "true"}',
@@ -623,6 +673,22 @@ describe.concurrent('what is not known, or not trusted', () => {
     const stdin = text.replace(', annotations: {linkerd.io/inject: enabled}', '') + namespace;
     const { stdout } = await linger(['inject', '-'], { stdin });
     expect((await audited(['-'], stdout)).said('SidecarAddedLater')).toHaveLength(1);
+  });
+
+  it.each([
+    [
+      'a wait of Linkerd’s',
+      'annotations: {linkerd.io/inject: enabled, config.alpha.linkerd.io/proxy-wait-before-exit-seconds: "40"}',
+      0,
+    ],
+    ['a revision of Istio', 'labels: {istio.io/rev: canary}', 1],
+    ['a revision, and injection disabled', 'labels: {istio.io/rev: canary, istio-injection: disabled}', 0],
+  ])('35: by %s of its Namespace', async (_, marks, count) => {
+    const [text = ''] = (await textOf('35-sidecar-comes-later.yaml')).split('---\n');
+    const namespace = `---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, ${marks}}\n`;
+    const stdin = text.replace(', annotations: {linkerd.io/inject: enabled}', '') + namespace;
+    const { stdout } = await linger(['inject', '-'], { stdin });
+    expect((await audited(['-'], stdout)).said('SidecarAddedLater')).toHaveLength(count);
   });
 
   it('42: a liveness probe of the only replica', async () => {
@@ -650,6 +716,21 @@ describe.concurrent('what is not known, or not trusted', () => {
     expect(said('GraceEaten')[0]).not.toContain('raise terminationGracePeriodSeconds');
   });
 
+  it.each([
+    ['[tail, -f, /dev/null]', 'unprotected GraceEaten'],
+    ['[sh, -c, "tail -f /dev/null"]', 'unprotected GraceEaten'],
+    ['[sh, -c, "while true; do sleep 1; done"]', 'unprotected GraceEaten'],
+    ['[bash, -c, "while :\\ndo\\n  sleep 5\\ndone\\n"]', 'unprotected GraceEaten'],
+    ['[sh, -c, "until false; do :; done"]', 'unprotected GraceEaten'],
+    ['[sh, -c, "while true; do curl -f localhost || break; sleep 1; done"]', 'unknown ExistingHook'],
+    ['[sh, -c, "while [ -f /tmp/busy ]; do sleep 1; done"]', 'unknown ExistingHook'],
+    ['[sh, -c, "while true; do sleep 1; done & exit 0"]', 'unknown ExistingHook'],
+    ['[tail, -f, /var/log/app.log]', 'unknown ExistingHook'],
+  ])('43: %s', async (command, verdict) => {
+    const { rows } = await auditWith('43-endless-hook.yaml', ['[sleep, infinity]', command]);
+    expect(rows['Deployment worker']).toBe(verdict);
+  });
+
   it('44: a pool of nodes that go away', async () => {
     const { rows, said } = await audit('44-spot-by-nodepool.yaml');
     expect(rows).toEqual({ 'Deployment web': 'protected Injected,NodeBudgetShort' });
@@ -664,9 +745,32 @@ describe.concurrent('what is not known, or not trusted', () => {
     ['another one', 'nodepool: cheap}', 'nodepool: dear}', 0],
     ['with time enough', 'terminationGracePeriod: 60s', 'terminationGracePeriod: 60m', 1],
     ['that stays', 'values: [spot]', 'values: [on-demand]', 1],
+    ['by what its nodes are', '{karpenter.sh/nodepool: cheap}', '{karpenter.sh/capacity-type: spot}', 1],
+    ['of EKS', '{karpenter.sh/nodepool: cheap}', '{eks.amazonaws.com/capacityType: SPOT}', 1],
+    ['of EKS on demand', '{karpenter.sh/nodepool: cheap}', '{eks.amazonaws.com/capacityType: ON_DEMAND}', 0],
+    [
+      'that the rest excludes',
+      'nodepool: cheap}',
+      'nodepool: cheap, karpenter.sh/capacity-type: on-demand}',
+      0,
+    ],
     ['a short grace', 'terminationGracePeriodSeconds: 300', 'terminationGracePeriodSeconds: 20', 0],
   ])('44: %s', async (_, from, to, count) => {
     const { said } = await auditWith('44-spot-by-nodepool.yaml', [from, to]);
+    expect(said('NodeBudgetShort')).toHaveLength(count);
+  });
+
+  const POOL = (name: string, type: string) =>
+    `\n---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: ${name}}\nspec: {template: {spec: {requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [${type}]}]}}}\n`;
+  it.each([
+    ['spot', 1],
+    ['on-demand', 0],
+  ])('44: one of two pools, of which the other is %s', async (type, count) => {
+    const text = (await textOf('44-spot-by-nodepool.yaml')).replace(
+      'nodeSelector: {karpenter.sh/nodepool: cheap}',
+      AFFINITY.replace('[cheap]', '[cheap, other]'),
+    );
+    const { said } = await audited(['--webhook', '-'], text + POOL('other', type));
     expect(said('NodeBudgetShort')).toHaveLength(count);
   });
 

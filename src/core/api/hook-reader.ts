@@ -195,6 +195,7 @@ const ANYTHING: Run = { seconds: 0, exact: false, succeeds: false, open: true };
 const NOTHING: Run = { seconds: 0, exact: true, succeeds: true, open: false };
 /** Next to nothing: its program may be missing, and its output may fail or block. */
 const LITTLE: Run = { seconds: 0, exact: false, succeeds: false, open: false };
+const FOR_EVER: Run = { ...NOTHING, seconds: MOST_SECONDS };
 /** The status is not read. */
 const EXIT: Run = { ...NOTHING, succeeds: false };
 
@@ -230,6 +231,7 @@ function runProgram(words: readonly Word[], depth: number, budget: Budget): Run 
   const args = words.slice(at + 1);
   if (name === 'sleep') return runSleep(args);
   if (name === 'timeout') return runTimeout(args);
+  if (name === 'tail' && /^-[fF] \/dev\/null$/.test(args.map(({ text }) => text).join(' '))) return FOR_EVER;
   if (SHELL_NAMES.has(name)) return depth > 0 ? runShell(args, depth - 1, budget) : ANYTHING;
   if (HARMLESS.has(name)) return BUILTINS.has(words[0]?.text ?? '') ? NOTHING : LITTLE;
   // One word with spaces (["sleep 5"]) is the name of a program that does not exist.
@@ -288,11 +290,16 @@ function runShell(args: readonly Word[], depth: number, budget: Budget): Run {
   // Other options, and scripts in files, are not known.
   if (!script?.literal || /^[-+]/.test(script.text) || !options.some((each) => each.includes('c')))
     return ANYTHING;
+  if (ENDLESS_LOOP.test(script.text)) return FOR_EVER;
   const errexit = options.some((each) => each.includes('e'));
   return readScript(new ScriptReader(script.text, budget), errexit, (words) =>
     runProgram(words, depth, budget),
   );
 }
+
+/** The one kind of loop that is read: its body cannot end it. */
+const ENDLESS_LOOP =
+  /^\s*(?:while\s+(?:true|:|\[\s+1\s+\])|until\s+false)\s*[;\n]\s*do\s+(?:sleep\s+\d{1,9}[smhd]?|:|true)\s*[;\n]\s*done\s*(?:;\s*)?$/;
 
 /** Words that begin something else than a simple command; a function shows by its parenthesis. */
 const OPENERS: ReadonlySet<string> = new Set([

@@ -1,4 +1,4 @@
-import { isRecord, type Labels, labelOf, type NamespaceRecord } from '../api/index.ts';
+import { isRecord, type Labels, labelOf, type NamespaceRecord, parseDuration } from '../api/index.ts';
 import type { Pod } from '../decision/index.ts';
 
 // Proxies that another webhook adds to a pod: a template shows them by labels and annotations only.
@@ -12,6 +12,8 @@ interface AddedSidecar {
   isNative(annotations: Labels): boolean;
   /** How long its own hook holds back SIGTERM; undefined: it has none. Seconds. */
   waitOf(annotations: Labels): number | undefined;
+  /** Its settings may also be annotations of the Namespace. */
+  readonly inherits?: true;
   readonly cure: string;
 }
 
@@ -19,9 +21,9 @@ function either(labels: Labels, annotations: Labels, key: string): string | unde
   return labelOf(annotations, key) ?? labelOf(labels, key);
 }
 
-const SECONDS = /^(\d{1,6})(?:\.\d+)?s?$/;
-function secondsIn(text: string | undefined): number | undefined {
-  const seconds = Number(SECONDS.exec(text ?? '')?.[1] ?? Number.NaN);
+/** Bare seconds, or a duration; the part of a second is left out. */
+function secondsIn(text = ''): number | undefined {
+  const seconds = Math.floor(/^\d{1,6}(\.\d*)?$/.test(text) ? Number(text) : (parseDuration(text) ?? 0));
   return seconds > 0 ? seconds : undefined;
 }
 
@@ -30,6 +32,7 @@ const ADDED: readonly AddedSidecar[] = [
     // Source: linkerd2 charts/partials/templates/_proxy.tpl.
     name: 'linkerd-proxy',
     by: 'Linkerd',
+    inherits: true,
     isAdded: (labels, annotations, namespace) => {
       const own = either(labels, annotations, 'linkerd.io/inject');
       return /^(enabled|ingress)$/.test(
@@ -52,13 +55,16 @@ const ADDED: readonly AddedSidecar[] = [
     isAdded: (labels, annotations, namespace) => {
       const own = either(labels, annotations, 'sidecar.istio.io/inject');
       const of = namespace?.labels ?? {};
-      const isOn = labelOf(of, 'istio-injection') === 'enabled' || labelOf(of, 'istio.io/rev') !== undefined;
-      return own === undefined ? isOn || labelOf(labels, 'istio.io/rev') !== undefined : own === 'true';
+      const ofAll = labelOf(of, 'istio-injection');
+      // Whatever revision or pod says otherwise.
+      if (ofAll === 'disabled') return false;
+      const revision = labelOf(of, 'istio.io/rev') ?? labelOf(labels, 'istio.io/rev');
+      return own === undefined ? ofAll === 'enabled' || revision !== undefined : own === 'true';
     },
     isNative: (annotations) => labelOf(annotations, 'sidecar.istio.io/nativeSidecar') === 'true',
     waitOf: (annotations) =>
       secondsIn(
-        /terminationDrainDuration["']?:\s*["']?([\d.]+s)/.exec(
+        /terminationDrainDuration["']?:\s*["']?([\d.a-z]+)/.exec(
           labelOf(annotations, 'proxy.istio.io/config') ?? '',
         )?.[1],
       ),
@@ -101,9 +107,9 @@ export function addedTo(pod: Pod, namespace: NamespaceRecord | undefined): reado
   const annotations = pod.metadata?.annotations ?? {};
   const there = new Set([...pod.spec.containers, ...(pod.spec.initContainers ?? [])].map(({ name }) => name));
   return ADDED.flatMap(({ name, by, cure, ...of }) => {
-    const isComing =
-      !there.has(name) && of.isAdded(labels, annotations, namespace) && !of.isNative(annotations);
-    return isComing ? [{ name, by, cure, wait: of.waitOf(annotations) }] : [];
+    const settings = of.inherits ? { ...namespace?.annotations, ...annotations } : annotations;
+    const isComing = !there.has(name) && of.isAdded(labels, annotations, namespace) && !of.isNative(settings);
+    return isComing ? [{ name, by, cure, wait: of.waitOf(settings) }] : [];
   });
 }
 

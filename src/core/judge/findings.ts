@@ -492,7 +492,9 @@ function judge(audited: AuditSubject, snapshot: ClusterSnapshot, related: Relate
     exposure && own.verdict !== 'skipped' ? trafficFinding(subject, exposure, related, snapshot) : undefined;
   const standing = asked ? eased(own, traffic) : unasked(own);
   const found =
-    exposure === undefined || !asked ? [] : furtherFindings(subject, exposure, related, standing, snapshot);
+    exposure === undefined || !asked || audited.refused !== undefined
+      ? []
+      : furtherFindings(subject, exposure, related, standing, snapshot);
   const others = found.filter(({ reason }) => reason !== standing.reason);
   const said = traffic?.reason === 'MetricsOnly' ? ofMetricsOnly(others, traffic, standing) : others;
   const sooner = said.find((each) => verdictOf(each) !== undefined);
@@ -913,38 +915,64 @@ function sidecarAddedLater(
 /** Every pod is on nodes that are taken away sooner than its grace ends. */
 function nodePoolShort({ request, decision }: Decided, { nodePools }: RelatedObjects): readonly Said[] {
   if (decision.outcome !== 'inject') return [];
-  const pod = request.object as Pod;
-  const selector = pod.spec.nodeSelector ?? {};
-  const terms = listOf(
-    memberAt(pod.spec.affinity, [
-      'nodeAffinity',
-      'requiredDuringSchedulingIgnoredDuringExecution',
-      'nodeSelectorTerms',
-    ]),
-  );
-  const asks = ({ labels }: NodePool) =>
-    Object.entries(selector).some(([key, value]) => labels[key] === value) ||
-    (terms.length > 0 &&
-      terms.every((term) =>
-        recordsAt(term, 'matchExpressions').some(({ key, operator, values }) => {
-          const value = labels[textOf(key)];
-          return operator === 'In' && value !== undefined && listOf(values).every((each) => each === value);
-        }),
-      ));
   const { grace } = decision.plan;
-  return nodePools.filter(asks).flatMap(({ name, within, isSpot }) => {
-    const most = Math.min(
-      within ?? Number.POSITIVE_INFINITY,
-      isSpot ? SPOT_NOTICE : Number.POSITIVE_INFINITY,
+  const asked = nodesAsked(request.object as Pod);
+  const isSpot = asked.every((each) => each.some(isOfSpot));
+  const possible = asked.map((each) => nodePools.filter((pool) => mayHold(pool, each)));
+  const pools = [...new Set(possible.flat())];
+  const isKnown = possible.every(({ length }) => length > 0);
+  const mostOf = (pool: NodePool) =>
+    Math.min(
+      pool.within ?? Number.POSITIVE_INFINITY,
+      pool.isSpot || isSpot ? SPOT_NOTICE : Number.POSITIVE_INFINITY,
     );
-    if (grace <= most) return [];
-    const why =
-      most === within
-        ? `nodes are gone ${within}s after a drain of them begins (terminationGracePeriod)`
-        : `nodes are spot instances, which are gone ${SPOT_NOTICE}s after the notice`;
-    const text = `every pod is on NodePool ${name}, whose ${why}: its grace of ${grace}s is more than the node grants, so the application may be killed before it has drained; use nodes that stay, or a shorter grace`;
-    return [{ reason: 'NodeBudgetShort' as const, text }];
-  });
+  const most = isKnown ? Math.max(...pools.map(mostOf)) : isSpot ? SPOT_NOTICE : Number.POSITIVE_INFINITY;
+  if (grace <= most) return [];
+  const [pool] = pools.filter((each) => mostOf(each) === most);
+  const subject = isKnown
+    ? `on NodePool ${fewOf(pools.map(({ name }) => name))}, whose nodes are`
+    : 'on a spot instance, which is';
+  const gone =
+    isKnown && most === pool?.within
+      ? `gone ${most}s after a drain of them begins (terminationGracePeriod)`
+      : `${isKnown ? 'spot instances, which are ' : ''}gone ${most}s after the notice`;
+  const text = `every pod is ${subject} ${gone}: its grace of ${grace}s is more than the node grants, so the application may be killed before it has drained; use nodes that stay, or a shorter grace`;
+  return [{ reason: 'NodeBudgetShort' as const, text }];
+}
+
+/** A label that the node has, with one of these values. */
+interface NodeLabel {
+  readonly key: string;
+  readonly values: readonly unknown[];
+}
+
+/** What the nodes of a pod have, for each term of its affinity. */
+function nodesAsked({ spec: { nodeSelector, affinity } }: Pod): readonly (readonly NodeLabel[])[] {
+  const selected = Object.entries(nodeSelector ?? {}).map(([key, value]) => ({ key, values: [value] }));
+  const required = ['nodeAffinity', 'requiredDuringSchedulingIgnoredDuringExecution', 'nodeSelectorTerms'];
+  const terms = listOf(memberAt(affinity, required));
+  if (terms.length === 0) return [selected];
+  return terms.map((term) => [
+    ...selected,
+    ...recordsAt(term, 'matchExpressions')
+      .filter(({ operator }) => operator === 'In')
+      .map(({ key, values }) => ({ key: textOf(key), values: listOf(values) })),
+  ]);
+}
+
+/** The pool has a label that is asked for, and none of another value. */
+function mayHold({ labels }: NodePool, asked: readonly NodeLabel[]): boolean {
+  const known = asked.filter(({ key }) => labels.has(key));
+  return (
+    known.length > 0 &&
+    known.every(({ key, values }) => labels.get(key)?.some((each) => values.includes(each)))
+  );
+}
+
+/** Source: karpenter.sh and docs.aws.amazon.com/eks, the labels of nodes. */
+function isOfSpot({ key, values }: NodeLabel): boolean {
+  const spot = { 'karpenter.sh/capacity-type': 'spot', 'eks.amazonaws.com/capacityType': 'SPOT' }[key];
+  return spot !== undefined && values.length > 0 && values.every((each) => each === spot);
 }
 
 /** On AWS. Seconds. */

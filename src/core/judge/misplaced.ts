@@ -68,6 +68,11 @@ const FIELDS: readonly Field[] = [
     fits: ({ whole }: Parent) => /\.(rollingUpdate|canary|updateStrategy)$/.test(whole),
     belongs: () => 'rollingUpdate of the strategy',
   })),
+  {
+    name: 'rollingUpdate',
+    fits: ({ whole }) => /\.(strategy|updateStrategy)$/.test(whole),
+    belongs: (kind) => (UPDATED.test(kind) ? 'updateStrategy' : 'strategy'),
+  },
   ...['replicas', 'progressDeadlineSeconds', 'podManagementPolicy'].map((name) => ({
     ...{ name, within: 'the pod' as const, belongs: ofWorkload },
     fits: () => false,
@@ -112,7 +117,7 @@ function fields(kind: string, pointer: string, object: unknown): readonly Mispla
     const within = pod === '' ? path : path.startsWith(`${pod}.`) ? path.slice(pod.length + 1) : '?';
     for (const [key, member] of Object.entries(value)) {
       const place = path === '' ? key : `${path}.${key}`;
-      const field = FIELDS.find(({ name }) => name.toLowerCase() === key.toLowerCase());
+      const field = FIELDS.find(({ name }) => name.toLowerCase() === key.replaceAll('_', '').toLowerCase());
       const isOthers = field?.within !== undefined && !/^spec(\.|$)/.test(within);
       if (field === undefined || isOthers || (field.name === 'lifecycle' && isKruise && path === 'spec')) {
         if (!NOT_ENTERED.has(key)) walk(member, place, depth + 1);

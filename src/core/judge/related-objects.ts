@@ -70,7 +70,8 @@ export interface PodPool {
 /** A pool of nodes, as Karpenter has it. */
 export interface NodePool {
   readonly name: string;
-  readonly labels: Labels;
+  /** Of its nodes, with the values that each may have. */
+  readonly labels: ReadonlyMap<string, readonly unknown[]>;
   /** Within how many seconds after a drain begins its nodes are gone; undefined: it does not say. */
   readonly within: number | undefined;
   readonly isSpot: boolean;
@@ -249,16 +250,20 @@ function poolIn(
 function nodePoolIn(name: string, spec: Record<string, unknown>): NodePool {
   const labels = memberAt(spec, ['template', 'metadata', 'labels']);
   const grace = memberAt(spec, ['template', 'spec', 'terminationGracePeriod']);
-  const types = recordsAt(spec, 'template', 'spec', 'requirements').filter(
-    ({ key, operator }) => key === 'karpenter.sh/capacity-type' && operator === 'In',
+  const required = recordsAt(spec, 'template', 'spec', 'requirements').filter(
+    ({ operator }) => operator === 'In',
   );
+  const of = new Map<string, readonly unknown[]>([
+    ...required.map(({ key, values }) => [textOf(key), listOf(values)] as const),
+    ...Object.entries(isStringMap(labels) ? labels : {}).map(([key, value]) => [key, [value]] as const),
+    ['karpenter.sh/nodepool', [name]],
+  ]);
+  const types = of.get('karpenter.sh/capacity-type') ?? [];
   return {
     name,
-    labels: { ...(isStringMap(labels) && labels), 'karpenter.sh/nodepool': name },
+    labels: of,
     within: isString(grace) ? parseDuration(grace) : undefined,
-    isSpot: types.some(
-      ({ values }) => listOf(values).length > 0 && listOf(values).every((each) => each === 'spot'),
-    ),
+    isSpot: types.length > 0 && types.every((each) => each === 'spot'),
   };
 }
 
@@ -298,7 +303,8 @@ function traitsOf(service: Record<string, unknown>, spec: Record<string, unknown
 }
 
 const METRICS = /(^|[-_])(metrics?|prom(etheus)?|telemetry|monitoring)([-_]|$)/i;
-const CALLED_METRICS = /(^|[-_])metrics([-_]|$)/i;
+/** Not `metrics-server`: its clients ask for metrics of others. */
+const CALLED_METRICS = /(^|[-_])metrics([-_](svc|service|headless))?$/i;
 /** Names of ports that a Service for metrics may have beside others’: the one of kubebuilder’s projects is `https`. */
 const PLAIN_PORT = /^(https?)?$/i;
 

@@ -359,6 +359,18 @@ const SOURCES: readonly (readonly [group: RegExp, kinds: RegExp, how: string])[]
   [/^kappctrl\.k14s\.io\//, /^(App|PackageInstall)$/, 'kctrl dev --local -f FILE'],
   [/^packaging\.carvel\.dev\//, /^PackageInstall$/, 'kctrl dev --local -f FILE'],
   [/^configsync\.gke\.io\//, /^(RootSync|RepoSync)$/, 'nomos hydrate'],
+  [/^core\.oam\.dev\//, /^Application$/, 'vela dry-run -f FILE'],
+  [
+    /^apps\.open-cluster-management\.io\//,
+    /^Subscription$/,
+    'helm template / kubectl kustomize of what its channel holds',
+  ],
+  [/^addons\.cluster\.x-k8s\.io\//, /^HelmChartProxy$/, 'helm template CHART with its values'],
+  [
+    /^config\.projectsveltos\.io\//,
+    /^(ClusterProfile|Profile)$/,
+    'helm template / kubectl kustomize of what it names',
+  ],
   [/^gitops\.kluctl\.io\//, /^KluctlDeployment$/, 'kluctl render'],
 ];
 
@@ -518,7 +530,10 @@ interface PodSpecAt {
 function podSpecsIn(value: unknown, path = '', depth = 0): readonly PodSpecAt[] {
   if (depth > TEMPLATE_DEPTH || typeof value !== 'object' || value === null) return [];
   if (isRecord(value) && Array.isArray(value.containers)) {
-    const isContainer = (item: unknown) => isRecord(item) && typeof item.image === 'string';
+    // An operator adds the image to what an author gives it as the template of a pod.
+    const isPod = /(\/template|[pP]odTemplate(Spec)?)\/spec$/.test(path);
+    const isContainer = (item: unknown) =>
+      isRecord(item) && (isString(item.image) || (isPod && isString(item.name)));
     if (value.containers.some(isContainer))
       return [{ path, spec: { ...value, containers: value.containers } }];
   }
