@@ -23,6 +23,7 @@ import {
 } from '../core/report/index.ts';
 import type { ExplainReport } from '../dashboard/index.ts';
 import type { Settings } from './commands.ts';
+import { usageError } from './flags.ts';
 import {
   askCluster,
   type ManifestSettings,
@@ -46,6 +47,14 @@ export async function explain(settings: Settings<'explain'>, surroundings: Surro
   checkFailOn(failOn, ['skip', ...[SKIP_REASONS, NOTES, AUDIT_FINDINGS].flatMap(Object.keys)]);
   const named = settings.operands.filter((word) => LIVE_NAME.test(word) && !existsSync(word));
   const files = settings.operands.filter((word) => !named.includes(word));
+  if (
+    settings.operands.length === 0 &&
+    settings.filename === undefined &&
+    surroundings.stdin.isTTY === true
+  ) {
+    const live = 'or a workload of a cluster (deployment/web)';
+    throw usageError(`no manifests: name files or folders (-f FILE), - for standard input, ${live}`);
+  }
   const asks = named.length > 0 || kubeconfig !== undefined || context !== undefined;
   const cluster = asks ? await askCluster(settings, surroundings) : undefined;
   const hasFloor = cluster !== undefined && (await standsIn(cluster, surroundings));

@@ -13,6 +13,7 @@ import {
 } from '../core/report/index.ts';
 import { readPolicies } from '../policy-files/index.ts';
 import type { Settings } from './commands.ts';
+import { usageError } from './flags.ts';
 import { renderChart } from './helm.ts';
 import { type Built, build, type SourcePlace } from './kustomize.ts';
 import { findManifests, unreadable } from './manifest-files.ts';
@@ -65,7 +66,7 @@ export function collectEarly(): void {
 }
 
 /**
- * Reads the manifests that are named by `-f` and by words; standard input where none are. A kustomization is built where
+ * Reads the manifests that are named by `-f` and by words; standard input where none are, unless it is a terminal. A kustomization is built where
  * kubectl or kustomize is there and its files are not to be changed, and a chart where helm is; else it is refused.
  * @throws LingerError, ManifestError
  */
@@ -76,6 +77,8 @@ export async function readGivenManifests(
 ): Promise<Manifests> {
   collectEarly();
   const named = [...filename, ...operands];
+  if (named.length === 0 && stdin.isTTY === true)
+    throw usageError('no manifests: name files or folders (-f FILE), or - for standard input');
   const paths = named.length === 0 ? ['-'] : named;
   const { files, kustomizations, charts } = await findManifests(paths, recursive, builds === 'never');
   const inputs: ManifestInput[] = [];

@@ -12,6 +12,7 @@ import {
 import { encodingOf } from '../core/yaml/index.ts';
 import { readPolicies } from '../policy-files/index.ts';
 import type { Settings } from './commands.ts';
+import { usageError } from './flags.ts';
 import { columns, jsonText, type Surroundings, showInstant } from './terminal.ts';
 
 /** `linger simulate`: the waits that Linger would have planned while the removals of a file happened. */
@@ -20,6 +21,8 @@ export async function simulate(
   { print, progress, stdin }: Surroundings,
 ): Promise<number> {
   const [file = '-'] = operands;
+  if (operands.length === 0 && stdin.isTTY === true)
+    throw usageError('no events: name a file of removals, or - for standard input');
   const snapshot = snapshotOf(
     policies === undefined ? NO_SOURCES : { ...NO_SOURCES, files: await readPolicies(policies) },
   );

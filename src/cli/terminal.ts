@@ -27,7 +27,7 @@ export interface Surroundings extends Terminal {
   readonly version: string;
   /** What it was built from; undefined: not known. */
   readonly commit: string | undefined;
-  readonly stdin: NodeJS.ReadableStream;
+  readonly stdin: Streams['stdin'];
   /** Whether a user could answer a question, such as a credential plugin's. */
   readonly interactive: boolean;
   /** To standard error, as it is: for a line that is overwritten. */
@@ -39,7 +39,7 @@ export interface Surroundings extends Terminal {
   /** The width of standard error; undefined if it is not a terminal. */
   readonly errorColumns: () => number | undefined;
   /**
-   * Says how far a command is, which is shown once that takes over a second.
+   * Says how far a command is, which a terminal shows once that takes over a second.
    * @param what a clause: `reading pods`
    * @param total of so many; undefined: that is not known
    */
@@ -103,18 +103,14 @@ export function withoutProgress(surroundings: Surroundings): Surroundings {
   return { ...surroundings, progress: () => undefined };
 }
 
-/** Milliseconds before anything is said, and between two lines where standard error is no terminal. */
-const PROGRESS_EVERY_MS = 1_000;
+/** Milliseconds before anything is said. */
+const PROGRESS_AFTER_MS = 1_000;
 const OVERWRITE_EVERY_MS = 200;
 const BAR = 20;
 
-/**
- * How far a command is that takes over a second: on a terminal a line that is overwritten, elsewhere a line each second, on
- * standard error.
- */
+/** How far a command is that takes over a second: a line that is overwritten, where standard error is a terminal. */
 export class Progress {
   readonly #live: LiveTerminal;
-  readonly #terminal: LiveSurroundings;
   readonly #clock: () => number;
   #begun: number | undefined;
   #at: { readonly what: string; readonly done: number | undefined; readonly total: number | undefined };
@@ -122,7 +118,6 @@ export class Progress {
 
   /** @param clock monotonic milliseconds */
   constructor(terminal: LiveSurroundings, clock: () => number = () => performance.now()) {
-    this.#terminal = terminal;
     this.#live = new LiveTerminal(terminal, false);
     this.#clock = clock;
     this.#at = { what: '', done: undefined, total: undefined };
@@ -131,8 +126,7 @@ export class Progress {
   readonly report: Surroundings['progress'] = (what, done, total) => {
     this.#begun ??= this.#clock();
     this.#at = { what, done, total };
-    const everyMs = this.#isTerminal ? OVERWRITE_EVERY_MS : PROGRESS_EVERY_MS;
-    this.#timer ??= setInterval(() => this.#show(), everyMs).unref();
+    this.#timer ??= setInterval(() => this.#show(), OVERWRITE_EVERY_MS).unref();
   };
 
   readonly print = (text: string): void => this.#live.print(text);
@@ -143,19 +137,14 @@ export class Progress {
     this.#live.status('');
   };
 
-  get #isTerminal(): boolean {
-    return this.#terminal.errorColumns() !== undefined;
-  }
-
   #show(): void {
     const tookMs = this.#clock() - (this.#begun ?? 0);
-    if (tookMs < PROGRESS_EVERY_MS) return;
+    if (tookMs < PROGRESS_AFTER_MS) return;
     const { what, done, total } = this.#at;
     const count = done === undefined ? '' : `: ${done}${total === undefined ? '' : ` of ${total}`}`;
     const text = `${what}${count} (${Math.round(tookMs / 1000)} s)`;
     const filled = Math.round((BAR * (done ?? 0)) / Math.max(1, total ?? 0));
-    if (!this.#isTerminal) this.#terminal.warn(`… ${text}`);
-    else this.#live.status(total === undefined ? text : `[${'#'.repeat(filled).padEnd(BAR)}] ${text}`);
+    this.#live.status(total === undefined ? text : `[${'#'.repeat(filled).padEnd(BAR)}] ${text}`);
   }
 }
 

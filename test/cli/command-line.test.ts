@@ -315,3 +315,35 @@ describe('linger version', () => {
     expect(await json('4b825dc')).toEqual({ version: '1.2.3', commit: '4b825dc', node });
   });
 });
+
+describe('without input', () => {
+  const run = async (argv: readonly string[], isTTY: boolean) => {
+    const { stream, text } = collecting();
+    const stdin = Object.assign(Readable.from([Buffer.from('')]), { isTTY });
+    const program = { name: 'linger', version: '1.2.3' };
+    const code = await runCommand(argv, {}, program, { stdin, stdout: stream, stderr: stream });
+    return { code, said: text() };
+  };
+
+  it.each([
+    ['inject', /^linger: no manifests: name files or folders \(-f FILE\), or - for standard input \[/],
+    ['uninject', /^linger: no manifests: .* - for standard input \[/],
+    [
+      'explain',
+      /^linger: no manifests: .* - for standard input, or a workload of a cluster \(deployment\/web\) \[/,
+    ],
+    ['simulate', /^linger: no events: name a file of removals, or - for standard input \[/],
+  ])('%s on a terminal says what it wants, and does not wait', async (verb, said) => {
+    const found = await run([verb], true);
+    expect(found.code).toBe(2);
+    expect(found.said).toMatch(said);
+  });
+
+  it.each(['inject', 'uninject', 'explain', 'simulate'])(
+    '%s reads a terminal that - names, and a pipe',
+    async (verb) => {
+      for (const { said } of [await run([verb, '-'], true), await run([verb], false)])
+        expect(said).not.toContain('for standard input');
+    },
+  );
+});

@@ -60,12 +60,7 @@ export async function linger(args: readonly string[], options: RunOptions = {}):
   const [stdout, stderr] = [new Collected(), new Collected()];
   const stdin = Readable.from([Buffer.from(options.stdin ?? '')]);
   const code = await runCommand(args, environment(options.env), PROGRAM, { stdin, stdout, stderr });
-  return { code, stdout: stdout.text, stderr: withoutProgress(stderr.text) };
-}
-
-/** How soon a command shows its progress depends on how busy this machine is. */
-function withoutProgress(stderr: string): string {
-  return stderr.replaceAll(/^… .*\n/gm, '');
+  return { code, stdout: stdout.text, stderr: stderr.text };
 }
 
 const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
@@ -92,7 +87,7 @@ export async function run(
   child.stdin.on('error', () => undefined).end(stdin);
   const exited = once(child, 'exit') as Promise<[number | null]>;
   const [stdout, stderr, [code]] = await Promise.all([readAll(child.stdout), readAll(child.stderr), exited]);
-  return { code, stdout, stderr: withoutProgress(stderr) };
+  return { code, stdout, stderr };
 }
 
 /** A new empty directory, removed after the test. */
