@@ -457,7 +457,7 @@ describe('an installation by hand', async () => {
     const input = JSON.stringify(pod(namespace, 'newcomer', {}));
     const explain = ['src/main.ts', 'explain', ...flags];
     const told = execFileSync(process.execPath, explain, { cwd: ROOT, encoding: 'utf8', input });
-    expect(told).toMatch(/^ {2}wait {6}5s \(measured\)$/m);
+    expect(told).toMatch(/^ {2}wait {6}5s \(measured: \d+ removals over .*\)$/m);
     expect(told).toMatch(
       /^ {2}estimate {2}p99 [\d.]+m?s \(control plane .*cluster-ip 100ms declared.*\) of \d+ samples over \d+ (s|min), ×1\.5 → 5s, covers (9\d|100)\.\d %$/m,
     );
