@@ -11,8 +11,15 @@ export function installedText(): string {
   const { resources } = parse(read('kustomization.yaml')) as { readonly resources: readonly string[] };
   const objects = [...new Set(resources.flatMap((file) => objectsIn(file).map(resourceOf)))].toSorted();
   const files = readdirSync(DEPLOY).filter((file) => /^(rbac|role)-?.*\.yaml$/.test(file));
-  const floor = objectsIn(join('floor', 'floor.yaml')).map(resourceOf);
-  return `${JSON.stringify({ objects, floor, roles: files.toSorted().flatMap(rolesIn) }, undefined, 1)}\n`;
+  const floor = objectsIn(join('floor', 'floor.yaml'));
+  const [policy, binding] = floor.map(({ spec }) => spec);
+  const installed = {
+    objects,
+    floor: floor.map(resourceOf),
+    floorSpecs: { policy, binding },
+    roles: files.toSorted().flatMap(rolesIn),
+  };
+  return `${JSON.stringify(installed, undefined, 1)}\n`;
 }
 
 function objectsIn(file: string): readonly Readonly<Record<string, unknown>>[] {

@@ -63,7 +63,7 @@ export const CHECKS = {
   Floor: {
     when: 'both',
     means:
-      'Before: whether this API server can have [the floor](../when-linger-is-down.md#the-floor), whether the chart switches it on, and you may create it. After: it is bound, up to date, has room for all namespaces, no unreadable line, and is evaluated without errors (right: get `/metrics`).',
+      'Before: whether this API server can have [the floor](../when-linger-is-down.md#the-floor), whether the chart switches it on, and you may create it. After: policy and binding are as this version installs them, with the selectors of the webhook, and are not gone after they were evaluated; it is up to date, has room for all namespaces, no unreadable line, and is evaluated without errors (right: get `/metrics`).',
   },
   NetworkPolicy: {
     when: 'after',

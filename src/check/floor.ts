@@ -1,8 +1,20 @@
 import { type Json, messageOf } from '../cluster/index.ts';
-import { count, FLOOR, fewOf, isRecord, isString, memberAt, type Overview, span } from '../core/api/index.ts';
+import {
+  count,
+  FLOOR,
+  fewOf,
+  isRecord,
+  isString,
+  memberAt,
+  type Overview,
+  recordsAt,
+  span,
+} from '../core/api/index.ts';
 import { atLeast, FLOOR_VERSIONS, parseVersion, unreadableFloorLines } from '../core/decision/index.ts';
 import { MalformedExposition, parseExposition } from '../telemetry/index.ts';
 import { type Inquiry, type Judgement, ok, problemsOr, type Seen, unknown, warning } from './checks.ts';
+import installed from './installed.json' with { type: 'json' };
+import { anyOwnWebhook } from './pod-webhooks.ts';
 import { missingForFloor } from './rights.ts';
 
 const POLICIES = '/apis/admissionregistration.k8s.io/v1';
@@ -81,7 +93,16 @@ export async function floor(inquiry: Inquiry): Promise<Seen> {
   if (policy === undefined && binding === undefined) {
     const { gitVersion } = await inquiry.json('/version');
     const version = parseVersion(String(gitVersion));
-    return version === undefined ? [] : ok(`not installed; ${supportOf(String(gitVersion), version).text}`);
+    if (version === undefined) return [];
+    const absent = ok(`not installed; ${supportOf(String(gitVersion), version).text}`);
+    // That the ConfigMap is there says nothing: the leader writes it without the policy, too.
+    const past = atLeast(version, FLOOR_VERSIONS.oldest) ? await evaluationsOf(inquiry) : '';
+    const times = isString(past) ? 0 : past.all;
+    if (times === 0) return absent;
+    return warning(
+      `MutatingAdmissionPolicy ${FLOOR.policy} and its binding are gone, after ${count(times, 'evaluation')} on this API server: while Linger is down, pods are created without a hook`,
+      `${APPLY} If they were removed on purpose, this line ends with the next restart of the API server.`,
+    );
   }
   const lacking = (problem: string) =>
     warning(`${problem}: while Linger is down, pods are created without a hook`, APPLY);
@@ -105,8 +126,18 @@ export async function floor(inquiry: Inquiry): Promise<Seen> {
   const data = memberAt(configMap, ['data']);
   const unreadable = unreadableFloorLines(isRecord(data) ? data : {});
   const { judgement, text } = await evaluations(inquiry);
+  const webhook = await anyOwnWebhook(inquiry).catch(() => undefined);
+  const changed = [
+    ...differencesOfPolicy(policy, webhook),
+    ...differencesOfBinding(binding, namespace).map((path) => `${path} of its binding`),
+  ];
   const standing = problemsOr(
     [
+      changed.length > 0 &&
+        warning(
+          `MutatingAdmissionPolicy ${FLOOR.policy} is not as this version of Linger installs it: ${fewOf(changed)}. While Linger is down, pods may get another wait or none`,
+          `Undo the edit, or end the upgrade: ${APPLY}`,
+        ),
       unreadable.length > 0 &&
         warning(
           `${map} has lines that cannot be read: ${fewOf(unreadable)}. While Linger is down, pods of these namespaces (${FLOOR.newNamespaces}: of all others) are created without a hook`,
@@ -128,34 +159,111 @@ export async function floor(inquiry: Inquiry): Promise<Seen> {
   return [standing, judgement ?? []].flat();
 }
 
+const SELECTORS = ['namespaceSelector', 'objectSelector'] as const;
+
+/** The paths of the policy that differ from what is installed; its selectors are those of the webhook, if that is known. */
+function differencesOfPolicy(policy: Json, webhook: Json | undefined): readonly string[] {
+  const expected = installed.floorSpecs.policy;
+  const constraints = memberAt(policy, ['spec', 'matchConstraints']);
+  const selectors = SELECTORS.filter((selector) => {
+    if (webhook === undefined) return false;
+    const own = requirementsOf(memberAt(constraints, [selector]));
+    const called = requirementsOf(webhook[selector]);
+    // Some providers add requirements to every webhook: the policy need not have those.
+    const needed = requirementsOf(expected.matchConstraints[selector]).filter((each) =>
+      called.includes(each),
+    );
+    return needed.some((each) => !own.includes(each)) || own.some((each) => !called.includes(each));
+  });
+  const unselected = { namespaceSelector: undefined, objectSelector: undefined };
+  const stored = {
+    ...(isRecord(policy.spec) && policy.spec),
+    matchConstraints: { ...(isRecord(constraints) && constraints), ...unselected },
+  };
+  const applied = { ...expected, matchConstraints: { ...expected.matchConstraints, ...unselected } };
+  return [
+    ...differences(applied, stored, 'spec'),
+    ...selectors.map((selector) => `spec.matchConstraints.${selector} (the webhook has another)`),
+  ];
+}
+
+function differencesOfBinding(binding: Json, namespace: string): readonly string[] {
+  const expected = installed.floorSpecs.binding;
+  const paramRef = { ...expected.paramRef, namespace };
+  return differences({ ...expected, paramRef }, memberAt(binding, ['spec']), 'spec');
+}
+
+/** Each requirement of a label selector, as text. */
+function requirementsOf(selector: unknown): readonly string[] {
+  const labels = memberAt(selector, ['matchLabels']);
+  const expressions = recordsAt(selector, 'matchExpressions');
+  return [
+    ...Object.entries(isRecord(labels) ? labels : {}).map((each) => JSON.stringify(each)),
+    ...expressions.map(({ key, operator, values }) => JSON.stringify([key, operator, values])),
+  ];
+}
+
+/** The paths at which an object differs from what was applied, but for what the API server fills in. */
+function differences(applied: unknown, stored: unknown, path: string): readonly string[] {
+  if (isRecord(stored) && (applied === undefined || isRecord(applied))) {
+    const keys = new Set([...Object.keys(applied ?? {}), ...Object.keys(stored)]);
+    return [...keys].flatMap((key) => differences(applied?.[key], stored[key], `${path}.${key}`));
+  }
+  if (Array.isArray(stored) && Array.isArray(applied) && stored.length === applied.length)
+    return applied.flatMap((each: unknown, at) => {
+      const name = memberAt(each, ['name']);
+      return differences(each, stored[at], `${path}[${isString(name) ? name : at}]`);
+    });
+  if (applied === undefined && (path.endsWith('.matchPolicy') ? stored === 'Equivalent' : isEmpty(stored)))
+    return [];
+  return applied === stored ? [] : [path];
+}
+
+function isEmpty(value: unknown): boolean {
+  return value === null || (Array.isArray(value) && value.length === 0);
+}
+
 const CHECKS_TOTAL = 'apiserver_mutating_admission_policy_check_total';
 
-/** How often the API server that answers has failed to evaluate it since its start. */
-async function evaluations(
-  inquiry: Inquiry,
-): Promise<{ readonly judgement?: Judgement; readonly text: string }> {
+interface Evaluations {
+  readonly all: number;
+  readonly failed: number;
+  /** `out_of_budget 1` */
+  readonly kinds: string;
+}
+
+/** How often the API server that answers has evaluated it since its start; a string: why that cannot be read. */
+async function evaluationsOf(inquiry: Inquiry): Promise<Evaluations | string> {
   let samples: ReturnType<typeof parseExposition>;
   try {
     samples = parseExposition(await inquiry.text('/metrics'), new Set([CHECKS_TOTAL]));
   } catch (thrown) {
-    const why = thrown instanceof MalformedExposition ? thrown.message : messageOf(thrown);
-    return {
-      judgement: unknown(
-        `whether the API server can evaluate ${FLOOR.policy} could not be checked: ${why}`,
-        'Use an account that may get /metrics, or see the alert LingerFloorFails.',
-      ),
-      text: '',
-    };
+    return thrown instanceof MalformedExposition ? thrown.message : messageOf(thrown);
   }
   const own = (samples.get(CHECKS_TOTAL) ?? []).filter(({ labels }) => labels.get('policy') === FLOOR.policy);
   const sum = (of: typeof own) => of.reduce((total, { value }) => total + value, 0);
   const failed = own.filter(({ labels, value }) => labels.get('error_type') !== 'no_error' && value > 0);
-  const all = count(sum(own), 'evaluation');
-  if (failed.length === 0) return { text: `; ${all} on this API server, none failed` };
   const kinds = failed.map(({ labels, value }) => `${labels.get('error_type')} ${value}`).join(', ');
+  return { all: sum(own), failed: sum(failed), kinds };
+}
+
+async function evaluations(
+  inquiry: Inquiry,
+): Promise<{ readonly judgement?: Judgement; readonly text: string }> {
+  const found = await evaluationsOf(inquiry);
+  if (isString(found))
+    return {
+      judgement: unknown(
+        `whether the API server can evaluate ${FLOOR.policy} could not be checked: ${found}`,
+        'Use an account that may get /metrics, or see the alert LingerFloorFails.',
+      ),
+      text: '',
+    };
+  const all = count(found.all, 'evaluation');
+  if (found.failed === 0) return { text: `; ${all} on this API server, none failed` };
   return {
     judgement: warning(
-      `of ${all} of ${FLOOR.policy} on this API server since it started, ${sum(failed)} failed (${kinds}): it gave these pods no wait`,
+      `of ${all} of ${FLOOR.policy} on this API server since it started, ${found.failed} failed (${found.kinds}): it gave these pods no wait`,
       `If the number grows: kubectl delete mutatingadmissionpolicybinding,mutatingadmissionpolicy ${FLOOR.policy}. Nothing else depends on it.`,
     ),
     text: '',

@@ -8,7 +8,7 @@ import { checkInstallation, type Senders } from '../../src/check/installation.ts
 import { checkBefore } from '../../src/check/preflight.ts';
 import { type Access, accessesToInstall, declaredRights } from '../../src/check/rights.ts';
 import { KubeFailure } from '../../src/cluster/index.ts';
-import { LingerError } from '../../src/core/api/index.ts';
+import { LingerError, memberAt } from '../../src/core/api/index.ts';
 import { FLEET_SETTLE_SECONDS } from '../../src/core/decision/index.ts';
 import { discover } from '../../src/core/discovery/index.ts';
 import { readHelperObject } from '../../src/hold/index.ts';
@@ -360,11 +360,56 @@ describe('Floor', () => {
     ]);
   });
 
+  it('that was evaluated, and is gone, is a problem', async () => {
+    const changes = {
+      '/version': well({ gitVersion: 'v1.37.2' }),
+      '/metrics': counted(['linger-floor', 'no_error', 1_200], ['of-others', 'invalid_error', 7]),
+    };
+    expect(await said(changes)).toEqual([
+      expect.stringMatching(
+        /^warning: MutatingAdmissionPolicy linger-floor and its binding are gone, after 1,200 evaluations on this API server: while Linger is down, pods are created without a hook/,
+      ),
+    ]);
+    // The leader writes the ConfigMap without the policy, too.
+    const never = { ...changes, [MAP]: written(HOUR_MS), '/metrics': counted(['of-others', 'no_error', 7]) };
+    expect(await said(never)).toEqual([expect.stringMatching(/^ok: not installed; /)]);
+  });
+
+  const edited = (object: object, path: readonly (string | number)[], value: unknown) => {
+    const copy = structuredClone(object) as Json;
+    let at: Json = copy;
+    for (const member of path.slice(0, -1)) at = at[member] as Json;
+    at[String(path.at(-1))] = value;
+    return well(copy);
+  };
+
   it('stands', async () => {
     const until = `bound, and ConfigMap linger/linger-floor is up to date for 60 min, until ${timeIn(HOUR_MS)}`;
     expect(await said(standing())).toEqual([
       `ok: ${until}; 1,200 evaluations on this API server, none failed`,
     ]);
+  });
+
+  it('stands with what API servers and providers add', async () => {
+    const ofProvider = { key: 'control-plane', operator: 'DoesNotExist' };
+    const namespaceSelector = {
+      matchExpressions: [
+        ...(memberAt(deployed, ['namespaceSelector', 'matchExpressions']) as Json[]),
+        ofProvider,
+      ],
+    };
+    const changes = {
+      ...standing(),
+      [POLICY]: edited(deployedPolicy, ['spec', 'matchConstraints', 'matchPolicy'], 'Equivalent'),
+      [BINDING]: edited(deployedBinding, ['spec', 'matchResources'], {
+        matchPolicy: 'Equivalent',
+        namespaceSelector: {},
+      }),
+      [`${HOOKS}/mutatingwebhookconfigurations/linger`]: well({
+        webhooks: [{ ...deployed, namespaceSelector }],
+      }),
+    };
+    expect(await said(changes)).toEqual([expect.stringMatching(/^ok: bound, /)]);
   });
 
   it.each<[what: string, changes: Answers, expected: RegExp]>([
@@ -412,6 +457,57 @@ describe('Floor', () => {
       'whose ConfigMap is full',
       { [MAP]: written(HOUR_MS, { _: 'none', _dropped: '12' }) },
       /^warning Floor: ConfigMap linger\/linger-floor has no room for 12 namespaces: /,
+    ],
+    [
+      'whose policy was edited',
+      { [POLICY]: edited(deployedPolicy, ['spec', 'variables', 5, 'expression'], 'false') },
+      /^warning Floor: MutatingAdmissionPolicy linger-floor is not as this version of Linger installs it: spec\.variables\[\w+\]\.expression\. /,
+    ],
+    [
+      'whose policy has one condition more',
+      {
+        [POLICY]: edited(deployedPolicy, ['spec', 'matchConditions', 1], {
+          name: 'never',
+          expression: 'false',
+        }),
+      },
+      /^warning Floor: .* installs it: spec\.matchConditions\. /,
+    ],
+    [
+      'whose policy leaves pods out by name',
+      {
+        [POLICY]: edited(
+          deployedPolicy,
+          ['spec', 'matchConstraints', 'excludeResourceRules'],
+          [{ apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['pods'] }],
+        ),
+      },
+      /^warning Floor: .* installs it: spec\.matchConstraints\.excludeResourceRules\. /,
+    ],
+    [
+      'whose policy covers fewer namespaces than the webhook',
+      {
+        [POLICY]: edited(deployedPolicy, ['spec', 'matchConstraints', 'namespaceSelector', 'matchLabels'], {
+          team: 'shop',
+        }),
+      },
+      /^warning Floor: .* installs it: spec\.matchConstraints\.namespaceSelector \(the webhook has another\)\. /,
+    ],
+    [
+      'whose policy covers pods that opt out of the webhook',
+      { [POLICY]: edited(deployedPolicy, ['spec', 'matchConstraints', 'objectSelector'], {}) },
+      /^warning Floor: .* installs it: spec\.matchConstraints\.objectSelector \(the webhook has another\)\. /,
+    ],
+    [
+      'whose binding leaves namespaces out',
+      {
+        [BINDING]: edited(deployedBinding, ['spec', 'matchResources'], {
+          matchPolicy: 'Equivalent',
+          objectSelector: {},
+          namespaceSelector: { matchLabels: { team: 'shop' } },
+        }),
+      },
+      /^warning Floor: .* installs it: spec\.matchResources\.namespaceSelector\.matchLabels\.team of its binding\. /,
     ],
     [
       'that the API server cannot evaluate',
