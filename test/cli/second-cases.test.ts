@@ -555,6 +555,13 @@ describe.concurrent('what is not known, or not trusted', () => {
     expect(said('UndeclaredConsumer')[0]).toContain('aws-target-groups');
   });
 
+  it('31: an Ingress of EKS Auto Mode', async () => {
+    const stdin =
+      'apiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata: {name: auto}\nspec: {controller: eks.amazonaws.com/alb}\n---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a}\nspec: {ingressClassName: auto, defaultBackend: {service: {name: web, port: {number: 80}}}}\n';
+    const { stdout } = await linger(['consumers', 'discover', '-f', '-'], { stdin });
+    expect(stdout).toContain('name: aws-target-groups');
+  });
+
   const TYPE = 'service.beta.kubernetes.io/aws-load-balancer-nlb-target-type: ip';
   it.each([
     [
@@ -610,6 +617,9 @@ describe.concurrent('what is not known, or not trusted', () => {
   it.each([
     ['gcr.io/distroless/java17', 'unprotected HookTooShort'],
     ['gcr.io/distroless/java17:debug', 'protected OwnHook'],
+    ['mirror.example/google/distroless/java21-debian12:nonroot', 'unprotected HookTooShort'],
+    ['mirror.example/google/distroless/base-debian12:debug-nonroot', 'protected OwnHook'],
+    ['ghcr.io/distroless/busybox', 'protected OwnHook'],
   ])('34: a shell in %s', async (image, verdict) => {
     const { rows } = await auditWith(
       '34-windows-author-sleep.yaml',
@@ -788,6 +798,15 @@ describe.concurrent('what is not known, or not trusted', () => {
     expect(said('UndeclaredConsumer')[0]).toContain('podSelector: {matchLabels: {app: llm}}');
     const { stdout } = await linger(['explain', '-f', at('50-pool-instead-of-service.yaml')]);
     expect(stdout).toContain('note UndeclaredConsumer: InferencePool ml/llm');
+  });
+
+  it('50: all pods of a pool stop at once', async () => {
+    const { rows } = await auditWith(
+      '50-pool-instead-of-service.yaml',
+      ['  replicas: 2', '  replicas: 2\n  strategy: {type: Recreate}'],
+      ['args: [--port, "8000"]', 'ports: [{containerPort: 8000}]'],
+    );
+    expect(rows['Deployment llm']).toBe('unprotected NoOtherEndpoint,UndeclaredConsumer');
   });
 
   const ENTRY =

@@ -153,8 +153,9 @@ export function containerTable(
 /** Programs that no image for Windows has, and shells, of which there may be one. */
 const UNIX_SLEEP = /(^|\/)sleep$/;
 const UNIX_SHELL = /(^|\/)(ba|da|a|z|k)?sh$/;
-/** Google’s images without a shell, but for the variants for debugging, and static ones of Chainguard. */
-const WITHOUT_SHELL = /^gcr\.io\/distroless\/(?!.*debug)|^cgr\.dev\/chainguard\/static(?!.*dev)/;
+/** Google’s images without a shell, but for the variants for debugging, also as mirrors have them, and static ones of Chainguard. */
+const WITHOUT_SHELL =
+  /^gcr\.io\/distroless\/(?!.*debug)|\/distroless\/(static|base|cc|java|nodejs)(?!.*debug)|^cgr\.dev\/chainguard\/static(?!.*dev)/;
 
 /** What is not trusted in Linger’s own hooks is not trusted in an author’s: a program that the image does not have fails at once. */
 function unlessMissing(pod: Pod, { image }: Container, handler: LifecycleHandler): HookReading | undefined {

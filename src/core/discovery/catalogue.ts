@@ -214,7 +214,10 @@ export const CATALOGUE: readonly Ecosystem[] = [
   },
   {
     name: 'aws-target-groups',
-    controllers: ['ingress.k8s.aws/alb', 'gateway.k8s.aws/alb', 'gateway.k8s.aws/nlb'],
+    controllers: [
+      ...['ingress.k8s.aws/alb', 'gateway.k8s.aws/alb', 'gateway.k8s.aws/nlb'],
+      'eks.amazonaws.com/alb',
+    ],
     classes: ['alb'],
     kinds: ['elbv2.k8s.aws/TargetGroupBinding'],
     measure: { by: 'declared', lag: '30s' },

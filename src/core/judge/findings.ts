@@ -1031,7 +1031,8 @@ const GAP = 'a wait only lengthens the time without a serving endpoint';
 
 /** Without another ready endpoint, kube-proxy keeps sending to the terminating one. Source: KEP-1669. */
 function noOtherEndpoint(subject: Decided, exposure: Exposure, related: RelatedObjects): readonly Said[] {
-  if (exposure.services !== 'unknown' && exposure.services.length === 0) return [];
+  const isReached = exposure.services === 'unknown' || exposure.services.length > 0;
+  if (!isReached && poolsOf(subject, related).length === 0) return [];
   const replicas = replicasOf(subject, related);
   if (replicas === undefined) return [];
   const { gap } = rolloutIn(subject, related);

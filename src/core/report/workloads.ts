@@ -237,7 +237,7 @@ export function* workloadsIn(
     }
     const embedded = embeddedIn(object);
     if (embedded.length > 0 && podSpecsIn(value).length > 0) {
-      const first = `${textOf(memberAt(value, ['kind']))} ${nameOf(value)} holds ${embedded.length} objects`;
+      const first = `${textOf(memberAt(value, ['kind']))} ${nameOf(value)} holds ${embedded.length} ${embedded.length === 1 ? 'object' : 'objects'}`;
       const wayOut = isTemplate(value) ? `: process it first (oc process --local -f ${name})` : '';
       passOver(
         `${first}${wayOut}${edits ? '; left unchanged' : wayOut === '' ? '' : '; judged as they stand in it'}`,
