@@ -1,4 +1,7 @@
-import express, { type ErrorRequestHandler, type Express } from 'express';
+import { createHash } from 'node:crypto';
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
+import express, { type ErrorRequestHandler, type Express, type Request, type Response } from 'express';
 import { asError, UserError } from '../core/api/index.ts';
 import { matchingIn } from '../core/report/index.ts';
 import { fromThisPage, guarded, HEADERS, reject, withToken } from './access.ts';
@@ -69,37 +72,40 @@ export function dashboardApp(answers: Answers, token: string, page: Assets): Exp
 
   const api = express.Router();
   api.use(withToken(token));
-  api.get('/', (_request, response) => void response.json(answers.root));
+  api.get('/', (request, response) => answer(request, response, answers.root));
   for (const view of ['now', 'timeline', 'consumers'] as const) {
     const read = answers[view];
     if (read !== undefined)
-      api.get(`/${view}`, async (_request, response) => void response.json(await read()));
+      api.get(`/${view}`, async (request, response) => answer(request, response, await read()));
   }
   const { workloads } = answers;
   if (workloads !== undefined)
-    api.get('/workloads', async ({ query }, response) => {
-      const { success, data, error } = workloadsQuery.safeParse(query);
+    api.get('/workloads', async (request, response) => {
+      const { success, data, error } = workloadsQuery.safeParse(request.query);
       if (success) {
         const report = await workloads();
-        response.json({ ...report, ...matchingIn(report.findings, data) });
+        await answer(request, response, { ...report, ...matchingIn(report.findings, data) });
       } else reject(response, 400, 'bad-request', error.message);
     });
   const { explanation, follow, lag, whatIf } = answers;
   if (whatIf !== undefined)
-    api.get('/what-if', async ({ query }, response) => void response.json(await whatIf(fieldsIn(query))));
+    api.get('/what-if', async (request, response) =>
+      answer(request, response, await whatIf(fieldsIn(request.query))),
+    );
   if (lag !== undefined)
-    api.get('/lag', async ({ query: { scope } }, response) => {
+    api.get('/lag', async (request, response) => {
+      const { scope } = request.query;
       const found = await lag(typeof scope === 'string' ? scope : 'cluster');
       if (found === undefined)
         reject(response, 404, 'not-found', 'there is no history of that name any more');
-      else response.json(found);
+      else await answer(request, response, found);
     });
   if (explanation !== undefined)
-    api.get('/explanation', async ({ query }, response) => {
-      const found = await explanation(subjectIn(query));
+    api.get('/explanation', async (request, response) => {
+      const found = await explanation(subjectIn(request.query));
       if (found === undefined)
         reject(response, 404, 'not-found', 'there is no workload of that name any more');
-      else response.json(found);
+      else await answer(request, response, found);
     });
   if (follow !== undefined)
     api.get('/events', (_request, response) => {
@@ -120,6 +126,26 @@ export function dashboardApp(answers: Answers, token: string, page: Assets): Exp
   });
   app.use((_request, response) => reject(response, 404, 'not-found', 'there is nothing of that name here'));
   return app.use(failed);
+}
+
+const zip = promisify(gzip);
+/** Bytes: less fits into one packet as it is. */
+const WORTH_ZIPPING = 1_400;
+
+/** As JSON, compressed; what the page has already is not sent again. */
+async function answer(request: Request, response: Response, body: object): Promise<void> {
+  const text = JSON.stringify(body);
+  const etag = `"${createHash('sha256').update(text).digest('base64url')}"`;
+  response.set({ ETag: etag, Vary: 'Accept-Encoding' });
+  // Not express’s own comparison: with a tag of the script’s, browsers also send `Cache-Control: no-cache`, which it obeys.
+  if (request.get('If-None-Match') === etag) {
+    response.status(304).end();
+    return;
+  }
+  response.type('json');
+  const zips = text.length >= WORTH_ZIPPING && request.acceptsEncodings('gzip') === 'gzip';
+  if (zips) response.set('Content-Encoding', 'gzip');
+  response.send(zips ? await zip(text) : text);
 }
 
 /** What is no number stays a text, and the policy's schema says what it expects. */

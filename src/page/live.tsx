@@ -19,13 +19,22 @@ function useLive<T>(topic: string, query: string) {
   useEvent(document, 'visibilitychange', () => setHidden(document.hidden));
   useEffect(() => {
     const ending = new AbortController();
+    let [isReading, isStale] = [false, false];
+    // Of the changes that come while it is read, one more reading has all.
     const read = async () => {
-      try {
-        setData(await askServer<T>(`/${topic}${query}`, undefined, ending.signal));
-        setFailure(undefined);
-      } catch (error) {
-        if (error instanceof RequestError) setFailure(error);
+      isStale = true;
+      if (isReading) return;
+      isReading = true;
+      while (isStale && !ending.signal.aborted) {
+        isStale = false;
+        try {
+          setData(await askServer<T>(`/${topic}${query}`, ending.signal));
+          setFailure(undefined);
+        } catch (error) {
+          if (error instanceof RequestError) setFailure(error);
+        }
       }
+      isReading = false;
     };
     void read();
     const follow = (changed: string) => void ([topic, 'all'].includes(changed) && read());

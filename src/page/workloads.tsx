@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
+import { keyOf } from '../core/report/index.ts';
 import { spanOf } from '../core/timeline/index.ts';
 import type { ExplanationReport, WorkloadsReport } from '../dashboard/index.ts';
 import { askServer, RequestError } from './ask.ts';
@@ -36,11 +37,15 @@ const MOST_ROWS = 1_000;
 export function Workloads() {
   const { get, set } = useAddress();
   const [most, setMost] = useState(ROWS);
-  const sort: Order = get('sort') in ORDERS ? (get('sort') as Order) : 'verdict';
+  // `-name`: the other way round.
+  const by = get('sort').replace(/^-/, '');
+  const sort: Order = by in ORDERS ? (by as Order) : 'verdict';
+  const reverse = get('sort').startsWith('-');
   const query = new URLSearchParams({
     search: get('search'),
     verdict: get('verdict'),
     sort,
+    reverse: `${reverse}`,
     limit: `${most}`,
   });
   return (
@@ -52,13 +57,9 @@ export function Workloads() {
   );
 }
 
-function rowKey({ kind, namespace, name, file = '', line = 0 }: Finding): string {
-  return `${namespace}/${name} ${kind} ${file}:${line}`;
-}
-
 /** The findings of a workload follow each other. */
 function rowsOf(findings: readonly Finding[]): readonly Row[] {
-  const byKey = Map.groupBy(findings, rowKey);
+  const byKey = Map.groupBy(findings, keyOf);
   return [...byKey].flatMap(([key, all]) => {
     const [own] = all;
     return own === undefined ? [] : [{ key, own, all }];
@@ -77,6 +78,8 @@ function Table({
   readonly onMore: () => void;
 }) {
   const [verdict, opened] = [get('verdict'), get('open')];
+  const isReversed = get('sort').startsWith('-');
+  const sort = (by: Order) => set('sort', by === order && !isReversed ? `-${by}` : by);
   const rows = rowsOf(report.findings);
   const { matching } = report;
   const { verdicts, workloads } = report.summary;
@@ -114,9 +117,11 @@ function Table({
                 key={each}
                 scope="col"
                 class={['wait', 'open'].includes(each) ? 'number' : undefined}
-                aria-sort={each !== order ? undefined : each === 'name' ? 'ascending' : 'descending'}
+                aria-sort={
+                  each !== order ? undefined : (each === 'name') !== isReversed ? 'ascending' : 'descending'
+                }
               >
-                <button type="button" class="plain" onClick={() => set('sort', each)}>
+                <button type="button" class="plain" onClick={() => sort(each)}>
                   {ORDERS[each]}
                 </button>
               </th>
@@ -191,12 +196,9 @@ function Detail({ row: { own, all } }: { readonly row: Row }) {
     const ending = new AbortController();
     const where = file === undefined ? {} : { file, line: String(line) };
     const query = new URLSearchParams({ kind, namespace, name, ...where });
-    askServer<ExplanationReport>(`/explanation?${query}`, undefined, ending.signal).then(
-      setReport,
-      (error: unknown) => {
-        if (error instanceof RequestError) setFailure(error);
-      },
-    );
+    askServer<ExplanationReport>(`/explanation?${query}`, ending.signal).then(setReport, (error: unknown) => {
+      if (error instanceof RequestError) setFailure(error);
+    });
     return () => ending.abort();
   }, [kind, namespace, name, file, line]);
   return (

@@ -233,6 +233,12 @@ describe.runIf(CHROMIUM !== undefined)('each view', () => {
     await page.getByRole('button', { name: 'Workload', exact: true }).click();
     await page.waitForURL(/sort=name/);
     expect(await page.locator('[aria-sort]').getAttribute('aria-sort')).toBe('ascending');
+    const names = () => page.locator('tbody th button').allTextContents();
+    const ascending = await names();
+    await page.getByRole('button', { name: 'Workload', exact: true }).click();
+    await page.waitForURL(/sort=-name/);
+    await expect.poll(names).toEqual(ascending.toReversed());
+    expect(await page.locator('[aria-sort]').getAttribute('aria-sort')).toBe('descending');
     await expectAccessible(page);
     await expectWithin(page);
   });
