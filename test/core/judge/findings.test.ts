@@ -1,12 +1,14 @@
-import { readFileSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { parse } from 'yaml';
-import { type ClusterSnapshot, workloadOf } from '../../../src/core/decision/index.ts';
+import { isRecord } from '../../../src/core/api/index.ts';
+import { type ClusterSnapshot, NOTES, workloadOf } from '../../../src/core/decision/index.ts';
 import { type AuditReport, byWorkload } from '../../../src/core/judge/audit-formats.ts';
 import {
+  AUDIT_FINDINGS,
   type AuditFinding,
   auditWorkload,
   type FindingCode,
@@ -20,10 +22,21 @@ import { samplePlan } from '../decision/sample-plan.ts';
 import { clusterPolicy, consumer, service, snapshotOf } from '../decision/sample-snapshot.ts';
 import { historyOf, measuredTable, tableOf } from '../lag/sample-table.ts';
 import { auditOfData, DATA, expectations, saidOf } from './expectations.ts';
+import { judgedText } from './judged-text.ts';
+
+/** What any case of this file has reported. */
+const reported = new Set<string>();
+
+const judged: typeof auditWorkload = (...given) => {
+  const audited = auditWorkload(...given);
+  for (const { reason } of audited.findings) reported.add(reason);
+  return audited;
+};
 
 describe('workloads in the style of public manifests', () => {
   const report = auditOfData();
   const { findings, summary } = report;
+  for (const { reason } of findings) reported.add(reason);
   const cases = expectations();
 
   test('there are at least 60 of them, and each has been judged', () => {
@@ -153,7 +166,7 @@ function auditedOf(
     ...(refusal !== undefined && { refusal }),
     ...(cut && { cut }),
   };
-  return auditWorkload(subject, snapshot, related);
+  return judged(subject, snapshot, related);
 }
 
 const auditOf = (...args: Parameters<typeof auditedOf>) => auditedOf(...args).findings;
@@ -637,7 +650,7 @@ test('a workload whose judgement fails is a finding, and no failure of the audit
     name: 'web',
     namespace: 'shop',
   };
-  const { findings } = auditWorkload(
+  const { findings } = judged(
     { workload, namespace: 'shop', object, file: 'a.yaml', line: 3 },
     slow(5),
     NOTHING_RELATED,
@@ -646,4 +659,35 @@ test('a workload whose judgement fails is a finding, and no failure of the audit
     { kind: 'Deployment', name: 'web', verdict: 'unknown', reason: 'InternalError', file: 'a.yaml', line: 3 },
   ]);
   expect(findings[0]?.text).toMatch(/failed on this workload \(RangeError: Maximum\\u001b\[31m call stack/);
+});
+
+describe('the catalogue', () => {
+  const deployment = (name: string, app: string, spec = '') =>
+    `{apiVersion: apps/v1, kind: Deployment, metadata: {name: ${name}}, spec: {${spec}template: {metadata: {labels: {app: ${app}}}, spec: {containers: [{name: app, image: app, ports: [{containerPort: 80}]}]}}}}`;
+  const TEXTS = [
+    deployment('a', 'web', 'strategy: {type: Recreate}, '),
+    deployment('b', 'web'),
+    deployment('c', 'other'),
+    '{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}',
+    '{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: shop}, spec: {chart: {spec: {chart: shop}}}}',
+  ].join('\n---\n');
+
+  const servicesIn = (text: string) =>
+    judgedText(text, snapshotOf([])).objects.filter(
+      (each) => isRecord(each) && each.kind === 'Service' && isRecord(each.metadata) && isRecord(each.spec),
+    ) as Parameters<typeof snapshotOf>[0];
+
+  test('has no finding that nothing ever reports', () => {
+    const texts = globSync('{cases,audit}/*.yaml', { cwd: join(DATA, '..') }).map((file) =>
+      readFileSync(join(DATA, '..', file), 'utf8'),
+    );
+    for (const text of [...texts, TEXTS])
+      for (const webhooks of [undefined, []] as const)
+        for (const { findings } of judgedText(text, snapshotOf(servicesIn(text)), webhooks && []).audited)
+          for (const { reason } of findings) reported.add(reason);
+    auditedOf({}, slow(1), { ...NOTHING_RELATED, unread: new Map([['shop', new Set(['Ingress'])]]) });
+    // A note of a decision has its own case.
+    const silent = Object.keys(AUDIT_FINDINGS).filter((code) => !reported.has(code) && !(code in NOTES));
+    expect(silent).toEqual([]);
+  });
 });

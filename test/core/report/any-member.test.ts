@@ -3,18 +3,13 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { isRecord } from '../../../src/core/api/index.ts';
 import { discover } from '../../../src/core/discovery/index.ts';
-import {
-  type AuditSubject,
-  auditWorkload,
-  podsOfAll,
-  relatedObjectsIn,
-  suggest,
-} from '../../../src/core/judge/index.ts';
+import { suggest } from '../../../src/core/judge/index.ts';
 import { ManifestError, readDocuments } from '../../../src/core/manifest/index.ts';
-import { explanationsIn, survey, withEmbedded, workloadsIn } from '../../../src/core/report/index.ts';
+import { explanationsIn, survey } from '../../../src/core/report/index.ts';
 import { randomOf } from '../../property/random.ts';
 import { FUZZ } from '../../property/runs.ts';
 import { EMPTY_SNAPSHOT } from '../decision/sample-snapshot.ts';
+import { judgedText } from '../judge/judged-text.ts';
 
 // Manifests of strangers: whatever stands where a text, a list or a record is expected, reading and judging them ends in words.
 
@@ -69,17 +64,7 @@ function judged(text: string): number {
   const surveyed = survey([input], 'default');
   const reading = { report: () => undefined, failed: false };
   explanationsIn([input], surveyed, EMPTY_SNAPSHOT, selection, reading);
-  const subjects: AuditSubject[] = [];
-  const objects: unknown[] = [];
-  for (const document of readDocuments(text, input.name)) {
-    for (const object of document.objects())
-      if (!(object instanceof ManifestError)) objects.push(...withEmbedded(object).map(({ value }) => value));
-    for (const { object, ...placed } of workloadsIn(document, input, selection, surveyed, reading))
-      subjects.push({ ...placed, object: object.value });
-  }
-  const around = relatedObjectsIn(objects, 'default');
-  const related = { ...around, pods: podsOfAll(subjects, around) };
-  for (const subject of subjects) auditWorkload(subject, EMPTY_SNAPSHOT, related);
+  const { subjects, objects, related } = judgedText(text, EMPTY_SNAPSHOT);
   suggest(subjects, related, () => EMPTY_SNAPSHOT);
   discover(objects, 'default');
   return subjects.length;
