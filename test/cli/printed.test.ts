@@ -2,6 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
+import { VERBS } from '../../src/cli/commands.ts';
 import { variableName } from '../../src/cli/flags.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { COMMANDS, rows } from './flag-table.ts';
@@ -32,10 +33,11 @@ describe.concurrent('what is printed', () => {
     });
   });
 
-  it('--help names every command', async () => {
+  it('--help names every command, and none of those that Linger starts itself', async () => {
     const { code, stdout } = await linger(['--help']);
     expect(code).toBe(0);
-    for (const command of Object.keys(COMMANDS)) expect(stdout).toMatch(new RegExp(`^ {2}${command} `, 'm'));
+    for (const [command, { group }] of Object.entries(VERBS))
+      expect(new RegExp(`^ {2}${command} `, 'm').test(stdout)).toBe(group !== 'internal');
   });
 
   it.each(Object.keys(COMMANDS))(

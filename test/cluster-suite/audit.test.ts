@@ -89,7 +89,7 @@ describe('an audit of a cluster', () => {
       message: 'graces of more than 45 s are not for us',
     };
     const rules = [
-      // Without Linger's webhook no pod would get what is tried here. It is called for nothing.
+      // Without Linger's webhook no pod would get what is tried here. Nobody answers behind this one.
       {
         apiVersion: 'admissionregistration.k8s.io/v1',
         kind: 'MutatingWebhookConfiguration',
@@ -100,8 +100,9 @@ describe('an audit of a cluster', () => {
               name: 'pods.linger.dev',
               clientConfig: { url: 'https://127.0.0.1:1/' },
               failurePolicy: 'Ignore',
+              ...inNamespace,
             },
-            ...{ sideEffects: 'None', admissionReviewVersions: ['v1'], rules: [] },
+            ...{ sideEffects: 'None', admissionReviewVersions: ['v1'], rules: [pods] },
           },
         ],
       },
