@@ -490,8 +490,9 @@ describe('the floor beside an installed Linger', async () => {
   // The last: what an API server reads of a policy that is created anew is its own.
   where(
     'where its policy or its binding is deleted, check and status find it',
-    { timeout: 120_000 },
+    { timeout: 240_000 },
     async () => {
+      await scale(0);
       await cluster.delete(BINDING);
       expect((await check())[0]).toMatch(/^warning: MutatingAdmissionPolicy linger-floor is not bound: /);
       expect(await status()).toMatch(/^none: while Linger is down, pods are created without a hook/);
