@@ -1,4 +1,5 @@
 import type { ComponentChildren } from 'preact';
+import type { AuditFinding } from '../core/judge/index.ts';
 import type { RequestError } from './ask.ts';
 
 /** What could not be had, and what to do. */
@@ -33,6 +34,28 @@ const SHAPES: Readonly<Record<VerdictTone, string>> = { good: '●', bad: '▲',
 /** Names of others may be long, and may read from right to left: each is isolated from the text around it. */
 export function Name({ children }: { readonly children: string }) {
   return <bdi class="name">{children}</bdi>;
+}
+
+/** The cells of a workload's row by which it opens and that say how long its pods wait. */
+export function WorkloadCells(props: {
+  readonly own: Pick<AuditFinding, 'namespace' | 'name' | 'kind' | 'waitSeconds'>;
+  readonly isOpen: boolean;
+  readonly onToggle: () => void;
+}) {
+  const { own, isOpen, onToggle } = props;
+  return (
+    <>
+      <th scope="row">
+        <button type="button" class="plain" data-row aria-expanded={isOpen} onClick={onToggle}>
+          <Name>{`${own.namespace}/${own.name}`}</Name>
+        </button>
+        <small>{own.kind}</small>
+      </th>
+      <td class="number" data-label="waits">
+        {own.waitSeconds === null ? '–' : `${own.waitSeconds} s`}
+      </td>
+    </>
+  );
 }
 
 /** The head of a table: columns of words, then columns of numbers, some of which are extra. */

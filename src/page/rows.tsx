@@ -9,7 +9,7 @@ import { Takeaway } from './copied.tsx';
 import { Diff } from './diff.tsx';
 import { ExplainedPlan } from './explained.tsx';
 import { useEvent } from './live.tsx';
-import { Name, Verdict, type VerdictTone } from './parts.tsx';
+import { Name, Verdict, type VerdictTone, WorkloadCells } from './parts.tsx';
 import { Picture } from './picture.tsx';
 
 const FATES: Readonly<Record<Fate, readonly [tone: VerdictTone, word: string]>> = {
@@ -181,21 +181,7 @@ function Row(props: {
         <td>
           <Verdict tone={tone}>{word}</Verdict>
         </td>
-        <th scope="row">
-          <button
-            type="button"
-            class="plain"
-            data-row
-            aria-expanded={detail !== undefined}
-            onClick={onToggle}
-          >
-            <Name>{`${own.namespace}/${own.name}`}</Name>
-          </button>
-          <small>{own.kind}</small>
-        </th>
-        <td class="number" data-label="waits">
-          {own.waitSeconds === null ? '–' : `${own.waitSeconds} s`}
-        </td>
+        <WorkloadCells own={own} isOpen={detail !== undefined} onToggle={onToggle} />
         <td class="number" data-label="lost for">
           {own.exposureSeconds === null ? '–' : spanOf(own.exposureSeconds)}
           {own.exposureSeconds ? <small>{own.evidence?.basis}</small> : null}

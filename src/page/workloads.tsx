@@ -5,7 +5,7 @@ import type { ExplanationReport, WorkloadsReport } from '../dashboard/index.ts';
 import { askServer, RequestError } from './ask.ts';
 import { ExplainedPlan } from './explained.tsx';
 import { LiveView, Time, Unseen, useAddress } from './live.tsx';
-import { Choice, Failure, Name, Verdict, type VerdictTone } from './parts.tsx';
+import { Choice, Failure, Name, Verdict, type VerdictTone, WorkloadCells } from './parts.tsx';
 
 type Finding = WorkloadsReport['findings'][number];
 type Word = Finding['verdict'];
@@ -163,15 +163,7 @@ function Line(props: { readonly row: Row; readonly isOpen: boolean; readonly onT
         <td>
           <Verdict tone={TONES[own.verdict]}>{own.verdict}</Verdict>
         </td>
-        <th scope="row">
-          <button type="button" class="plain" aria-expanded={isOpen} onClick={onToggle}>
-            <Name>{`${own.namespace}/${own.name}`}</Name>
-          </button>
-          <small>{own.kind}</small>
-        </th>
-        <td class="number" data-label="waits">
-          {own.waitSeconds === null ? '–' : `${own.waitSeconds} s`}
-        </td>
+        <WorkloadCells own={own} isOpen={isOpen} onToggle={onToggle} />
         <td class="number" data-label="open for">
           {own.exposureSeconds === null ? '–' : spanOf(own.exposureSeconds)}
         </td>

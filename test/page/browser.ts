@@ -22,8 +22,8 @@ if (CHROMIUM === undefined) {
 export const LOOKS = [
   ['light', 1280],
   ['dark', 1280],
-  ['light', 360],
-  ['dark', 360],
+  ['light', 320],
+  ['dark', 390],
 ] as const;
 
 export function startBrowser(): Promise<Browser> {

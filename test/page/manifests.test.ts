@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildPage } from '../../deploy/build-page.ts';
 import { openPage } from '../../src/cli/open-page.ts';
 import { close } from '../../src/webhook/index.ts';
-import { CHROMIUM, expectAccessible, startBrowser, tabTo, windowOf } from './browser.ts';
+import { CHROMIUM, expectAccessible, LOOKS, startBrowser, tabTo, windowOf } from './browser.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'page-'));
 const file = join(folder, 'index.html');
@@ -243,12 +243,7 @@ describe.runIf(CHROMIUM !== undefined)('the page, from a disk', { timeout: 60_00
     expect(wrong).toEqual([]);
   });
 
-  it.each([
-    ['light', 1280],
-    ['dark', 1280],
-    ['light', 320],
-    ['dark', 390],
-  ] as const)(
+  it.each(LOOKS)(
     '%s, %i px wide: axe finds nothing, and nothing is cut off',
     { timeout: 60_000 },
     async (colorScheme, width) => {

@@ -5,7 +5,7 @@ import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { LingerError } from '../../src/core/api/index.ts';
 import { type Answers, readDashboardAssets, type Topic } from '../../src/dashboard/index.ts';
-import { CHROMIUM, expectAccessible, startBrowser, tabTo, windowOf } from './browser.ts';
+import { CHROMIUM, expectAccessible, LOOKS, startBrowser, tabTo, windowOf } from './browser.ts';
 import { sampleSources } from './sample-views.ts';
 import { servePage, TOKEN } from './served.ts';
 
@@ -52,12 +52,7 @@ describe.runIf(CHROMIUM !== undefined)('each view', () => {
   const expectWithin = async (page: Page) =>
     expect(await page.evaluate('document.documentElement.scrollWidth - innerWidth')).toBeLessThanOrEqual(0);
 
-  it.each([
-    ['light', 1280],
-    ['dark', 1280],
-    ['light', 320],
-    ['dark', 390],
-  ] as const)(
+  it.each(LOOKS)(
     '%s, %i px: axe finds nothing, nothing is cut off',
     { timeout: 120_000 },
     async (colorScheme, width) => {
