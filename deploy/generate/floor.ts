@@ -42,7 +42,7 @@ const MOST_ENTRIES = 100;
  */
 const MOST_KEYS = 1_000;
 const MOST_NAME_CHARACTERS = 63;
-/** Of the names of so many containers that an annotation names, more than which nobody writes by hand; and of a stamp. */
+/** The longest list of container names in an annotation, far longer than people write, and the longest stamp. */
 const [MOST_NAMES_CHARACTERS, MOST_STAMP_CHARACTERS] = [2_000, 10_000];
 /** Beyond it sums might overflow. 31 years. */
 const MOST_GRACE = 999_999_999;
@@ -118,7 +118,7 @@ for (const [name, rendered] of [
 const VARIABLES = {
   entry: `params.?data[?namespaceObject.metadata.name].orValue(params.?data[?${text(FLOOR.newNamespaces)}].orValue('none')).split(' ')`,
   plan: `object.metadata.?annotations[?${text(ANNOTATION.plan)}].orValue('')`,
-  // As a whole: of a plan that somebody has written, no number is read that is none.
+  // Matched as a whole: in a forged plan, what is no number is never read as one.
   own: `variables.plan.size() <= ${MOST_STAMP_CHARACTERS} && variables.plan.matches(r'${STAMP_PATTERN}')`,
   grace: 'int(object.spec.?terminationGracePeriodSeconds.orValue(30))',
   may: `variables.entry.size() == 6 && ${MAY.join(' && ')}`,
