@@ -37,9 +37,8 @@ import {
   isAsked,
   junit,
   markdown,
-  podsOfAll,
   type RelatedObjects,
-  relatedObjectsIn,
+  relatedTo,
   type Suggestion,
   sarif,
   suggest,
@@ -47,8 +46,7 @@ import {
   VERDICTS,
   WEBHOOK_KIND,
 } from '../core/judge/index.ts';
-import { ManifestError, readDocuments } from '../core/manifest/index.ts';
-import { withEmbedded, workloadsIn } from '../core/report/index.ts';
+import { partsIn, withEmbedded } from '../core/report/index.ts';
 import type { AuditJson } from '../dashboard/index.ts';
 import { inPieces } from '../timing/index.ts';
 import { renderAudit, renderNames } from './audit-table.ts';
@@ -427,11 +425,9 @@ export async function manifestsOf(
   const objects: unknown[] = [];
   const reading = readingOf(surroundings.warn, manifests);
   for (const input of manifests.inputs)
-    for (const document of readDocuments(input.text, input.name)) {
-      for (const object of document.objects())
-        if (!(object instanceof ManifestError))
-          objects.push(...withEmbedded(object).map(({ value }) => value));
-      for (const { object, ...placed } of workloadsIn(document, input, wanted, manifests, reading)) {
+    for (const part of partsIn(input, wanted, manifests, reading)) {
+      objects.push(...part.objects.flatMap(withEmbedded).map(({ value }) => value));
+      for (const { object, ...placed } of part.workloads) {
         const source = input.placeOf === undefined ? {} : { source: input.path };
         subjects.push({ ...placed, ...source, object: object.value, ...(await placeOf(input, object)) });
       }
@@ -439,11 +435,10 @@ export async function manifestsOf(
   const webhooks = settings.webhook
     ? undefined
     : await webhooksBeside(objects, surroundings, cluster?.connection);
-  const around = {
-    ...relatedObjectsIn(objects, namespace, webhooks),
+  const related = {
+    ...relatedTo(subjects, objects, namespace, webhooks),
     ...(cluster && { additions: cluster.known.additions }),
   };
-  const related = { ...around, pods: podsOfAll(subjects, around) };
   return { subjects, sources, related, connection: cluster?.connection, failed: reading.failed };
 }
 

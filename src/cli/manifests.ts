@@ -87,6 +87,10 @@ export async function readGivenManifests(
     failed = true;
     warn(`linger: ${what}`);
   };
+  const take = (folder: string, kind: string, { by, bytes, placeOf }: Built) => {
+    warn(`linger: ${folder} is ${kind}: rendered with ${by}`);
+    inputs.push({ path: folder, name: folder, ...decodeText(bytes, folder), ...(placeOf && { placeOf }) });
+  };
   for (const path of files) {
     const name = path === '-' ? 'stdin' : path;
     const bytes = await (path === '-' ? readAll(stdin) : readFile(path)).catch((cause: unknown) => {
@@ -102,19 +106,11 @@ export async function readGivenManifests(
     const built = builds === 'never' ? undefined : await build(folder, terms).catch(failureOf);
     // One that cannot be rendered does not silence the others.
     if (built instanceof LingerError) refuse(built.message);
-    else if (built === undefined) {
-      const parts = 'its files are fragments';
-      refuse(`${folder} is a kustomization, ${parts}: render it first (kubectl kustomize ${folder})`);
-    } else {
-      warn(`linger: ${folder} is a kustomization: rendered with ${built.by}`);
-      const { placeOf } = built;
-      inputs.push({
-        path: folder,
-        name: folder,
-        ...decodeText(built.bytes, folder),
-        ...(placeOf && { placeOf }),
-      });
-    }
+    else if (built === undefined)
+      refuse(
+        `${folder} is a kustomization, its files are fragments: render it first (kubectl kustomize ${folder})`,
+      );
+    else take(folder, 'a kustomization', built);
   }
   for (const folder of charts) {
     const built =
@@ -123,16 +119,7 @@ export async function readGivenManifests(
     if (built instanceof LingerError) refuse(built.message);
     else if (built === undefined)
       refuse(`${folder} is a Helm chart: render it first (helm template ${folder})`);
-    else {
-      warn(`linger: ${folder} is a Helm chart: rendered with ${built.by}`);
-      const { placeOf } = built;
-      inputs.push({
-        path: folder,
-        name: folder,
-        ...decodeText(built.bytes, folder),
-        ...(placeOf && { placeOf }),
-      });
-    }
+    else take(folder, 'a Helm chart', built);
   }
   const { problems, ...surveyed } = survey(inputs, namespace);
   for (const { message } of problems) refuse(message);

@@ -331,5 +331,5 @@ function calls(pod: Pod, path: RegExp): boolean {
 }
 
 function calledPath(container: Container): string {
-  return textOf(memberAt(preStopOf(container), ['httpGet', 'path']) ?? '');
+  return textOf(memberAt(preStopOf(container), ['httpGet', 'path']));
 }

@@ -9,4 +9,4 @@ export {
   undeclaredAmong,
 } from './discover.ts';
 export { reduced } from './reduced-objects.ts';
-export { backendsOf, marksIn, TRAFFIC_SOURCE_KINDS } from './traffic-kinds.ts';
+export { backendsOf, groupKindOf, marksIn, TRAFFIC_SOURCE_KINDS } from './traffic-kinds.ts';

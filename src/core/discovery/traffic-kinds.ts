@@ -121,7 +121,7 @@ export function balancerToPods(
 ): { readonly mark: string; readonly name: string | null } | undefined {
   if (memberAt(service, ['spec', 'type']) !== 'LoadBalancer') return undefined;
   const marks = memberAt(service, ['metadata', 'annotations']);
-  const markedBy = (mark: string) => textOf(memberAt(marks, [mark]) ?? '');
+  const markedBy = (mark: string) => textOf(memberAt(marks, [mark]));
   const mark = Object.keys(TO_PODS).find((each) => SERVICE_MARKS[each]?.test(markedBy(each)));
   if (mark !== undefined) return { mark, name: TO_PODS[mark] ?? null };
   const isAuto = memberAt(service, ['spec', 'loadBalancerClass']) === AUTO_MODE;
@@ -144,9 +144,14 @@ export const BACKENDS_AT: ReadonlyMap<string, readonly string[]> = new Map(
   ),
 );
 
+/** In whatever version: `gateway.networking.k8s.io/HTTPRoute`, `v1/Service`. */
+export function groupKindOf(object: Readonly<Record<string, unknown>>): string {
+  return `${textOf(object.apiVersion).split('/')[0]}/${textOf(object.kind)}`;
+}
+
 /** Whether objects of its kind lead traffic to Services. */
 export function isTrafficKind(object: Readonly<Record<string, unknown>>): boolean {
-  const key = `${textOf(object.apiVersion).split('/')[0]}/${textOf(object.kind)}`;
+  const key = groupKindOf(object);
   return key === SERVICE_EXPORT || BACKENDS_AT.has(key);
 }
 
@@ -172,7 +177,7 @@ export function backendsOf(
   object: Readonly<Record<string, unknown>>,
   namespace: string,
 ): readonly BackendService[] {
-  const key = `${textOf(object.apiVersion).split('/')[0]}/${textOf(object.kind)}`;
+  const key = groupKindOf(object);
   const name = memberAt(object, ['metadata', 'name']);
   if (key === SERVICE_EXPORT) return isString(name) ? [{ namespace, service: name }] : [];
   const paths = BACKENDS_AT.get(key) ?? [];

@@ -50,6 +50,7 @@ import {
   type NodePool,
   type PodPool,
   type RelatedObjects,
+  relatedObjectsIn,
   serviceKey,
 } from './related-objects.ts';
 import { type Rollout, rolloutOf } from './rollouts.ts';
@@ -1315,8 +1316,19 @@ function costOf(subject: Decided, related: RelatedObjects): Audited['cost'] {
   return { rollout: wait * rolloutIn(subject, related).waits, drain: wait };
 }
 
+/** What stands around workloads of one input: its other objects, and each other's pods. @param webhooks as {@link relatedObjectsIn} takes them */
+export function relatedTo(
+  subjects: readonly AuditSubject[],
+  objects: readonly unknown[],
+  defaultNamespace: string,
+  webhooks?: Parameters<typeof relatedObjectsIn>[2],
+): RelatedObjects {
+  const around = relatedObjectsIn(objects, defaultNamespace, webhooks);
+  return { ...around, pods: podsOfAll(subjects, around) };
+}
+
 /** The pods of all workloads, for {@link RelatedObjects.pods}: as many of each as there are at least. */
-export function podsOfAll(subjects: readonly AuditSubject[], related: RelatedObjects): KnownPods {
+function podsOfAll(subjects: readonly AuditSubject[], related: RelatedObjects): KnownPods {
   const all = subjects.flatMap((subject) => {
     const { workload, namespace } = subject;
     const { kind, name } = workload;

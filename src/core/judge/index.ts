@@ -23,8 +23,8 @@ export {
   livenessInWords,
   NO_WAIT,
   neededOf,
-  podsOfAll,
   type RunningPod,
+  relatedTo,
   subjectOf,
   summaryOfAudit,
   VERDICTS,
@@ -34,6 +34,7 @@ export { misplacedIn } from './misplaced.ts';
 export { anyPodOf, KnownPods, type PodsOf } from './peers.ts';
 export {
   additionsIn,
+  calledBy,
   isAsked,
   RELATED_KINDS,
   type RelatedObjects,

@@ -20,6 +20,7 @@ import { workloadKey } from '../decision/index.ts';
 import {
   backendsOf,
   discovering,
+  groupKindOf,
   marksIn,
   reduced,
   TRAFFIC_SOURCE_KINDS,
@@ -201,9 +202,6 @@ export function* relating(
         least: kind === 'ScaledObject' ? leastOfKeda(spec) : numberOr(spec.minReplicas, 1),
       });
   }
-  const webhooks = configurations?.flatMap((each) => recordsAt(each, 'webhooks'));
-  const webhook = webhooks?.find(({ name }) => name === WEBHOOK);
-  const configured = webhooks === undefined || webhook !== undefined;
   const discovered = yield* discovering(kept, defaultNamespace);
   const unrecognised = new Map<string, string[]>();
   for (const { seen, services: reached } of discovered.unrecognised)
@@ -212,23 +210,29 @@ export function* relating(
       if (known === undefined) unrecognised.set(service, [seen]);
       else known.push(seen);
     }
-  const selectors = { webhook: webhook ?? INSTALLED, configured };
   return {
-    ...{
-      undeclared: undeclaredAmong(discovered),
-      unrecognised,
-      additions: new Map(),
-      routes,
-      services,
-      scaled,
-      budgets,
-      pools,
-      nodePools,
-      pods: new KnownPods(new Map()),
-      unread,
-    },
-    ...selectors,
+    undeclared: undeclaredAmong(discovered),
+    unrecognised,
+    additions: new Map(),
+    routes,
+    services,
+    scaled,
+    budgets,
+    pools,
+    nodePools,
+    pods: new KnownPods(new Map()),
+    unread,
+    ...calledBy(configurations),
   };
+}
+
+/** For which pods the webhook is called. @param configurations as {@link relatedObjectsIn} takes them */
+export function calledBy(
+  configurations: readonly { readonly webhooks?: unknown }[] | undefined,
+): Pick<RelatedObjects, 'webhook' | 'configured'> {
+  const webhooks = configurations?.flatMap((each) => recordsAt(each, 'webhooks'));
+  const webhook = webhooks?.find(({ name }) => name === WEBHOOK);
+  return { webhook: webhook ?? INSTALLED, configured: webhooks === undefined || webhook !== undefined };
 }
 
 /** Source: gateway-api-inference-extension api/v1 (InferencePool; matchLabels, in alpha a plain map), istio.io ServiceEntry. */
@@ -237,8 +241,7 @@ function poolIn(
   spec: Record<string, unknown>,
   by: string,
 ): PodPool | undefined {
-  const isOf = (pattern: RegExp) =>
-    pattern.test(`${textOf(object.apiVersion).split('/')[0]}/${textOf(object.kind)}`);
+  const isOf = (pattern: RegExp) => pattern.test(groupKindOf(object));
   const selector = isOf(/^inference\.networking\.(x-)?k8s\.io\/InferencePool$/)
     ? (memberAt(spec, ['selector', 'matchLabels']) ?? spec.selector)
     : isOf(/^networking\.istio\.io\/ServiceEntry$/)
@@ -312,13 +315,13 @@ const PLAIN_PORT = /^(https?)?$/i;
 function isForMetrics(service: Record<string, unknown>): boolean {
   const ports = recordsAt(service, 'spec', 'ports');
   const named = ports.every(
-    ({ name, targetPort }) => METRICS.test(textOf(name ?? '')) || METRICS.test(textOf(targetPort)),
+    ({ name, targetPort }) => METRICS.test(textOf(name)) || METRICS.test(textOf(targetPort)),
   );
   const [only, ...more] = ports;
   const isCalled =
     only !== undefined &&
     more.length === 0 &&
-    PLAIN_PORT.test(textOf(only.name ?? '')) &&
+    PLAIN_PORT.test(textOf(only.name)) &&
     CALLED_METRICS.test(textOf(memberAt(service, ['metadata', 'name'])));
   return ports.length > 0 && (named || isCalled);
 }

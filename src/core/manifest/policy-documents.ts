@@ -108,7 +108,7 @@ function clusterEntry(
     return { kind, value: namespaceRecord(name, labels, annotations), key: `Namespace/${name}`, file };
   if (kind !== 'Service' || (spec ?? undefined) === undefined) return undefined;
   // The API server treats an empty one as absent.
-  const namespace = textOf(metadata.namespace ?? '') || defaultNamespace;
+  const namespace = textOf(metadata.namespace) || defaultNamespace;
   const { selector, type, clusterIP } = isRecord(spec) ? spec : {};
   const isReadable = isRecord(spec) && isStringMap(selector ?? {});
   const value = {

@@ -9,23 +9,16 @@ import {
   type Pod,
   SKIP_REASONS,
 } from '../decision/index.ts';
-import {
-  auditWorkload,
-  misplacedIn,
-  podsOfAll,
-  type RelatedObjects,
-  relatedObjectsIn,
-} from '../judge/index.ts';
-import { ManifestError, readDocuments } from '../manifest/index.ts';
+import { auditWorkload, misplacedIn, type RelatedObjects, relatedTo } from '../judge/index.ts';
 import {
   type FoundWorkload,
   type ManifestText,
+  partsIn,
   planOf,
   type Reading,
   type Selection,
   type Surveyed,
   withEmbedded,
-  workloadsIn,
 } from './workloads.ts';
 
 /** The decision for a workload’s pods, where its template can be read. */
@@ -59,17 +52,13 @@ export function explanationsIn(
   const located: { readonly found: FoundWorkload; readonly file: string }[] = [];
   const objects: unknown[] = [];
   for (const input of inputs)
-    for (const document of readDocuments(input.text, input.name)) {
-      for (const object of document.objects())
-        if (!(object instanceof ManifestError))
-          objects.push(...withEmbedded(object).map(({ value }) => value));
-      for (const found of workloadsIn(document, input, selection, surveyed, reading))
-        located.push({ found, file: input.name });
+    for (const part of partsIn(input, selection, surveyed, reading)) {
+      objects.push(...part.objects.flatMap(withEmbedded).map(({ value }) => value));
+      for (const found of part.workloads) located.push({ found, file: input.name });
     }
   // As an audit judges them, beside the same pods.
-  const around = relatedObjectsIn(objects, selection.namespace);
   const subjects = located.map(({ found }) => ({ ...found, object: found.object.value }));
-  const related = { ...around, pods: podsOfAll(subjects, around) };
+  const related = relatedTo(subjects, objects, selection.namespace);
   return located.map(({ found, file }) => ({
     ...explanationOf(found, snapshot, related, hasFloor),
     file,

@@ -26,6 +26,7 @@ export {
   type FoundWorkload,
   type ManifestProblem,
   type ManifestText,
+  partsIn,
   planOf,
   planOfRunning,
   type Reading,

@@ -24,10 +24,10 @@ import {
   type AuditSubject,
   type AuditSummary,
   auditWorkload,
+  calledBy,
   neededOf,
-  podsOfAll,
   type RelatedObjects,
-  relatedObjectsIn,
+  relatedTo,
   subjectOf,
   summaryOfAudit,
   WEBHOOK_KIND,
@@ -49,6 +49,7 @@ import {
   type FoundWorkload,
   type ManifestProblem,
   type ManifestText,
+  partsIn,
   planOf,
   type Reading,
   survey,
@@ -165,10 +166,8 @@ export class JudgedManifests {
     }));
     const values = objects.map(({ value }) => value);
     const brought = values.filter(isRecord).filter(({ kind }) => kind === WEBHOOK_KIND.kind);
-    const around = relatedObjectsIn(values, SELECTION.namespace, brought);
-    const pods = podsOfAll(subjects, around);
-    this.#related = { ...around, pods };
-    this.#withWebhook = { ...relatedObjectsIn(values, SELECTION.namespace), pods };
+    this.#related = relatedTo(subjects, values, SELECTION.namespace, brought);
+    this.#withWebhook = { ...this.#related, ...calledBy(undefined) };
     const judged = subjects.map((subject, index): Judged | undefined => {
       const each = found[index]?.found;
       return each && { found: each, subject, audited: auditWorkload(subject, this.#snapshot, this.#related) };
@@ -369,16 +368,15 @@ function* placedIn(
   objects: PlacedObject[],
 ): Generator<FoundWorkload> {
   const problem = 'a policy counts only among the policies: move it there';
-  for (const document of readDocuments(input.text, input.name)) {
-    for (const object of document.objects()) {
-      if (object instanceof ManifestError) continue;
+  for (const part of partsIn(input, SELECTION, surveyed, reading)) {
+    for (const object of part.objects) {
       const file = input.name;
       objects.push(...withEmbedded(object).map(({ value, line }) => ({ value, file, line })));
       const { value, line } = object;
       if (isRecord(value) && isLingerObject(value))
         reading.report({ message: problem, place: { line, column: 1, problem } });
     }
-    yield* workloadsIn(document, input, SELECTION, surveyed, reading);
+    yield* part.workloads;
   }
 }
 

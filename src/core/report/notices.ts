@@ -147,7 +147,7 @@ export function idlePolicies(
     const place = places.find(
       ({ value }) =>
         nameOf(value) === policy.name &&
-        textOf(memberAt(value, ['metadata', 'namespace']) ?? '') === policy.namespace,
+        textOf(memberAt(value, ['metadata', 'namespace'])) === policy.namespace,
     );
     const because =
       unseen.size > 0

@@ -198,6 +198,28 @@ export interface Reading {
   failed: boolean;
 }
 
+/**
+ * The objects of a text and its workloads, document by document: no document need be kept for the next. Reports what cannot be
+ * read to `reading`, as its workloads are taken.
+ */
+export function* partsIn(
+  input: ManifestText,
+  selection: Selection,
+  surveyed: Surveyed,
+  reading: Reading,
+): Generator<{
+  /** As they stand in the text. */
+  readonly objects: readonly ManifestObject[];
+  readonly workloads: Iterable<FoundWorkload>;
+}> {
+  for (const document of readDocuments(input.text, input.name)) {
+    const objects = [...document.objects()].filter(
+      (each): each is ManifestObject => !(each instanceof ManifestError),
+    );
+    yield { objects, workloads: workloadsIn(document, input, selection, surveyed, reading) };
+  }
+}
+
 /** The workloads of a document; says which objects could not be read, or have pods but are of an unknown kind. */
 export function* workloadsIn(
   document: ManifestDocument,

@@ -3,12 +3,10 @@ import {
   type Audited,
   type AuditSubject,
   auditWorkload,
-  podsOfAll,
   type RelatedObjects,
-  relatedObjectsIn,
+  relatedTo,
 } from '../../../src/core/judge/index.ts';
-import { ManifestError, readDocuments } from '../../../src/core/manifest/index.ts';
-import { survey, withEmbedded, workloadsIn } from '../../../src/core/report/index.ts';
+import { partsIn, survey, withEmbedded } from '../../../src/core/report/index.ts';
 
 export interface JudgedText {
   readonly subjects: readonly AuditSubject[];
@@ -17,7 +15,7 @@ export interface JudgedText {
   readonly audited: readonly Audited[];
 }
 
-/** What an audit of this text says. @param webhooks as {@link relatedObjectsIn} takes them; undefined: Linger's is there */
+/** What an audit of this text says. @param webhooks as {@link relatedTo} takes them; undefined: Linger's is there */
 export function judgedText(text: string, snapshot: ClusterSnapshot, webhooks?: []): JudgedText {
   const input = { name: 'x.yaml', text };
   const selection = { namespace: 'default', selector: undefined };
@@ -25,14 +23,11 @@ export function judgedText(text: string, snapshot: ClusterSnapshot, webhooks?: [
   const reading = { report: () => undefined, failed: false };
   const subjects: AuditSubject[] = [];
   const objects: unknown[] = [];
-  for (const document of readDocuments(text, input.name)) {
-    for (const object of document.objects())
-      if (!(object instanceof ManifestError)) objects.push(...withEmbedded(object).map(({ value }) => value));
-    for (const { object, ...placed } of workloadsIn(document, input, selection, surveyed, reading))
-      subjects.push({ ...placed, object: object.value });
+  for (const part of partsIn(input, selection, surveyed, reading)) {
+    objects.push(...part.objects.flatMap(withEmbedded).map(({ value }) => value));
+    for (const { object, ...placed } of part.workloads) subjects.push({ ...placed, object: object.value });
   }
-  const around = relatedObjectsIn(objects, 'default', webhooks);
-  const related = { ...around, pods: podsOfAll(subjects, around) };
+  const related = relatedTo(subjects, objects, 'default', webhooks);
   return {
     subjects,
     objects,
