@@ -203,8 +203,10 @@ const DRAIN_HEADINGS = {
   zh: ['等待方式（Kubernetes VERSION）', '丢失', '其中控制面限流时丢失', '请求总数', '轮数'],
 } as const;
 
+type Language = 'en' | 'zh';
+
 /** Requests on new connections that were lost, by what waits: connections that stay open are the application's to drain. */
-function drain(language: 'en' | 'zh'): string {
+function drainRows(language: Language) {
   const text = readFileSync(join(ROOT, 'bench/results/drain.json'), 'utf8');
   const { kubernetes, cells } = JSON.parse(text) as {
     readonly kubernetes: string;
@@ -220,17 +222,43 @@ function drain(language: 'en' | 'zh'): string {
       'lost',
     );
     const runs = new Set(own.map(({ strategy, disturbance, run }) => `${strategy} ${disturbance} ${run}`));
-    return { what, lost: sum(own, 'lost'), throttled, sent: sum(own, 'sent'), runs: runs.size };
+    return { what, strategies, lost: sum(own, 'lost'), throttled, sent: sum(own, 'sent'), runs: runs.size };
   });
-  const number = (value: number) => value.toLocaleString('en-US');
+  return { kubernetes: kubernetes.replace(/^v/, ''), rows };
+}
+
+const number = (value: number) => value.toLocaleString('en-US');
+
+function drain(language: Language): string {
+  const { kubernetes, rows } = drainRows(language);
   const [what, lost, throttled, sent, runs] = DRAIN_HEADINGS[language];
   return table(rows, {
-    [what.replace('VERSION', kubernetes.replace(/^v/, ''))]: (row) => row.what,
+    [what.replace('VERSION', kubernetes)]: (row) => row.what,
     [lost]: (row) => (row.lost === 0 ? '**0**' : number(row.lost)),
     [throttled]: (row) => number(row.throttled),
     [sent]: (row) => number(row.sent),
     [runs]: (row) => String(row.runs),
   });
+}
+
+/** The first sentence of each README: what the best hook loses, and what the default one does. */
+function drainClaim(language: Language): string {
+  const { rows } = drainRows(language);
+  const of = (strategy: string) => {
+    const row = rows.find(({ strategies }) => strategies.includes(strategy));
+    if (row === undefined) throw new Error(`bench/results/drain.json: no row of ${strategy}`);
+    const { lost, sent, runs, throttled } = row;
+    return {
+      lost: number(lost),
+      sent: number(sent),
+      runs,
+      throttled: throttled === lost ? 'all' : number(throttled),
+    };
+  };
+  const [hold, sleep] = [of('Linger Hold'), of('Linger Sleep')];
+  return language === 'en'
+    ? `**Linger keeps Kubernetes pods from losing requests when they terminate: with its hook \`Hold\`, ${hold.lost} of ${hold.sent} requests on new connections were lost in ${hold.runs} runs of rollouts, drains, scale-downs, storms and a throttled control plane; with its default hook, \`Sleep\`, ${sleep.lost} of ${sleep.sent} in ${sleep.runs} runs, ${sleep.throttled} of them while the control plane was throttled.**`
+    : `**Linger 让 Kubernetes 的 Pod 在终止时不丢请求：在滚动发布、节点排空、缩容、端点风暴和控制面限流的测试中，钩子 \`Hold\` 运行 ${hold.runs} 轮，新建连接上的 ${hold.sent} 个请求丢失 ${hold.lost} 个；默认钩子 \`Sleep\` 运行 ${sleep.runs} 轮，${sleep.sent} 个请求丢失 ${sleep.lost} 个，${sleep.throttled === 'all' ? '全部' : `其中 ${sleep.throttled} 个`}发生在控制面限流期间。**`;
 }
 
 const FLAG_TABLES = VERB_FLAGS.map(
@@ -365,6 +393,8 @@ export const TABLES: Readonly<Record<string, () => string>> = {
   'shared-flags': () => table(SHARED.values(), FLAG_COLUMNS),
   drain: () => drain('en'),
   'drain-zh': () => drain('zh'),
+  'drain-claim': () => drainClaim('en'),
+  'drain-claim-zh': () => drainClaim('zh'),
   ...Object.fromEntries(FLAG_TABLES),
 };
 

@@ -11,6 +11,7 @@ export function read(path: string): string {
 /** Every page that people read, sorted. */
 export const PAGES: readonly string[] = [
   'README.md',
+  'README.zh-CN.md',
   'CHANGELOG.md',
   'CONTRIBUTING.md',
   'SECURITY.md',
