@@ -27,9 +27,11 @@ const OF_ONE_PROCESS = [
   'test/webhook/reports/verdicts.test.ts',
 ];
 
+/** Whole replicas under attack for minutes; `npm run attack` runs them. */
+const ATTACKS = ['test/webhook/attacks/attacks.test.ts', 'test/webhook/attacks/samples.test.ts'];
+
 /** A quarter of a minute or more each, much of it waiting: what begins last must not be one of them. */
 const LONG = [
-  'test/webhook/attacks/attacks.test.ts',
   'test/page/views.test.ts',
   'test/cli/dashboard.test.ts',
   'test/core/decision/simulation.test.ts',
@@ -38,7 +40,6 @@ const LONG = [
   'test/measurement/stale-upstreams.test.ts',
   'test/measurement/deregister.test.ts',
   'test/prove/proving.test.ts',
-  'test/webhook/attacks/samples.test.ts',
   'test/cli/memory.test.ts',
   'test/webhook/secrets.test.ts',
   'test/check/checks.test.ts',
@@ -49,7 +50,7 @@ const LONG = [
   'test/policy-files/policy-watch.test.ts',
 ];
 
-const gone = [...OF_ONE_PROCESS, ...LONG].filter((file) => !existsSync(file));
+const gone = [...OF_ONE_PROCESS, ...ATTACKS, ...LONG].filter((file) => !existsSync(file));
 if (gone.length > 0) throw new Error(`vitest.config.ts names tests that are not there: ${gone.join(', ')}`);
 
 /** Without the durations of a former run, as in CI, vitest would go by the size of the files. */
@@ -88,12 +89,13 @@ export default defineConfig({
           ...common,
           name: 'shared',
           include: ['test/**/*.test.ts'],
-          exclude: [...OF_CLUSTER, ...OF_ONE_PROCESS],
+          exclude: [...OF_CLUSTER, ...OF_ONE_PROCESS, ...ATTACKS],
           // Loading Linger once for each file took a third of all processor time.
           isolate: false,
         },
       },
       { test: { ...common, name: 'measured', include: OF_ONE_PROCESS } },
+      { test: { ...common, name: 'attack', include: ATTACKS } },
     ],
   },
 });
