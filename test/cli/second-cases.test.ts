@@ -161,6 +161,56 @@ describe.concurrent('all pods behind a Service, and within a budget', () => {
   });
 });
 
+describe.concurrent('48: a port by its name', () => {
+  const one = (name: string, ports: string) =>
+    `apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: ${name}}\nspec: {replicas: 1, template: {metadata: {labels: {app: web, of: ${name}}}, spec: ${ports}}}\n---\n`;
+  const containers = (...ports: readonly string[]) =>
+    `{containers: [{name: a, ports: [${ports.join(', ')}]}]}`;
+  const sidecar = `{initContainers: [{name: p, restartPolicy: Always, ports: [{name: grpc, containerPort: 90}]}], containers: [{name: a, ports: [{name: http, containerPort: 80}]}]}`;
+  const service = (...ports: readonly string[]) =>
+    `apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: web}, ports: [${ports.join(', ')}]}\n`;
+  const HTTP = '{name: http, containerPort: 80}';
+  const GRPC = '{name: grpc, containerPort: 90}';
+  const TO_HTTP = '{name: http, port: 80, targetPort: http}';
+  const TO_GRPC = '{name: grpc, port: 90, targetPort: grpc}';
+  const ALONE = 'unprotected NoOtherEndpoint';
+  const BESIDE = 'protected Injected,RollsTogether';
+  it.each([
+    ['both have all', containers(HTTP, GRPC), containers(HTTP, GRPC), [TO_HTTP, TO_GRPC], BESIDE, BESIDE],
+    ['one has all', containers(HTTP, GRPC), containers(HTTP), [TO_HTTP, TO_GRPC], ALONE, BESIDE],
+    ['each has its own', containers(GRPC), containers(HTTP), [TO_HTTP, TO_GRPC], ALONE, ALONE],
+    ['a number beside', containers(GRPC), containers(HTTP), [TO_GRPC, '{name: n, port: 80}'], ALONE, BESIDE],
+    ['numbers', containers(GRPC), containers(HTTP), ['{port: 80, targetPort: 80}'], BESIDE, BESIDE],
+    ['of a sidecar', sidecar, containers(HTTP, GRPC), [TO_HTTP, TO_GRPC], BESIDE, BESIDE],
+    [
+      'of another protocol',
+      containers(GRPC),
+      containers('{name: grpc, containerPort: 90, protocol: UDP}'),
+      [TO_GRPC],
+      ALONE,
+      BESIDE,
+    ],
+  ] as const)('%s', async (_, a, b, ports, ofA, ofB) => {
+    const { rows } = await audited(['--webhook', '-'], one('a', a) + one('b', b) + service(...ports));
+    expect(rows).toEqual({ 'StatefulSet a': ofA, 'StatefulSet b': ofB });
+  });
+
+  it.each([
+    ['of no container', service('{port: 80, targetPort: web}'), 'unknown NoService'],
+    ['of one', service('{port: 80, targetPort: http}'), 'unprotected NotInjected'],
+    ['beside a number', service('{port: 80, targetPort: web}', '{port: 90}'), 'unprotected NotInjected'],
+    [
+      'of no container, with a headless Service, by whose names clients find pods',
+      service('{port: 80, targetPort: web}').replace('spec: {', 'spec: {clusterIP: None, '),
+      'unprotected NotInjected',
+    ],
+  ])('%s', async (_, text, verdict) => {
+    const deployment = one('a', containers(HTTP)).replace('StatefulSet', 'Deployment');
+    const { rows } = await audited(['-'], deployment.replace('replicas: 1', 'replicas: 2') + text);
+    expect(rows).toEqual({ 'Deployment a': verdict });
+  });
+});
+
 describe.concurrent('what is known of the clients', () => {
   it('49: a Service for metrics alone', async () => {
     const { rows, said } = await audit('49-only-metrics.yaml');
@@ -782,6 +832,152 @@ describe.concurrent('what is not known, or not trusted', () => {
     );
     const { said } = await audited(['--webhook', '-'], text + POOL('other', type));
     expect(said('NodeBudgetShort')).toHaveLength(count);
+  });
+
+  const ON = (nodeSelector: string) =>
+    [
+      ['{karpenter.sh/nodepool: cheap}', nodeSelector],
+      ['terminationGracePeriodSeconds: 300', 'terminationGracePeriodSeconds: 60'],
+    ] as const;
+  it.each([
+    ['{cloud.google.com/gke-spot: "true"}', 'unknown NodeBudgetShort', 5, 25],
+    ['{cloud.google.com/gke-provisioning: spot}', 'unknown NodeBudgetShort', 5, 25],
+    ['{cloud.google.com/gke-provisioning: preemptible}', 'unknown NodeBudgetShort', 5, 25],
+    ['{cloud.google.com/gke-preemptible: "true"}', 'unknown NodeBudgetShort', 5, 25],
+    ['{kubernetes.azure.com/scalesetpriority: spot}', 'unknown NodeBudgetShort', 10, 20],
+    ['{linger.dev/node-budget: "45"}', 'unknown NodeBudgetShort', 15, 15],
+    ['{cloud.google.com/gke-provisioning: standard}', 'protected Injected', 30, 0],
+    ['{kubernetes.azure.com/scalesetpriority: regular}', 'protected Injected', 30, 0],
+    ['{eks.amazonaws.com/capacityType: SPOT}', 'protected Injected', 30, 0],
+    ['{lifecycle: Ec2Spot}', 'protected Injected', 30, 0],
+  ])('44: the notice of %s bounds the wait', async (selector, verdict, wait, open) => {
+    const { rows, findings } = await auditWith('44-spot-by-nodepool.yaml', ...ON(selector));
+    expect(rows['Deployment web']).toBe(verdict);
+    expect(findings[0]).toMatchObject({ waitSeconds: wait, exposureSeconds: open });
+  });
+
+  it('44: what is declared is more than the notice leaves', async () => {
+    const policy =
+      '\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, annotations: {linger.dev/wait: 40s}}\n';
+    const { rows, findings } = await auditWith(
+      '44-spot-by-nodepool.yaml',
+      ...ON('{cloud.google.com/gke-spot: "true"}'),
+      [/$(?![\s\S])/g, policy],
+    );
+    expect(rows['Deployment web']).toBe('unprotected NodeBudgetShort');
+    expect(findings[0]).toMatchObject({ exposureSeconds: 35, evidence: { basis: 'declared' } });
+  });
+
+  it.each([
+    [
+      'to which it may go, and need not',
+      'nodeSelector: {karpenter.sh/nodepool: cheap}',
+      'tolerations: [{key: cloud.google.com/gke-spot, operator: Equal, value: "true", effect: NoSchedule}]',
+    ],
+    [
+      'that it prefers',
+      'nodeSelector: {karpenter.sh/nodepool: cheap}',
+      AFFINITY.replace('karpenter.sh/nodepool', 'cloud.google.com/gke-spot')
+        .replace('[cheap]', '["true"]')
+        .replace(
+          'requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions',
+          'preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions',
+        )
+        .replace('}]}]}}}', '}]}}]}}'),
+    ],
+  ])('44: spot nodes %s', async (_, from, to) => {
+    const { rows } = await auditWith('44-spot-by-nodepool.yaml', [from, to]);
+    expect(rows['Deployment web']).toBe('protected Injected');
+  });
+
+  const MADE = (apiVersion: string, kind: string, spec: string) =>
+    `\n---\napiVersion: ${apiVersion}\nkind: ${kind}\nmetadata: {name: pool}\nspec: ${spec}\n`;
+  const MACHINES = (provider: string) =>
+    MADE(
+      'machine.openshift.io/v1beta1',
+      'MachineSet',
+      `{template: {spec: {metadata: {labels: {tier: cheap}}, providerSpec: {value: ${provider}}}}}`,
+    );
+  it.each([
+    [
+      '{kops.k8s.io/instancegroup: pool}',
+      MADE('kops.k8s.io/v1alpha2', 'InstanceGroup', '{maxPrice: "0.1"}'),
+      '120s',
+    ],
+    [
+      '{kops.k8s.io/instancegroup: pool}',
+      MADE(
+        'kops.k8s.io/v1alpha2',
+        'InstanceGroup',
+        '{mixedInstancesPolicy: {onDemandBase: 0, onDemandAboveBase: 0}}',
+      ),
+      '120s',
+    ],
+    [
+      '{kops.k8s.io/instancegroup: pool}',
+      MADE('kops.k8s.io/v1alpha2', 'InstanceGroup', '{mixedInstancesPolicy: {onDemandAboveBase: 50}}'),
+      undefined,
+    ],
+    [
+      '{cloud.google.com/compute-class: pool}',
+      MADE('cloud.google.com/v1', 'ComputeClass', '{priorities: [{spot: true}, {spot: true}]}'),
+      '15s',
+    ],
+    [
+      '{cloud.google.com/compute-class: pool}',
+      MADE('cloud.google.com/v1', 'ComputeClass', '{priorities: [{spot: true}, {spot: false}]}'),
+      undefined,
+    ],
+    [
+      '{cloud.google.com/gke-nodepool: pool}',
+      MADE(
+        'container.cnrm.cloud.google.com/v1beta1',
+        'ContainerNodePool',
+        '{nodeConfig: {preemptible: true}}',
+      ),
+      '15s',
+    ],
+    ['{tier: cheap}', MACHINES('{spotMarketOptions: {}}'), '120s'],
+    ['{tier: cheap}', MACHINES('{spotVMOptions: {}}'), '30s'],
+    ['{tier: cheap}', MACHINES('{preemptible: true}'), '30s'],
+    ['{tier: cheap}', MACHINES('{}'), undefined],
+    [
+      '{eks.amazonaws.com/nodegroup: pool}',
+      MADE('infrastructure.cluster.x-k8s.io/v1beta2', 'AWSManagedMachinePool', '{capacityType: spot}'),
+      '120s',
+    ],
+    [
+      '{kubernetes.azure.com/agentpool: pool}',
+      MADE('infrastructure.cluster.x-k8s.io/v1beta1', 'AzureManagedMachinePool', '{scaleSetPriority: Spot}'),
+      '30s',
+    ],
+    [
+      '{karpenter.sh/nodepool: pool}',
+      MADE(
+        'karpenter.sh/v1',
+        'NodePool',
+        '{template: {spec: {nodeClassRef: {group: karpenter.azure.com}, requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [spot]}]}}}',
+      ),
+      '30s',
+    ],
+    [
+      '{karpenter.sh/provisioner-name: pool}',
+      MADE(
+        'karpenter.sh/v1alpha5',
+        'Provisioner',
+        '{requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [spot]}]}',
+      ),
+      '120s',
+    ],
+  ])('44: on %s of an object that makes nodes', async (selector, pool, notice) => {
+    const { said } = await auditWith(
+      '44-spot-by-nodepool.yaml',
+      ['{karpenter.sh/nodepool: cheap}', selector],
+      [/$(?![\s\S])/g, pool],
+    );
+    expect(said('NodeBudgetShort')).toEqual(
+      notice === undefined ? [] : [expect.stringContaining(`gone ${notice} after the notice`)],
+    );
   });
 
   it('46: what an echo prints stops nothing', async () => {

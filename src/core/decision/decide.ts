@@ -476,8 +476,8 @@ function withinBudget(choice: WaitChoice, budget: number | undefined): WaitChoic
   const effect = isAuthors
     ? `the wait of ${choice.seconds}s (${choice.origin}) is more than a third of that`
     : `the wait is ${most}s instead of ${choice.seconds}s, a third of that`;
-  const seconds = isAuthors ? choice.seconds : most;
-  return { ...choice, seconds, notes: [...choice.notes, note('NodeBudgetShort', `${given}: ${effect}`)] };
+  const notes = [...choice.notes, note('NodeBudgetShort', `${given}: ${effect}`)];
+  return isAuthors ? { ...choice, notes } : { ...choice, seconds: most, onOtherNodes: choice.seconds, notes };
 }
 
 /** How origins of a pod's own annotations begin. */

@@ -55,6 +55,7 @@ export {
 export { holdObstacle, holdUnreached } from './hold-delivery.ts';
 export { NODE_BUDGET_LABEL, NODE_BUDGET_SHARE, nodeBudgetOf } from './node-budget.ts';
 export { type Operation, patchFor, patchInForce, undoFor } from './patch.ts';
+export { nodeBudget } from './placement.ts';
 export {
   type Decision,
   fitGrace,
@@ -66,7 +67,7 @@ export {
   type Skip,
 } from './plan.ts';
 export { isMarker, parsePlan, renderPlan } from './plan-codec.ts';
-export { graceOf, type Pod } from './pod.ts';
+export { graceOf, nodeSelectorTerms, type Pod } from './pod.ts';
 export { essentialsOf } from './pod-members.ts';
 export { annotationLayers } from './policy-annotations.ts';
 export { effectivePolicy } from './policy-merge.ts';

@@ -15,6 +15,7 @@ const BUDGETS: readonly (readonly [label: string, value: string, seconds: number
   ['eks.amazonaws.com/capacityType', 'SPOT', 120],
   ['karpenter.sh/capacity-type', 'spot', 120],
   ['node.kubernetes.io/lifecycle', 'spot', 120],
+  ['lifecycle', 'Ec2Spot', 120],
 ];
 
 /** Set by the operator on a node: seconds. */

@@ -46,6 +46,8 @@ export interface WaitChoice {
   /** The layer that decided it. */
   readonly origin: Origin;
   readonly notes: readonly Note[];
+  /** What it would be on nodes that stay; absent: the same. Whole seconds. */
+  readonly onOtherNodes?: number;
 }
 
 /** Measured waits are multiples of this, so that noise does not make the pods of one workload differ. */

@@ -34,7 +34,9 @@ const PATHS: Readonly<Record<string, readonly Path[]>> = {
       'externalTrafficPolicy',
       'internalTrafficPolicy',
     ].map((member) => `spec.${member}`),
-    ...['externalIPs[]', 'ports[].name', 'ports[].targetPort'].map((member) => `spec.${member}`),
+    ...['externalIPs[]', 'ports[].name', 'ports[].targetPort', 'ports[].protocol'].map(
+      (member) => `spec.${member}`,
+    ),
   ],
   'inference.networking.k8s.io/InferencePool': ['spec.selector.**'],
   'inference.networking.x-k8s.io/InferencePool': ['spec.selector.**'],
@@ -42,8 +44,26 @@ const PATHS: Readonly<Record<string, readonly Path[]>> = {
   'karpenter.sh/NodePool': [
     'spec.template.spec.terminationGracePeriod',
     'spec.template.spec.requirements.**',
+    'spec.template.spec.nodeClassRef.group',
     'spec.template.metadata.labels.*',
   ],
+  'karpenter.sh/Provisioner': ['spec.requirements.**', 'spec.labels.*'],
+  'cloud.google.com/ComputeClass': ['spec.priorities[].spot'],
+  'container.cnrm.cloud.google.com/ContainerNodePool': [
+    ...['spot', 'preemptible', 'labels.*'].map((member) => `spec.nodeConfig.${member}`),
+  ],
+  'kops.k8s.io/InstanceGroup': [
+    ...['nodeLabels.*', 'maxPrice', 'gcpProvisioningModel'].map((member) => `spec.${member}`),
+    ...['onDemandBase', 'onDemandAboveBase'].map((member) => `spec.mixedInstancesPolicy.${member}`),
+  ],
+  'machine.openshift.io/MachineSet': [
+    'spec.template.spec.metadata.labels.*',
+    ...['spotMarketOptions', 'spotVMOptions', 'preemptible'].map(
+      (member) => `spec.template.spec.providerSpec.value.${member}`,
+    ),
+  ],
+  'infrastructure.cluster.x-k8s.io/AzureManagedMachinePool': ['spec.scaleSetPriority', 'spec.nodeLabels.*'],
+  'infrastructure.cluster.x-k8s.io/AWSManagedMachinePool': ['spec.capacityType', 'spec.labels.*'],
   '/Namespace': ['metadata.labels.*', ['metadata', 'annotations', 'linkerd.io/inject']],
   'policy/PodDisruptionBudget': ['spec.selector.**', 'spec.minAvailable', 'spec.maxUnavailable'],
   'autoscaling/HorizontalPodAutoscaler': [

@@ -7,11 +7,10 @@ import {
   isStringMap,
   type Labels,
   leastSecondsOf,
-  listOf,
   memberAt,
   printable,
   readingInWords,
-  recordsAt,
+  type ServiceRecord,
   selects,
   textOf,
 } from '../api/index.ts';
@@ -30,7 +29,9 @@ import {
   holdUnreached,
   isAudit,
   longestWait,
+  NODE_BUDGET_SHARE,
   NOTES,
+  nodeBudget,
   type Plan,
   type Pod,
   parsePlan,
@@ -43,11 +44,19 @@ import {
 } from '../decision/index.ts';
 import { addedTo } from './added-sidecars.ts';
 import { misplacedIn } from './misplaced.ts';
-import { type Budgeted, budgetsOf, KnownPods, podLabelsIn, servingBeside } from './peers.ts';
+import { nodesGone } from './node-pools.ts';
+import {
+  type Budgeted,
+  budgetsOf,
+  KnownPods,
+  leadsTo,
+  podLabelsIn,
+  portNamesIn,
+  servingBeside,
+} from './peers.ts';
 import {
   type Autoscaler,
   isAsked,
-  type NodePool,
   type PodPool,
   type RelatedObjects,
   relatedObjectsIn,
@@ -124,6 +133,8 @@ export const AUDIT_FINDINGS = {
   },
   NodeBudgetShort: {
     verdict: null,
+    sometimes:
+      'unprotected if what is left of the wait is shorter than the lag, unknown if the lag is assumed',
     level: 'note',
     means: NOTES.NodeBudgetShort.means,
     cure: NOTES.NodeBudgetShort.cure,
@@ -174,8 +185,8 @@ export const AUDIT_FINDINGS = {
     verdict: 'unknown',
     level: 'note',
     means:
-      'Its containers declare ports, and no Service selects its pods, although the namespace has others.',
-    cure: 'Give the audit the Service too, or declare the consumer (`podSelector`).',
+      'Its containers declare ports, and no Service selects its pods, although the namespace has others; or a Service selects them, and its `targetPort` is the name of no port of theirs.',
+    cure: 'Give the audit the Service too, or declare the consumer (`podSelector`); correct `targetPort`.',
   },
   NeverWithdrawn: {
     verdict: 'unprotected',
@@ -545,6 +556,14 @@ function trafficFinding(
       'no Service selects its pods, although the namespace has others: whether anything sends requests to them is not known';
     return { reason: 'NoService', text };
   }
+  const ports = services.map((each) => (each.headless ? undefined : targetsOf(each, related)));
+  if (ports.every((each) => each !== undefined && !leadsTo(subject.workload, each))) {
+    const wanted = fewOf([
+      ...new Set(ports.flatMap((each) => each?.named.map(({ target }) => target) ?? [])),
+    ]);
+    const text = `Service ${names} selects its pods, but none of its ports leads to them: no container has a port named ${wanted}. Unless something adds one when the pods are admitted, nothing is sent to them`;
+    return { reason: 'NoService', text };
+  }
   const isForMetrics = services.every(({ namespace, name }) => {
     const key = serviceKey(namespace, name);
     return related.services.get(key)?.metricsOnly === true && !related.routes.has(key);
@@ -613,7 +632,8 @@ function openFor(exposure: Exposure | undefined, verdict: AuditVerdict, wait: nu
 
 /** The lag that a hook must cover: the known lag without the safety factor, or, as far as that is not known, the policy's wait. */
 export function neededOf({ policy, choice, lag }: Exposure): number {
-  if (choice.why === 'fixed' || choice.why === 'initial' || lag.known === undefined) return choice.seconds;
+  if (choice.why === 'fixed' || choice.why === 'initial' || lag.known === undefined)
+    return choice.onOtherNodes ?? choice.seconds;
   return lag.known.quantile(policy['wait.percentile'].value);
 }
 
@@ -796,12 +816,19 @@ function furtherFindings(
     decision.outcome === 'inject' ? ordinaryRows(subject, true).filter(({ wait }) => wait === undefined) : [];
   const least =
     others.length === 0 ? undefined : Math.floor(Math.min(...others.map(({ held }) => leastSecondsOf(held))));
+  const cutTo =
+    exposure.choice.onOtherNodes !== undefined &&
+    decision.outcome === 'inject' &&
+    decision.plan.hold === undefined
+      ? longestWait(decision.plan)
+      : undefined;
   const ofNotes = decision.notes.flatMap(({ code, text }) =>
     OF_NOTES.filter((reason) => reason === code).map(
       (reason): Said => ({
         reason,
         text,
         ...(reason === 'PartialWait' && least !== undefined && { wait: least }),
+        ...(reason === 'NodeBudgetShort' && cutTo !== undefined && shortBy(cutTo, exposure)),
       }),
     ),
   );
@@ -825,7 +852,7 @@ function furtherFindings(
     ...undeclaredConsumer(subject, exposure, related, snapshot),
     ...livenessRestart(subject, related),
     ...sidecarAddedLater(subject, related, snapshot),
-    ...nodePoolShort(subject, related),
+    ...nodePoolShort(subject, exposure, related),
     ...rolloutOutruns(subject, exposure, related),
     ...misplaced,
     ...objectsUnread(subject, related),
@@ -914,70 +941,34 @@ function sidecarAddedLater(
 }
 
 /** Every pod is on nodes that are taken away sooner than its grace ends. */
-function nodePoolShort({ request, decision }: Decided, { nodePools }: RelatedObjects): readonly Said[] {
+function nodePoolShort(
+  { request, decision }: Decided,
+  exposure: Exposure,
+  { nodePools }: RelatedObjects,
+): readonly Said[] {
   if (decision.outcome !== 'inject') return [];
-  const { grace } = decision.plan;
-  const asked = nodesAsked(request.object as Pod);
-  const isSpot = asked.every((each) => each.some(isOfSpot));
-  const possible = asked.map((each) => nodePools.filter((pool) => mayHold(pool, each)));
-  const pools = [...new Set(possible.flat())];
-  const isKnown = possible.every(({ length }) => length > 0);
-  const mostOf = (pool: NodePool) =>
-    Math.min(
-      pool.within ?? Number.POSITIVE_INFINITY,
-      pool.isSpot || isSpot ? SPOT_NOTICE : Number.POSITIVE_INFINITY,
-    );
-  const most = isKnown ? Math.max(...pools.map(mostOf)) : isSpot ? SPOT_NOTICE : Number.POSITIVE_INFINITY;
-  if (grace <= most) return [];
-  const [pool] = pools.filter((each) => mostOf(each) === most);
-  const subject = isKnown
-    ? `on NodePool ${fewOf(pools.map(({ name }) => name))}, whose nodes are`
-    : 'on a spot instance, which is';
-  const gone =
-    isKnown && most === pool?.within
-      ? `gone ${most}s after a drain of them begins (terminationGracePeriod)`
-      : `${isKnown ? 'spot instances, which are ' : ''}gone ${most}s after the notice`;
-  const text = `every pod is ${subject} ${gone}: its grace of ${grace}s is more than the node grants, so the application may be killed before it has drained; use nodes that stay, or a shorter grace`;
-  return [{ reason: 'NodeBudgetShort' as const, text }];
+  const { grace, wait, hold } = decision.plan;
+  const pod = request.object as Pod;
+  const gone = nodesGone(pod, nodePools, nodeBudget(pod, undefined));
+  if (gone === undefined || grace <= gone.seconds) return [];
+  const text = `every pod is ${gone.text}: its grace of ${grace}s is more than the node grants, so the application may be killed before it has drained; use nodes that stay, or a shorter grace`;
+  const most = Math.floor((gone.notice ?? Number.POSITIVE_INFINITY) * NODE_BUDGET_SHARE);
+  // What the decision cut by itself is in its own note.
+  if (most >= wait || hold !== undefined) return [{ reason: 'NodeBudgetShort', text }];
+  return [
+    {
+      reason: 'NodeBudgetShort',
+      text: `${text}. Where these nodes have their cloud’s label, or linger.dev/node-budget, the webhook gives a wait of ${most}s instead of ${wait}s`,
+      ...shortBy(most, exposure),
+    },
+  ];
 }
 
-/** A label that the node has, with one of these values. */
-interface NodeLabel {
-  readonly key: string;
-  readonly values: readonly unknown[];
+/** What a wait gives that nodes cut: less than the lag, as far as that is known. */
+function shortBy(wait: number, exposure: Exposure): Pick<Said, 'wait' | 'verdict'> {
+  if (wait >= neededOf(exposure)) return {};
+  return { wait, verdict: isAssumed(exposure) ? 'unknown' : 'unprotected' };
 }
-
-/** What the nodes of a pod have, for each term of its affinity. */
-function nodesAsked({ spec: { nodeSelector, affinity } }: Pod): readonly (readonly NodeLabel[])[] {
-  const selected = Object.entries(nodeSelector ?? {}).map(([key, value]) => ({ key, values: [value] }));
-  const required = ['nodeAffinity', 'requiredDuringSchedulingIgnoredDuringExecution', 'nodeSelectorTerms'];
-  const terms = listOf(memberAt(affinity, required));
-  if (terms.length === 0) return [selected];
-  return terms.map((term) => [
-    ...selected,
-    ...recordsAt(term, 'matchExpressions')
-      .filter(({ operator }) => operator === 'In')
-      .map(({ key, values }) => ({ key: textOf(key), values: listOf(values) })),
-  ]);
-}
-
-/** The pool has a label that is asked for, and none of another value. */
-function mayHold({ labels }: NodePool, asked: readonly NodeLabel[]): boolean {
-  const known = asked.filter(({ key }) => labels.has(key));
-  return (
-    known.length > 0 &&
-    known.every(({ key, values }) => labels.get(key)?.some((each) => values.includes(each)))
-  );
-}
-
-/** Source: karpenter.sh and docs.aws.amazon.com/eks, the labels of nodes. */
-function isOfSpot({ key, values }: NodeLabel): boolean {
-  const spot = { 'karpenter.sh/capacity-type': 'spot', 'eks.amazonaws.com/capacityType': 'SPOT' }[key];
-  return spot !== undefined && values.length > 0 && values.every((each) => each === spot);
-}
-
-/** On AWS. Seconds. */
-const SPOT_NOTICE = 120;
 
 function patchRefused({ refusal }: AuditSubject): readonly Said[] {
   if (refusal === undefined) return [];
@@ -1038,7 +1029,10 @@ function noOtherEndpoint(subject: Decided, exposure: Exposure, related: RelatedO
   if (replicas === undefined) return [];
   const { gap } = rolloutIn(subject, related);
   const { services } = exposure;
-  const beside = services === 'unknown' ? undefined : servingBeside(subject, services, related.pods);
+  const beside =
+    services === 'unknown'
+      ? undefined
+      : servingBeside(subject, services, related.pods, (each) => targetsOf(each, related));
   if (beside !== undefined) return gap === undefined ? [] : [rollsTogether(gap, beside)];
   if (gap !== undefined) {
     const text = `${gap}: ${GAP}; ${wayOutOf(subject, replicas)}`;
@@ -1057,6 +1051,10 @@ function noOtherEndpoint(subject: Decided, exposure: Exposure, related: RelatedO
   const least = scaler === undefined ? 'one replica' : `one replica at least (${scaler.by})`;
   const text = `it has ${least}: when its node is drained, no other endpoint serves; use two replicas${budget}`;
   return [{ reason: 'NoOtherEndpoint', text }];
+}
+
+function targetsOf({ namespace, name }: ServiceRecord, { services }: RelatedObjects) {
+  return services.get(serviceKey(namespace, name))?.targets;
 }
 
 function wayOutOf({ workload: { kind }, object }: AuditSubject, replicas: number): string {
@@ -1222,7 +1220,8 @@ function runningFindings(
 function lagNotCovered({ decision }: Decided, exposure: Exposure, standing: Standing): readonly Said[] {
   const plan = decision.outcome === 'inject' ? decision.plan : undefined;
   const isFixed = plan?.why === 'fixed' || exposure.choice.why === 'fixed';
-  if (plan === undefined || isFixed || standing.reason === 'StampedTooShort') return [];
+  const isCut = exposure.choice.onOtherNodes !== undefined;
+  if (plan === undefined || isFixed || isCut || standing.reason === 'StampedTooShort') return [];
   const wait = longestWait(plan);
   if ((exposure.lag.coverage?.(wait) ?? 1) >= 0.5) return [];
   const lag = Math.ceil(neededOf(exposure));
@@ -1339,7 +1338,16 @@ function podsOfAll(subjects: readonly AuditSubject[], related: RelatedObjects): 
     const ends =
       kind === 'Pod' && /^(Never|OnFailure)$/.test(textOf(memberAt(workload.pod, ['spec', 'restartPolicy'])));
     if (labels === undefined || count === undefined || ends) return [];
-    return [{ namespace, of: workloadKey(kind, namespace, name), by: `${kind} ${name}`, labels, count }];
+    return [
+      {
+        namespace,
+        of: workloadKey(kind, namespace, name),
+        by: `${kind} ${name}`,
+        labels,
+        count,
+        ports: portNamesIn(workload),
+      },
+    ];
   });
   return new KnownPods(Map.groupBy(all, ({ namespace }) => namespace));
 }

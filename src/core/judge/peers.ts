@@ -3,9 +3,11 @@ import {
   type Labels,
   labelOf,
   memberAt,
+  recordsAt,
   type ServiceRecord,
   selectedLabels,
   selectsPod,
+  textOf,
 } from '../api/index.ts';
 import { type Workload, workloadKey } from '../decision/index.ts';
 import { countOf, isPicked } from './rollouts.ts';
@@ -19,6 +21,8 @@ export interface PodsOf {
   readonly labels: Labels;
   /** How many there are, or the fewest that there may be. */
   readonly count: number;
+  /** {@link portNamesIn} their template; absent: not known. */
+  readonly ports?: ReadonlySet<string>;
 }
 
 /** All pods of an input or a cluster that are known. */
@@ -42,11 +46,11 @@ export class KnownPods {
 
 /** What a Service or a PodDisruptionBudget selects. */
 interface Selector {
-  /** The object: what it selects is found once. */
+  /** What it selects is found once for this object. */
   readonly of: object;
   /** Labels that every selected pod has. */
   readonly labels: Labels;
-  readonly selects: (labels: Labels) => boolean;
+  readonly selects: (pods: PodsOf) => boolean;
 }
 
 /** Pods that a selector selects. */
@@ -86,7 +90,7 @@ class PodsOfNamespace {
   /** What the selector selects beside the pods of this workload. */
   beside(workload: Workload, namespace: string, selector: Selector): Selected {
     const all = this.#selectedBy(selector);
-    const own = this.#ownOf(workload, namespace).filter(({ labels }) => selector.selects(labels));
+    const own = this.#ownOf(workload, namespace).filter((each) => selector.selects(each));
     if (own.length === 0) return all;
     const less = new Map<string, number>();
     for (const { of, count } of own) less.set(of, (less.get(of) ?? 0) + count);
@@ -110,7 +114,7 @@ class PodsOfNamespace {
   #selectedBy({ of, labels, selects }: Selector): Selected {
     const known = this.#selected.get(of);
     if (known !== undefined) return known;
-    const found = this.#having(labels).filter((each) => each.count > 0 && selects(each.labels));
+    const found = this.#having(labels).filter((each) => each.count > 0 && selects(each));
     const owners = new Map<string, PodsOf>();
     for (const each of found) {
       const { count = 0 } = owners.get(each.of) ?? {};
@@ -178,24 +182,63 @@ function isSame(a: Labels, b: Labels | undefined): boolean {
   return keys.length === Object.keys(b ?? {}).length && keys.every((key) => b?.[key] === a[key]);
 }
 
+/** A port of a Service that leads to the container port of this name and protocol. */
+export interface NamedPort {
+  /** `http/TCP` */
+  readonly target: string;
+}
+
+/** The ports that a Service leads to, as far as pods differ in them. */
+export interface TargetPorts {
+  /** It leads to a number, which every pod has. */
+  readonly numbered: boolean;
+  readonly named: readonly NamedPort[];
+}
+
+/** The named ports of a pod: `http/TCP`. Source: k8s.io/kubernetes pkg/api/v1/pod (FindPort). */
+export function portNamesIn({ pod }: Workload): ReadonlySet<string> {
+  const spec = memberAt(pod, ['spec']);
+  const containers = [
+    ...recordsAt(spec, 'containers'),
+    ...recordsAt(spec, 'initContainers').filter(({ restartPolicy }) => restartPolicy === 'Always'),
+  ];
+  const ports = containers.flatMap((each) => recordsAt(each, 'ports'));
+  return new Set(ports.map(({ name, protocol = 'TCP' }) => `${textOf(name)}/${textOf(protocol)}`));
+}
+
+/** Whether one of a Service’s ports leads to pods of this workload. */
+export function leadsTo(workload: Workload, { numbered, named }: TargetPorts): boolean {
+  const own = portNamesIn(workload);
+  return numbered || named.some(({ target }) => own.has(target));
+}
+
 /**
  * The pods of other workloads behind the same Services, in words: while this one has none, they serve. undefined where one of
- * its Services sends to this workload alone; a headless one is for the pods’ peers where there is another.
+ * its Services sends to this workload alone, by one of its ports at least; a headless one is for the pods’ peers where there
+ * is another.
  */
 export function servingBeside(
   { workload, namespace }: Pick<Member, 'workload' | 'namespace'>,
   services: readonly ServiceRecord[],
   known: KnownPods,
+  targetsOf: (service: ServiceRecord) => TargetPorts | undefined = () => undefined,
 ): string | undefined {
   const pods = known.in(namespace);
+  const own = portNamesIn(workload);
   const forClients = services.filter(({ headless }) => !headless);
-  const others = (forClients.length > 0 ? forClients : services).map((service) =>
-    pods.beside(workload, namespace, {
-      of: service,
-      labels: selectedLabels(service),
-      selects: (labels) => selectsPod(service, labels),
-    }),
-  );
+  const others = (forClients.length > 0 ? forClients : services).flatMap((service) => {
+    const { named = [], numbered = true } = targetsOf(service) ?? {};
+    const onlyNamed = named.filter(({ target }) => own.has(target));
+    const through = [...(numbered || onlyNamed.length === 0 ? [undefined] : []), ...onlyNamed];
+    return through.map((port) =>
+      pods.beside(workload, namespace, {
+        of: port ?? service,
+        labels: selectedLabels(service),
+        selects: ({ labels, ports }) =>
+          selectsPod(service, labels) && (port === undefined || (ports?.has(port.target) ?? true)),
+      }),
+    );
+  });
   if (others.length === 0 || others.some((each) => each.pods === 0)) return undefined;
   const named = new Map(others.flatMap(({ first }) => first.map((each) => [each.of, each] as const)));
   const isMore = named.size > NAMED || others.some(({ first, owners }) => owners > first.length);
@@ -235,7 +278,7 @@ export function budgetsOf(
     const beside = pods.beside(member.workload, member.namespace, {
       of: budget,
       labels: isStringMap(matchLabels) ? matchLabels : {},
-      selects: (labels) => isPicked(spec.selector, labels),
+      selects: ({ labels }) => isPicked(spec.selector, labels),
     });
     return evictable(spec, beside.pods + own, beside.managed + (isControlled ? own : 0));
   };

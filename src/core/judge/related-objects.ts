@@ -10,7 +10,6 @@ import {
   NEVER_ASKED,
   NO_LABELS,
   neverWithdraws,
-  parseDuration,
   recordsAt,
   taken,
   textOf,
@@ -28,7 +27,8 @@ import {
   undeclaredAmong,
 } from '../discovery/index.ts';
 import type { ConsumerView } from '../lag/index.ts';
-import { type DisruptionBudget, KnownPods } from './peers.ts';
+import { type NodePool, nodePoolIn } from './node-pools.ts';
+import { type DisruptionBudget, KnownPods, type TargetPorts } from './peers.ts';
 
 /** What an audit knows beside the snapshot: what the objects around workloads say about them. */
 export interface RelatedObjects {
@@ -68,16 +68,6 @@ export interface PodPool {
   readonly labels: Labels;
 }
 
-/** A pool of nodes, as Karpenter has it. */
-export interface NodePool {
-  readonly name: string;
-  /** Of its nodes, with the values that each may have. */
-  readonly labels: ReadonlyMap<string, readonly unknown[]>;
-  /** Within how many seconds after a drain begins its nodes are gone; undefined: it does not say. */
-  readonly within: number | undefined;
-  readonly isSpot: boolean;
-}
-
 export interface ServiceTraits {
   /** It lists a terminating pod as ready until it is gone (publishNotReadyAddresses). */
   readonly neverWithdraws: boolean;
@@ -86,6 +76,7 @@ export interface ServiceTraits {
   readonly metricsOnly: boolean;
   /** The field by which traffic stays on the node that it came to; undefined: it does not. */
   readonly local: 'externalTrafficPolicy' | 'internalTrafficPolicy' | undefined;
+  readonly targets: TargetPorts;
 }
 
 export interface Autoscaler {
@@ -193,8 +184,8 @@ export function* relating(
     }
     const pool = poolIn(object, spec, subject);
     if (pool !== undefined) pools.set(namespace, [...(pools.get(namespace) ?? []), pool]);
-    if (kind === 'NodePool' && textOf(object.apiVersion).startsWith('karpenter.sh/'))
-      nodePools.push(nodePoolIn(name, spec));
+    const nodePool = nodePoolIn(object);
+    if (nodePool !== undefined) nodePools.push(nodePool);
     const target = isRecord(spec.scaleTargetRef) ? spec.scaleTargetRef : undefined;
     if (target !== undefined && (kind === 'HorizontalPodAutoscaler' || kind === 'ScaledObject'))
       scaled.set(workloadKey(textOf(target.kind ?? 'Deployment'), namespace, textOf(target.name)), {
@@ -250,26 +241,6 @@ function poolIn(
   return isStringMap(selector) && Object.keys(selector).length > 0 ? { by, labels: selector } : undefined;
 }
 
-function nodePoolIn(name: string, spec: Record<string, unknown>): NodePool {
-  const labels = memberAt(spec, ['template', 'metadata', 'labels']);
-  const grace = memberAt(spec, ['template', 'spec', 'terminationGracePeriod']);
-  const required = recordsAt(spec, 'template', 'spec', 'requirements').filter(
-    ({ operator }) => operator === 'In',
-  );
-  const of = new Map<string, readonly unknown[]>([
-    ...required.map(({ key, values }) => [textOf(key), listOf(values)] as const),
-    ...Object.entries(isStringMap(labels) ? labels : {}).map(([key, value]) => [key, [value]] as const),
-    ['karpenter.sh/nodepool', [name]],
-  ]);
-  const types = of.get('karpenter.sh/capacity-type') ?? [];
-  return {
-    name,
-    labels: of,
-    within: isString(grace) ? parseDuration(grace) : undefined,
-    isSpot: types.length > 0 && types.every((each) => each === 'spot'),
-  };
-}
-
 /** With fewer samples, the slowest addition may have been chance. */
 const ADDITIONS_ENOUGH = 20;
 
@@ -302,7 +273,18 @@ function traitsOf(service: Record<string, unknown>, spec: Record<string, unknown
     headless: spec.clusterIP === 'None',
     metricsOnly: isForMetrics(service),
     local: external ?? internal,
+    targets: targetsIn(service),
   };
+}
+
+/** Where it is absent, a targetPort is the number of the port. */
+function targetsIn(service: Record<string, unknown>): TargetPorts {
+  const ports = recordsAt(service, 'spec', 'ports');
+  const isNamed = ({ targetPort }: Record<string, unknown>) => isString(targetPort) && targetPort !== '';
+  const named = ports.filter(isNamed).map(({ targetPort, protocol = 'TCP' }) => ({
+    target: `${textOf(targetPort)}/${textOf(protocol)}`,
+  }));
+  return { numbered: named.length < ports.length || ports.length === 0, named };
 }
 
 const METRICS = /(^|[-_])(metrics?|prom(etheus)?|telemetry|monitoring)([-_]|$)/i;
