@@ -15,6 +15,8 @@ import {
   EXITS,
   type Explained,
   formatDuration,
+  PAGE_FORMATS,
+  type PageFormatKind,
   REPORT_RESULTS,
   terminationPolicySpec,
 } from '../../src/core/api/index.ts';
@@ -320,6 +322,12 @@ export const TABLES: Readonly<Record<string, () => string>> = {
     table(Object.entries(SKIP_REASONS), { reason: code, 'what it means': means, 'what to do': cure }),
   notes,
   'wait-reasons': () => table(Object.entries(WAIT_REASONS), { why: code, 'what it means': means }),
+  'page-formats': () =>
+    table(Object.entries<PageFormatKind>(PAGE_FORMATS), {
+      '`format`': code,
+      page: ([, { page }]) => page,
+      'an address is in use while it is listed, unless': ([, { unless }]) => unless,
+    }),
   'release-reasons': () => table(Object.entries(RELEASE_REASONS), { reason: code, when: means }),
   'deregistration-results': () =>
     table(Object.entries(DEREGISTRATION_RESULTS), { reason: code, when: means }),

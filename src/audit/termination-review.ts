@@ -1,5 +1,4 @@
 import { Counter, Histogram, type Registry } from '@prometheus-io/client';
-import { canonicalAddress } from '../certs/index.ts';
 import {
   ask,
   type KubeConnection,
@@ -10,7 +9,14 @@ import {
   type ResourceEvent,
   readText,
 } from '../cluster/index.ts';
-import { leastSecondsOf, memberAt, NO_LABELS, Shares, setNewest } from '../core/api/index.ts';
+import {
+  canonicalAddress,
+  leastSecondsOf,
+  memberAt,
+  NO_LABELS,
+  Shares,
+  setNewest,
+} from '../core/api/index.ts';
 import {
   type ClusterSnapshot,
   containerWaits,

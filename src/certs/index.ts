@@ -1,4 +1,3 @@
-export { canonicalAddress } from './canonical-address.ts';
 export { ensureCertificates } from './folder.ts';
 export { issueAuthority, issueServingCertificate } from './issue.ts';
 export { isProven, proofOf, type SigningKeys } from './proofs.ts';

@@ -1,7 +1,6 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
-import { type Curable, FOREIGN_LIMITS, UserError } from '../core/api/index.ts';
-import { canonicalAddress } from './canonical-address.ts';
+import { type Curable, canonicalAddress, FOREIGN_LIMITS, UserError } from '../core/api/index.ts';
 
 /**
  * Everything that can stop Linger from having a certificate, by stable code. Each code is explained in

@@ -1,4 +1,4 @@
-import { MODES, PAGE_FORMATS } from '../core/api/index.ts';
+import { MODES, PAGE_FORMAT_NAMES } from '../core/api/index.ts';
 import { CHANGES, ENDPOINT_SOURCES, ENDPOINTS_CHOICES } from '../core/lag/index.ts';
 import { AFTER_SIGTERM } from '../core/timeline/index.ts';
 import { LOG_LEVELS } from '../telemetry/index.ts';
@@ -626,7 +626,7 @@ const WITNESS_FLAGS = {
     'Where the gateway lists its upstreams: a URL, or `unix:/path/of/a.sock` (Envoy: HTTP; HAProxy: commands).',
   ),
   format: documented(
-    flag(oneOf(PAGE_FORMATS), 'Envoy', 'how the page says that an address is in use'),
+    flag(oneOf(PAGE_FORMAT_NAMES), 'Envoy', 'how the page says that an address is in use'),
     '[How the page says](../gateways.md#a-gateway-that-is-asked-what-it-still-uses) that an address is in use.',
   ),
 };

@@ -1,17 +1,16 @@
 import type { RequestListener } from 'node:http';
 import { connect } from 'node:net';
-import { asError, type PageFormat, usualPath } from '../core/api/index.ts';
 import {
+  asError,
   endpointIn,
-  MOST_WITNESSED,
-  type PageAnswer,
   type PageEndpoint,
   PageFindings,
+  type PageFormat,
   type PageReader,
-  problem,
-  readerOf,
-  readPage,
-} from '../measurement/index.ts';
+  pageReader,
+  usualPath,
+} from '../core/api/index.ts';
+import { MOST_WITNESSED, type PageAnswer, problem, readPage } from '../measurement/index.ts';
 import { NEVER, pause } from '../timing/index.ts';
 import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
@@ -62,7 +61,7 @@ export function witnessApp(
       const asked = waiting;
       waiting = [];
       const { outcome } = await read(
-        readerOf(
+        pageReader(
           format,
           asked.flatMap(({ endpoints }) => endpoints),
         ),
@@ -156,8 +155,9 @@ export function readCommand(socketPath: string, command: string, reader: PageRea
     );
     socket.on('data', (chunk) => {
       bytes += chunk.length;
-      last = (last + chunk.toString('latin1')).slice(-2);
-      reader.write(chunk);
+      const text = chunk.toString('latin1');
+      last = (last + text).slice(-2);
+      reader.write(text);
     });
     socket.on('end', () => {
       const found = last === '\n\n' ? reader.end() : 'is truncated';

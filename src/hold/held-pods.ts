@@ -1,6 +1,5 @@
-import { canonicalAddress } from '../certs/index.ts';
 import type { ResourceEvent } from '../cluster/index.ts';
-import { type Labels, NO_LABELS } from '../core/api/index.ts';
+import { canonicalAddress, type Labels, NO_LABELS } from '../core/api/index.ts';
 import { type ClusterSnapshot, holdUnreached, parsePlan } from '../core/decision/index.ts';
 import type { PodMetadata } from '../core/lag/index.ts';
 import {

@@ -1,5 +1,4 @@
-import { canonicalAddress } from '../certs/index.ts';
-import { NO_LABELS } from '../core/api/index.ts';
+import { canonicalAddress, NO_LABELS } from '../core/api/index.ts';
 import { type ClusterSnapshot, trafficOf } from '../core/decision/index.ts';
 import {
   type Consumer,

@@ -1,5 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
-import { canonicalAddress, isProven, proofOf, type SigningKeys } from '../certs/index.ts';
+import { isProven, proofOf, type SigningKeys } from '../certs/index.ts';
+import { canonicalAddress } from '../core/api/index.ts';
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Caller, type CallerHost, HOLD_LIMITS, type HoldLimits, type Route } from './caller.ts';
 import type { HeldPod, HeldPods } from './held-pods.ts';

@@ -1,7 +1,7 @@
 import type { Registry } from '@prometheus-io/client';
 import type { SigningKeys } from '../certs/index.ts';
-import { canonicalAddress } from '../certs/index.ts';
 import type { KubeConnection, ObjectEvents } from '../cluster/index.ts';
+import { canonicalAddress } from '../core/api/index.ts';
 import { witnessName } from '../core/lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import type { Deregistrations, Inspection, Measurement } from '../measurement/index.ts';

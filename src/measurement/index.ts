@@ -10,13 +10,6 @@ export {
 export type { Inspection } from './inspect/inspect.ts';
 export { registerInspectionMetrics, startInspecting } from './inspect/inspect-run.ts';
 export { inspectedInstances } from './inspect/inspected-instances.ts';
-export {
-  endpointIn,
-  type PageEndpoint,
-  PageFindings,
-  type PageReader,
-  readerOf,
-} from './inspect/page-formats.ts';
 export { MOST_WITNESSED } from './inspect/page-request.ts';
 export { type ConsumerInstances, consumerInstances } from './instances.ts';
 export { LAG_METRICS, registerConsumerMetrics, registerLagMetrics } from './lag-metrics.ts';

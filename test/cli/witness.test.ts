@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { limitConnections } from '../../src/cli/sidecar-server.ts';
 import { readCommand, witnessApp } from '../../src/cli/witness.ts';
-import { PageFindings, readerOf, readPage } from '../../src/measurement/index.ts';
+import { PageFindings, pageReader } from '../../src/core/api/index.ts';
+import { readPage } from '../../src/measurement/index.ts';
 import { linger } from './linger.ts';
 
 const page = (name: string) => readFileSync(join(import.meta.dirname, '../testdata/pages', name));
@@ -32,7 +33,7 @@ async function witnessOf(answer: http.RequestListener): Promise<URL> {
   return serving(witnessApp('Envoy', (reader) => readPage({ url, to, reader, timeoutMs: 300 })));
 }
 
-const envoy: http.RequestListener = (_, response) => response.end(page('envoy-clusters.txt'));
+const envoy: http.RequestListener = (_, response) => response.end(page('Envoy/clusters.txt'));
 
 describe('a witness', () => {
   it('refuses a password that it would never send, and does not repeat it', async () => {
@@ -59,7 +60,7 @@ describe('a witness', () => {
   it('is a page itself', async () => {
     const url = await witnessOf(envoy);
     url.pathname = '/v1/uses/10.0.0.1:8080,10.0.0.3:8080';
-    const reader = readerOf('Witness', [
+    const reader = pageReader('Witness', [
       { address: '10.0.0.1', ports: [8080] },
       { address: '10.0.0.3', ports: [8080] },
     ]);
@@ -157,7 +158,7 @@ describe('a witness', () => {
     let isListed = true;
     const answers: (() => void)[] = [];
     const url = await witnessOf((_, response) => {
-      const text = isListed ? page('envoy-clusters.txt') : 'web::added_via_api::true\n';
+      const text = isListed ? page('Envoy/clusters.txt') : 'web::added_via_api::true\n';
       answers.push(() => response.end(text));
     });
     const ask = async () => (await fetch(new URL('/v1/uses/10.0.0.1:8080', url))).json();
@@ -214,17 +215,17 @@ describe('HAProxy’s socket', () => {
       await readCommand(
         path,
         'show servers state',
-        readerOf('HAProxy', [{ address: '10.202.0.7', ports: [8080] }]),
+        pageReader('HAProxy', [{ address: '10.202.0.7', ports: [8080] }]),
       )
     ).outcome;
 
   it('is asked by a command', async () => {
-    const found = await read(await answering(page('haproxy-servers-state.txt')));
+    const found = await read(await answering(page('HAProxy/servers-state.txt')));
     expect((found as PageFindings).of({ address: '10.202.0.7', ports: [8080] })).toBe('using');
   });
 
   it('must answer whole', async () => {
-    const whole = page('haproxy-servers-state.txt');
+    const whole = page('HAProxy/servers-state.txt');
     expect(await read(await answering(whole.subarray(0, -40)))).toMatchObject({ message: 'is truncated' });
     expect(await read('/nowhere')).toMatchObject({ reason: 'Unreachable' });
   });

@@ -1,5 +1,6 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { SAMPLE_PAGES } from '../core/api/sample-pages.ts';
 import { randomOf } from '../property/random.ts';
 import { counted, stepsOf } from '../property/steps.ts';
 import { mutated } from './mutate.ts';
@@ -15,8 +16,13 @@ const CORPUS = join(import.meta.dirname, '..', 'testdata', 'corpus');
 
 /** The inputs that are kept for a source: real ones, and each that has found a fault. By file name. */
 export function corpusOf(source: Source): ReadonlyMap<string, Uint8Array> {
+  const samples = source === 'page' ? SAMPLE_PAGES : [];
   const folder = join(CORPUS, source);
-  return new Map(readdirSync(folder).map((name) => [name, readFileSync(join(folder, name))]));
+  const kept = existsSync(folder) ? readdirSync(folder) : [];
+  return new Map([
+    ...samples.map(({ format, name, bytes }) => [`${format}/${name}`, bytes] as const),
+    ...kept.map((name) => [name, readFileSync(join(folder, name))] as const),
+  ]);
 }
 
 export interface Finding {

@@ -2,7 +2,7 @@
 // /proc with sanitizers where there is a C compiler; each input that finds a
 // fault goes into the corpus, and so into the tests.
 import { createHash } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { helperFuzzer } from './helper.ts';
@@ -37,7 +37,9 @@ while (Date.now() < end) {
     if (result.finding === undefined) continue;
     const { input, problem } = result.finding;
     const name = createHash('sha256').update(input).digest('hex').slice(0, 16);
-    writeFileSync(join(import.meta.dirname, '..', 'testdata', 'corpus', source, name), input);
+    const folder = join(import.meta.dirname, '..', 'testdata', 'corpus', source);
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(join(folder, name), input);
     console.log(`${source}: fault with corpus/${source}/${name} (seed ${seed}): ${problem}`);
     faults += 1;
   }

@@ -6,7 +6,8 @@ import {
   Budget,
   FOREIGN_LIMITS,
   type ForeignSource,
-  PAGE_FORMATS,
+  PAGE_FORMAT_NAMES,
+  pageReader,
   readHook,
   reportRequest,
 } from '../../src/core/api/index.ts';
@@ -16,7 +17,7 @@ import { relatedObjectsIn } from '../../src/core/judge/index.ts';
 import { policiesOfMap } from '../../src/core/manifest/index.ts';
 import { helperLine } from '../../src/hold/connection-monitor.ts';
 import { projectPod } from '../../src/informers/index.ts';
-import { attemptsIn, readerOf } from '../../src/measurement/index.ts';
+import { attemptsIn } from '../../src/measurement/index.ts';
 import { screenReview } from '../../src/webhook/review.ts';
 import { EMPTY_SNAPSHOT } from '../core/decision/sample-snapshot.ts';
 import { takePush } from '../measurement/pushes.ts';
@@ -75,10 +76,10 @@ export const TARGETS: Readonly<Record<Exclude<ForeignSource, 'proc'>, Fuzz>> = {
     });
   },
   page: (data) => {
-    for (const format of PAGE_FORMATS) {
-      const reader = readerOf(format, WANTED);
-      for (let at = 0; at < data.length; at += 4_096)
-        reader.write(Buffer.from(data.subarray(at, at + 4_096)));
+    const text = Buffer.from(data).toString('latin1');
+    for (const format of PAGE_FORMAT_NAMES) {
+      const reader = pageReader(format, WANTED);
+      for (let at = 0; at < data.length; at += 4_096) reader.write(text.slice(at, at + 4_096));
       reader.end();
     }
   },

@@ -1,10 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { type InspectSpec, unseenNamespace } from '../../src/core/api/index.ts';
+import {
+  type InspectSpec,
+  type PageFindings,
+  pageReader,
+  unseenNamespace,
+} from '../../src/core/api/index.ts';
 import { PodAddresses } from '../../src/core/lag/index.ts';
 import { Inspection, type InspectionOptions } from '../../src/measurement/inspect/inspect.ts';
 import type { Inspected } from '../../src/measurement/inspect/inspected.ts';
-import { type PageFindings, readerOf } from '../../src/measurement/inspect/page-formats.ts';
 import { type Problem, problem } from '../../src/measurement/requests/probe.ts';
 import { leading } from './following.ts';
 
@@ -64,8 +68,8 @@ class Gateways {
         const shown = this.pages.get(gateway);
         if (this.answerMs > 0) await new Promise((done) => setTimeout(done, this.answerMs));
         if (shown === undefined) return { outcome: problem('Unreachable', 'is refused'), bytes: 0 };
-        const reader = readerOf(inspect.format ?? 'Envoy', wanted);
-        reader.write(Buffer.from(this.render(shown)));
+        const reader = pageReader(inspect.format ?? 'Envoy', wanted);
+        reader.write(this.render(shown));
         return { outcome: reader.end() as PageFindings, bytes: this.bytes };
       },
       lagOf: () => undefined,

@@ -1,5 +1,4 @@
-import type { XdsSpec } from '../../src/core/api/index.ts';
-import { PageFindings } from '../../src/measurement/inspect/page-formats.ts';
+import { PageFindings, type XdsSpec } from '../../src/core/api/index.ts';
 import { Istiods } from '../../src/measurement/xds/xds.ts';
 import { WEB } from './following.ts';
 

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { type PageFindings, pageReader } from '../../src/core/api/index.ts';
 import { PodAddresses } from '../../src/core/lag/index.ts';
 import { Inspection, type InspectionOptions } from '../../src/measurement/inspect/inspect.ts';
 import type { Inspected } from '../../src/measurement/inspect/inspected.ts';
-import { type PageFindings, readerOf } from '../../src/measurement/inspect/page-formats.ts';
 import { problem } from '../../src/measurement/requests/probe.ts';
 import { randomOf } from '../property/random.ts';
 
@@ -48,8 +48,8 @@ class Arena {
         const shown = this.pages.get(name);
         if (shown === undefined)
           return Promise.resolve({ outcome: problem('Unreachable', 'is refused'), bytes: 0 });
-        const reader = readerOf('Text', wanted);
-        reader.write(Buffer.from([...shown].join('\n')));
+        const reader = pageReader('Text', wanted);
+        reader.write([...shown].join('\n'));
         return Promise.resolve({ outcome: reader.end() as PageFindings, bytes: 100 });
       },
       lagOf: () => this.lag,

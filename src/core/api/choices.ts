@@ -16,20 +16,3 @@ export type HoldDelivery = (typeof HOLD_DELIVERIES)[number];
 
 /** Enforce: waits and Hold consider the consumer’s lag. Observe: it is measured and reported, and changes no wait. */
 export const CONSUMER_MODES = ['Enforce', 'Observe'] as const;
-
-/** How a page says which addresses are in use. Witness: the answer of `linger witness`. */
-export const PAGE_FORMATS = ['Envoy', 'HAProxy', 'Traefik', 'Text', 'Witness'] as const;
-export type PageFormat = (typeof PAGE_FORMATS)[number];
-
-/** Where a format's page usually is. */
-const USUAL_PATHS: Readonly<Partial<Record<PageFormat, string>>> = {
-  Envoy: '/clusters',
-  HAProxy: '/stats;csv',
-  Traefik: '/api/http/services?per_page=10000',
-  Witness: '/v1/uses',
-};
-
-/** `/` where a format has no usual path. */
-export function usualPath(format: PageFormat): string {
-  return USUAL_PATHS[format] ?? '/';
-}

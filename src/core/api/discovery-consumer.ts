@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { CONSUMER_MODES, PAGE_FORMATS, usualPath } from './choices.ts';
+import { CONSUMER_MODES } from './choices.ts';
 import {
   apiRule,
   apiRules,
@@ -10,6 +10,7 @@ import {
   observedGeneration,
   optional,
 } from './fields.ts';
+import { PAGE_FORMAT_NAMES, usualPath } from './page-formats/page-formats.ts';
 import { PLACEHOLDER } from './template.ts';
 
 // Which URLs Linger calls. One regular expression for files and for the API server, whose own functions for URLs
@@ -110,7 +111,7 @@ const instances = z.strictObject({
     .meta({ values: PORT_VALUES })
     .describe('The port of each pod that serves the page.'),
   path: optional(pagePath, 'Path and query of the page; absent: where its format is usually found.', {
-    reference: `Absent: ${PAGE_FORMATS.map((format) => `\`${usualPath(format)}\` (${format})`).join(', ')}.`,
+    reference: `Absent: ${PAGE_FORMAT_NAMES.map((format) => `\`${usualPath(format)}\` (${format})`).join(', ')}.`,
   }),
 });
 
@@ -157,7 +158,7 @@ const inspect = z
           'Instead of instances: the page of a discovery service that clients poll, at every address of its host.',
       },
     ),
-    format: z.enum(PAGE_FORMATS).meta({
+    format: z.enum(PAGE_FORMAT_NAMES).meta({
       description: 'How the page shows that an address is in use; Witness: `linger witness` answers.',
       reference:
         '[How the page says](../gateways.md#a-gateway-that-is-asked-what-it-still-uses) that an address is in use.',

@@ -1,4 +1,5 @@
 export { amount, count, grouped, percent, rate, span } from './amounts.ts';
+export { canonicalAddress } from './canonical-address.ts';
 export {
   EXCLUDABLE_KINDS,
   EXISTING_HOOK_RULES,
@@ -7,11 +8,8 @@ export {
   type HoldDelivery,
   MODES,
   type Mode,
-  PAGE_FORMATS,
-  type PageFormat,
   POD_SCOPES,
   type PodScope,
-  usualPath,
   WAIT_SOURCES,
   type WaitSource,
 } from './choices.ts';
@@ -130,6 +128,24 @@ export {
   NEVER_ASKED,
   objectKey,
 } from './names.ts';
+export {
+  PAGE_FORMAT_NAMES,
+  PAGE_FORMATS,
+  type PageFormat,
+  pageReader,
+  usualPath,
+} from './page-formats/page-formats.ts';
+export {
+  authorityOf,
+  endpointIn,
+  LONGEST_FILTER,
+  LONGEST_PAGE,
+  MOST_CLUSTERS,
+  type PageEndpoint,
+  PageFindings,
+  type PageFormatKind,
+  type PageReader,
+} from './page-formats/page-reader.ts';
 export { parseReplicaStatus, type ReplicaStatus } from './replica-status.ts';
 export {
   CURSOR_HEADER,

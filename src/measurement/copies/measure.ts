@@ -1,7 +1,6 @@
-import { canonicalAddress } from '../../certs/index.ts';
+import { canonicalAddress, PageFindings } from '../../core/api/index.ts';
 import { CopiedEndpoints, copyOf } from '../../informers/index.ts';
 import { EVERY } from '../inspect/inspecting.ts';
-import { PageFindings } from '../inspect/page-formats.ts';
 import type { Measuring } from '../measure.ts';
 import { problem } from '../requests/probe.ts';
 

@@ -1,7 +1,6 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { V1Pod } from '@kubernetes/client-node';
 import { Counter, type Registry } from '@prometheus-io/client';
-import { canonicalAddress } from '../../certs/index.ts';
 import {
   callApi,
   type KubeConnection,
@@ -11,6 +10,7 @@ import {
 } from '../../cluster/index.ts';
 import {
   asError,
+  canonicalAddress,
   type DeregisterSpec,
   deregisterRequest,
   type Explained,

@@ -1,11 +1,14 @@
 import { Counter, type Registry } from '@prometheus-io/client';
-import { canonicalAddress } from '../../certs/index.ts';
 import { asFailure, type KubeConnection, listSome, type ObjectEvents } from '../../cluster/index.ts';
 import {
   asError,
+  authorityOf,
+  canonicalAddress,
   EVERYTHING,
   type InspectSpec,
   labelQueryOf,
+  type PageFindings,
+  pageReader,
   type ServiceRecord,
   selectsNamespace,
   unseenNamespace,
@@ -38,7 +41,6 @@ import {
   type PageToRead,
   type Source,
 } from './inspected.ts';
-import { authorityOf, type PageFindings, readerOf } from './page-formats.ts';
 import type { StaleUpstream } from './stale-upstreams.ts';
 
 export interface InspectingContext {
@@ -359,7 +361,7 @@ async function ask(
     const token = tokenFile === undefined ? undefined : await readHeaderValue(files, tokenFile);
     return await readPage({
       url,
-      reader: readerOf(format, wanted),
+      reader: pageReader(format, wanted),
       to: { host: address },
       trust: await trustOf(files, tls),
       token,

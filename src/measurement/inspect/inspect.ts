@@ -1,5 +1,4 @@
-import { canonicalAddress } from '../../certs/index.ts';
-import { objectKey } from '../../core/api/index.ts';
+import { canonicalAddress, objectKey, PageFindings } from '../../core/api/index.ts';
 import type {
   ClusterEvent,
   Departed,
@@ -30,7 +29,6 @@ import {
   readyAt,
   type Verdict,
 } from './inspected.ts';
-import { PageFindings } from './page-formats.ts';
 import { endpointsOf, pageUrl, roomBeside, whatFits } from './page-request.ts';
 import { endpointOf, STALE_LIMITS, type StaleUpstream } from './stale-upstreams.ts';
 

@@ -1,14 +1,16 @@
 import {
   fewOf,
   type InspectSpec,
+  MOST_CLUSTERS,
   objectKey,
+  type PageEndpoint,
+  type PageFindings,
   type ServiceRecord,
   Shares,
   setNewest,
 } from '../../core/api/index.ts';
 import type { Departed, MeasurementState, PodAddress, PodKey, ServiceName } from '../../core/lag/index.ts';
 import type { Problem, Resolved } from '../requests/probe.ts';
-import { MOST_CLUSTERS, type PageEndpoint, type PageFindings } from './page-formats.ts';
 import { endpointsOf } from './page-request.ts';
 import { StaleUpstreams } from './stale-upstreams.ts';
 

@@ -1,7 +1,12 @@
-import { canonicalAddress } from '../../certs/index.ts';
-import type { PageFormat } from '../../core/api/index.ts';
+import {
+  authorityOf,
+  canonicalAddress,
+  LONGEST_FILTER,
+  MOST_CLUSTERS,
+  type PageEndpoint,
+  type PageFormat,
+} from '../../core/api/index.ts';
 import type { PodAddress } from '../../core/lag/index.ts';
-import { authorityOf, LONGEST_FILTER, MOST_CLUSTERS, type PageEndpoint } from './page-formats.ts';
 
 /** How many addresses a witness is asked for at a time. */
 export const MOST_WITNESSED = 64;

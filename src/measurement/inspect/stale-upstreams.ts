@@ -1,6 +1,5 @@
-import { canonicalAddress } from '../../certs/index.ts';
+import { canonicalAddress, type PageEndpoint, type PageFindings } from '../../core/api/index.ts';
 import type { Departed } from '../../core/lag/index.ts';
-import type { PageEndpoint, PageFindings } from './page-formats.ts';
 
 /** Milliseconds. */
 export const STALE_LIMITS = {

@@ -1,10 +1,16 @@
 import type { IncomingMessage, RequestListener } from 'node:http';
 import { type KubeConnection, listSome } from '../../cluster/index.ts';
-import { FOREIGN_LIMITS, fewOf, formatDuration, isRecord, jsonIn } from '../../core/api/index.ts';
+import {
+  authorityOf,
+  FOREIGN_LIMITS,
+  fewOf,
+  formatDuration,
+  isRecord,
+  jsonIn,
+} from '../../core/api/index.ts';
 import { addressedPodsResource } from '../../informers/index.ts';
 import { NEVER, pause } from '../../timing/index.ts';
 import { type AttemptMade, type ConsumerOutcome, FLIP_LIMITS } from '../canary/flip.ts';
-import { authorityOf } from '../inspect/page-formats.ts';
 import { type Answer, askOnce, type Problem, problem, readShortBody, refusal } from '../requests/probe.ts';
 
 /** The label of the node timers' pods, in Linger's own namespace. */

@@ -2,10 +2,15 @@ import { readFile } from 'node:fs/promises';
 import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as rest } from 'node:timers/promises';
-import { FOREIGN_LIMITS, type InspectSpec } from '../../core/api/index.ts';
+import {
+  FOREIGN_LIMITS,
+  type InspectSpec,
+  LONGEST_PAGE,
+  type PageFindings,
+  type PageReader,
+} from '../../core/api/index.ts';
 import { fileText } from '../../core/yaml/index.ts';
 import { serialize } from '../../timing/index.ts';
-import { LONGEST_PAGE, type PageFindings, type PageReader } from '../inspect/page-formats.ts';
 import { askOnce, type Problem, problem, type Question, refusal } from './probe.ts';
 
 export interface PageRequest extends Omit<Question, 'headers'> {
@@ -49,7 +54,7 @@ async function readBody(
       read.bytes += chunk.length;
       if (read.bytes > LONGEST_PAGE) return problem('BadAnswer', `is longer than ${LONGEST_PAGE >> 20} MiB`);
       for (let at = 0; at < chunk.length; at += PIECE_BYTES)
-        await parse(() => reader.write(chunk.subarray(at, at + PIECE_BYTES)));
+        await parse(() => reader.write(chunk.toString('latin1', at, at + PIECE_BYTES)));
     }
     if (!response.complete) return problem('BadAnswer', 'is truncated');
     const found = reader.end();

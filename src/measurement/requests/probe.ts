@@ -3,10 +3,9 @@ import type { IncomingMessage, OutgoingHttpHeaders } from 'node:http';
 import https from 'node:https';
 import { BlockList, isIP } from 'node:net';
 import { http, withoutRoute } from '../../cluster/index.ts';
-import { CANARY_IDENTITY_HEADER, type Curable } from '../../core/api/index.ts';
+import { authorityOf, CANARY_IDENTITY_HEADER, type Curable } from '../../core/api/index.ts';
 import type { ConditionReason } from '../../core/lag/index.ts';
 import { pause } from '../../timing/index.ts';
-import { authorityOf } from '../inspect/page-formats.ts';
 
 /** How a flip of the canary ends: the label `result` of linger_canary_flips_total. */
 export const FLIP_RESULTS = {

@@ -9,11 +9,13 @@ import {
   status,
 } from '@grpc/grpc-js';
 import protobuf from 'protobufjs/minimal.js';
-import { canonicalAddress } from '../../certs/index.ts';
 import {
   asError,
+  authorityOf,
+  canonicalAddress,
   FOREIGN_LIMITS,
   objectKey,
+  PageFindings,
   type ServiceRecord,
   type XdsSpec,
 } from '../../core/api/index.ts';
@@ -21,7 +23,6 @@ import { ListedAddresses } from '../../informers/index.ts';
 import { stepsOnLoop } from '../../telemetry/index.ts';
 import { Backoff, inPieces, pause } from '../../timing/index.ts';
 import { instancesAt, type PageInstance, type PageToRead, type Source } from '../inspect/inspected.ts';
-import { authorityOf, PageFindings } from '../inspect/page-formats.ts';
 import { readHeaderValue, trustOf } from '../requests/gateway-client.ts';
 import { type Problem, problem, resolve } from '../requests/probe.ts';
 

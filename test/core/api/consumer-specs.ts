@@ -1,4 +1,4 @@
-import { PAGE_FORMATS } from '../../../src/core/api/index.ts';
+import { PAGE_FORMAT_NAMES } from '../../../src/core/api/index.ts';
 import type { JsonObject } from '../decision/sample-pod.ts';
 import type { SpecCase } from './spec-case.ts';
 
@@ -92,7 +92,10 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
     'the page of a discovery service': inspecting(EUREKA),
     'one that is verified by its own authority': inspecting({ ...EUREKA, tls: { caFile: 'ca.crt' } }),
     ...Object.fromEntries(
-      PAGE_FORMATS.map((format) => [`the format ${format}`, inspecting({ instances: INSTANCES, format })]),
+      PAGE_FORMAT_NAMES.map((format) => [
+        `the format ${format}`,
+        inspecting({ instances: INSTANCES, format }),
+      ]),
     ),
     'copies in another cluster': measured({ endpoints: { kubeconfigFile: 'access.kubeconfig' } }),
     'copies that are read late': measured({
