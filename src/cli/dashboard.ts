@@ -15,41 +15,36 @@ import {
   UserError,
   unseenNamespace,
 } from '../core/api/index.ts';
-import {
-  type ClusterSnapshot,
-  explain,
-  holdObstacle,
-  namespaceView,
-  snapshotOf,
-} from '../core/decision/index.ts';
-import {
-  type AuditSubject,
-  type AuditSummary,
-  headlineOf,
-  subjectOf,
-  summaryOfAudit,
-} from '../core/judge/index.ts';
+import { type ClusterSnapshot, holdObstacle, namespaceView, snapshotOf } from '../core/decision/index.ts';
+import { type AuditSummary, calledBy, type RelatedObjects, summaryOfAudit } from '../core/judge/index.ts';
 import {
   ChangeSummary,
-  CONTROL_PLANE,
   type ConsumerTable,
   ENDPOINT_SOURCES,
   LagHistory,
   type ObservedChange,
 } from '../core/lag/index.ts';
-import { becauseOf, planOfRunning } from '../core/report/index.ts';
+import {
+  addressesOf,
+  becauseOf,
+  explanationOf,
+  type JudgedWorkload,
+  outlinedPatch,
+  overviewOf,
+  plannedCharts,
+  policyText,
+} from '../core/report/index.ts';
 import type {
   AllWorkloads,
   Answers,
   ConsumersView,
+  ExplanationReport,
   NowReport,
-  Subject,
   Topic,
   WhatIfReport,
-  WorkloadsReport,
 } from '../dashboard/index.ts';
 import { EndpointWatch } from '../informers/index.ts';
-import { tick } from '../timing/index.ts';
+import { inPieces, tick } from '../timing/index.ts';
 import { close } from '../webhook/index.ts';
 import { type AuditInput, auditAll, clusterInput, manifestsOf, withPolicies } from './audit.ts';
 import type { Settings } from './commands.ts';
@@ -168,85 +163,35 @@ interface Audit {
   readonly report: AllWorkloads;
   readonly input: AuditInput;
   readonly snapshot: ClusterSnapshot;
-  readonly subjects: ReadonlyMap<string, AuditSubject>;
-}
-
-type Named = Pick<Subject, 'kind' | 'namespace' | 'name'>;
-
-function subjectKey({
-  kind,
-  namespace,
-  name,
-  file = '',
-  line = 0,
-}: Named & { readonly file?: string | undefined; readonly line?: number | undefined }): string {
-  return `${kind} ${namespace}/${name} ${file}:${line}`;
+  /** By address. */
+  readonly judged: ReadonlyMap<string, JudgedWorkload>;
 }
 
 /** Monotonic milliseconds. */
 const clock = () => performance.now();
 
 async function audited(input: AuditInput, unseen: readonly string[], asOf: number): Promise<Audit> {
-  const { sources, subjects } = input;
+  const { sources, subjects, noHooks } = input;
   const snapshot = snapshotOf(sources);
   const all = await auditAll(input, snapshot);
-  const summary = summaryOfAudit(all);
-  const findings = all.flatMap((each) => each.findings);
-  const keyed = subjects.map((subject) => {
-    const { workload, namespace, file, line } = subject;
-    const of = { kind: workload.kind, namespace, name: workload.name };
-    const where = file === undefined || line === undefined ? {} : { file, line };
-    return [subjectKey({ ...of, ...where }), subject] as const;
+  const judged = subjects.flatMap((subject, index) => {
+    const each = all[index];
+    return each === undefined ? [] : [{ subject, audited: each }];
   });
-  const byKey = new Map(keyed);
-  const worst = worstOf(findings);
-  const subject = worst && byKey.get(subjectKey(worst));
-  const through = subject && slowestFor(subject, snapshot);
-  const verdicts = headlineFor(summary, worst, through);
-  const headline = input.noHooks === undefined ? verdicts : `${input.noHooks} ${verdicts}`;
-  const report = { findings, summary, asOf, headline, unseen };
-  return { report, input, snapshot, subjects: byKey };
+  const overview = await inPieces(overviewOf(judged, snapshot));
+  const headline = noHooks === undefined ? overview.headline : `${noHooks} ${overview.headline}`;
+  const addresses = addressesOf(judged);
+  const byAddress = new Map(judged.map((each, index) => [addresses[index] ?? '', each] as const));
+  return { report: { ...overview, asOf, headline, unseen }, input, snapshot, judged: byAddress };
 }
 
-/** The workload whose pods get requests for the longest time after they have stopped. */
-function worstOf(findings: WorkloadsReport['findings']): WorkloadsReport['findings'][number] | undefined {
-  const open = findings.filter(({ verdict }) => verdict === 'unprotected');
-  return open.reduce<WorkloadsReport['findings'][number] | undefined>(
-    (worst, each) => ((each.exposureSeconds ?? 0) > (worst?.exposureSeconds ?? -1) ? each : worst),
-    undefined,
-  );
-}
-
-/** The consumer that follows removals of these pods the latest; undefined: none is known. */
-function slowestFor(subject: AuditSubject, snapshot: ClusterSnapshot): string | undefined {
-  const { estimate } = explain(planOfRunning(subject, snapshot));
-  const consumers = (estimate?.parts ?? []).filter(({ name }) => name !== CONTROL_PLANE);
-  return consumers.toSorted((a, b) => (b.lagSeconds ?? 0) - (a.lagSeconds ?? 0))[0]?.name;
-}
-
-/** `3 of 41 workloads lose requests when they roll; worst: Deployment shop/web, open for 10 s through edge` */
-function headlineFor(
-  summary: Parameters<typeof headlineOf>[0],
-  worst: WorkloadsReport['findings'][number] | undefined,
-  through: string | undefined,
-): string {
-  const { unprotected } = summary.verdicts;
-  if (unprotected === 0) return headlineOf(summary);
-  const seconds = worst?.exposureSeconds ?? 0;
-  const howLong = seconds >= 1e9 ? ', open for ever' : seconds > 0 ? `, open for ${seconds} s` : '';
-  const basis = seconds > 0 && worst?.evidence ? ` (${worst.evidence.text})` : '';
-  const by = through === undefined || howLong === '' ? '' : ` through ${through}`;
-  const which = worst === undefined ? '' : `; worst: ${subjectOf(worst)}${howLong}${by}${basis}`;
-  const lose = unprotected === 1 ? 'loses requests when it rolls' : 'lose requests when they roll';
-  return `${unprotected} of ${summary.workloads} workloads ${lose}${which}`;
-}
-
-/** The answers that come from an audit. @param read an audit from the beginning */
+/** The answers that come from an audit. @param read an audit from the beginning; @param isRunning of a cluster */
 function auditAnswers(
   live: Live,
   everyMs: number,
   topics: readonly Topic[],
   read: () => Promise<Audit>,
+  isRunning: boolean,
 ): Required<Pick<Answers, 'workloads' | 'explanation' | 'whatIf'>> & {
   readonly latest: () => Promise<Audit>;
 } {
@@ -256,13 +201,39 @@ function auditAnswers(
     whatIf: async (fields) => trials.report(await latest(), fields),
     workloads: async () => (await latest()).report,
     latest,
-    explanation: async (of) => {
-      const { subjects, snapshot } = await latest();
-      const subject = subjects.get(subjectKey(of));
-      if (subject === undefined) return undefined;
-      const plan = explain(planOfRunning(subject, snapshot));
-      return { plan, because: becauseOf(plan) };
+    explanation: async (address) => {
+      const { judged, snapshot, input } = await latest();
+      const found = judged.get(address);
+      return found && detailOf(found, snapshot, input.related, isRunning);
     },
+  };
+}
+
+/** What a workload opens to. @param isRunning it is a cluster's, and not a manifest's */
+function detailOf(
+  judged: JudgedWorkload,
+  snapshot: ClusterSnapshot,
+  related: RelatedObjects,
+  isRunning: boolean,
+): ExplanationReport {
+  const {
+    subject,
+    audited: { findings },
+  } = judged;
+  // Manifests are explained as the webhook would decide.
+  const around = isRunning ? related : { ...related, ...calledBy(undefined) };
+  const plan = explanationOf(subject, snapshot, around, { isRunning });
+  const verdict = findings[0]?.verdict;
+  const isDone = verdict === 'protected' || verdict === 'skipped';
+  const patch = isDone ? null : outlinedPatch(subject, snapshot);
+  const isBare = isRunning && subject.workload.pointer === '' && patch !== null;
+  return {
+    plan,
+    because: becauseOf(plan),
+    charts: plannedCharts(judged, plan, snapshot),
+    patch: isBare ? null : patch,
+    left: isBare ? ['The hooks of a running pod cannot be changed: create it anew, with these.'] : [],
+    policy: patch === null ? null : policyText([subject.namespace], {}, 'Audit'),
   };
 }
 
@@ -451,7 +422,7 @@ function answersOfFiles(settings: Settings<'dashboard'>, surroundings: Surroundi
     source: settings.filename?.join(', ') ?? null,
   } as const;
   const topics = ['workloads', 'what-if'] as const;
-  const { workloads, explanation, whatIf } = auditAnswers(live, FILES_EVERY_MS, topics, read);
+  const { workloads, explanation, whatIf } = auditAnswers(live, FILES_EVERY_MS, topics, read, false);
   return { root, workloads, explanation, whatIf };
 }
 
@@ -479,7 +450,7 @@ async function answersOfCluster(
     return audited(input, unseen, now());
   };
   const topics = ['workloads', 'now', 'consumers', 'what-if'] as const;
-  const audit = auditAnswers(live, AUDIT_EVERY_MS, topics, readAudit);
+  const audit = auditAnswers(live, AUDIT_EVERY_MS, topics, readAudit, true);
   const consumers = live.keep(['consumers', 'now'], ASK_EVERY_MS, () =>
     readConsumerTable(connection, lingerNamespace),
   );
@@ -568,7 +539,9 @@ async function answersOfCluster(
       soon('workloads', audit.workloads, unseen),
     ]);
     unseen.push(...stale(table));
-    const routed = report?.findings.filter(({ reason }) => reason === 'UndeclaredConsumer');
+    const routed = report?.rows
+      .flatMap(({ findings }) => findings)
+      .filter(({ reason }) => reason === 'UndeclaredConsumer');
     return {
       ...table,
       undeclared: ended && undeclaredOf(ended),

@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import express, { type ErrorRequestHandler, type Express, type Request, type Response } from 'express';
 import { asError, UserError } from '../core/api/index.ts';
-import { matchingIn } from '../core/report/index.ts';
+import { listOf } from '../core/report/index.ts';
 import { fromThisPage, guarded, HEADERS, reject, withToken } from './access.ts';
 import type { Assets } from './assets.ts';
 import {
@@ -23,8 +23,8 @@ import {
 export interface Answers {
   readonly root: ApiRoot;
   readonly workloads?: () => Promise<AllWorkloads>;
-  /** undefined: there is none of that name. */
-  readonly explanation?: (of: Subject) => Promise<ExplanationReport | undefined>;
+  /** @param address as rows have it. undefined: there is none of that name */
+  readonly explanation?: (address: string) => Promise<ExplanationReport | undefined>;
   readonly now?: () => Promise<NowReport>;
   readonly timeline?: () => Promise<TimelineView>;
   readonly consumers?: () => Promise<ConsumersView>;
@@ -34,15 +34,6 @@ export interface Answers {
   readonly whatIf?: (fields: Readonly<Record<string, unknown>>) => Promise<WhatIfReport>;
   /** Calls back when the data of a view have changed. @returns what ends that */
   readonly follow?: (changed: (topic: Topic) => void) => () => void;
-}
-
-/** The name of a workload; of two of one name in manifests, the place says which. */
-export interface Subject {
-  readonly kind: string;
-  readonly namespace: string;
-  readonly name: string;
-  readonly file?: string;
-  readonly line?: number;
 }
 
 /** The paths of the views; the page itself reads which one. */
@@ -84,7 +75,7 @@ export function dashboardApp(answers: Answers, token: string, page: Assets): Exp
       const { success, data, error } = workloadsQuery.safeParse(request.query);
       if (success) {
         const report = await workloads();
-        await answer(request, response, { ...report, ...matchingIn(report.findings, data) });
+        await answer(request, response, { ...report, ...listOf(report.rows, data) });
       } else reject(response, 400, 'bad-request', error.message);
     });
   const { explanation, follow, lag, whatIf } = answers;
@@ -102,7 +93,8 @@ export function dashboardApp(answers: Answers, token: string, page: Assets): Exp
     });
   if (explanation !== undefined)
     api.get('/explanation', async (request, response) => {
-      const found = await explanation(subjectIn(request.query));
+      const { workload } = request.query;
+      const found = await explanation(typeof workload === 'string' ? workload : '');
       if (found === undefined)
         reject(response, 404, 'not-found', 'there is no workload of that name any more');
       else await answer(request, response, found);
@@ -153,12 +145,6 @@ function fieldsIn(query: Readonly<Record<string, unknown>>): Readonly<Record<str
   const numeric = (name: string, text: unknown) =>
     ['percentile', 'safetyFactor'].includes(name) ? Number(text) : text;
   return Object.fromEntries(Object.entries(query).map(([name, text]) => [name, numeric(name, text)]));
-}
-
-function subjectIn(query: Readonly<Record<string, unknown>>): Subject {
-  const text = (name: string) => (typeof query[name] === 'string' ? query[name] : '');
-  const subject = { kind: text('kind'), namespace: text('namespace'), name: text('name') };
-  return text('file') === '' ? subject : { ...subject, file: text('file'), line: Number(text('line')) };
 }
 
 /** express itself refuses what it cannot read (`status`); anything else that is thrown is ours. */

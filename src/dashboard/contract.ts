@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { overview } from '../core/api/index.ts';
-import { AFTER_SIGTERM, INSTANT_SOURCES } from '../core/timeline/index.ts';
+import { FATES, GROUPINGS, SORTS } from '../core/report/index.ts';
+import { AFTER_SIGTERM, INSTANT_SOURCES, TONES } from '../core/timeline/index.ts';
 
 /*
  * What `--output json` of the commands prints and what /api/v1 answers with: the same shapes. Objects are strict, so that a
@@ -126,31 +127,90 @@ export const auditReport = z.strictObject({
   noHooks: z.string().optional(),
 });
 
-/** The answer to `GET /api/v1/workloads?search=…&verdict=…&sort=…&limit=…`. */
-export const workloadsReport = auditReport.extend({
+const workloadRow = z.strictObject({
+  /** `Deployment/shop/web`: its fragment in the page's address, and its name in `GET /api/v1/explanation`. */
+  address: z.string(),
+  fate: z.enum(FATES),
+  /** The decisive one first. */
+  findings: z.array(auditFinding).readonly(),
+});
+
+/** The answer to `GET /api/v1/workloads?search=…&fate=…&sort=…&limit=…`: what the page for manifests has from its worker. */
+export const workloadsReport = z.strictObject({
   /** Seconds since the epoch. */
   asOf: seconds,
   headline: z.string(),
-  /** How many workloads match; the findings are those of the first ones. */
+  /** What the headline rests on, in sentences. */
+  basis: z.array(z.string()).readonly(),
+  summary: auditSummary,
+  /** How many workloads lose requests, are assumed to, do not, and of how many it is not known. */
+  fates: z.record(z.enum(FATES), z.number()),
+  /** The first workloads that match. */
+  rows: z.array(workloadRow).readonly(),
   matching: z.number(),
+  /** Where they are grouped: how many match in each group, in the order of the rows. */
+  groups: z.array(z.strictObject({ name: z.string(), workloads: z.number() })).readonly(),
+  /** The workload that `open` names, also where it does not match; null: there is none. */
+  opened: z.union([workloadRow, nothingKnown]),
   /** What could not be read, and what is assumed in its place; a right that is missing is named. */
   unseen: z.array(z.string()).readonly(),
 });
+
+const orAll = <const T extends readonly string[]>(of: T) =>
+  z
+    .enum(of)
+    .or(z.literal(''))
+    .optional()
+    .transform((value) => (value === '' ? undefined : value));
 
 /** The query of `GET /api/v1/workloads`. */
 export const workloadsQuery = z.strictObject({
   /** Words, each part of the name, namespace, kind or of a reason. */
   search: z.string().default(''),
-  verdict: z.string().default(''),
+  fate: orAll(FATES),
+  reason: z.string().optional(),
   /** Without it, in the order of `audit`. */
-  sort: z.enum(['verdict', 'name', 'wait', 'open']).optional(),
+  sort: orAll(SORTS),
   /** `true`: the other way round. */
   reverse: z.stringbool().default(false),
+  group: orAll(GROUPINGS),
+  open: z.string().optional(),
   limit: z.coerce.number().int().min(1).max(1_000).default(100),
 });
 
-/** The answer to `GET /api/v1/explanation?kind=…&namespace=…&name=…`. */
-export const explanationReport = z.strictObject({ plan: z.strictObject(explanation), because: z.string() });
+const chart = z.strictObject({
+  title: z.string(),
+  summary: z.string(),
+  from: seconds,
+  to: seconds,
+  marks: z.array(z.strictObject({ at: seconds, label: z.string() })).readonly(),
+  lanes: z
+    .array(
+      z.strictObject({
+        label: z.string(),
+        note: z.string().optional(),
+        spans: z
+          .array(z.strictObject({ from: seconds, to: seconds, tone: z.enum(TONES) }))
+          .readonly()
+          .optional(),
+      }),
+    )
+    .readonly(),
+});
+
+/** The answer to `GET /api/v1/explanation?workload=Deployment/shop/web`. */
+export const explanationReport = z.strictObject({
+  plan: z.strictObject(explanation),
+  because: z.string(),
+  /** Its termination, as it is and with Linger's wait. */
+  charts: z.array(chart).readonly(),
+  /** What changes, as YAML: the members that change, or the document that they stand in. null: nothing does. */
+  patch: z.union([z.strictObject({ before: z.string(), after: z.string() }), nothingKnown]),
+  /** Why a change is not made. */
+  left: z.array(z.string()).readonly(),
+  /** A policy that would do the same where Linger's webhook is. */
+  policy: z.union([z.string(), nothingKnown]),
+});
 
 const lagView = z.union([z.strictObject({ samples: z.number(), p50: seconds, p99: seconds }), nothingKnown]);
 
@@ -439,8 +499,8 @@ export const apiRoot = z.strictObject({
 export type ExplainReport = z.infer<typeof explainReport>;
 export type AuditJson = z.infer<typeof auditReport>;
 export type WorkloadsReport = z.infer<typeof workloadsReport>;
-/** All findings of an audit. */
-export type AllWorkloads = Omit<WorkloadsReport, 'matching'>;
+/** All workloads of an audit, of which a query takes some. */
+export type AllWorkloads = Omit<WorkloadsReport, 'matching' | 'groups' | 'opened'>;
 export type WorkloadsQuery = z.infer<typeof workloadsQuery>;
 export type ExplanationReport = z.infer<typeof explanationReport>;
 export type ConsumersReport = z.infer<typeof consumersReport>;

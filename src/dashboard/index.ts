@@ -1,5 +1,5 @@
 export { newToken } from './access.ts';
-export { type Answers, dashboardApp, pageApp, type Subject } from './app.ts';
+export { type Answers, dashboardApp, pageApp } from './app.ts';
 export { readDashboardAssets, readPage } from './assets.ts';
 export {
   type AllWorkloads,

@@ -1,5 +1,4 @@
-import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff';
-import { JudgedManifests, keyOf, type ManifestText, matchingIn, shareable } from '../core/report/index.ts';
+import { JudgedManifests, listOf, type ManifestText, shareable } from '../core/report/index.ts';
 import type { Questions } from './asked.ts';
 import { readDropped } from './dropped.ts';
 
@@ -27,27 +26,13 @@ export function newAnswers(): Answering {
     judge: (pasted, policies) => {
       texts = pasted.trim() === '' ? files : [...files, { name: PASTED, text: pasted }];
       judged = new JudgedManifests(texts, policies);
-      const { findings: _, fates: __, ...overview } = judged.report;
+      const { rows: _, ...overview } = judged.report;
       return overview;
     },
-    list: (query) => {
-      const { findings, matching } = matchingIn(judged.report.findings, query);
-      const fates = judged.report.fates;
-      const shown = findings.map(keyOf).map((key) => [key, fates[key] ?? 'unknown'] as const);
-      return { findings, matching, fates: Object.fromEntries(shown) };
-    },
-    detail: (key) => {
-      const found = judged.detail(key);
-      if (found === undefined) return undefined;
-      const { patch } = found;
-      return { ...found, patch: patch && { after: patch.after, diff: diffOf(patch.before, patch.after) } };
-    },
+    list: (query) => listOf(judged.report.rows, query),
+    detail: (address) => judged.detail(address),
     patched: () => judged.patched(),
     whatIf: (fields) => judged.whatIf(fields),
     shareable: () => shareable(texts),
   };
-}
-
-function diffOf(before: string, after: string): string {
-  return createTwoFilesPatch('', '', before, after, '', '', { context: 3, headerOptions: FILE_HEADERS_ONLY });
 }

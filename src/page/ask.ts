@@ -1,7 +1,8 @@
 import type { ApiError } from '../dashboard/index.ts';
 
 const KEPT = 'linger-token';
-const IN_ADDRESS = /^#token=([\w-]+)$/;
+/** A workload that is to be open may follow. */
+const IN_ADDRESS = /^#token=([\w-]+)(?:&|$)/;
 /** Reaches the tabs of this origin only: a browser gives a new tab none of the session storage of the tab that opened it. */
 const tabs = new BroadcastChannel(KEPT);
 const ASKING = '?';
@@ -15,7 +16,8 @@ export async function takeToken(): Promise<void> {
   const [, token] = IN_ADDRESS.exec(location.hash) ?? [];
   if (token !== undefined) {
     sessionStorage.setItem(KEPT, token);
-    history.replaceState(null, '', location.pathname + location.search);
+    const rest = location.hash.replace(IN_ADDRESS, '');
+    history.replaceState(null, '', `${location.pathname}${location.search}${rest === '' ? '' : `#${rest}`}`);
   }
   // That of the next run, put into the address of a page that is open, loads nothing by itself.
   addEventListener('hashchange', () => IN_ADDRESS.test(location.hash) && location.reload());

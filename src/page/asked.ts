@@ -6,6 +6,7 @@ import type {
   PolicyFields,
   WhatIf,
   WorkloadDetail,
+  WorkloadList,
 } from '../core/report/index.ts';
 import type { DroppedFile, TakenFor } from './dropped.ts';
 
@@ -15,9 +16,9 @@ export interface Questions {
   readonly read: (files: readonly DroppedFile[]) => readonly TakenFor[];
   /** Judges what was read and the pasted text, and keeps that for the other questions. */
   readonly judge: (pasted: string, policies: string) => Overview;
-  readonly list: (query: ListQuery) => Listed;
+  readonly list: (query: ListQuery) => WorkloadList<AuditFinding>;
   /** undefined: there is no such workload any more. */
-  readonly detail: (key: string) => DetailShown | undefined;
+  readonly detail: (address: string) => WorkloadDetail | undefined;
   /** All texts as `inject` writes them. */
   readonly patched: () => readonly ManifestText[];
   readonly whatIf: (fields: PolicyFields) => WhatIf;
@@ -26,18 +27,7 @@ export interface Questions {
 }
 
 /** Everything but the workloads, of which there may be thousands. */
-export type Overview = Omit<ManifestReport, 'findings' | 'fates'>;
-
-export interface Listed {
-  readonly findings: readonly AuditFinding[];
-  readonly fates: ManifestReport['fates'];
-  readonly matching: number;
-}
-
-export type DetailShown = Omit<WorkloadDetail, 'patch'> & {
-  /** The document as `inject` writes it, and as `diff -u` shows it. */
-  readonly patch: { readonly after: string; readonly diff: string } | null;
-};
+export type Overview = Omit<ManifestReport, 'rows'>;
 
 export interface Asked {
   readonly id: number;

@@ -1,6 +1,9 @@
-/** Hunks with their signs; the two lines with the file's name say nothing here. */
-export function Diff({ text }: { readonly text: string }) {
-  const lines = text.split('\n').slice(2, -1);
+import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff';
+
+/** What changes, as `diff -u` shows it: hunks with their signs; the two lines with the file's name say nothing here. */
+export function Diff({ before, after }: { readonly before: string; readonly after: string }) {
+  const options = { context: 3, headerOptions: FILE_HEADERS_ONLY };
+  const lines = createTwoFilesPatch('', '', before, after, '', '', options).split('\n').slice(2, -1);
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and so the keyboard must reach it
     <pre class="diff" tabIndex={0}>

@@ -21,7 +21,7 @@ export function Lag() {
   );
 }
 
-type Address = ReturnType<typeof useAddress>;
+type Address = Pick<ReturnType<typeof useAddress>, 'get' | 'set'>;
 
 function Report({ report, get, set }: { readonly report: LagReport } & Address) {
   const { scope, scopes, samples, p50, p90, p99, max, parts, waits, episodes, unseen, asOf } = report;

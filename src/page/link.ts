@@ -24,7 +24,8 @@ export async function fragmentOf(linked: Linked): Promise<string> {
 export async function linkedIn(fragment: string): Promise<Linked | undefined> {
   if (!fragment.startsWith(MARK)) return undefined;
   try {
-    const text = atob(fragment.slice(MARK.length).replaceAll('-', '+').replaceAll('_', '/'));
+    const [packedText = ''] = fragment.slice(MARK.length).split('&');
+    const text = atob(packedText.replaceAll('-', '+').replaceAll('_', '/'));
     const packed = Uint8Array.from(text, (char) => char.charCodeAt(0));
     const reader = new Blob([packed])
       .stream()

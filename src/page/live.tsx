@@ -81,14 +81,16 @@ export function Unseen({ lines }: { readonly lines: readonly string[] }) {
 export function useAddress() {
   const [query, setQuery] = useState(() => new URLSearchParams(location.search));
   useEvent(window, 'popstate', () => setQuery(new URLSearchParams(location.search)));
-  const set = (name: string, value: string) => {
+  const change = (values: Readonly<Record<string, string>>) => {
     const next = new URLSearchParams(query);
-    if (value === '') next.delete(name);
-    else next.set(name, value);
-    history.replaceState(null, '', `${location.pathname}${next.size > 0 ? `?${next}` : ''}`);
+    for (const [name, value] of Object.entries(values))
+      if (value === '') next.delete(name);
+      else next.set(name, value);
+    history.replaceState(null, '', `${location.pathname}${next.size > 0 ? `?${next}` : ''}${location.hash}`);
     setQuery(next);
   };
-  return { get: (name: string) => query.get(name) ?? '', set };
+  const set = (name: string, value: string) => change({ [name]: value });
+  return { get: (name: string) => query.get(name) ?? '', set, change };
 }
 
 /** A list with its heading; a sentence in its place where it is empty. */

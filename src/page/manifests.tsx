@@ -2,17 +2,18 @@ import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { asError } from '../core/api/index.ts';
 import { POLICIES } from '../core/report/index.ts';
-import type { Overview } from './asked.ts';
+import type { Overview, Questions } from './asked.ts';
 import { askWorker } from './asking.ts';
 import { copyText, download } from './copied.tsx';
 import { chosenIn, filesIn } from './drop.ts';
 import type { DroppedFile, TakenFor } from './dropped.ts';
 import { Editor, keepForUndo } from './editor.tsx';
+import { openedIn, useOpened, withOpened } from './fragment.ts';
 import { fragmentOf, type Linked, LONGEST_LINK, linkedIn } from './link.ts';
 import './page.css';
-import { Choice, Name } from './parts.tsx';
+import { Choice, Headline, Name } from './parts.tsx';
 import { Policy } from './policy.tsx';
-import { Rows } from './rows.tsx';
+import { type Query, ROWS, WorkloadList } from './workload-list.tsx';
 
 // The page for manifests: one file, which decides by itself and asks no server.
 
@@ -167,15 +168,8 @@ function Page({ linked }: { readonly linked: Linked | undefined }) {
             {overview === undefined && failure === '' && <p class="quiet">Reading …</p>}
             {overview !== undefined && (
               <>
-                <div role="status">
-                  <h1 class="headline">{headlineOf(overview)}</h1>
-                </div>
-                {overview.basis.map((each) => (
-                  <p key={each} class="quiet basis">
-                    {each}
-                  </p>
-                ))}
-                <Rows overview={overview} judged={judged} />
+                <Headline report={{ headline: headlineOf(overview), basis: overview.basis }} />
+                <Workloads overview={overview} judged={judged} />
                 {overview.summary.workloads > 0 && (
                   <>
                     <Tools policies={texts.policies} />
@@ -190,6 +184,35 @@ function Page({ linked }: { readonly linked: Linked | undefined }) {
     </>
   );
 }
+
+type Listed = ReturnType<Questions['list']>;
+
+/** @param judged counts up with each judgement */
+function Workloads({ overview, judged }: { readonly overview: Overview; readonly judged: number }) {
+  const [query, setQuery] = useState<Query>({ search: '', sort: 'fate', limit: ROWS });
+  const [list, setList] = useState<Listed>();
+  const [opened, open] = useOpened();
+  useEffect(() => {
+    let isLatest = true;
+    void askWorker('list', { ...query, open: opened }).then((answer) => isLatest && setList(answer));
+    return () => {
+      isLatest = false;
+    };
+  }, [query, opened, judged]);
+  return (
+    <WorkloadList
+      overview={overview}
+      list={list}
+      query={query}
+      change={(part) => setQuery((last) => ({ ...last, ...part }))}
+      opened={opened}
+      open={open}
+      source={{ detailOf: (address) => askWorker('detail', address), patchHint: HINT, version: judged }}
+    />
+  );
+}
+
+const HINT = 'The manifest as linger inject writes it.';
 
 /** As the worker names the pasted text. */
 const PASTED = 'manifest.yaml';
@@ -279,7 +302,7 @@ function Tools({ policies }: { readonly policies: string }) {
       );
       return;
     }
-    history.replaceState(null, '', fragment);
+    history.replaceState(null, '', withOpened(fragment, openedIn(location.hash)));
     await copyText(location.href);
     const without =
       'without comments, the data of Secrets and ConfigMaps, and values of environment variables';

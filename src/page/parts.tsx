@@ -1,5 +1,4 @@
 import type { ComponentChildren } from 'preact';
-import type { AuditFinding } from '../core/judge/index.ts';
 import type { RequestError } from './ask.ts';
 
 /** What could not be had, and what to do. */
@@ -36,24 +35,21 @@ export function Name({ children }: { readonly children: string }) {
   return <bdi class="name">{children}</bdi>;
 }
 
-/** The cells of a workload's row by which it opens and that say how long its pods wait. */
-export function WorkloadCells(props: {
-  readonly own: Pick<AuditFinding, 'namespace' | 'name' | 'kind' | 'waitSeconds'>;
-  readonly isOpen: boolean;
-  readonly onToggle: () => void;
+/** Which workloads lose requests, and what that rests on. */
+export function Headline(props: {
+  readonly report: { readonly headline: string; readonly basis: readonly string[] };
 }) {
-  const { own, isOpen, onToggle } = props;
+  const { headline, basis } = props.report;
   return (
     <>
-      <th scope="row">
-        <button type="button" class="plain" data-row aria-expanded={isOpen} onClick={onToggle}>
-          <Name>{`${own.namespace}/${own.name}`}</Name>
-        </button>
-        <small>{own.kind}</small>
-      </th>
-      <td class="number" data-label="waits">
-        {own.waitSeconds === null ? '–' : `${own.waitSeconds} s`}
-      </td>
+      <div role="status">
+        <h1 class="headline">{headline}</h1>
+      </div>
+      {basis.map((each) => (
+        <p key={each} class="quiet basis">
+          {each}
+        </p>
+      ))}
     </>
   );
 }

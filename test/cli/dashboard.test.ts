@@ -29,6 +29,7 @@ import {
 import {
   apiRoot,
   auditReport,
+  explainReport,
   explanationReport,
   lagReport,
   whatIfReport,
@@ -54,14 +55,15 @@ describe('linger dashboard -f DIR', () => {
       views: ['workloads', 'what-if'],
       source: FOLDER,
     });
-    const { findings, summary } = workloadsReport.parse((await get('/workloads?limit=1000')).body);
+    const { rows, summary } = workloadsReport.parse((await get('/workloads?limit=1000')).body);
+    const findings = rows.flatMap((row) => row.findings);
     const { stdout } = await linger(['audit', '-f', FOLDER, '-o', 'json']);
     expect({ findings, summary }).toEqual(auditReport.parse(JSON.parse(stdout)));
   });
 
   it('explains each workload, with every layer', async () => {
     const { get } = await startDashboard(['-f', 'docs/examples/web.yaml'], atEnd);
-    const query = 'kind=Deployment&namespace=shop&name=web&file=docs/examples/web.yaml&line=1';
+    const query = 'workload=Deployment/shop/web';
     const { plan, because } = explanationReport.parse((await get(`/explanation?${query}`)).body);
     expect(plan.fields).toContainEqual({ field: 'wait.initial', value: '30s', origin: 'built-in' });
     expect(because).toContain('assumed');
@@ -77,7 +79,7 @@ describe('linger dashboard -f DIR', () => {
     const spec = { mode: 'Observe', measure: { declared: { lag: '9s' } } };
     await writeFile(join(policies, 'edge.json'), JSON.stringify({ ...consumer, spec }));
     const { get } = await startDashboard(['-f', 'docs/examples/web.yaml', '--policies', policies], atEnd);
-    const query = 'kind=Deployment&namespace=shop&name=web&file=docs/examples/web.yaml&line=1';
+    const query = 'workload=Deployment/shop/web';
     const { plan } = explanationReport.parse((await get(`/explanation?${query}`)).body);
     expect(plan.observers).toEqual(['edge']);
   });
@@ -192,17 +194,17 @@ describe.runIf(CHROMIUM !== undefined)('the page of workloads', () => {
   it('the worst first; filtered, searched and sorted, each with its address', async () => {
     const { page, wrong } = await opened(['-f', FOLDER]);
     expect(await page.locator('.headline').textContent()).toMatch(
-      /^\d+ of \d+ workloads lose requests.*worst: /,
+      /^\d+ of \d+ lose requests when they roll; \d+ are assumed to; \d+ are fine/,
     );
-    expect(await page.locator(rows).first().textContent()).toContain('unprotected');
-    await page.getByRole('button', { name: /^skipped/ }).click();
-    await page.locator(rows).first().getByText('skipped').waitFor();
+    expect(await page.locator(rows).first().textContent()).toContain('loses');
+    await page.getByRole('button', { name: /^fine/ }).click();
+    await page.locator(rows).first().getByText('fine').waitFor();
     await page.getByRole('searchbox').fill('daemonset');
     await page.getByRole('button', { name: 'Workload', exact: true }).click();
     await expect
       .poll(() => page.locator(rows).allTextContents())
       .toSatisfy((texts: readonly string[]) => texts.every((text) => /daemonset/i.test(text)));
-    expect(new URL(page.url()).search).toBe('?verdict=skipped&search=daemonset&sort=name');
+    expect(new URL(page.url()).search).toBe('?fate=fine&search=daemonset&sort=name');
     const before = await page.locator(rows).allTextContents();
     expect(before.length).toBeGreaterThan(0);
     await page.reload();
@@ -333,7 +335,9 @@ describe('what if', () => {
     const related = relatedObjectsIn([], 'default', []);
     const input = { subjects: [subject], sources, related, connection: undefined, failed: false };
     const summary = summaryOfAudit([auditWorkload(subject, snapshotOf(sources), related)]);
-    const audit = { input, report: { findings: [], summary, asOf: NOW, headline: '', unseen: [] } };
+    const fates = { lost: 0, assumed: 1, fine: 0, unknown: 0 };
+    const report = { rows: [], basis: [], fates, summary, asOf: NOW, headline: '', unseen: [] };
+    const audit = { input, report };
 
     it.each([
       ['the default', {}],
@@ -404,16 +408,39 @@ describe('the list of workloads', () => {
     const ask = async (query: string) => workloadsReport.parse((await get(`/workloads?${query}`)).body);
     const all = await ask('limit=1000');
     expect(all.matching).toBe(all.summary.workloads);
-    const open = await ask('verdict=unprotected&sort=open&limit=2');
-    expect(open.matching).toBe(all.summary.verdicts.unprotected);
-    const names = new Set(open.findings.map(({ kind, namespace, name }) => `${kind} ${namespace}/${name}`));
-    expect(names.size).toBe(2);
-    const exposures = all.findings.map(({ exposureSeconds }) => exposureSeconds ?? -1);
-    expect(open.findings[0]?.exposureSeconds).toBe(Math.max(...exposures));
+    const open = await ask('fate=assumed&sort=open&limit=2');
+    expect(open.matching).toBe(all.fates.assumed);
+    expect(open.rows.map(({ fate }) => fate)).toEqual(['assumed', 'assumed']);
+    const longest = await ask('sort=open&limit=1');
+    const exposures = all.rows.map(({ findings: [own] }) => own?.exposureSeconds ?? -1);
+    expect(longest.rows[0]?.findings[0]?.exposureSeconds).toBe(Math.max(...exposures));
     const skipped = await ask('search=DAEMONSET&sort=name');
     expect(skipped.matching).toBeGreaterThan(0);
-    expect(skipped.findings.every((each) => /daemonset/i.test(JSON.stringify(each)))).toBe(true);
+    expect(skipped.rows.every((each) => /daemonset/i.test(JSON.stringify(each)))).toBe(true);
     expect((await get('/workloads?sort=size')).status).toBe(400);
+    const named = await ask(`search=nothing-is-called-so&open=${all.rows[3]?.address}`);
+    expect([named.rows, named.opened]).toEqual([[], all.rows[3]]);
+  });
+
+  it('a manifest’s workload opens to its termination and its patch, and its plan is that of linger explain', async () => {
+    const { get } = await startDashboard(['-f', FOLDER], atEnd);
+    const { rows } = workloadsReport.parse((await get('/workloads?limit=1000')).body);
+    const { stdout } = await linger(['explain', '-f', FOLDER, '-o', 'json']);
+    const explained = explainReport.parse(JSON.parse(stdout)).plans;
+    const plans = new Map(
+      explained.map(({ kind, namespace, name, outcome, waitSeconds, notes }) => [
+        `${kind}/${namespace}/${name}`,
+        { outcome, waitSeconds, notes },
+      ]),
+    );
+    for (const { address, fate } of rows.filter((row) => !row.address.includes('~'))) {
+      const path = `/explanation?${new URLSearchParams({ workload: address })}`;
+      const { plan, charts, patch } = explanationReport.parse((await get(path)).body);
+      const { outcome, waitSeconds, notes } = plan;
+      expect({ address, outcome, waitSeconds, notes }).toEqual({ address, ...plans.get(address) });
+      if (fate === 'lost') expect(charts.length).toBeGreaterThan(0);
+      if (fate === 'fine') expect(patch).toBeNull();
+    }
   });
 });
 

@@ -2,7 +2,6 @@ import { globSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { keyOf } from '../../src/core/report/index.ts';
 import { auditReport, explainReport } from '../../src/dashboard/index.ts';
 import { newAnswers } from '../../src/page/answers.ts';
 import { linger, ROOT } from '../cli/linger.ts';
@@ -18,9 +17,8 @@ async function shown(path: string) {
   const file = new Blob([await readFile(join(ROOT, path))]);
   const taken = await answers.read([{ path, file }]);
   const overview = await answers.judge('', '');
-  const list = await answers.list({ search: '', verdict: '', limit: 10_000 });
-  const keys = [...new Set(list.findings.map(keyOf))];
-  const details = await Promise.all(keys.map(async (key) => (await answers.detail(key))!));
+  const list = await answers.list({ search: '', limit: 10_000 });
+  const details = await Promise.all(list.rows.map(async ({ address }) => (await answers.detail(address))!));
   return { answers, taken, overview, list, details };
 }
 
@@ -32,11 +30,12 @@ describe('the page says what the commands say', () => {
     expect(taken).toEqual([]);
 
     const audit = auditReport.parse(JSON.parse(await told('audit', '-f', path, '-o', 'json')));
-    expect({ findings: list.findings, summary: overview.summary }).toEqual(audit);
+    const findings = list.rows.flatMap((row) => row.findings);
+    expect({ findings, summary: overview.summary }).toEqual(audit);
 
     // The headline counts what an audit counts, and no row is green that an audit has red.
     const [lost = 0, all = 0] = [...overview.headline.matchAll(/\d+/g)].map(Number);
-    const fates = Object.values(list.fates);
+    const fates: readonly string[] = list.rows.map(({ fate }) => fate);
     const count = (...of: readonly string[]) => fates.filter((fate) => of.includes(fate)).length;
     const { verdicts, workloads } = audit.summary;
     if (workloads > 0) expect([lost, all]).toEqual([count('lost'), workloads]);

@@ -18,7 +18,7 @@ const DAY = 86_400;
 const SUMMARY = {
   ...{ workloads: 41, verdicts: { protected: 31, unprotected: 3, skipped: 6, unknown: 1 }, wouldBe: 3 },
   ...{
-    reasons: { NoWait: 2, WaitTooShort: 1 },
+    reasons: { NotInjected: 2, HookTooShort: 1 },
     skipped: { NoTraffic: 6 },
     rolloutSeconds: 620,
     drainSeconds: 45,
@@ -46,14 +46,20 @@ export function sampleSources(named = (name: string) => name): Answers {
     text: `its pods get requests through ${edge} for 9.8 s after SIGTERM: add a wait, or let Linger add it`,
   });
   const workloads: AllWorkloads = {
-    findings: [
-      finding('Deployment', web, 'unprotected', 'NoWait'),
-      finding('StatefulSet', named('cart'), 'unprotected', 'WaitTooShort'),
-      finding('Deployment', named('checkout-service'), 'protected', 'Waits'),
+    rows: [
+      finding('Deployment', web, 'unprotected', 'NotInjected'),
+      finding('StatefulSet', named('cart'), 'unprotected', 'HookTooShort'),
+      finding('Deployment', named('checkout-service'), 'protected', 'Injected'),
       finding('DaemonSet', named('node-agent'), 'skipped', 'NoTraffic'),
-    ],
+    ].map((each) => ({
+      address: `${each.kind}/${each.namespace}/${each.name}`,
+      fate: each.verdict === 'unprotected' ? ('lost' as const) : ('fine' as const),
+      findings: [each],
+    })),
     ...{ summary: SUMMARY, asOf: NOW, unseen: [`Ingress: ${shop} cannot be listed`] },
-    headline: `3 of 41 workloads lose requests when they roll; worst: Deployment ${shop}/${web}, open for 9.8 s through ${edge}`,
+    fates: { lost: 3, assumed: 0, fine: 37, unknown: 1 },
+    headline: '3 of 41 lose requests when they roll; 37 are fine; of 1 it is not known',
+    basis: [`Worst: Deployment ${shop}/${web}, for 9.8 s through ${edge}.`],
   };
   const explanation: ExplanationReport = {
     plan: {
@@ -67,6 +73,18 @@ export function sampleSources(named = (name: string) => name): Answers {
       ],
     },
     because: `99 % of removals are through ${edge} within 9.8 s`,
+    charts: [
+      {
+        ...{ title: `Deployment ${shop}/${web}: as it is`, from: 0, to: 30 },
+        summary: 'SIGTERM after 0 s: requests are lost for up to 9.8 s.',
+        marks: [{ at: 0, label: 'deleted' }],
+        lanes: [
+          { label: 'who still sends', note: '9.8 s (measured)', spans: [{ from: 0, to: 9.8, tone: 'lost' }] },
+        ],
+      },
+    ],
+    patch: { before: `name: ${web}\n`, after: `name: ${web}\nterminationGracePeriodSeconds: 45\n` },
+    ...{ left: [], policy: 'mode: Audit\n' },
   };
   const consumer = (name: string, status: 'True' | 'False', message: string) => ({
     ...{ name, measure: 'probe', removals: { samples: 4_102, p50: 2.1, p99: 9.8 } },

@@ -286,7 +286,7 @@ describe.runIf(CHROMIUM !== undefined)('each view', () => {
     await open(page, `${at}/now`);
     end();
     await page.getByRole('alert').getByText('Linger does not answer').waitFor();
-    expect(await page.locator(BEGUN).textContent()).toContain('workloads lose requests');
+    expect(await page.locator(BEGUN).textContent()).toContain('3 of 41 lose requests');
   });
 
   it('a browser whose clock is an hour ahead shows the same spans', async () => {

@@ -9,12 +9,18 @@ import {
   type Pod,
   SKIP_REASONS,
 } from '../decision/index.ts';
-import { auditWorkload, misplacedIn, type RelatedObjects, relatedTo } from '../judge/index.ts';
 import {
-  type FoundWorkload,
+  type AuditSubject,
+  auditWorkload,
+  misplacedIn,
+  type RelatedObjects,
+  relatedTo,
+} from '../judge/index.ts';
+import {
   type ManifestText,
   partsIn,
   planOf,
+  planOfRunning,
   type Reading,
   type Selection,
   type Surveyed,
@@ -49,50 +55,51 @@ export function explanationsIn(
   reading: Reading,
   hasFloor = false,
 ): readonly ManifestExplanation[] {
-  const located: { readonly found: FoundWorkload; readonly file: string }[] = [];
+  const subjects: (AuditSubject & { readonly file: string; readonly line: number })[] = [];
   const objects: unknown[] = [];
   for (const input of inputs)
     for (const part of partsIn(input, selection, surveyed, reading)) {
       objects.push(...part.objects.flatMap(withEmbedded).map(({ value }) => value));
-      for (const found of part.workloads) located.push({ found, file: input.name });
+      for (const { object, ...found } of part.workloads)
+        subjects.push({ ...found, object: object.value, file: input.name, line: object.line });
     }
   // As an audit judges them, beside the same pods.
-  const subjects = located.map(({ found }) => ({ ...found, object: found.object.value }));
   const related = relatedTo(subjects, objects, selection.namespace);
-  return located.map(({ found, file }) => ({
-    ...explanationOf(found, snapshot, related, hasFloor),
-    file,
-    line: found.object.line,
+  return subjects.map((subject) => ({
+    ...explanationOf(subject, snapshot, related, { hasFloor }),
+    file: subject.file,
+    line: subject.line,
   }));
 }
 
+/** @param given `isRunning`: decides as of today for a workload of the cluster; `hasFloor`: the floor stands in the cluster */
 export function explanationOf(
-  found: FoundWorkload,
+  subject: AuditSubject,
   snapshot: ClusterSnapshot,
   related: RelatedObjects,
-  hasFloor = false,
+  given: { readonly isRunning?: boolean; readonly hasFloor?: boolean } = {},
 ): WorkloadExplanation {
-  const planned = planOf(found, snapshot);
+  const { workload, object } = subject;
+  const planned = given.isRunning ? planOfRunning(subject, snapshot) : planOf(subject, snapshot);
   const { notes, ...known } = explain(planned);
   // If the template cannot be read, the decision of the webhook is unknown.
   const isOpen =
-    found.refused !== undefined || (found.unknown !== undefined && known.reason === 'InvalidPod');
+    subject.refused !== undefined || (subject.unknown !== undefined && known.reason === 'InvalidPod');
   const explained = isOpen ? { ...known, outcome: 'unknown' as const, reason: null } : known;
-  const { value } = found.object;
-  const judged = auditWorkload({ ...found, object: value }, snapshot, related).findings;
+  const judged = auditWorkload(subject, snapshot, related).findings;
   const noted = new Set<string>(notes.map(({ code }) => code));
   const said = judged
     .filter(({ reason, level }) => (level === 'warning' || OF_JUDGE.has(reason)) && !noted.has(reason))
     .filter(({ reason }) => !OF_OUTCOME.has(reason))
     .map(({ reason, text }) => ({ code: reason, text }));
-  const also = [...said, ...misplacedIn(found.workload, value).map(({ code, text }) => ({ code, text }))];
+  const also = [...said, ...misplacedIn(workload, object).map(({ code, text }) => ({ code, text }))];
   const unknown =
-    found.refused !== undefined
-      ? [{ code: 'InvalidObject' as const, text: found.refused }]
-      : found.unknown === undefined
+    subject.refused !== undefined
+      ? [{ code: 'InvalidObject' as const, text: subject.refused }]
+      : subject.unknown === undefined
         ? []
-        : [{ code: 'UnknownKind' as const, text: unknownText(found.unknown, isOpen) }];
-  const floor = hasFloor ? floorShown(planned, snapshot) : undefined;
+        : [{ code: 'UnknownKind' as const, text: unknownText(subject.unknown, isOpen) }];
+  const floor = given.hasFloor ? floorShown(planned, snapshot) : undefined;
   return {
     ...explained,
     ...(floor !== undefined && { floor }),

@@ -1,4 +1,5 @@
 export { blockYaml } from './block-yaml.ts';
+export { causeInWords } from './causes.ts';
 export {
   becauseOf,
   explanationOf,
@@ -9,19 +10,41 @@ export {
   type WorkloadExplanation,
 } from './explanations.ts';
 export {
-  type Fate,
   type FileTaken,
   JudgedManifests,
   type ManifestReport,
   POLICIES,
   type PolicyFields,
+  policyText,
   type TextProblemAt,
   type WhatIf,
   type WorkloadDetail,
 } from './manifest-report.ts';
 export type { Notice } from './notices.ts';
+export { outlinedPatch } from './outline.ts';
+export {
+  addressesOf,
+  FATES,
+  type Fate,
+  fateOf,
+  type JudgedWorkload,
+  overviewOf,
+  plannedCharts,
+  type WorkloadRow,
+  type WorkloadsOverview,
+} from './overview.ts';
 export { shareable } from './shareable.ts';
-export { keyOf, type ListQuery, matchingIn } from './workload-list.ts';
+export {
+  GROUPINGS,
+  type Grouping,
+  groupOf,
+  type ListQuery,
+  listOf,
+  matchesWords,
+  SORTS,
+  type Sort,
+  type WorkloadList,
+} from './workload-list.ts';
 export {
   type FoundWorkload,
   type ManifestProblem,

@@ -10,25 +10,17 @@ import {
 } from '../api/index.ts';
 import {
   type ClusterSnapshot,
-  evidenceOf,
-  exposureOf,
   NO_SOURCES,
   patchInForce,
-  requestOf,
   type Sources,
   snapshotOf,
 } from '../decision/index.ts';
 import {
-  type Audited,
-  type AuditFinding,
-  type AuditSubject,
   type AuditSummary,
   auditWorkload,
   calledBy,
-  neededOf,
   type RelatedObjects,
   relatedTo,
-  subjectOf,
   summaryOfAudit,
   WEBHOOK_KIND,
 } from '../judge/index.ts';
@@ -43,8 +35,13 @@ import type { Chart } from '../timeline/index.ts';
 import { blockYaml } from './block-yaml.ts';
 import { becauseOf, explanationOf, type WorkloadExplanation } from './explanations.ts';
 import { idlePolicies, loneServices, misspeltKinds, type Notice, type PlacedObject } from './notices.ts';
-import { plannedChart } from './planned-chart.ts';
-import { keyOf } from './workload-list.ts';
+import {
+  addressesOf,
+  type JudgedWorkload,
+  overviewOf,
+  plannedCharts,
+  type WorkloadsOverview,
+} from './overview.ts';
 import {
   type FoundWorkload,
   type ManifestProblem,
@@ -76,34 +73,20 @@ export interface FileTaken {
   readonly others: number;
 }
 
-/**
- * What becomes of a workload’s requests when it rolls.
- * - `lost`: something is known to send to its pods, and they stop sooner than it follows.
- * - `assumed`: the same, but nothing in the input shows that something sends to them.
- */
-export type Fate = 'lost' | 'assumed' | 'fine' | 'unknown';
-
-export interface ManifestReport {
-  /** `3 of 11 lose requests when they roll; 5 are assumed to; 3 are fine` */
-  readonly headline: string;
-  /** What that rests on; one sentence each. */
-  readonly basis: readonly string[];
-  readonly findings: readonly AuditFinding[];
-  readonly summary: AuditSummary;
-  /** By {@link keyOf}. */
-  readonly fates: Readonly<Record<string, Fate>>;
+export interface ManifestReport extends WorkloadsOverview {
   readonly files: readonly FileTaken[];
   readonly problems: readonly TextProblemAt[];
   /** What has no effect as it stands: a policy that selects no workload, a Service without pods, a misspelt kind. */
   readonly notices: readonly Notice[];
 }
 
+/** What a workload of a list opens to. */
 export interface WorkloadDetail {
   readonly plan: WorkloadExplanation;
   readonly because: string;
   /** As it is, and with the patch; empty: nothing is known of its termination. */
   readonly charts: readonly Chart[];
-  /** Its document before and after; null: nothing changes. */
+  /** Its document before and after, or what of it changes; null: nothing does. */
   readonly patch: { readonly before: string; readonly after: string } | null;
   /** Why a change is not made in the text. */
   readonly left: readonly string[];
@@ -114,10 +97,8 @@ export interface WorkloadDetail {
 /** The defaults of `explain` and `inject`. */
 const SELECTION = { namespace: 'default', selector: undefined };
 
-interface Judged {
+interface Judged extends JudgedWorkload {
   readonly found: FoundWorkload;
-  readonly subject: AuditSubject;
-  readonly audited: Audited;
 }
 
 /** Manifests under policies, judged as `audit -f`, `explain -f` and `inject -f` do, without a cluster. */
@@ -129,6 +110,7 @@ export class JudgedManifests {
   readonly #related: RelatedObjects;
   /** As explanations see them: they say what the webhook would do. */
   readonly #withWebhook: RelatedObjects;
+  /** By address. */
   readonly #judged: ReadonlyMap<string, Judged>;
   readonly #surveyed: ReturnType<typeof survey>;
 
@@ -173,86 +155,36 @@ export class JudgedManifests {
       return each && { found: each, subject, audited: auditWorkload(subject, this.#snapshot, this.#related) };
     });
     const all = judged.filter((each) => each !== undefined);
-    this.#judged = new Map(
-      all.flatMap((each) => {
-        const [own] = each.audited.findings;
-        return own === undefined ? [] : [[keyOf(own), each] as const];
-      }),
-    );
+    const addresses = addressesOf(all);
+    this.#judged = new Map(all.map((each, index) => [addresses[index] ?? '', each]));
     const given = { subjects, objects, snapshot: this.#snapshot, namespace: SELECTION.namespace };
     const notices = [
       ...misspeltKinds(objects),
       ...loneServices(given),
       ...idlePolicies(given, { text: policies, file: POLICIES }),
     ];
-    this.report = this.#reportOf(taken, problems, notices);
-  }
-
-  #reportOf(
-    files: readonly FileTaken[],
-    problems: readonly TextProblemAt[],
-    notices: readonly Notice[],
-  ): ManifestReport {
-    const fates = Object.fromEntries(
-      [...this.#judged].map(([key, each]) => [key, this.#fateOf(each)] as const),
-    );
-    const audited = [...this.#judged.values()].map((each) => each.audited);
-    const count = (fate: Fate) => Object.values(fates).filter((each) => each === fate).length;
-    const counts = {
-      lost: count('lost'),
-      assumed: count('assumed'),
-      fine: count('fine'),
-      unknown: count('unknown'),
-    };
-    const findings = audited.flatMap((each) => each.findings);
     // Several readers of one text say the same of it.
     const distinct = [...new Map(problems.map((each) => [JSON.stringify(each), each])).values()];
-    return {
-      ...{ headline: headline(counts), basis: basisOf(counts, findings), findings, fates, files },
-      ...{ summary: summaryOfAudit(audited), problems: distinct, notices },
-    };
-  }
-
-  #fateOf({ subject, audited: { findings } }: Judged): Fate {
-    const [own] = findings;
-    if (own?.verdict === 'protected' || own?.verdict === 'skipped') return 'fine';
-    if (own?.verdict !== 'unprotected') return 'unknown';
-    const exposure = exposureOf(requestOf(subject), this.#snapshot);
-    if (exposure === undefined || own.reason === 'UndeclaredConsumer') return 'lost';
-    const { services, consumers } = exposure;
-    const hasClient = services !== 'unknown' && services.length > 0;
-    return hasClient || consumers.some(({ builtIn }) => !builtIn) ? 'lost' : 'assumed';
+    const overview = wholeOf(overviewOf(all, this.#snapshot));
+    this.report = { ...overview, files: taken, problems: distinct, notices };
   }
 
   /** @returns undefined: there is no such workload any more */
-  detail(key: string): WorkloadDetail | undefined {
-    const judged = this.#judged.get(key);
+  detail(address: string): WorkloadDetail | undefined {
+    const judged = this.#judged.get(address);
     if (judged === undefined) return undefined;
-    const { found, subject } = judged;
-    const plan = explanationOf(found, this.#snapshot, this.#withWebhook);
-    const { text: after, before, left } = this.#edited(subject.file ?? '', key);
+    const { subject } = judged;
+    const plan = explanationOf(subject, this.#snapshot, this.#withWebhook);
+    const { text: after, before, left } = this.#edited(subject.file ?? '', address);
     const patch = before === after ? null : { before, after };
     return {
-      ...{ plan, because: becauseOf(plan), charts: this.#chartsOf(judged, plan), patch, left },
+      plan,
+      because: becauseOf(plan),
+      charts: plannedCharts(judged, plan, this.#snapshot),
+      patch,
+      left,
       policy: patch === null ? null : policyText([subject.namespace], {}, 'Audit'),
     };
-  }
-
-  #chartsOf({ subject, audited: { findings } }: Judged, plan: WorkloadExplanation): readonly Chart[] {
-    const [own] = findings;
-    const exposure = exposureOf(requestOf(subject), this.#snapshot);
-    if (own === undefined || exposure === undefined || own.waitSeconds === null) return [];
-    const lag = neededOf(exposure);
-    const { basis } = evidenceOf(exposure);
-    const now = plannedChart({
-      ...{ title: `${subjectOf(own)}: as it is`, lag, basis, wait: own.waitSeconds },
-      grace: own.graceSeconds ?? plan.baseGraceSeconds ?? 30,
-    });
-    const { waitSeconds, graceSeconds, outcome } = plan;
-    const changes = waitSeconds !== null && waitSeconds !== own.waitSeconds && outcome === 'inject';
-    if (!changes || graceSeconds === null) return [now];
-    const then = { title: 'With the patch', lag, basis, wait: waitSeconds, grace: graceSeconds };
-    return [now, plannedChart(then)];
   }
 
   /** All texts as `inject` writes them. */
@@ -260,14 +192,14 @@ export class JudgedManifests {
     return this.#inputs.map(({ name }) => ({ name, text: this.#edited(name).text }));
   }
 
-  /** @param key of the only workload to change: then the text is that of its document */
-  #edited(file: string, key?: string) {
+  /** @param address of the only workload to change: then the text is that of its document */
+  #edited(file: string, address?: string) {
     const input = this.#inputs.find(({ name }) => name === file);
     const before: string[] = [];
     const after: string[] = [];
     const left: string[] = [];
     if (input === undefined) return { before: '', text: '', left };
-    const only = key === undefined ? undefined : this.#judged.get(key)?.found;
+    const only = address === undefined ? undefined : this.#judged.get(address)?.found;
     const reading = { report: () => undefined, remark: '', failed: false };
     for (const document of readDocuments(input.text, input.name)) {
       if (only !== undefined && !holds(document, only.object.line)) continue;
@@ -331,7 +263,11 @@ function policyOf(namespaces: readonly string[], fields: PolicyFields, mode: 'Au
   };
 }
 
-function policyText(namespaces: readonly string[], fields: PolicyFields, mode: 'Audit' | 'Enforce'): string {
+export function policyText(
+  namespaces: readonly string[],
+  fields: PolicyFields,
+  mode: 'Audit' | 'Enforce',
+): string {
   return blockYaml(policyOf(namespaces, fields, mode));
 }
 
@@ -380,34 +316,8 @@ function* placedIn(
   }
 }
 
-type Counts = Readonly<Record<Fate, number>>;
-
-function headline({ lost, assumed, fine, unknown }: Counts): string {
-  const all = lost + assumed + fine + unknown;
-  if (all === 0) return 'No workload yet';
-  const [are, they] = lost === 1 ? ['loses', 'it rolls'] : ['lose', 'they roll'];
-  const parts = [
-    `${lost} of ${all} ${are} requests when ${they}`,
-    ...(assumed > 0 ? [`${assumed} ${assumed === 1 ? 'is' : 'are'} assumed to`] : []),
-    ...(fine > 0 ? [`${fine} ${fine === 1 ? 'is' : 'are'} fine`] : []),
-    ...(unknown > 0 ? [`of ${unknown} it is not known`] : []),
-  ];
-  return parts.join('; ');
-}
-
-const MOST_TEXTS = 3;
-
-function basisOf({ lost, assumed, unknown }: Counts, findings: readonly AuditFinding[]): readonly string[] {
-  const open = findings.filter(({ exposureSeconds }) => (exposureSeconds ?? 0) > 0);
-  const texts = new Set(open.flatMap(({ evidence }) => evidence?.text ?? []));
-  return [
-    ...(lost > 0 ? ['Lose: a Service or a route in the input leads to their pods, which stop at once.'] : []),
-    ...(assumed > 0
-      ? ['Assumed: their containers declare ports, and no Service in the input selects them.']
-      : []),
-    ...(unknown > 0 ? ['Not known: the reason stands beside each.'] : []),
-    ...[...texts].slice(0, MOST_TEXTS).map((text) => `How long is ${text}.`),
-  ];
+function wholeOf<T>(steps: Generator<void, T>): T {
+  for (let step = steps.next(); ; step = steps.next()) if (step.done === true) return step.value;
 }
 
 function holds({ start, end, source }: ManifestDocument, line: number): boolean {

@@ -1,94 +1,126 @@
+import { causeInWords } from './causes.ts';
+import type { Fate, WorkloadRow } from './overview.ts';
+
 /** What a list of workloads takes of a finding. */
 interface Listed {
   readonly kind: string;
   readonly namespace: string;
   readonly name: string;
-  readonly verdict: string;
   readonly reason: string;
   readonly waitSeconds: number | null;
   readonly exposureSeconds: number | null;
   readonly file?: string | undefined;
-  readonly line?: number | undefined;
 }
 
+type Row<F extends Listed = Listed> = WorkloadRow<F>;
+
+export const SORTS = ['fate', 'name', 'wait', 'open'] as const;
+export type Sort = (typeof SORTS)[number];
+export const GROUPINGS = ['cause', 'namespace'] as const;
+export type Grouping = (typeof GROUPINGS)[number];
+
 export interface ListQuery {
-  /** Words, each part of the name, namespace, kind or of a reason. */
+  /** Words, each part of the name, namespace, kind or of a reason; all of them must match, in any order. */
   readonly search: string;
-  /** Empty: all. */
-  readonly verdict: string;
+  /** undefined: all. */
+  readonly fate?: Fate | undefined;
   /** One that its workloads have; empty or absent: all. */
   readonly reason?: string | undefined;
   /** Without it, in the order of `audit`. */
-  readonly sort?: 'verdict' | 'name' | 'wait' | 'open' | undefined;
+  readonly sort?: Sort | undefined;
   /** The other way round. */
   readonly reverse?: boolean | undefined;
+  readonly group?: Grouping | undefined;
+  /** The address of a workload that is wanted wherever it stands in the list. */
+  readonly open?: string | undefined;
   readonly limit: number;
 }
 
-/** The findings of one workload, the decisive one first. */
-interface Row<F extends Listed> {
-  readonly own: F;
-  readonly all: readonly F[];
-  readonly name: string;
-  /** What is searched, in lower case. */
-  readonly text: string;
+export interface WorkloadList<F> {
+  /** The first that match. */
+  readonly rows: readonly WorkloadRow<F>[];
+  /** How many match. */
+  readonly matching: number;
+  /** How many match in each group, the largest group first; empty: the list is not grouped. */
+  readonly groups: readonly { readonly name: string; readonly workloads: number }[];
+  /** The workload that was asked for by its address, also where it does not match; null: there is none. */
+  readonly opened: WorkloadRow<F> | null;
 }
 
-/** Of findings: the workload, by its place where there are several of a name. */
-export function keyOf({ file = '', line = 0, kind, namespace, name }: Omit<Listed, 'verdict'>): string {
-  return `${namespace}/${name} ${kind} ${file}:${line}`;
-}
+const FATE_ORDER: readonly Fate[] = ['lost', 'assumed', 'unknown', 'fine'];
 
-const VERDICTS: readonly string[] = ['unprotected', 'unknown', 'protected', 'skipped'];
+type Order = (a: Row, b: Row) => number;
 
-type Order = (a: Row<Listed>, b: Row<Listed>) => number;
+const nameOf = ({ findings: [own] }: Row) => `${own?.namespace}/${own?.name}`;
+const byFate: Order = (a, b) => FATE_ORDER.indexOf(a.fate) - FATE_ORDER.indexOf(b.fate);
+const byName: Order = (a, b) => (nameOf(a) < nameOf(b) ? -1 : Number(nameOf(a) > nameOf(b)));
+const byWait: Order = (a, b) => (b.findings[0]?.waitSeconds ?? -1) - (a.findings[0]?.waitSeconds ?? -1);
+const byOpen: Order = (a, b) =>
+  (b.findings[0]?.exposureSeconds ?? -1) - (a.findings[0]?.exposureSeconds ?? -1);
 
-const byVerdict: Order = (a, b) => VERDICTS.indexOf(a.own.verdict) - VERDICTS.indexOf(b.own.verdict);
-const byName: Order = (a, b) => (a.name < b.name ? -1 : Number(a.name > b.name));
-const byWait: Order = (a, b) => (b.own.waitSeconds ?? -1) - (a.own.waitSeconds ?? -1);
-const byOpen: Order = (a, b) => (b.own.exposureSeconds ?? -1) - (a.own.exposureSeconds ?? -1);
-
-const ORDERS: Readonly<Record<NonNullable<ListQuery['sort']>, Order>> = {
-  verdict: (a, b) => byVerdict(a, b) || byOpen(a, b) || byName(a, b),
+const ORDERS: Readonly<Record<Sort, Order>> = {
+  fate: (a, b) => byFate(a, b) || byOpen(a, b) || byName(a, b),
   name: byName,
   wait: (a, b) => byWait(a, b) || byName(a, b),
   open: (a, b) => byOpen(a, b) || byName(a, b),
 };
 
+/** Of its decisive finding. */
+export function groupOf({ findings: [own] }: Row, grouping: Grouping): string {
+  return (grouping === 'cause' ? own?.reason : own?.namespace) ?? '';
+}
+
 /** Sorted once for each report and order: 20,000 workloads take a while, and each key that is pressed asks again. */
-const sorted = new WeakMap<object, Map<ListQuery['sort'], readonly Row<Listed>[]>>();
+const sorted = new WeakMap<object, Map<Sort, readonly Row[]>>();
+/** What is searched of a row, in lower case. */
+const texts = new WeakMap<Row, string>();
 
-function rowsOf(findings: readonly Listed[]): readonly Row<Listed>[] {
-  const byWorkload = Map.groupBy(findings, keyOf);
-  return [...byWorkload].flatMap(([name, all]) => {
-    const [own] = all;
-    const text = `${name} ${all.map(({ reason }) => reason).join(' ')}`.toLowerCase();
-    return own === undefined ? [] : [{ own, all, name, text }];
-  });
-}
-
-function rowsIn(findings: readonly Listed[], sort: ListQuery['sort']): readonly Row<Listed>[] {
-  const orders = sorted.get(findings) ?? new Map<ListQuery['sort'], readonly Row<Listed>[]>();
-  sorted.set(findings, orders);
-  const known = orders.get(sort);
+function textOf(row: Row): string {
+  const known = texts.get(row);
   if (known !== undefined) return known;
-  const rows = sort === undefined ? rowsOf(findings) : rowsIn(findings, undefined).toSorted(ORDERS[sort]);
-  orders.set(sort, rows);
-  return rows;
+  const reasons = row.findings.map(({ reason }) => `${reason} ${causeInWords(reason)}`);
+  const text = [row.address, row.findings[0]?.file, ...reasons].join(' ').toLowerCase();
+  texts.set(row, text);
+  return text;
 }
 
-/** The first workloads that match, with all of their findings; `matching`: how many match. */
-export function matchingIn<F extends Listed>(
-  findings: readonly F[],
-  { search, verdict, reason = '', sort, reverse = false, limit }: ListQuery,
-): { readonly findings: readonly F[]; readonly matching: number } {
-  const words = search.toLowerCase().split(/\s+/);
-  const rows = (rowsIn(findings, sort) as readonly Row<F>[]).filter(
-    ({ own, all, text }) =>
-      (verdict === '' || own.verdict === verdict) &&
-      (reason === '' || all.some((each) => each.reason === reason)) &&
-      words.every((word) => text.includes(word)),
+function rowsIn(rows: readonly Row[], sort: Sort | undefined): readonly Row[] {
+  if (sort === undefined) return rows;
+  const orders = sorted.get(rows) ?? new Map<Sort, readonly Row[]>();
+  sorted.set(rows, orders);
+  const known = orders.get(sort) ?? rows.toSorted(ORDERS[sort]);
+  orders.set(sort, known);
+  return known;
+}
+
+/** @param text in lower case @returns whether all words of a search are in it, in any order */
+export function matchesWords(text: string, search: string): boolean {
+  return search
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
+}
+
+export function listOf<F extends Listed>(rows: readonly WorkloadRow<F>[], query: ListQuery): WorkloadList<F> {
+  const { search, fate, reason = '', sort, reverse = false, group, open, limit } = query;
+  const matching = (rowsIn(rows, sort) as readonly Row<F>[]).filter(
+    (row) =>
+      (fate === undefined || row.fate === fate) &&
+      (reason === '' || row.findings.some((each) => each.reason === reason)) &&
+      matchesWords(textOf(row), search),
   );
-  const first = reverse ? rows.slice(-limit).toReversed() : rows.slice(0, limit);
-  return { findings: first.flatMap(({ all }) => all), matching: rows.length };
+  const ordered = reverse ? matching.toReversed() : matching;
+  const grouped =
+    group === undefined
+      ? []
+      : [...Map.groupBy(ordered, (row) => groupOf(row, group))].toSorted(
+          ([a, one], [b, other]) => other.length - one.length || (a < b ? -1 : 1),
+        );
+  const inOrder = group === undefined ? ordered : grouped.flatMap(([, all]) => all);
+  return {
+    rows: inOrder.slice(0, limit),
+    matching: matching.length,
+    groups: grouped.map(([name, all]) => ({ name, workloads: all.length })),
+    opened: rows.find(({ address }) => address === open) ?? null,
+  };
 }

@@ -46,4 +46,5 @@ export interface Dot {
  * - `stops`: it shuts down.
  * - `unknown`: it is not known what happened then.
  */
-export type Tone = 'sends' | 'lost' | 'waits' | 'stops' | 'unknown';
+export const TONES = ['sends', 'lost', 'waits', 'stops', 'unknown'] as const;
+export type Tone = (typeof TONES)[number];

@@ -1,4 +1,4 @@
-export type { Chart, Dot, Lane, Mark, Span, Tone } from './chart.ts';
+export { type Chart, type Dot, type Lane, type Mark, type Span, TONES, type Tone } from './chart.ts';
 export { CHART_STYLE, chartSvg } from './chart-svg.ts';
 export { chartText } from './chart-text.ts';
 export { type ObservedEnd, type ObservedRelease, terminationOf } from './observed-end.ts';

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { JudgedManifests, keyOf, POLICIES } from '../../../src/core/report/index.ts';
+import { JudgedManifests, POLICIES } from '../../../src/core/report/index.ts';
 import { auditReport, explainReport } from '../../../src/dashboard/index.ts';
 import { linger } from '../../cli/linger.ts';
 import { filesUnder, ROOT } from '../../docs/markdown.ts';
@@ -9,7 +9,7 @@ import { filesUnder, ROOT } from '../../docs/markdown.ts';
 const FILE = 'manifest.yaml';
 const judge = (text: string, policies = '') => new JudgedManifests([{ name: FILE, text }], policies);
 const detailsOf = (judged: JudgedManifests) =>
-  [...new Set(judged.report.findings.map(keyOf))].map((key) => judged.detail(key)!);
+  judged.report.rows.map(({ address }) => judged.detail(address)!);
 
 const POD = `apiVersion: v1
 kind: Pod
@@ -179,8 +179,10 @@ describe('the same as in the terminal', () => {
 
   it.each(manifests)('%s is judged as by linger audit', async (path) => {
     const { stdout } = await linger(['audit', '-f', path, '-o', 'json']);
-    const { findings, summary } = (await judged(path)).report;
-    expect({ findings, summary }).toEqual(auditReport.parse(JSON.parse(stdout)));
+    const { rows, summary } = (await judged(path)).report;
+    expect({ findings: rows.flatMap(({ findings }) => findings), summary }).toEqual(
+      auditReport.parse(JSON.parse(stdout)),
+    );
   });
 
   it.each(manifests)('%s changes as by linger inject', async (path) => {

@@ -81,8 +81,8 @@ describe('a kind that does not exist', () => {
 
   it('with the template of its pods, its finding says so, too', () => {
     const text = `apiVersion: apps/v1\nkind: Deployent\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: a, image: a}]}}}\n`;
-    const { findings } = new JudgedManifests([{ name: FILE, text }], '').report;
-    expect(findings[0]?.text).toContain('(is Deployment of apps/v1 meant?)');
+    const { rows } = new JudgedManifests([{ name: FILE, text }], '').report;
+    expect(rows[0]?.findings[0]?.text).toContain('(is Deployment of apps/v1 meant?)');
   });
 });
 

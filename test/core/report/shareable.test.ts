@@ -33,9 +33,9 @@ describe('what a link carries', () => {
     const text =
       'apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {on: "yes", n: "1"}}\nspec:\n  containers:\n    - name: a\n      env: [{name: P, value: x}]\n      ports: [{containerPort: 80}]\n';
     const verdicts = (of: string) =>
-      new JudgedManifests([{ name: 'a.yaml', text: of }], '').report.findings.map(
-        ({ line: _, column: __, ...finding }) => finding,
-      );
+      new JudgedManifests([{ name: 'a.yaml', text: of }], '').report.rows
+        .flatMap(({ findings }) => findings)
+        .map(({ line: _, column: __, ...finding }) => finding);
     expect(verdicts(shareable([{ name: 'a.yaml', text }]).text)).toEqual(verdicts(text));
   });
 });
