@@ -36,7 +36,8 @@ export interface HoldSetup {
   readonly address: string;
   readonly token: string;
   readonly tokenHash: string;
-  readonly volume: HoldVolume;
+  /** Absent: the pod has the helper's volume already. */
+  readonly volume?: HoldVolume;
 }
 
 /** Why Hold cannot be used, as the end of a sentence. */
@@ -131,9 +132,7 @@ export function standingSetup(
   if (labelOf(annotationsOf(pod), ANNOTATION.holdToken) !== tokenHash) return undefined;
   const age = Math.abs(holdTokenTime(token.text) - holdTokenTime(call.token));
   if (age > ADMISSION_SECONDS || obstacleIn(pod, containers) !== undefined) return undefined;
-  // Whatever else is in the pod's own volume: a member `why` of it is no obstacle.
-  const own = ownVolume(pod);
-  if (own !== undefined) return { address, token: call.token, tokenHash, volume: own.volume };
+  if (ownVolume(pod) !== undefined) return { address, token: call.token, tokenHash };
   const volume = volumeFor(pod, terms, hold);
   return 'why' in volume ? undefined : { address, token: call.token, tokenHash, volume };
 }

@@ -165,7 +165,9 @@ function helperOperations(pod: Pod, after: Pod, setup: HoldSetup | undefined): r
     return at === undefined || isForeign ? [] : [removed(container.volumeMounts, path, at)];
   });
   if (setup !== undefined && held.includes(true))
-    return own === undefined ? [...operations, appended(volumes, VOLUMES, setup.volume)] : operations;
+    return own === undefined && setup.volume !== undefined
+      ? [...operations, appended(volumes, VOLUMES, setup.volume)]
+      : operations;
   const others = containers.flatMap((each) => mountsOf(each).filter((_, index) => index !== ownMount(each)));
   const isUsed = namesVolume([...others, ...(initContainers ?? []).flatMap(mountsOf)]);
   return own === undefined || isUsed ? operations : [...operations, removed(volumes, VOLUMES, own.index)];

@@ -32,7 +32,7 @@ import {
 } from './pod.ts';
 
 /** A member that decisions read. */
-interface Member {
+export interface Member {
   /** What it must be where it is neither absent nor null. Without: it is read unchecked, as validation is the API server's. */
   readonly must?: readonly [is: (value: unknown) => boolean, expected: string];
   /** It must be there. */
@@ -40,10 +40,12 @@ interface Member {
   /** What is read of it, or of each entry where it is a list. Without: anything that is in it. */
   readonly members?: Members;
   /**
-   * What large reviews keep of it; undefined: nothing. Without: its members, or all of it. What is absent or null stays so.
-   * @param isConstrained whether the pod has node constraints, of a length that is read
+   * What large reviews keep of it; undefined: nothing. Without: its members, or all of it. What is absent or null stays so. What
+   * is below one without members is not read.
    */
-  keep?(value: unknown, isConstrained: boolean): unknown;
+  keep?(value: unknown): unknown;
+  /** A node constraint: large reviews keep it where the pod's constraints have a length that is read. */
+  readonly isConstraint?: true;
 }
 
 export type Members = Readonly<Record<string, Member>>;
@@ -68,13 +70,12 @@ const METADATA = {
   ownerReferences: {
     must: [isOwnerList, 'a list of owners'],
     members: OWNER,
-    keep: (value, isConstrained) =>
+    keep: (value) =>
       keptOf(
         OWNER,
         entriesOf(value)
           .filter((owner) => memberAt(owner, ['controller']) === true)
           .slice(0, 1),
-        isConstrained,
       ),
   },
 } satisfies RowsOf<PodMetadata>;
@@ -97,7 +98,7 @@ const VOLUME: Members = {
       defaultMode: NUMBER,
       items: {
         members: { path: TEXT },
-        keep: (value, isConstrained) => keptOf({ path: TEXT }, entriesOf(value).slice(0, 1), isConstrained),
+        keep: (value) => keptOf({ path: TEXT }, entriesOf(value).slice(0, 1)),
       },
     },
   },
@@ -126,19 +127,15 @@ function isOwnName(entry: unknown): boolean {
 function listWith(members: Members, matters: (entry: unknown) => boolean): Member {
   return {
     members,
-    keep: (value, isConstrained) => {
-      const list = keptOf(members, value, isConstrained);
+    keep: (value) => {
+      const list = keptOf(members, value);
       return Array.isArray(list) ? list.map((each) => (matters(each) ? each : {})) : list;
     },
   };
 }
 
-/** Node constraints that are not read are not kept. */
 function constraint(row: Member): Member {
-  return {
-    ...row,
-    keep: (value, isConstrained) => (isConstrained ? keptPart(row, value, isConstrained) : undefined),
-  };
+  return { ...row, isConstraint: true };
 }
 
 const TERMS: Members = { nodeSelectorTerms: {} };
@@ -217,7 +214,7 @@ export function essentialsOf(pod: Pod): Pod {
 }
 
 /** A value without members, such as a list that is too long to be read, is kept only as whether it is truthy. */
-function keptOf(members: Members, value: unknown, isConstrained: boolean): unknown {
+function keptOf(members: Members, value: unknown, isConstrained = false): unknown {
   if (isReadableList(value)) return value.map((each) => keptOf(members, each, isConstrained));
   if (!isRecord(value)) return Boolean(value);
   const kept: Record<string, unknown> = {};
@@ -229,9 +226,10 @@ function keptOf(members: Members, value: unknown, isConstrained: boolean): unkno
   return kept;
 }
 
-function keptPart({ members, keep }: Member, value: unknown, isConstrained: boolean): unknown {
+function keptPart({ members, keep, isConstraint }: Member, value: unknown, isConstrained: boolean): unknown {
   if (value === undefined || value === null) return value;
-  if (keep) return keep(value, isConstrained);
+  if (isConstraint && !isConstrained) return undefined;
+  if (keep) return keep(value);
   return members ? keptOf(members, value, isConstrained) : value;
 }
 

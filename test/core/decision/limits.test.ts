@@ -4,8 +4,10 @@ import { decide, screen } from '../../../src/core/decision/decide.ts';
 import { patchFor } from '../../../src/core/decision/patch.ts';
 import type { Pod } from '../../../src/core/decision/pod.ts';
 import { essentialsOf } from '../../../src/core/decision/pod-members.ts';
+import { randomOf } from '../../property/random.ts';
 import { arbitraryOddPod } from './arbitrary-pod.ts';
 import { arbitraryHeldSnapshot, arbitrarySnapshot } from './arbitrary-policy.ts';
+import { withMembers } from './kubernetes-members.ts';
 import { holdToken } from './sample-hold.ts';
 import { lives, reviewOf } from './sample-pass.ts';
 import { annotated, creationOf, type PodObject, pod, server } from './sample-pod.ts';
@@ -22,10 +24,12 @@ describe('the largest pod that is read', () => {
   });
 });
 
+const SNAPSHOTS = fc.oneof(arbitrarySnapshot, arbitraryHeldSnapshot);
+
 describe('what a decision reads of a pod', () => {
   it('makes the same decision and the same patch as the whole pod', () => {
     fc.assert(
-      fc.property(arbitraryOddPod, fc.oneof(arbitrarySnapshot, arbitraryHeldSnapshot), (object, snapshot) => {
+      fc.property(arbitraryOddPod, SNAPSHOTS, fc.nat(), (object, snapshot, seed) => {
         const check = (each: PodObject) => {
           const token = holdToken();
           if (screen(reviewOf(each, snapshot, token)) !== undefined) return;
@@ -35,7 +39,8 @@ describe('what a decision reads of a pod', () => {
           expect(decision).toEqual(decide(reviewOf(each, snapshot, token), snapshot));
           expect(patchFor(essentials, decision)).toEqual(patchFor(whole, decision));
         };
-        for (const each of lives(object, snapshot)) check(each);
+        const random = randomOf(seed);
+        for (const each of lives(object, snapshot)) check(withMembers(each, 'V1Pod', random));
       }),
       { numRuns: 500 },
     );

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { decide } from '../../../src/core/decision/decide.ts';
 import { patchFor } from '../../../src/core/decision/patch.ts';
-import { type Members, POD_MEMBERS } from '../../../src/core/decision/pod-members.ts';
+import { type Member, type Members, POD_MEMBERS } from '../../../src/core/decision/pod-members.ts';
 import { runs } from '../../property/runs.ts';
 import { arbitraryOddPod } from './arbitrary-pod.ts';
 import { arbitraryHeldSnapshot, arbitrarySnapshot } from './arbitrary-policy.ts';
@@ -55,11 +55,12 @@ function recording<T>(value: T, reads: Set<string>, path = '', views = new WeakM
 
 /** Whether a path leads to a row, or to what is below one without members of its own. */
 function hasRow(path: string): boolean {
-  let members: Members | undefined = POD_MEMBERS;
+  let row: Member | undefined = { members: POD_MEMBERS };
   for (const name of path.split('.')) {
-    if (members === undefined) return true;
-    if (!Object.hasOwn(members, name)) return false;
-    members = members[name]?.members;
+    const { members, keep }: Member = row;
+    if (members === undefined) return keep === undefined;
+    row = Object.hasOwn(members, name) ? members[name] : undefined;
+    if (row === undefined) return false;
   }
   return true;
 }
