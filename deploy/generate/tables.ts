@@ -25,6 +25,7 @@ import {
   DURATION_FIELDS,
   type Field,
   NOTES,
+  OVERRIDABLE,
   SKIP_QUESTIONS,
   SKIP_REASONS,
   WAIT_REASONS,
@@ -92,6 +93,14 @@ function skipQuestions(): string {
     'asked in this order': ([question]) => SKIP_QUESTIONS[question],
     reasons: ([, reasons]) => reasons.map(code).join(', '),
   });
+}
+
+/** The reasons, and a line for those that the annotation overrides. */
+function skipReasons(): string {
+  const all = Object.entries(SKIP_REASONS);
+  const rows = table(all, { reason: code, 'what it means': means, 'what to do': cure });
+  const overridden = Array.from(OVERRIDABLE, (reason) => `\`${reason}\``).join(', ');
+  return `${rows}\n\n\`linger.dev/inject: "true"\` overrides ${overridden}.`;
 }
 
 type Finding = Curable & { readonly verdict: string | null; readonly sometimes?: string };
@@ -318,8 +327,7 @@ function consumerFields(): string {
 /** Every table that a page takes from a catalogue, between `<!-- table: NAME -->` and `<!-- end -->`. */
 export const TABLES: Readonly<Record<string, () => string>> = {
   'skip-questions': skipQuestions,
-  'skip-reasons': () =>
-    table(Object.entries(SKIP_REASONS), { reason: code, 'what it means': means, 'what to do': cure }),
+  'skip-reasons': skipReasons,
   notes,
   'wait-reasons': () => table(Object.entries(WAIT_REASONS), { why: code, 'what it means': means }),
   'page-formats': () =>

@@ -58,7 +58,7 @@ import {
 import { podProblemOf } from './pod-members.ts';
 import { effectivePolicy } from './policy-merge.ts';
 import { digestOf, type EffectivePolicy } from './policy-values.ts';
-import { type Note, note, SKIP_REASONS, type SkipReason } from './reasons.ts';
+import { type Note, note, OVERRIDABLE, SKIP_REASONS, type SkipReason } from './reasons.ts';
 import { chooseWait, enoughOf, estimateOfWait, holdBounds, type WaitChoice, wholeSeconds } from './wait.ts';
 import type { Workload } from './workload.ts';
 
@@ -243,6 +243,7 @@ function decideOn(question: Question, standing?: StandingWait): Decision {
   const serves =
     policy.pods.value === 'All' || (policy.pods.value === 'Serving' && declaresTraffic(pod)) || selected;
   for (const reason of exclusionsOf(pod, policy, kind, serves)) {
+    if (policy.inject.value === true && OVERRIDABLE.has(reason)) continue;
     if (standing !== undefined) {
       if (SKIP_REASONS[reason].standing === 'stays') continue;
       notes.push(withdrawalNote(found, standing.plan, policy));
@@ -660,8 +661,7 @@ export function declaresTraffic(pod: Pod): boolean {
 }
 
 /**
- * The reasons that come from what the pod is, in catalogue order. `linger.dev/inject: "true"` overrides DaemonSet,
- * NotServing and DrainsItself only: overriding the others would break the pod or have no effect.
+ * The reasons that come from what the pod is, in catalogue order.
  * @param kind of the pod's owner
  * @param serves unknown: a Service that is not known yet may select the pod, and an unneeded wait is the cheaper mistake
  */
@@ -671,15 +671,14 @@ function* exclusionsOf(
   kind: string | undefined,
   serves: boolean | 'unknown',
 ): Generator<SkipReason> {
-  const wanted = policy.inject.value === true;
   const excluded = policy.exclude.value.find((each) => each === kind);
   if (excluded === 'Job') yield 'Job';
   if (pod.spec.containers.every((each) => endsByItself(pod, each))) yield 'RestartPolicy';
-  if (excluded === 'DaemonSet' && !wanted) yield 'DaemonSet';
+  if (excluded === 'DaemonSet') yield 'DaemonSet';
   if (excluded !== undefined && excluded !== 'Job' && excluded !== 'DaemonSet') yield 'ExcludedKind';
   if (graceOf(pod) === 0) yield 'ZeroGrace';
-  if (!wanted && serves === false) yield 'NotServing';
-  if (!wanted && ownDrainOf(pod) !== undefined) yield 'DrainsItself';
+  if (serves === false) yield 'NotServing';
+  if (ownDrainOf(pod) !== undefined) yield 'DrainsItself';
 }
 
 /** The consumers that send traffic to the pod, their planned lag, and a note on consumers that are only assumed to. */

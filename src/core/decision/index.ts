@@ -87,6 +87,7 @@ export {
   NOTES,
   type Note,
   type NoteCode,
+  OVERRIDABLE,
   SKIP_QUESTIONS,
   SKIP_REASONS,
   type SkipReason,

@@ -21,6 +21,8 @@ interface SkipReasonKind extends Curable {
    * are taken out.
    */
   readonly standing: 'unread' | 'stays' | 'goes';
+  /** Whether `linger.dev/inject: "true"` overrides it. Overriding any of the others would break the pod or have no effect. */
+  readonly isOverridable?: true;
 }
 
 /** Why a pod is left unchanged, in the order in which the reasons are tried: the first that applies is reported. */
@@ -101,6 +103,7 @@ export const SKIP_REASONS = {
     asked: 'use',
     verdict: 'skipped',
     standing: 'stays',
+    isOverridable: true,
     means:
       'Pods of DaemonSets are excluded: their rollout is serial and would take wait × nodes ÷ maxUnavailable longer.',
     cure: '`linger.dev/inject: "true"` on the pod template for one; take `DaemonSet` out of `exclude` for all.',
@@ -123,6 +126,7 @@ export const SKIP_REASONS = {
     asked: 'use',
     verdict: 'skipped',
     standing: 'stays',
+    isOverridable: true,
     means:
       'The pod receives no traffic: no Service selects it, and it has neither a port nor a readiness probe.',
     more: 'Those of an injected `istio-proxy` or `linkerd-proxy` do not count.',
@@ -132,6 +136,7 @@ export const SKIP_REASONS = {
     asked: 'use',
     verdict: 'skipped',
     standing: 'stays',
+    isOverridable: true,
     means:
       'The pod is of a kind that drains by itself when its termination begins (Knative, for one): a wait would undo that.',
     more: 'Knative revisions, Envoys with a shutdown manager (Contour, Envoy Gateway), game servers of Agones; note `OwnDrain` says how.',
@@ -187,6 +192,11 @@ export const SKIP_REASONS = {
 } as const satisfies Readonly<Record<string, SkipReasonKind>>;
 
 export type SkipReason = keyof typeof SKIP_REASONS;
+
+/** The reasons that `linger.dev/inject: "true"` overrides. */
+export const OVERRIDABLE: ReadonlySet<SkipReason> = new Set(
+  (Object.keys(SKIP_REASONS) as SkipReason[]).filter((reason) => 'isOverridable' in SKIP_REASONS[reason]),
+);
 
 interface NoteKind extends Curable {
   /** Whether the pod's creator also gets it, as an admission warning. */

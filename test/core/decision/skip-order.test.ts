@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { decide } from '../../../src/core/decision/decide.ts';
-import { SKIP_REASONS, type SkipReason } from '../../../src/core/decision/reasons.ts';
+import type { Decision } from '../../../src/core/decision/plan.ts';
+import { OVERRIDABLE, SKIP_REASONS, type SkipReason } from '../../../src/core/decision/reasons.ts';
 import { samplePlan } from './sample-plan.ts';
 import {
   creationOf,
@@ -89,24 +90,48 @@ const INCOMPATIBLE: readonly (readonly SkipReason[])[] = [
   ['AlreadyInjected', 'ExistingHook'],
 ];
 
-const reasons = (Object.keys(SKIP_REASONS) as SkipReason[]).filter((reason) => reason !== 'InternalError');
+const reasons = (Object.keys(SKIP_REASONS) as SkipReason[]).filter(
+  (reason) => reason !== 'InternalError',
+) as (keyof typeof CAUSES)[];
 const PAIRS = reasons
   .flatMap((first, index) => reasons.slice(index + 1).map((second) => [first, second] as const))
   .filter((pair) => !INCOMPATIBLE.some((group) => pair.every((reason) => group.includes(reason))));
 
+describe('linger.dev/inject: "true"', () => {
+  // OptedOut is its opposite.
+  test.each(reasons.filter((reason) => reason !== 'OptedOut'))('and %s', (reason) => {
+    const draft = draftOf(reason);
+    annotate(draft, 'linger.dev/inject', 'true');
+    const expected = OVERRIDABLE.has(reason) ? { outcome: 'inject' } : { outcome: 'skip', reason };
+    expect(decisionOn(draft)).toMatchObject(expected);
+  });
+
+  test('overrides all of them at once', () => {
+    const both = draftOf('NotServing', 'DaemonSet', 'DrainsItself');
+    annotate(both, 'linger.dev/inject', 'true');
+    expect(decisionOn(both)).toMatchObject({ outcome: 'inject' });
+  });
+});
+
+/** The causes of these, the last first. */
+function draftOf(...causes: readonly (keyof typeof CAUSES)[]): Draft {
+  const draft: Draft = {
+    operation: 'CREATE',
+    pod: pod(),
+    spec: {},
+    circumstances: { servicesComplete: true },
+  };
+  for (const cause of causes.toReversed()) CAUSES[cause](draft);
+  return draft;
+}
+
+function decisionOn({ pod: object, operation, spec, circumstances }: Draft): Decision {
+  return decide(creationOf(object, { operation }), snapshotOf([clusterPolicy(spec)], circumstances));
+}
+
 describe('where two reasons hold, the first in the catalogue’s order is reported', () => {
   test.each(PAIRS)('%s before %s', (first, second) => {
-    const draft: Draft = {
-      operation: 'CREATE',
-      pod: pod(),
-      spec: {},
-      circumstances: { servicesComplete: true },
-    };
-    CAUSES[second](draft);
-    CAUSES[first](draft);
-    const request = creationOf(draft.pod, { operation: draft.operation });
-    const decision = decide(request, snapshotOf([clusterPolicy(draft.spec)], draft.circumstances));
-    expect(decision).toMatchObject({ outcome: 'skip', reason: first });
+    expect(decisionOn(draftOf(first, second))).toMatchObject({ outcome: 'skip', reason: first });
   });
 
   const longEnough = pod({

@@ -10,7 +10,6 @@ import {
   exec,
   type JsonObject,
   ownedBy,
-  type PodObject,
   pod,
   preStop,
   server,
@@ -110,34 +109,16 @@ const SITUATIONS: readonly [SkipReason, string, Situation][] = [
   ['ModeOff', 'by policy', { documents: [clusterPolicy({ mode: 'Off' })] }],
   ['ModeOff', 'by annotation', { pod: pod({}, { annotations: { 'linger.dev/mode': 'Off' } }) }],
   ['ModeOff', 'by the operator’s limit', { circumstances: { modeLimit: 'Off' } }],
-  [
-    'ModeOff',
-    'whatever inject says',
-    {
-      documents: [clusterPolicy({ mode: 'Off' })],
-      pod: pod({}, { annotations: { 'linger.dev/inject': 'true' } }),
-    },
-  ],
   ['AlreadyInjected', 'its own output', { pod: injected }],
   ['Job', 'of a Job', { pod: pod({}, ownedBy('Job', 'batch/v1')) }],
   ['Job', 'of a Job that restarts on failure', { pod: pod({ restartPolicy: 'OnFailure' }, ownedBy('Job')) }],
   ['Job', 'of a Job in a manifest', { request: { ownerKind: 'Job' } }],
-  [
-    'Job',
-    'whatever inject says',
-    { pod: pod({}, { ...ownedBy('Job'), annotations: { 'linger.dev/inject': 'true' } }) },
-  ],
   ['RestartPolicy', 'Never', { pod: pod({ restartPolicy: 'Never' }) }],
   ['RestartPolicy', 'OnFailure', { pod: pod({ restartPolicy: 'OnFailure' }) }],
   [
     'RestartPolicy',
     'of a Job that is not excluded',
     { pod: pod({ restartPolicy: 'Never' }, ownedBy('Job')), documents: [clusterPolicy({ exclude: [] })] },
-  ],
-  [
-    'RestartPolicy',
-    'whatever inject says',
-    { pod: pod({ restartPolicy: 'Never' }, { annotations: { 'linger.dev/inject': 'true' } }) },
   ],
   ['DaemonSet', 'of a DaemonSet', { pod: pod({}, ownedBy('DaemonSet')) }],
   ['DaemonSet', 'of a DaemonSet in a manifest', { request: { ownerKind: 'DaemonSet' } }],
@@ -148,18 +129,13 @@ const SITUATIONS: readonly [SkipReason, string, Situation][] = [
   ],
   [
     'ExcludedKind',
-    'of a ReplicaSet, whatever inject says',
+    'of a ReplicaSet',
     {
       pod: pod({}, { ...ownedBy('ReplicaSet'), annotations: { 'linger.dev/inject': 'true' } }),
       documents: [policy({ exclude: ['ReplicaSet'] })],
     },
   ],
   ['ZeroGrace', 'no time at all', { pod: pod({ terminationGracePeriodSeconds: 0 }) }],
-  [
-    'ZeroGrace',
-    'whatever inject says',
-    { pod: pod({ terminationGracePeriodSeconds: 0 }, { annotations: { 'linger.dev/inject': 'true' } }) },
-  ],
   ['NotServing', 'no Service in the cluster', { pod: silent, circumstances: { servicesComplete: true } }],
   [
     'NotServing',
@@ -239,19 +215,6 @@ describe('a pod is skipped, unchanged', () => {
     expect((Object.keys(SKIP_REASONS) as SkipReason[]).filter((reason) => !shown.has(reason))).toEqual([
       'InternalError',
     ]);
-  });
-});
-
-describe('linger.dev/inject: "true" overrides NotServing, DaemonSet and DrainsItself', () => {
-  const wanted = { annotations: { 'linger.dev/inject': 'true' } };
-  test.each<[string, PodObject]>([
-    ['NotServing', pod({ containers: [container('app')] }, wanted)],
-    ['DaemonSet', pod({}, { ...ownedBy('DaemonSet'), ...wanted })],
-    ['DrainsItself', pod({}, { ...wanted, labels: { 'serving.knative.dev/revision': 'a' } })],
-    ['both', pod({ containers: [container('app')] }, { ...ownedBy('DaemonSet'), ...wanted })],
-  ])('%s', (_, object) => {
-    const decision = decide(creationOf(object), snapshotOf([], { servicesComplete: true }));
-    expect(decision.outcome).toBe('inject');
   });
 });
 
