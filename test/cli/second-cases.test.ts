@@ -596,6 +596,162 @@ describe('real repositories', () => {
   });
 });
 
+describe.concurrent('31: what sends to the pods of a Service', () => {
+  const WEB = `${DEPLOYMENT('web', 'web')}---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: web}, ports: [{port: 80}]}\n`;
+  const sender = (apiVersion: string, kind: string, spec: string, metadata = '') =>
+    `---\napiVersion: ${apiVersion}\nkind: ${kind}\nmetadata: {name: r${metadata}}\nspec: ${spec}\n`;
+  const INGRESS = (name: string, annotations = '{}') =>
+    sender(
+      'networking.k8s.io/v1',
+      'Ingress',
+      `{ingressClassName: ${name}, defaultBackend: {service: {name: web, port: {number: 80}}}}`,
+      `, annotations: ${annotations}`,
+    );
+  const GATEWAY = (name: string) =>
+    sender('gateway.networking.k8s.io/v1', 'Gateway', `{gatewayClassName: ${name}, listeners: []}`) +
+    sender(
+      'gateway.networking.k8s.io/v1',
+      'HTTPRoute',
+      '{parentRefs: [{name: r}], rules: [{backendRefs: [{name: web, port: 80}]}]}',
+    );
+  it.each([
+    [
+      'a binding of EKS Auto Mode',
+      sender('eks.amazonaws.com/v1', 'TargetGroupBinding', '{serviceRef: {name: web}}'),
+      'aws-target-groups',
+    ],
+    [
+      'a binding',
+      sender('elbv2.k8s.aws/v1beta1', 'TargetGroupBinding', '{targetType: ip, serviceRef: {name: web}}'),
+      'aws-target-groups',
+    ],
+    [
+      'a binding of instances',
+      sender(
+        'elbv2.k8s.aws/v1beta1',
+        'TargetGroupBinding',
+        '{targetType: instance, serviceRef: {name: web}}',
+      ),
+      undefined,
+    ],
+    ['an ALB', INGRESS('alb'), 'aws-target-groups'],
+    ['an ALB to instances', INGRESS('alb', '{alb.ingress.kubernetes.io/target-type: instance}'), undefined],
+    ['an internal load balancer of GKE', INGRESS('gce-internal'), 'gke-neg'],
+    ['a Gateway of GKE', GATEWAY('gke-l7-global-external-managed'), 'gke-neg'],
+    ['a Gateway of many clusters', GATEWAY('gke-l7-rilb-mc'), 'gke-neg'],
+    ['Tailscale, which sends to the ClusterIP', INGRESS('tailscale'), undefined],
+    [
+      'a page for errors',
+      sender('traefik.io/v1alpha1', 'Middleware', '{errors: {service: {name: web, port: 80}}}'),
+      'traefik',
+    ],
+    [
+      'another Middleware',
+      sender('traefik.io/v1alpha1', 'Middleware', '{stripPrefix: {prefixes: [/a]}}'),
+      undefined,
+    ],
+    [
+      'an ExtensionService',
+      sender('projectcontour.io/v1alpha1', 'ExtensionService', '{services: [{name: web, port: 80}]}'),
+      'contour',
+    ],
+    [
+      'a VirtualService of the mesh',
+      sender(
+        'networking.istio.io/v1',
+        'VirtualService',
+        '{hosts: [web], http: [{route: [{destination: {host: web}}]}]}',
+      ),
+      'istio-sidecars',
+    ],
+    [
+      'one of a gateway',
+      sender(
+        'networking.istio.io/v1beta1',
+        'VirtualService',
+        '{gateways: [a/b], http: [{route: [{destination: {host: web}}]}]}',
+      ),
+      'istio-gateway',
+    ],
+    [
+      'one of Gloo',
+      sender(
+        'gateway.solo.io/v1',
+        'VirtualService',
+        '{virtualHost: {routes: [{routeAction: {single: {kube: {ref: {name: web}}}}}]}}',
+      ),
+      'VirtualService',
+    ],
+    [
+      'a route table of Gloo',
+      sender(
+        'gateway.solo.io/v1',
+        'RouteTable',
+        '{routes: [{routeAction: {multi: {destinations: [{destination: {kube: {ref: {name: web, namespace: default}}}}]}}}]}',
+      ),
+      'RouteTable',
+    ],
+    [
+      'a TrafficSplit',
+      sender(
+        'split.smi-spec.io/v1alpha4',
+        'TrafficSplit',
+        '{service: a, backends: [{service: web, weight: 1}]}',
+      ),
+      'TrafficSplit',
+    ],
+    [
+      'a route of a mesh',
+      sender(
+        'gateway.networking.k8s.io/v1',
+        'GRPCRoute',
+        '{parentRefs: [{group: "", kind: Service, name: web}], rules: [{backendRefs: [{name: web}]}]}',
+      ),
+      'GRPCRoute',
+    ],
+    [
+      'Cilium',
+      sender('cilium.io/v2', 'CiliumClusterwideEnvoyConfig', '{services: [{name: web, namespace: default}]}'),
+      'CiliumClusterwideEnvoyConfig',
+    ],
+    [
+      'who authorises',
+      sender('getambassador.io/v3alpha1', 'AuthService', '{auth_service: "web.default:80"}'),
+      'AuthService',
+    ],
+    [
+      'who limits',
+      sender('getambassador.io/v2', 'RateLimitService', '{service: "http://web:80"}'),
+      'RateLimitService',
+    ],
+    ['another Service', sender('getambassador.io/v2', 'Mapping', '{service: "other:80"}'), undefined],
+  ])('%s', async (_, object, who) => {
+    const { said } = await audited(['--webhook', '-'], WEB + object);
+    expect(said('UndeclaredConsumer')).toEqual(who === undefined ? [] : [expect.stringContaining(who)]);
+  });
+
+  const OTHER =
+    '---\napiVersion: v1\nkind: Service\nmetadata: {name: o}\nspec: {selector: {app: o}, ports: [{port: 80}]}\n';
+  it.each([
+    ['Flagger makes its Services', '{targetRef: {kind: Deployment, name: web}}', 'unprotected NotInjected'],
+    ['those of another', '{targetRef: {kind: Deployment, name: other}}', 'unknown NoService'],
+  ])('%s', async (_, spec, verdict) => {
+    const canary = sender('flagger.app/v1beta1', 'Canary', spec);
+    const { rows } = await audited(['-'], DEPLOYMENT('web', 'web') + OTHER + canary);
+    expect(rows['Deployment web']).toBe(verdict);
+  });
+
+  it('a redirection of Cilium finds pods by their labels', async () => {
+    const policy = sender(
+      'cilium.io/v2',
+      'CiliumLocalRedirectPolicy',
+      '{redirectBackend: {localEndpointSelector: {matchLabels: {app: web}}}}',
+    );
+    const { said } = await audited(['--webhook', '-'], DEPLOYMENT('web', 'web') + OTHER + policy);
+    expect(said('UndeclaredConsumer')[0]).toContain('CiliumLocalRedirectPolicy default/r');
+  });
+});
+
 describe.concurrent('what is not known, or not trusted', () => {
   it('31: a load balancer that sends to the pods themselves', async () => {
     const { stdout } = await linger(['consumers', 'discover', '-f', at('31-nlb-to-pods.yaml')]);

@@ -81,9 +81,9 @@ async function expectOwnAnswers(file: string): Promise<void> {
   const audit = await run(file, 'audit', ...own);
   expect(audit).toMatchObject({ code: 0 });
   expect(audit.stdout).toMatch(new RegExp(`^protected +Deployment ${namespace}/web +7s`, 'm'));
-  // NodePools are of no namespace: a role of one cannot give them.
+  // These are of no namespace: a role of one cannot give them.
   expect(audit.stderr).not.toMatch(
-    /listing related objects is forbidden; .*: (?!NodePool$)|workloads of this kind/m,
+    /listing related objects is forbidden; .*: (?!(CiliumClusterwideEnvoyConfig, )?NodePool$)|workloads of this kind/m,
   );
   expect(await run(file, 'watch', '--for', '1s', ...own)).toMatchObject({ code: 0 });
   const explained = await run(file, 'explain', 'deployment/web', ...own);

@@ -253,7 +253,10 @@ describe('rights', () => {
         (resourceNames === undefined || (name !== undefined && resourceNames.includes(name))),
     );
   /** Whose objects a RoleBinding grants no access to. */
-  const OF_CLUSTERS = ['Namespace', 'IngressClass', 'GatewayClass', 'DiscoveryConsumer', 'NodePool'];
+  const OF_CLUSTERS = [
+    ...['Namespace', 'IngressClass', 'GatewayClass', 'DiscoveryConsumer', 'NodePool'],
+    'CiliumClusterwideEnvoyConfig',
+  ];
   /** Of other namespaces, too: an audit of one does without. */
   const OF_OTHERS = ['Gateway', 'ReferenceGrant'];
 

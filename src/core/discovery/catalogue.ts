@@ -59,7 +59,7 @@ export const CATALOGUE: readonly Ecosystem[] = [
     // Contour takes IngressClasses by name, whatever their controller: the first is a convention.
     controllers: ['projectcontour.io/ingress-controller', 'projectcontour.io/gateway-controller'],
     classes: ['contour'],
-    kinds: ['projectcontour.io/HTTPProxy'],
+    kinds: ['projectcontour.io/HTTPProxy', 'projectcontour.io/ExtensionService'],
     image: /\benvoy\b/,
     marked: [
       { app: 'envoy' },
@@ -138,7 +138,7 @@ export const CATALOGUE: readonly Ecosystem[] = [
     kinds: [
       ...['traefik.io/IngressRoute', 'traefik.io/IngressRouteTCP', 'traefik.io/IngressRouteUDP'],
       ...['traefik.containo.us/IngressRoute', 'traefik.containo.us/IngressRouteTCP'],
-      'traefik.containo.us/IngressRouteUDP',
+      ...['traefik.containo.us/IngressRouteUDP', 'traefik.io/Middleware', 'traefik.containo.us/Middleware'],
     ],
     image: /(^|\/)traefik(:|@|$)/,
     usual: { namespace: 'traefik', labels: { 'app.kubernetes.io/name': 'traefik' } },
@@ -219,14 +219,30 @@ export const CATALOGUE: readonly Ecosystem[] = [
       'eks.amazonaws.com/alb',
     ],
     classes: ['alb'],
-    kinds: ['elbv2.k8s.aws/TargetGroupBinding'],
+    kinds: ['elbv2.k8s.aws/TargetGroupBinding', 'eks.amazonaws.com/TargetGroupBinding'],
     measure: { by: 'declared', lag: '30s' },
     source: `${ASSUMED} (https://github.com/kubernetes-sigs/aws-load-balancer-controller/issues/3270 reports two minutes)`,
   },
   {
     name: 'gke-neg',
+    // A Gateway of GKE, and an internal Ingress, send to the pods.
+    controllers: ['networking.gke.io/gateway'],
+    classes: [
+      ...['global-external-managed', 'regional-external-managed', 'cross-regional-internal-managed'],
+      ...['rilb', 'gxlb'],
+    ]
+      .flatMap((each) => [`gke-l7-${each}`, `gke-l7-${each}-mc`])
+      .concat('gce-internal'),
     measure: { by: 'declared', lag: '60s' },
     source: `${ASSUMED} (https://cloud.google.com/knowledge/kb/502-503-errors-on-external-http-s-load-balancer-000006416 has a pause of 40 s in its example)`,
+  },
+  {
+    name: 'tailscale',
+    controllers: ['tailscale.com/ts-ingress'],
+    classes: ['tailscale'],
+    measure: { by: 'clusterIp' },
+    source:
+      'https://github.com/tailscale/tailscale/blob/main/cmd/k8s-operator/ingress.go (its proxies send to the ClusterIP)',
   },
   {
     name: 'keda-http-add-on',

@@ -92,6 +92,7 @@ interface Thing {
 
 const GATEWAY_GROUP = 'gateway.networking.k8s.io';
 const CLASS_ANNOTATION = 'kubernetes.io/ingress.class';
+const TARGET_TYPE = 'alb.ingress.kubernetes.io/target-type';
 const DEFAULT_CLASS = 'ingressclass.kubernetes.io/is-default-class';
 
 /** What says whose a route is, and where a mesh is. */
@@ -260,11 +261,15 @@ function ownersOf(
   const type = `${group}/${kind}`;
   if (kind === 'Ingress' && (group === 'networking.k8s.io' || group === 'extensions')) {
     const annotated = memberAt(object, ['metadata', 'annotations', CLASS_ANNOTATION]);
-    return [classes.ecosystemOf('Ingress', memberAt(object, ['spec', 'ingressClassName']) ?? annotated)];
+    const owner = classes.ecosystemOf('Ingress', memberAt(object, ['spec', 'ingressClassName']) ?? annotated);
+    const targets = memberAt(object, ['metadata', 'annotations', TARGET_TYPE]);
+    return [targetedBy(owner, targets)];
   }
   if (group === GATEWAY_GROUP && /^(HTTP|GRPC|TCP|TLS|UDP)Route$/.test(kind))
     return recordsAt(object, 'spec', 'parentRefs').flatMap((parent) => {
       const { group: ofParent = GATEWAY_GROUP, kind: parentKind = 'Gateway', name } = parent;
+      // By it a mesh routes what is sent to the Service.
+      if (ofParent === '' && parentKind === 'Service') return [undefined];
       if (ofParent !== GATEWAY_GROUP || parentKind !== 'Gateway' || !isString(name)) return [];
       const within = isString(parent.namespace) ? parent.namespace : namespace;
       const gateway = index.get(partKey({ group: GATEWAY_GROUP, kind: 'Gateway', namespace: within, name }));
@@ -279,9 +284,14 @@ function ownersOf(
   }
   if (type === 'projectcontour.io/HTTPProxy' && !included.has(partKey(thing))) return [];
   const owner = BY_KIND.get(type);
-  if (owner !== undefined) return [owner];
+  if (owner !== undefined) return [targetedBy(owner, memberAt(object, ['spec', 'targetType']))];
   // A TraefikService is reached through the route that names it.
   return kind !== 'TraefikService' && isTrafficKind(object) ? [undefined] : [];
+}
+
+/** A target group of instances sends to node ports. */
+function targetedBy(owner: string | undefined, targetType: unknown): string | undefined {
+  return owner === 'aws-target-groups' && targetType === 'instance' ? 'node-ports' : owner;
 }
 
 /** Whether a listener takes routes of this namespace. Source: Gateway API, allowedRoutes (`Same` where it is absent). */
@@ -415,6 +425,11 @@ function marksOf(
         ? [{ name: 'gke-neg', seen: `${subject} (cloud.google.com/neg)`, services: [service] }]
         : []),
     ];
+  }
+  if (group === 'networking.istio.io' && kind === 'VirtualService') {
+    const gateways = listOf(memberAt(object, ['spec', 'gateways']));
+    const isOfMesh = gateways.length === 0 || gateways.includes('mesh');
+    return isOfMesh ? [{ name: 'istio-sidecars', seen: subject, services: [] }] : [];
   }
   const isNamespace = kind === 'Namespace' && group === '';
   const metadata = isNamespace

@@ -13,6 +13,11 @@ type Path = string | readonly string[];
 
 const GATEWAY = 'gateway.networking.k8s.io';
 const ROUTE = ['group', 'kind', 'namespace', 'name'].map((member) => `spec.parentRefs[].${member}`);
+const INGRESS: readonly Path[] = [
+  'spec.ingressClassName',
+  ['metadata', 'annotations', 'kubernetes.io/ingress.class'],
+  ['metadata', 'annotations', 'alb.ingress.kubernetes.io/target-type'],
+];
 const REFERENCE = ['name', 'namespace', 'kind'];
 const SENDER = [
   'spec.selector.matchLabels.*',
@@ -77,11 +82,12 @@ const PATHS: Readonly<Record<string, readonly Path[]>> = {
     'spec.minReplicaCount',
     'spec.idleReplicaCount',
   ],
-  'networking.k8s.io/Ingress': [
-    'spec.ingressClassName',
-    ['metadata', 'annotations', 'kubernetes.io/ingress.class'],
-  ],
-  'extensions/Ingress': ['spec.ingressClassName', ['metadata', 'annotations', 'kubernetes.io/ingress.class']],
+  'networking.k8s.io/Ingress': INGRESS,
+  'extensions/Ingress': INGRESS,
+  'elbv2.k8s.aws/TargetGroupBinding': ['spec.targetType'],
+  'eks.amazonaws.com/TargetGroupBinding': ['spec.targetType'],
+  'cilium.io/CiliumLocalRedirectPolicy': ['spec.redirectBackend.localEndpointSelector.**'],
+  'flagger.app/Canary': ['spec.targetRef.kind', 'spec.targetRef.name'],
   'networking.k8s.io/IngressClass': [
     'spec.controller',
     ['metadata', 'annotations', 'ingressclass.kubernetes.io/is-default-class'],

@@ -10,6 +10,8 @@ interface TrafficKind {
    * a name, or a host such as `web.shop.svc.cluster.local` or `http://web.shop:80`.
    */
   readonly services: readonly string[];
+  /** They are of no namespace. */
+  readonly ofCluster?: true;
 }
 
 const ROUTE = {
@@ -29,6 +31,7 @@ const TRAEFIK = [
     kinds: ['TraefikService'],
     services: ['weighted.services[]', 'mirroring', 'mirroring.mirrors[]'],
   },
+  { kinds: ['Middleware'], services: ['errors.service'] },
 ];
 
 /** Everything that leads traffic to a Service past kube-proxy, or before it. A cluster that does not serve a kind has none. */
@@ -57,6 +60,7 @@ const TRAFFIC_KINDS: readonly TrafficKind[] = [
     kinds: ['HTTPProxy'],
     services: ['routes[].services[]', 'tcpproxy.services[]'],
   },
+  { apiVersion: 'projectcontour.io/v1alpha1', kinds: ['ExtensionService'], services: ['services[]'] },
   { apiVersion: 'route.openshift.io/v1', kinds: ['Route'], services: ['to', 'alternateBackends[]'] },
   {
     apiVersion: 'apisix.apache.org/v2',
@@ -68,7 +72,12 @@ const TRAFFIC_KINDS: readonly TrafficKind[] = [
     kinds: ['TCPIngress', 'UDPIngress'],
     services: ['rules[].backend.serviceName'],
   },
-  { apiVersion: 'elbv2.k8s.aws/v1beta1', kinds: ['TargetGroupBinding'], services: ['serviceRef'] },
+  // The second is EKS Auto Mode’s.
+  ...['elbv2.k8s.aws/v1beta1', 'eks.amazonaws.com/v1'].map((apiVersion) => ({
+    apiVersion,
+    kinds: ['TargetGroupBinding'],
+    services: ['serviceRef'],
+  })),
   {
     apiVersion: 'k8s.nginx.org/v1',
     kinds: ['VirtualServer', 'VirtualServerRoute', 'TransportServer'],
@@ -76,8 +85,22 @@ const TRAFFIC_KINDS: readonly TrafficKind[] = [
   },
   {
     apiVersion: 'getambassador.io/v3alpha1',
-    kinds: ['Mapping', 'TCPMapping'],
+    kinds: ['Mapping', 'TCPMapping', 'RateLimitService'],
     services: ['service'],
+  },
+  { apiVersion: 'getambassador.io/v3alpha1', kinds: ['AuthService'], services: ['auth_service'] },
+  {
+    apiVersion: 'gateway.solo.io/v1',
+    kinds: ['VirtualService', 'RouteTable'],
+    services: ['virtualHost.', ''].flatMap((host) => [
+      `${host}routes[].routeAction.single.kube.ref`,
+      `${host}routes[].routeAction.multi.destinations[].destination.kube.ref`,
+    ]),
+  },
+  {
+    apiVersion: 'split.smi-spec.io/v1alpha2',
+    kinds: ['TrafficSplit'],
+    services: ['backends[].service'],
   },
   { apiVersion: 'zalando.org/v1', kinds: ['RouteGroup'], services: ['backends[].serviceName'] },
   { apiVersion: 'networking.gke.io/v1', kinds: ['ServiceAttachment'], services: ['resourceRef'] },
@@ -86,6 +109,12 @@ const TRAFFIC_KINDS: readonly TrafficKind[] = [
     apiVersion: 'cilium.io/v2',
     kinds: ['CiliumEnvoyConfig'],
     services: ['services[]', 'backendServices[]'],
+  },
+  {
+    apiVersion: 'cilium.io/v2',
+    kinds: ['CiliumClusterwideEnvoyConfig'],
+    services: ['services[]', 'backendServices[]'],
+    ofCluster: true,
   },
 ];
 
@@ -132,8 +161,14 @@ export function balancerToPods(
 const SERVICE_EXPORT = 'multicluster.x-k8s.io/ServiceExport';
 
 /** The kinds to be listed of a cluster. Many clusters do not serve most of them. */
-export const TRAFFIC_SOURCE_KINDS = [
-  ...TRAFFIC_KINDS.flatMap(({ apiVersion, kinds }) => kinds.map((kind) => ({ apiVersion, kind }))),
+export const TRAFFIC_SOURCE_KINDS: readonly {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly ofCluster?: true;
+}[] = [
+  ...TRAFFIC_KINDS.flatMap(({ apiVersion, kinds, ofCluster }) =>
+    kinds.map((kind) => ({ apiVersion, kind, ...(ofCluster && { ofCluster }) })),
+  ),
   { apiVersion: 'multicluster.x-k8s.io/v1alpha1', kind: 'ServiceExport' },
 ];
 

@@ -550,7 +550,9 @@ function trafficFinding(
   if (services === 'unknown' || consumers.some(({ builtIn }) => !builtIn)) return undefined;
   const names = fewOf(services.map(({ name }) => name));
   if (services.length === 0) {
-    if (poolsOf(subject, related).length > 0) return undefined;
+    const { workload, namespace } = subject;
+    const isOfCanary = related.canaries.has(workloadKey(workload.kind, namespace, workload.name));
+    if (isOfCanary || poolsOf(subject, related).length > 0) return undefined;
     if ((snapshot.services.byNamespace.get(subject.namespace)?.length ?? 0) === 0) return undefined;
     const text =
       'no Service selects its pods, although the namespace has others: whether anything sends requests to them is not known';

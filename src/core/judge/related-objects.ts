@@ -46,6 +46,8 @@ export interface RelatedObjects {
   readonly scaled: ReadonlyMap<string, Autoscaler>;
   /** By namespace. */
   readonly budgets: ReadonlyMap<string, readonly DisruptionBudget[]>;
+  /** By {@link workloadKey}, the Canary of Flagger, which makes its Services. */
+  readonly canaries: ReadonlyMap<string, string>;
   /** By namespace, what finds pods by their labels without any Service. */
   readonly pools: ReadonlyMap<string, readonly PodPool[]>;
   readonly nodePools: readonly NodePool[];
@@ -140,6 +142,7 @@ export function* relating(
   const routes = new Map<string, string[]>();
   const services = new Map<string, ServiceTraits>();
   const pools = new Map<string, readonly PodPool[]>();
+  const canaries = new Map<string, string>();
   const nodePools: NodePool[] = [];
   const scaled = new Map<string, Autoscaler>();
   const budgets = new Map<string, DisruptionBudget[]>();
@@ -184,6 +187,11 @@ export function* relating(
     }
     const pool = poolIn(object, spec, subject);
     if (pool !== undefined) pools.set(namespace, [...(pools.get(namespace) ?? []), pool]);
+    // Source: fluxcd/flagger pkg/canary (the target is a Deployment where its kind is absent).
+    if (groupKindOf(object) === 'flagger.app/Canary') {
+      const { kind: of = 'Deployment', name: target } = isRecord(spec.targetRef) ? spec.targetRef : {};
+      canaries.set(workloadKey(textOf(of), namespace, textOf(target)), subject);
+    }
     const nodePool = nodePoolIn(object);
     if (nodePool !== undefined) nodePools.push(nodePool);
     const target = isRecord(spec.scaleTargetRef) ? spec.scaleTargetRef : undefined;
@@ -209,6 +217,7 @@ export function* relating(
     services,
     scaled,
     budgets,
+    canaries,
     pools,
     nodePools,
     pods: new KnownPods(new Map()),
@@ -237,7 +246,9 @@ function poolIn(
     ? (memberAt(spec, ['selector', 'matchLabels']) ?? spec.selector)
     : isOf(/^networking\.istio\.io\/ServiceEntry$/)
       ? memberAt(spec, ['workloadSelector', 'labels'])
-      : undefined;
+      : isOf(/^cilium\.io\/CiliumLocalRedirectPolicy$/)
+        ? memberAt(spec, ['redirectBackend', 'localEndpointSelector', 'matchLabels'])
+        : undefined;
   return isStringMap(selector) && Object.keys(selector).length > 0 ? { by, labels: selector } : undefined;
 }
 
