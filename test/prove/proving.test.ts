@@ -1,8 +1,11 @@
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { PodLives, prove, type TrafficJob, type WorkloadAccess } from '../../src/prove/index.ts';
 import { endOf, type ProveOptions } from '../../src/prove/proving.ts';
 import { wallClock } from '../../src/prove/traffic.ts';
 import { type LossKind, runSeconds, type TrafficReport } from '../../src/prove/traffic-plan.ts';
+
+/** Each waits for seconds of its own run. */
+const it = test.concurrent;
 
 /** Sends nothing, and says twenty times a second what it has not lost, by a clock that is ahead of ours. */
 function silentJob(aheadMs: number, lost: readonly (LossKind | undefined)[] = [undefined]) {

@@ -2,6 +2,7 @@ import { type DiscoveryConsumerSpec, NO_LABELS, taken, unseenNamespace } from '.
 import {
   ConsumerEstimator,
   consumerOf,
+  isDueAtOnce,
   LagEstimator,
   NOTHING_PLANNED,
   nextPlanned,
@@ -107,7 +108,8 @@ export function simulate(
     if (event.consumer !== undefined) consumers.record(event.consumer, 'removal', event.lag, now);
     else estimator.record({ namespace: event.namespace ?? '', lag: event.lag }, now);
     // The first lags, and reaching enough of them, count at once.
-    if (lag?.coverage === undefined) look(now);
+    if (isDueAtOnce(table, { cluster: estimator.cluster, consumers: consumers.removals }, now, [enough]))
+      look(now);
   }
   return waits;
 }

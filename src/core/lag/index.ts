@@ -77,6 +77,7 @@ export {
 export { type Enough, type Episode, type HistoryPart, LagHistory, type Period } from './lag-history.ts';
 export {
   BUILT_IN_ENOUGH,
+  isDueAtOnce,
   NOTHING_PLANNED,
   nextPlanned,
   type PlannedRow,

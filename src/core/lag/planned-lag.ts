@@ -97,6 +97,22 @@ const LEAST_OTHERS = 100;
 const MOVED_COVERAGE = 0.003;
 const WAITS: readonly number[] = Array.from({ length: 60 }, (_, index) => 5 * (index + 1));
 
+/** Whether something is to be published at once: the first lags of a scope, or the first that are enough for a policy. */
+export function isDueAtOnce(
+  table: PlannedTable,
+  { cluster, consumers }: Pick<MeasuredHistories, 'cluster' | 'consumers'>,
+  now: number,
+  asked: readonly Enough[] = [BUILT_IN_ENOUGH],
+): boolean {
+  const ofConsumers = [...asked, ENOUGH_OF_BUILT_IN];
+  const isDue = (row: PlannedRow | undefined, history: LagHistory, enough: readonly Enough[]) =>
+    row === undefined ? history.samples > 0 : isNewlyEnough(history.reached(now), row, enough);
+  return (
+    isDue(table.cluster, cluster, asked) ||
+    [...(consumers ?? [])].some(([name, each]) => isDue(table.consumers.get(name), each, ofConsumers))
+  );
+}
+
 /**
  * The next published table, or the same one where nothing is due. A row is renewed when a percentile or the coverage of a
  * wait has moved, the table at most every {@link PUBLISH_SECONDS}; a scope's first row, and the first with enough
@@ -114,12 +130,7 @@ export function* nextPlanned(
   now: number,
   asked: readonly Enough[] = [BUILT_IN_ENOUGH],
 ): Generator<undefined, PlannedTable> {
-  const ofConsumers = [...asked, ENOUGH_OF_BUILT_IN];
-  const isDue = (row: PlannedRow | undefined, history: LagHistory, enough: readonly Enough[]) =>
-    row === undefined ? history.samples > 0 : isNewlyEnough(history.reached(now), row, enough);
-  const atOnce =
-    isDue(table.cluster, cluster, asked) ||
-    [...(consumers ?? [])].some(([name, each]) => isDue(table.consumers.get(name), each, ofConsumers));
+  const atOnce = isDueAtOnce(table, { cluster, consumers }, now, asked);
   // A clock that was set back must not delay a table.
   if (!atOnce && Math.abs(now - table.at) < PUBLISH_SECONDS) return table;
 
@@ -159,7 +170,10 @@ export function* nextPlanned(
     }
   }
   for (const [name, history] of consumers ?? []) {
-    const row = yield* nextRow(table.consumers.get(name), history, { ...look, asked: ofConsumers });
+    const row = yield* nextRow(table.consumers.get(name), history, {
+      ...look,
+      asked: [...asked, ENOUGH_OF_BUILT_IN],
+    });
     if (row !== undefined) rows.set(name, row);
   }
   const same =
