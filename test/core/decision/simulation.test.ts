@@ -131,6 +131,12 @@ describe('a clock', () => {
   });
 });
 
+test('enough history counts at once, between two ticks', () => {
+  const events = Array.from({ length: 24 * 60 + 5 }, (_, each) => ({ at: BEGIN + 30 + each * 60, lag: 0.2 }));
+  const [, measured] = changesOf(simulate(events, EMPTY_SNAPSHOT, 'shop'));
+  expect(measured).toMatchObject({ at: BEGIN + 30 + DAY, why: 'measured' });
+});
+
 test('nothing happens without events', () => {
   expect(simulate([], EMPTY_SNAPSHOT, 'shop')).toEqual([]);
 });
