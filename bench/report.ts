@@ -38,9 +38,9 @@ export interface Row {
 export interface Ratio {
   readonly name: string;
   readonly body: string;
-  /** Of the medians. */
+  /** The ratio of the medians. */
   readonly value: number;
-  /** Of single rounds. */
+  /** The extremes of single rounds. */
   readonly min: number;
   readonly max: number;
   readonly target: string;

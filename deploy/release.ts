@@ -125,7 +125,7 @@ async function staged(
   try {
     if (dist === undefined) await buildProgram(join(program, 'dist'));
     else await cp(dist, join(program, 'dist'), { recursive: true });
-    // Of sources that are not there.
+    // Their sources are not published.
     const maps = (await readdir(join(program, 'dist'))).filter((name) => name.endsWith('.map'));
     for (const name of maps) await rm(join(program, 'dist', name));
     await writeFile(join(program, 'package.json'), publishedManifest({ ...manifest, ...commitOf(ROOT) }));

@@ -36,7 +36,7 @@ const KINDS = [
 ] as const;
 type Kind = (typeof KINDS)[number];
 const FLOOR_LABEL = 'bench-floor';
-/** Of namespaces that the floor counts in, and the webhook does not. */
+/** Labels namespaces for which the floor acts and the webhook does not. */
 const WITHOUT_LINGER = 'bench-without-linger';
 const GROUP = 'admissionregistration.k8s.io';
 const RULES = [{ apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['pods'] }];

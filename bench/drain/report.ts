@@ -14,15 +14,15 @@ export const CLIENTS = {
 export interface Cell {
   readonly disturbance: string;
   readonly strategy: string;
-  /** Of {@link CLIENTS}. */
+  /** One of {@link CLIENTS}. */
   readonly client: string;
   readonly run: number;
-  /** Of the machine, over the last minute, when the run ended. */
+  /** The machine's load average over the last minute when the run ended. */
   readonly load: number;
   readonly sent: number;
   readonly lost: number;
   readonly slow: number;
-  /** Of each pod that ended, seconds from its deletion to SIGTERM, and until this client had dropped it. */
+  /** Seconds from the deletion of each pod that ended to SIGTERM, and until this client had dropped it. */
   readonly waits: readonly number[];
   readonly lags: readonly number[];
   /** The same of the slowest client. */
@@ -38,7 +38,7 @@ export interface Results {
   readonly machine: string;
   readonly kubernetes: string;
   readonly cells: Cell[];
-  /** Of the runs that lost something. */
+  /** What each run with losses lost, in words. */
   readonly accounts: { readonly run: string; readonly account: string }[];
 }
 
@@ -59,7 +59,7 @@ export function tablesOf(cells: readonly Cell[], order: Order): string {
   return tables.join('\n\n');
 }
 
-/** Of each disturbance, the cells of each strategy that has some. */
+/** For each disturbance, the cells of each strategy that has some. */
 function disturbancesOf(cells: readonly Cell[], { disturbances, strategies }: Order) {
   return disturbances.map((disturbance) => ({
     disturbance,

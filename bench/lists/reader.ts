@@ -14,7 +14,7 @@ export interface Reading {
   readonly pods: number;
   readonly seconds: number;
   readonly cpuSeconds: number;
-  /** Of bodies, as they came over the network. */
+  /** The size of the bodies as they came over the network. */
   readonly bytes: number;
 }
 

@@ -8,7 +8,7 @@ type volume struct {
 	ListBytes   int            `json:"listBytes"`
 	Events      map[string]int `json:"events"`
 	EventBytes  map[string]int `json:"eventBytes"`
-	// Of the trial that goes before the stream, and of the stream.
+	// The trial before the stream, and the stream.
 	TrialEvents   int `json:"trialEvents"`
 	StreamEvents  int `json:"streamEvents"`
 	StreamBytes   int `json:"streamBytes"`

@@ -13,7 +13,7 @@ export interface Volume {
   readonly listBytes: number;
   readonly events: Readonly<Record<string, number>>;
   readonly eventBytes: Readonly<Record<string, number>>;
-  /** Of the trial that goes before the stream. */
+  /** Those of the trial before the stream. */
   readonly trialEvents: number;
   readonly trialReplacements: number;
   readonly streamEvents: number;

@@ -41,9 +41,9 @@ export function rowOf(measurements: readonly Measurement[]): Row {
 
 export interface Ratio {
   readonly name: string;
-  /** Of the medians. */
+  /** The ratio of the medians. */
   readonly value: number;
-  /** Of single rounds. */
+  /** The extremes of single rounds. */
   readonly min: number;
   readonly max: number;
   readonly target: string;

@@ -38,7 +38,7 @@ const OPT_INS = [
  */
 const MOST_ENTRIES = 100;
 /**
- * Of labels and the like, of which a pod may have any number: the API server takes seconds to patch one with 16,000.
+ * The most labels and the like that a patched pod has: the API server takes seconds to patch one with 16,000.
  */
 const MOST_KEYS = 1_000;
 const MOST_NAME_CHARACTERS = 63;
@@ -146,7 +146,7 @@ const VARIABLES = {
     "!object.spec.containers.exists(c, c.?lifecycle.?preStop.hasValue()) ? '' : variables.entry[5]]" +
     ".map(each, each.split(',').map(name, name.trim()))",
   claimed: "variables.plan.find(r'\\[[^\\]]*\\]')",
-  // Of each container: 0 it is left alone, 1 it has no hook, 2 it has no lifecycle either, 3 it has the one of an earlier round.
+  // For each container, 0: it is left alone, 1: it has no hook, 2: nor a lifecycle, 3: it has the hook of an earlier round.
   states:
     `object.spec.containers.map(c, c.name.size() > ${MOST_NAME_CHARACTERS} || ` +
     "c.?restartPolicy.orValue(object.spec.?restartPolicy.orValue('Always')) != 'Always' ? 0 : " +

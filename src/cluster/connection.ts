@@ -235,7 +235,7 @@ const REFERENCES = [
   ...['client-certificate', 'client-key', 'certificate-authority'],
 ];
 
-/** Whoever wrote the kubeconfig must not choose which files of this process are sent, or what it runs. */
+/** A kubeconfig must not choose which files of this process are sent, or what it runs. */
 function refuseReferences(...entries: readonly (Picked<unknown> | undefined)[]): void {
   for (const { raw, file } of entries.filter((each) => each !== undefined)) {
     const found = REFERENCES.find((field) => raw[field] !== undefined);

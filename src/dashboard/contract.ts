@@ -123,7 +123,7 @@ const auditSummary = z.strictObject({
 export const auditReport = z.strictObject({
   findings: z.array(auditFinding).readonly(),
   summary: auditSummary,
-  /** Of a cluster: a full sentence if new pods get no hook at this moment. */
+  /** With a cluster only: a full sentence if new pods get no hook at this moment. */
   noHooks: z.string().optional(),
 });
 

@@ -99,7 +99,7 @@ export class NodeShutdowns implements Runnable {
   readonly #options: NodeShutdownOptions;
   /** The nodes that are shutting down, and the seconds that they leave their pods. */
   readonly #nodes = new Map<string, number>();
-  /** By node: the pods that have been told so. */
+  /** By node: the pods whose helpers have been informed. */
   readonly #told = new Map<string, readonly string[]>();
   /** The watch of this term as leader. */
   #watch: ReturnType<typeof watchResource> | undefined;

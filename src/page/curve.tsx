@@ -4,7 +4,7 @@ type Points = readonly (readonly [seconds: number, share: number])[];
 const [WIDE, HIGH] = [800, 220];
 /** Seconds: the shortest lag that is drawn by itself. */
 const SHORTEST = 0.001;
-/** More lines could not be told apart. */
+/** More lines cannot be distinguished. */
 const MOST_CURVES = 6;
 /** Rows for the labels of waits, which may be close to each other; a row is as high as its letters on a phone. */
 const [ROWS, ROW_HEIGHT] = [8, 26];

@@ -27,7 +27,7 @@ export async function filesIn({ dataTransfer }: DragEvent): Promise<readonly Dro
   return found;
 }
 
-/** Of an `<input type=file>`, one of folders too. */
+/** The files of an `<input type=file>`, which may let people choose folders. */
 export function chosenIn(input: HTMLInputElement): readonly DroppedFile[] {
   return [...(input.files ?? [])].map((file) => ({ path: file.webkitRelativePath || file.name, file }));
 }

@@ -7,7 +7,7 @@ export interface Linked {
 const MARK = '#m=';
 /** Characters: chats and mail programs cut longer addresses. */
 export const LONGEST_LINK = 30_000;
-/** Of a link that somebody else has made. */
+/** A link may come from anybody, so what it inflates to is bounded. */
 const MOST_INFLATED = 8 * 1024 * 1024;
 
 /** The fragment that carries it, compressed. */

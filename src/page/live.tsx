@@ -20,7 +20,7 @@ function useLive<T>(topic: string, query: string) {
   useEffect(() => {
     const ending = new AbortController();
     let [isReading, isStale] = [false, false];
-    // Of the changes that come while it is read, one more reading has all.
+    // However many changes come during a reading, one more reading shows them all.
     const read = async () => {
       isStale = true;
       if (isReading) return;

@@ -18,7 +18,7 @@ const SHOWN = [
   ...Object.entries(WORDS).map(([each, [, short]]) => [each, short] as const),
 ] as const;
 
-/** More rows help nobody, and take long to lay out. */
+/** More rows do not help, and take long to lay out. */
 const MOST_ROWS = 100;
 
 export function Timeline() {

@@ -9,7 +9,7 @@ export interface ZipEntry {
 /** What an archive may come to, whatever it says of itself. */
 export interface ZipBudget {
   readonly entries: number;
-  /** Of all entries that are read, inflated. */
+  /** The inflated size of all entries that are read. */
   readonly bytes: number;
 }
 

@@ -4,7 +4,7 @@ import type { Pod } from '../decision/index.ts';
 // Proxies that another webhook adds to a pod: a template shows them by labels and annotations only.
 
 interface AddedSidecar {
-  /** Of its container. */
+  /** Its container's name. */
   readonly name: string;
   readonly by: string;
   isAdded(labels: Labels, annotations: Labels, namespace: NamespaceRecord | undefined): boolean;

@@ -705,7 +705,7 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
 
 function standingUnknown(unknown: string, decision: Decision): Standing {
   const base = { verdict: 'unknown', reason: 'UnknownKind', grace: null } as const;
-  // Of a template that was not found, nothing is known.
+  // Nothing is known about a template that was not found.
   if (decision.outcome === 'skip' && decision.reason === 'InvalidPod')
     return { ...base, wait: null, text: unknown };
   if (decision.outcome === 'skip') {
@@ -887,7 +887,7 @@ function ofPools(pools: readonly PodPool[]): string {
   return `${fewOf(pools.map(({ by }) => by))} sends traffic to these pods without a Service, and no DiscoveryConsumer declares it: declare one with appliesTo: {podSelector: {matchLabels: {${declared}}}}, and its lag`;
 }
 
-/** Of the only replica, no other serves while a hung container waits. Source: kubernetes.io, Container lifecycle hooks. */
+/** While a hung container of the only replica waits, no other replica serves. Source: kubernetes.io, Container lifecycle hooks. */
 function livenessRestart(subject: Decided, related: RelatedObjects): readonly Said[] {
   const replicas = subject.workload.kind === 'Pod' ? 1 : replicasOf(subject, related);
   if (replicas !== 1) return [];
@@ -1269,7 +1269,7 @@ function undeclaredConsumer(
   return [{ reason: 'UndeclaredConsumer', text }];
 }
 
-/** Of the consumers that send to the pods, the last to send to a new one. */
+/** The consumer of these pods that is the last to send to a new pod. */
 function slowestAddition({ consumers }: Exposure, { additions }: RelatedObjects) {
   const known = consumers.flatMap(({ name }) => {
     const seconds = additions.get(name);
@@ -1334,7 +1334,7 @@ function podsOfAll(subjects: readonly AuditSubject[], related: RelatedObjects): 
     const { workload, namespace } = subject;
     const { kind, name } = workload;
     const labels = podLabelsIn(workload);
-    // Of a DaemonSet, one at least.
+    // A DaemonSet has at least one.
     const count = /^(Pod|DaemonSet)$/.test(kind) ? 1 : replicasOf(subject, related);
     // Such a pod ends: a test of a release, or what a Job would run.
     const ends =

@@ -102,7 +102,7 @@ function annotations(kind: string, pointer: string, object: unknown): readonly M
   return [{ code: 'AnnotationMisplaced', text }];
 }
 
-/** Of a kind whose schema is not known, only the template of its pods is read. */
+/** Reads only the pod template of a kind whose schema is not known. */
 function fields(kind: string, pointer: string, object: unknown): readonly Misplaced[] {
   const found = new Map<string, string[]>();
   const pod = dotted(pointer);

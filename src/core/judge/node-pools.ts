@@ -15,7 +15,7 @@ import { groupKindOf } from '../discovery/index.ts';
 export interface NodePool {
   /** `NodePool cheap` */
   readonly by: string;
-  /** Of its nodes, with the values that each may have. */
+  /** The labels of its nodes, with the values that each label may have. */
   readonly labels: ReadonlyMap<string, readonly string[]>;
   /** Within how many seconds after a drain begins its nodes are gone; undefined: it does not say. */
   readonly within: number | undefined;

@@ -161,7 +161,7 @@ export interface DisruptionBudget {
 interface Member {
   readonly workload: Workload;
   readonly namespace: string;
-  /** Of its pods. */
+  /** Its pods' labels. */
   readonly labels: unknown;
   /** How many pods it has. */
   readonly count: number;

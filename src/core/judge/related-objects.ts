@@ -102,7 +102,7 @@ export function serviceKey(namespace: string, name: string): string {
   return `${namespace}/${name}`;
 }
 
-/** Of a namespace, and characters of one: each of its workloads is held against all of them. */
+/** The most budgets of a namespace, and the most characters of one: each workload is compared with all of them. */
 const MOST_BUDGETS = 1_000;
 const LONGEST_BUDGET = 4_096;
 

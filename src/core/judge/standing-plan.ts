@@ -17,7 +17,7 @@ import { withAdded } from './added-sidecars.ts';
 
 /** A pod as it is judged: one that carries Linger’s plan is its author’s pod with that plan. */
 export interface Judged {
-  /** Of the pod as its author wrote it. */
+  /** Asks about the pod as its author wrote it. */
   readonly request: PodRequest;
   /** What the pod gets, or has: with a plan that is there already, that one. */
   readonly decision: Decision;

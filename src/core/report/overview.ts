@@ -101,7 +101,7 @@ export function fateOf({ subject, audited: { findings } }: JudgedWorkload, snaps
   return hasSender(exposure) ? 'lost' : 'assumed';
 }
 
-/** Whether a Service leads to such pods, or a consumer that somebody has declared. */
+/** Whether a Service leads to such pods, or a declared consumer. */
 function hasSender({ services, consumers }: Exposure): boolean {
   const hasClient = services !== 'unknown' && services.length > 0;
   return hasClient || consumers.some(({ builtIn }) => !builtIn);

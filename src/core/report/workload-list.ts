@@ -65,7 +65,7 @@ const ORDERS: Readonly<Record<Sort, Order>> = {
   open: (a, b) => byOpen(a, b) || byName(a, b),
 };
 
-/** Of its decisive finding. */
+/** The cause or namespace of its decisive finding. */
 export function groupOf({ findings: [own] }: Row, grouping: Grouping): string {
   return (grouping === 'cause' ? own?.reason : own?.namespace) ?? '';
 }

@@ -206,7 +206,7 @@ export abstract class LinePageReader extends TokenReader {
 
 interface JsonFrame {
   readonly end: '}' | ']';
-  /** Of the members that are read, those that it has. */
+  /** Those members of the object that are read; undefined: none so far. */
   members: Record<string, string> | undefined;
 }
 
