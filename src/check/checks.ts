@@ -18,7 +18,7 @@ export const CHECKS = {
   Rights: {
     when: 'both',
     means:
-      "Before: you may apply `deploy/`. After: the replicas' ServiceAccount has all rights that they need (right: create `subjectaccessreviews`).",
+      "Before: you may apply `deploy/`. After: the replicas' ServiceAccount has all permissions that they need (right: create `subjectaccessreviews`).",
   },
   Kubelets: {
     when: 'both',
@@ -41,7 +41,7 @@ export const CHECKS = {
   Certificate: {
     when: 'after',
     means:
-      'The certificate is valid, for the right name, renewed in time, and covered by the `caBundle`. Needs the right to get that Secret.',
+      'The certificate is valid, for the right name, renewed in time, and covered by the `caBundle`. Needs the permission to get that Secret.',
   },
   Replicas: {
     when: 'after',

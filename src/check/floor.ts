@@ -64,7 +64,7 @@ export async function floorBefore(inquiry: Inquiry): Promise<Seen> {
   return [
     support,
     warning(
-      `your account lacks rights that an installation with the floor needs: ${missing.join(', ')}`,
+      `your account lacks permissions that an installation with the floor needs: ${missing.join(', ')}`,
       'Install as cluster-admin, or without the floor: in the chart, floor: false.',
     ),
   ];

@@ -569,7 +569,7 @@ async function holdHelper(
       missing.length > 0 &&
         warning(
           `ConfigMap ${name} is missing in ${count(missing.length, 'namespace')} (${fewOf(missing)}): new pods there get Sleep, and ${loses}`,
-          `The leader creates it, with the rights of deploy/rbac-hold.yaml; ${apply}`,
+          `The leader creates it, with the permissions of deploy/rbac-hold.yaml; ${apply}`,
         ),
       ending.length > 0 &&
         warning(

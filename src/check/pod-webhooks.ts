@@ -45,7 +45,7 @@ export async function otherInstallation(inquiry: Inquiry): Promise<Seen> {
   if (own === undefined) return ok(`there is no MutatingWebhookConfiguration ${configuration} yet`);
   if (place === namespace) return ok(`${configuration} already points at namespace ${namespace}`);
   return failure(
-    `${configuration} points at ${isString(place) ? `namespace ${place}` : 'no Service'}: an installation in namespace ${namespace} takes over its webhook and its rights`,
+    `${configuration} points at ${isString(place) ? `namespace ${place}` : 'no Service'}: an installation in namespace ${namespace} takes over its webhook and its permissions`,
     'Upgrade that installation (--linger-namespace), or remove it first.',
   );
 }

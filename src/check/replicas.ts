@@ -157,7 +157,7 @@ export async function leaseOf(inquiry: Inquiry) {
 
 export async function leader(inquiry: Inquiry): Promise<Seen> {
   const cure =
-    'Normal for half a minute after a start. Otherwise see the log of the replicas; deploy/role-publish.yaml has the rights that leading takes.';
+    'Normal for half a minute after a start. Otherwise see the log of the replicas; deploy/role-publish.yaml has the permissions that the leader needs.';
   const lease = await leaseOf(inquiry);
   if (lease === undefined) return warning('no replica leads: measurements are not published', cure);
   const { name: holder, renewedSeconds: age } = lease;
@@ -215,7 +215,7 @@ function byStatus(judge: (statuses: ReadonlyMap<string, ReplicaStatus>) => Seen)
       return unknown(
         `a replica cannot be asked through the API server: ${oneLine(thrown.message)}`,
         denied
-          ? `Get the right to get pods/proxy in namespace ${inquiry.options.namespace}.`
+          ? `Get the permission to get pods/proxy in namespace ${inquiry.options.namespace}.`
           : `Open port ${admin} to API servers (deploy/networkpolicy.yaml), or query your Prometheus.`,
       );
     }

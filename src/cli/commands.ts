@@ -414,7 +414,7 @@ const AUDIT_FLAGS = {
   ),
   serverDryRun: documented(
     toggle(
-      'also check by dry run whether the cluster accepts the pods with their waits; needs the right to create pods',
+      'also check by dry run whether the cluster accepts the pods with their waits; needs the permission to create pods',
     ),
     'Also [test](#server-side-dry-run) whether the cluster would take the pods with their waits.',
   ),

@@ -444,7 +444,7 @@ async function answersOfCluster(
       if (!(error instanceof LingerError) || error.code !== 'cluster-denied') throw error;
       throw new LingerError(
         error.code,
-        `${error.message}; ClusterRole linger-view has all rights that are needed`,
+        `${error.message}; ClusterRole linger-view has all the permissions it needs`,
       );
     });
     return audited(input, unseen, now());

@@ -87,7 +87,7 @@ export async function askLeader(
       if (failure.reason === 'Forbidden')
         throw new LingerError(
           'cluster-denied',
-          `${nameOf(connection)}: ${failure.message}; this needs the right to get pods/proxy in namespace ${namespace}: Role linger-view-replicas`,
+          `${nameOf(connection)}: ${failure.message}; this needs the permission to get pods/proxy in namespace ${namespace}: Role linger-view-replicas`,
         );
       const isLate = signal.aborted || performance.now() - begun > HANDOVER_MS;
       if (!isHandover || isLate) throw explained(failure, connection);

@@ -127,7 +127,7 @@ export async function requireRights(
   if (missing.length > 0)
     throw new LingerError(
       'cluster-denied',
-      `${nameOf(connection)}: these credentials lack rights in ${where}: ${missing.join(', ')}`,
+      `${nameOf(connection)}: these credentials lack permissions in ${where}: ${missing.join(', ')}`,
     );
 }
 

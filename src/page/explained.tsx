@@ -67,7 +67,7 @@ function verdictOf({ outcome, mode, reason }: Plan): readonly [VerdictTone, stri
 function factsOf({ waitSeconds, baseGraceSeconds, graceSeconds, hook, containers }: Plan) {
   return [
     ['Wait', seconds(waitSeconds)],
-    ['Grace', `${seconds(baseGraceSeconds)} → ${seconds(graceSeconds)}`],
+    ['Grace period', `${seconds(baseGraceSeconds)} → ${seconds(graceSeconds)}`],
     ['Hook', hook ?? ''],
     [containers.length === 1 ? 'Container' : 'Containers', containers.join(', ')],
   ] as const;

@@ -349,7 +349,7 @@ describe('Floor', () => {
     ])
       expect(lacking).toContain(right);
     expect(lacking).toMatch(
-      /^warning: your account lacks rights that an installation with the floor needs: /,
+      /^warning: your account lacks permissions that an installation with the floor needs: /,
     );
     expect(await said(answers('v1.36.3'), { pre: true })).toHaveLength(1);
   });
@@ -1699,7 +1699,7 @@ describe('afterwards', () => {
     [
       'may not be asked',
       refused(403, 'pods/proxy is forbidden'),
-      /^Get the right to get pods\/proxy in namespace linger/,
+      /^Get the permission to get pods\/proxy in namespace linger/,
     ],
     ['answers something else', well('<html>'), /^Open port 8080 to API servers/],
   ])('a replica that %s: lines say so', async (_, answer, cure) => {

@@ -123,7 +123,7 @@ it('refuses politely, and names what is missing', { timeout: 60_000 }, async ({ 
   ]);
   for (const each of [rights, single, evict, deleted]) expect(each).toMatchObject({ code: 1, stdout: '' });
   expect(rights.stderr).toContain(
-    `lack rights in namespace ${namespace}: get deployments.apps, list pods, watch pods, `,
+    `lack permissions in namespace ${namespace}: get deployments.apps, list pods, watch pods, `,
   );
   expect(rights.stderr).toMatch(
     /create jobs\.batch.*get pods\/log, patch deployments\.apps \[cluster-denied\]\n$/,

@@ -135,7 +135,7 @@ describe.runIf(OWN)('with the rights of', () => {
     const { code, stdout } = await run(file, 'check');
     expect(code).toBe(0);
     expect(statesOf(stdout)).toMatchObject({ Replicas: 'ok', Webhook: 'ok', Watches: 'unknown' });
-    expect(stdout).toMatch(/Get the right to get pods\/proxy in namespace linger\./);
+    expect(stdout).toMatch(/Get the permission to get pods\/proxy in namespace linger\./);
     // Nobody but the replicas knows what is held.
     const held = await run(file, 'hold', 'list');
     expect(held).toMatchObject({ code: 1, stdout: '' });

@@ -337,7 +337,8 @@ describe.runIf(LONG)('linger prove', () => {
     const kubeconfig = join(await emptyDirectory(), 'kubeconfig');
     writeFileSync(kubeconfig, await kubeconfigOf(cluster, namespace, prover.name));
     const denied = await stage.prove(run, kubeconfig);
-    const [, named = ''] = /lack rights in namespace \S+: (.*) \[cluster-denied\]/.exec(denied.stderr) ?? [];
+    const [, named = ''] =
+      /lack permissions in namespace \S+: (.*) \[cluster-denied\]/.exec(denied.stderr) ?? [];
     const rules = named.split(', ').map((right) => {
       const [verb = '', of = ''] = right.split(' ');
       const [resource, ...group] = of.split('.');

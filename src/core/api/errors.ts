@@ -44,7 +44,7 @@ export const ERRORS = {
   'output-unwritable': {
     exit: 1,
     means:
-      'Standard output, or a file that `--in-place` was to change, cannot be written: a full disk, missing rights.',
+      'Standard output, or a file that `--in-place` was to change, cannot be written: a full disk, missing permissions.',
     cure: '`--in-place` never leaves a half-written file.',
   },
   'port-unavailable': {
@@ -65,7 +65,7 @@ export const ERRORS = {
   'cluster-denied': {
     exit: 1,
     means: 'The API server does not accept the credentials (401), or they do not suffice (403).',
-    cure: 'Log in again; or ask for the [rights](commands.md#rights), or for less with `--namespace`.',
+    cure: 'Log in again; or ask for the [permissions](commands.md#rights), or for less with `--namespace`.',
   },
   'not-found': {
     exit: 1,

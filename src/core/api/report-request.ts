@@ -46,7 +46,7 @@ export const REPORT_RESULTS = {
   },
   NotAllowed: {
     status: 403,
-    means: 'The sender has no right to report for this consumer.',
+    means: 'The sender has no permission to report for this consumer.',
     way: 'bind a role with verb create, group linger.dev, resource discoveryconsumers/reports and this resourceName',
     cure: "[The ClusterRole](../gateways.md#who-may-report), with this consumer's name.",
   },

@@ -120,7 +120,7 @@ export const SKIP_REASONS = {
     verdict: 'unprotected',
     standing: 'goes',
     means: 'terminationGracePeriodSeconds is 0: the kubelet kills such a pod at once and runs no hook.',
-    cure: 'Give it a grace.',
+    cure: 'Give it a grace period.',
   },
   NotServing: {
     asked: 'use',
@@ -177,7 +177,7 @@ export const SKIP_REASONS = {
     verdict: 'unprotected',
     standing: 'goes',
     means:
-      'The grace period leaves less than one second for a wait: grace.max is too small, or the grace was cut.',
+      'The grace period leaves less than one second for a wait: grace.max is too small, or the grace period was cut.',
     more: 'Or the pod carries a plan that says so.',
     cure: 'Raise `grace.max`. Remove a copied `linger.dev/plan` from the manifest.',
   },
@@ -224,13 +224,13 @@ export const NOTES = {
   WaitShrunk: {
     warns: true,
     means:
-      'The grace has no room for the whole wait, so the wait is shorter. Of a running workload: something has cut the grace of its pods since they were injected.',
-    cure: 'Raise `grace.max`; or find the webhook that cuts the grace.',
+      'The grace period has no room for the whole wait, so the wait is shorter. With a running workload: something has cut the grace period of its pods since they were injected.',
+    cure: 'Raise `grace.max`; or find the webhook that cuts the grace period.',
   },
   ShutdownShortened: {
     warns: false,
     means:
-      'The grace could not rise by the whole wait (`grace.max`, or a grace that was cut): the application has less time to shut down than before.',
+      'The grace period could not rise by the whole wait (`grace.max`, or a grace period that was cut): the application has less time to shut down than before.',
     cure: 'Raise `grace.max`, or check that the application ends within what is left.',
   },
   PartialWait: {
@@ -318,7 +318,7 @@ export const NOTES = {
   },
   GraceEaten: {
     warns: false,
-    means: "A container's own hook takes all but 2 s of the grace.",
+    means: "A container's own hook takes all but 2 s of the grace period.",
     cure: 'Raise `terminationGracePeriodSeconds` by what the hook takes.',
   },
   UnknownContainer: {
@@ -359,8 +359,8 @@ export const NOTES = {
   },
   HookWithdrawn: {
     warns: true,
-    means: 'The grace was cut so far after injection that no wait is left; the hook is removed.',
-    cure: 'Find the webhook or policy that cuts the grace.',
+    means: 'The grace period was cut so far after injection that no wait is left; the hook is removed.',
+    cure: 'Find the webhook or policy that cuts the grace period.',
   },
   UnknownKind: {
     warns: false,

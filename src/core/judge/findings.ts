@@ -116,7 +116,7 @@ export const AUDIT_FINDINGS = {
     verdict: null,
     sometimes: 'unprotected if the rest is shorter than the lag',
     level: 'note',
-    means: `${NOTES.WaitShrunk.means} Or, with \`--server-dry-run\`: the cluster cuts the grace that the wait needs. The text names what, as far as it is known.`,
+    means: `${NOTES.WaitShrunk.means} Or, with \`--server-dry-run\`: the cluster cuts the grace period that the wait needs. The text names what, as far as it is known.`,
     cure: 'Exempt the pods there, or lower `grace.max`. A restart changes nothing.',
   },
   SidecarHook: {
@@ -978,7 +978,7 @@ function patchRefused({ refusal }: AuditSubject): readonly Said[] {
   return [{ reason: 'PatchRefused', text, wait: 0 }];
 }
 
-/** Something in the cluster cuts the grace that the wait needs, so a restart changes nothing. */
+/** Something in the cluster cuts the grace period that the wait needs, so a restart changes nothing. */
 function waitShrunk({ cut, decision, stands }: Decided, exposure: Exposure): readonly Said[] {
   if (cut === undefined || stands !== undefined || decision.outcome !== 'inject') return [];
   const { from, grace, wait, by } = cut;

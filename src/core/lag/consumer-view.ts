@@ -87,7 +87,7 @@ export const CONDITIONS = {
   },
   Unauthorized: {
     status: 'False',
-    means: 'Reports are refused: no token, a wrong audience, or no right to report.',
+    means: 'Reports are refused: no token, a wrong audience, or no permission to report.',
     cure: 'The message has the reason; [who may report](../gateways.md#who-may-report).',
   },
   Implausible: {

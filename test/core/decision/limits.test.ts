@@ -5,6 +5,7 @@ import { patchFor } from '../../../src/core/decision/patch.ts';
 import type { Pod } from '../../../src/core/decision/pod.ts';
 import { essentialsOf } from '../../../src/core/decision/pod-members.ts';
 import { randomOf } from '../../property/random.ts';
+import { runs } from '../../property/runs.ts';
 import { arbitraryOddPod } from './arbitrary-pod.ts';
 import { arbitraryHeldSnapshot, arbitrarySnapshot } from './arbitrary-policy.ts';
 import { withMembers } from './kubernetes-members.ts';
@@ -42,7 +43,7 @@ describe('what a decision reads of a pod', () => {
         const random = randomOf(seed);
         for (const each of lives(object, snapshot)) check(withMembers(each, 'V1Pod', random));
       }),
-      { numRuns: 500 },
+      runs(250),
     );
   });
 
