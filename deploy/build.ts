@@ -1,6 +1,7 @@
 import { cp, glob, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { build, type Metafile, type Plugin } from 'esbuild';
+import { RECORDING_FILE } from '../src/dashboard/recording.ts';
 import { buildDashboard, buildPage } from './build-page.ts';
 import { DOOR_IMPORT, filesBehind, namesIn } from './doors.ts';
 
@@ -44,6 +45,7 @@ export async function buildProgram(outdir: string): Promise<Metafile> {
   // Beside the chunk that reads them, as in the sources.
   const helpers = (file: string) => !/\.c$/.test(file);
   await cp(join(ROOT, 'src/hold/helper'), join(outdir, 'helper'), { recursive: true, filter: helpers });
+  await cp(join(ROOT, 'src/dashboard', RECORDING_FILE), join(outdir, RECORDING_FILE));
   await buildPage(join(outdir, 'page'));
   await buildDashboard(join(outdir, 'dashboard'));
   return metafile;

@@ -433,6 +433,10 @@ const AUDIT_FLAGS = {
 
 const DASHBOARD_FLAGS = {
   ...CLUSTER_FLAGS,
+  demo: documented(
+    toggle('show a recording of a test cluster, which runs again and again'),
+    'Show a recording of a test cluster, and none of yours.',
+  ),
   filename: documented(MANIFEST_FLAGS.filename, 'Show these manifests, and no cluster.'),
   recursive: MANIFEST_FLAGS.recursive,
   allowRemote,
@@ -996,6 +1000,7 @@ export const VERBS = {
     flags: DASHBOARD_FLAGS,
     examples: [
       ['linger dashboard', 'Open the dashboard of the current context'],
+      ['linger dashboard --demo', 'Show a recording of a test cluster in it'],
       ['linger dashboard -f deploy/ -R', 'Show manifests in it'],
     ],
   }),

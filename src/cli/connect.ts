@@ -77,6 +77,7 @@ async function asKubectl(
   { kubeconfig, context }: ClusterSettings,
   { kube, interactive }: Pick<Surroundings, 'kube' | 'interactive'>,
 ): Promise<KubeConnection> {
+  if (kube.connection !== undefined) return kube.connection;
   const { kubeconfigs, homeKubeconfig, service, variables } = kube;
   const options = { context, plugins: { environment: variables, interactive } };
   if (kubeconfig !== undefined) return readKubeconfig(kubeconfig, options);

@@ -34,21 +34,25 @@ import {
   plannedCharts,
   policyText,
 } from '../core/report/index.ts';
-import type {
-  AllWorkloads,
-  Answers,
-  ConsumersView,
-  ExplanationReport,
-  NowReport,
-  Topic,
-  WhatIfReport,
+import {
+  type AllWorkloads,
+  type Answers,
+  type ConsumersView,
+  type ExplanationReport,
+  type NowReport,
+  type Recording,
+  readRecording,
+  startReplay,
+  type Topic,
+  type WhatIfReport,
 } from '../dashboard/index.ts';
 import { EndpointWatch } from '../informers/index.ts';
-import { inPieces, tick } from '../timing/index.ts';
+import { inPieces, pause, tick } from '../timing/index.ts';
 import { close } from '../webhook/index.ts';
 import { type AuditInput, auditAll, clusterInput, manifestsOf, withPolicies } from './audit.ts';
 import type { Settings } from './commands.ts';
 import { connectToLinger, explained, isDenied, nameOf } from './connect.ts';
+import { usageError } from './flags.ts';
 import { readHistory } from './history.ts';
 import { askLeader } from './hold-command.ts';
 import { lagReportOf, sampledCurve, waitsOf } from './lag-report.ts';
@@ -82,10 +86,7 @@ export async function dashboard(
   const { print, warn, interactive } = surroundings;
   const ending = new AbortController();
   const live = new Live(ending.signal);
-  const answers =
-    settings.filename === undefined
-      ? await answersOfCluster(settings, surroundings, live, ending.signal)
-      : answersOfFiles(settings, surroundings, live);
+  const answers = await answersOf(settings, surroundings, live, ending.signal);
   // Not before: what is still connecting ends as usual.
   const stopped = stopRequested();
   const onError = (error: Error) => warn(`linger: ${error.message}`);
@@ -96,6 +97,25 @@ export async function dashboard(
   ending.abort();
   await close(server);
   return 0;
+}
+
+function answersOf(
+  settings: Settings<'dashboard'>,
+  surroundings: Surroundings,
+  live: Live,
+  signal: AbortSignal,
+): Answers | Promise<Answers> {
+  const { demo, filename, kubeconfig, context } = settings;
+  if (demo) {
+    if ((filename ?? kubeconfig ?? context) !== undefined)
+      throw usageError('--demo: shows a recording; without -f, --kubeconfig and --context');
+    return readRecording().then((recording) =>
+      answersOfRecording(recording, settings, surroundings, live, signal),
+    );
+  }
+  return filename === undefined
+    ? answersOfCluster(settings, surroundings, live, signal)
+    : answersOfFiles(settings, surroundings, live);
 }
 
 /** Without a desktop there is none: the address has been printed. */
@@ -111,12 +131,18 @@ function openInBrowser(address: string): void {
 }
 
 /** The data that is read again and again while a page is open. */
-class Live {
-  readonly #listeners = new Set<(topic: Topic) => void>();
+export class Live {
+  readonly #listeners: Set<(topic: Topic) => void>;
   readonly #signal: AbortSignal;
 
-  constructor(signal: AbortSignal) {
+  constructor(signal: AbortSignal, listeners = new Set<(topic: Topic) => void>()) {
     this.#signal = signal;
+    this.#listeners = listeners;
+  }
+
+  /** For the same pages, but not longer than this. */
+  until(signal: AbortSignal): Live {
+    return new Live(AbortSignal.any([this.#signal, signal]), this.#listeners);
   }
 
   readonly follow = (changed: (topic: Topic) => void): (() => void) => {
@@ -431,7 +457,7 @@ async function answersOfCluster(
   surroundings: Surroundings,
   live: Live,
   signal: AbortSignal,
-): Promise<Answers> {
+): Promise<Required<Omit<Answers, 'follow'>>> {
   const { version, now } = surroundings;
   // A failure here is printed in the terminal: there is no page yet.
   const quiet = withoutProgress(surroundings);
@@ -483,7 +509,7 @@ async function answersOfCluster(
     live.changed('now');
     live.changed('lag');
   };
-  const watched = new Watched(connection, settings.namespace, watchedChanged, signal);
+  const watched = new Watched(connection, settings.namespace, now, watchedChanged, signal);
   const lag = async (scope: string) => {
     const unseen: string[] = [];
     const published = await history().catch((thrown: unknown) => {
@@ -555,6 +581,50 @@ async function answersOfCluster(
   return { root, workloads, explanation, now: reportNow, timeline, consumers: reportConsumers, lag, whatIf };
 }
 
+/** A recording of a cluster, from its beginning again and again: each time read as a cluster that has just been opened. */
+export async function answersOfRecording(
+  recording: Recording,
+  settings: Settings<'dashboard'>,
+  surroundings: Surroundings,
+  live: Live,
+  signal: AbortSignal,
+): Promise<Answers> {
+  const { of, from, lasts } = recording;
+  const begin = async () => {
+    const ending = new AbortController();
+    const until = AbortSignal.any([signal, ending.signal]);
+    const { connection, now } = await startReplay(recording, until);
+    const kube = { ...surroundings.kube, connection };
+    const answers = await answersOfCluster(
+      settings,
+      { ...surroundings, now, kube },
+      live.until(until),
+      until,
+    );
+    return { answers, end: () => ending.abort() };
+  };
+  let pass = await begin();
+  const repeat = async () => {
+    while (await pause(lasts * 1000, signal)) {
+      const last = pass;
+      pass = await begin();
+      last.end();
+      for (const topic of pass.answers.root.views) live.changed(topic);
+    }
+  };
+  void repeat();
+  return {
+    root: { ...pass.answers.root, source: null, recording: { of, from, lasts } },
+    workloads: () => pass.answers.workloads(),
+    explanation: (named) => pass.answers.explanation(named),
+    now: () => pass.answers.now(),
+    timeline: () => pass.answers.timeline(),
+    consumers: () => pass.answers.consumers(),
+    lag: (scope) => pass.answers.lag(scope),
+    whatIf: (fields) => pass.answers.whatIf(fields),
+  };
+}
+
 /**
  * What a view has beside other things: null where it cannot be had, which `unseen` says, or not yet; the page is called back
  * when it comes.
@@ -614,6 +684,7 @@ const MOST_OPEN = 50;
 /** The removals that this process watches itself, as `linger watch` does. */
 class Watched {
   readonly #watch: EndpointWatch;
+  readonly #now: () => number;
   readonly #summary = new ChangeSummary();
   /** By scope, as the view of lags names them. */
   readonly histories = new Map(
@@ -628,9 +699,11 @@ class Watched {
   constructor(
     connection: KubeConnection,
     namespace: string | undefined,
+    now: () => number,
     changed: () => void,
     signal: AbortSignal,
   ) {
+    this.#now = now;
     const scope = { namespace, services: undefined, sources: ENDPOINT_SOURCES, selector: undefined };
     const options = { clock, random: Math.random, signal, initial: false };
     const handlers = {
@@ -652,7 +725,7 @@ class Watched {
       for (const each of changes) {
         this.#summary.add(each);
         if (each.lag !== undefined)
-          this.histories.get(`watched/${each.source}`)?.record(each.lag, Date.now() / 1000);
+          this.histories.get(`watched/${each.source}`)?.record(each.lag, this.#now());
       }
       // Where the process stood still, or a watch was interrupted, a removal has no lag: it is one all the same.
       const through = changes.filter(({ lag, withdrawn, change, seen }) => {

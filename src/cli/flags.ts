@@ -1,5 +1,6 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { delimiter, join } from 'node:path';
+import type { KubeConnection } from '../cluster/index.ts';
 import {
   DURATION_HINT,
   type LabelSelector,
@@ -214,6 +215,8 @@ export interface KubeEnvironment {
   readonly service: { readonly host: string | undefined; readonly port: string | undefined };
   /** The whole environment, for the programs that a kubeconfig runs to get credentials. */
   readonly variables: Readonly<Record<string, string | undefined>>;
+  /** In place of all of these: a recording. */
+  readonly connection?: KubeConnection;
 }
 
 /** Source: k8s.io/client-go tools/clientcmd (NewDefaultClientConfigLoadingRules). */

@@ -494,6 +494,8 @@ export const apiRoot = z.strictObject({
   views: z.array(z.enum(TOPICS)).readonly(),
   /** The cluster or the folder that is shown; null: none. */
   source: z.union([z.string(), nothingKnown]),
+  /** It is a recording of this, and no cluster of the reader's. */
+  recording: z.strictObject({ of: z.string(), from: seconds, lasts: seconds }).optional(),
 });
 
 export type ExplainReport = z.infer<typeof explainReport>;

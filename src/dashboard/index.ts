@@ -37,3 +37,5 @@ export {
   whatIfReport,
   workloadsReport,
 } from './contract.ts';
+export { type Recording, readRecording } from './recording.ts';
+export { startReplay } from './replay.ts';

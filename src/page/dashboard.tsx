@@ -2,7 +2,7 @@ import { type ComponentType, render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { ApiRoot } from '../dashboard/index.ts';
 import { askServer, type RequestError, takeToken } from './ask.ts';
-import { useEvent } from './live.tsx';
+import { Time, useEvent } from './live.tsx';
 import './page.css';
 import { Failure } from './parts.tsx';
 
@@ -68,11 +68,22 @@ function Shell() {
         )}
         {root?.source != null && <bdi class="source">{root.source}</bdi>}
       </header>
+      {root?.recording !== undefined && <Recorded {...root.recording} />}
       <main id="main" tabIndex={-1}>
         {failure !== undefined && <Failure failure={failure} />}
         {view !== undefined && <view.Shown />}
       </main>
     </>
+  );
+}
+
+/** On every view, so that no one takes it for a cluster of theirs. */
+function Recorded({ of, from, lasts }: NonNullable<ApiRoot['recording']>) {
+  return (
+    <aside class="recorded" aria-label="Recording">
+      <strong>Recording, not your cluster.</strong> {of}; {Math.round(lasts / 60)} minutes from{' '}
+      <Time at={from} day />, over and over.
+    </aside>
   );
 }
 

@@ -3,10 +3,14 @@ import type { AtEnd } from '../webhook/connection.ts';
 import { environment, MAIN, ROOT, until } from './linger.ts';
 
 /** Starts the shipped `linger dashboard`. @returns its address, with the token, and its API */
-export async function startDashboard(args: readonly string[], atEnd: AtEnd) {
+export async function startDashboard(
+  args: readonly string[],
+  atEnd: AtEnd,
+  env: Readonly<Record<string, string>> = {},
+) {
   const child = spawn(process.execPath, [MAIN, 'dashboard', '--port', '0', '--no-open', ...args], {
     cwd: ROOT,
-    env: environment(),
+    env: environment(env),
   });
   atEnd(() => void child.kill('SIGKILL'));
   let [printed, said] = ['', ''];

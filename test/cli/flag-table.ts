@@ -362,6 +362,7 @@ const DIAGNOSE: Rows<'diagnose'> = {
 
 const { selector: _, ...SHOWN_MANIFESTS } = MANIFESTS;
 const DASHBOARD: Rows<'dashboard'> = {
+  demo: SWITCH,
   allowRemote: SWITCH,
   ...SHOWN_MANIFESTS,
   namespace: { ...MANIFESTS.namespace, byDefault: undefined },

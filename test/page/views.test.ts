@@ -5,6 +5,7 @@ import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { LingerError } from '../../src/core/api/index.ts';
 import { type Answers, readDashboardAssets, type Topic } from '../../src/dashboard/index.ts';
+import { startDashboard } from '../cli/dashboards.ts';
 import { CHROMIUM, expectAccessible, LOOKS, startBrowser, tabTo, windowOf } from './browser.ts';
 import { sampleSources } from './sample-views.ts';
 import { servePage, TOKEN } from './served.ts';
@@ -27,11 +28,19 @@ const hostile = (name: string) =>
 describe.runIf(CHROMIUM !== undefined)('each view', () => {
   let browser: Browser;
   let files: Awaited<ReturnType<typeof readDashboardAssets>>;
+  /** The recording of a cluster. */
+  let demo: URL;
+  const ends: (() => unknown)[] = [];
   beforeAll(async () => {
     files = await readDashboardAssets();
     browser = await startBrowser();
+    const { address } = await startDashboard(['--demo'], (end) => void ends.push(end));
+    demo = new URL(address);
   }, 60_000);
-  afterAll(() => browser?.close());
+  afterAll(async () => {
+    for (const end of ends) await end();
+    await browser?.close();
+  });
 
   const served = async (sources: Answers) => {
     const listeners = new Set<(topic: Topic) => void>();
@@ -56,10 +65,11 @@ describe.runIf(CHROMIUM !== undefined)('each view', () => {
     '%s, %i px: axe finds nothing, nothing is cut off',
     { timeout: 120_000 },
     async (colorScheme, width) => {
-      const { at } = await served(sampleSources());
       const { page, wrong } = await windowOf(browser, { colorScheme, width });
       for (const [name, path] of Object.entries(VIEWS)) {
-        await open(page, `${at}${path}`);
+        await page.goto(new URL(path, demo).href + demo.hash);
+        await page.locator(BEGUN).first().waitFor();
+        await page.getByText('Recording, not your cluster').waitFor();
         if (name === 'Workloads') await page.locator('[aria-expanded=false]').first().click();
         await expectAccessible(page);
         await expectWithin(page);
