@@ -19,7 +19,8 @@ export interface Replay {
 export async function startReplay(recording: Recording, signal: AbortSignal): Promise<Replay> {
   const begun = performance.now();
   const elapsed = () => (performance.now() - begun) / 1000;
-  const server = createServer((request, response) => {
+  // Never the first to close a connection: its client may just be using it again.
+  const server = createServer({ keepAliveTimeout: 0 }, (request, response) => {
     if (new URL(request.url ?? '', 'http://replay').searchParams.has('watch'))
       void watch(recording, request, response, elapsed);
     else answer(recording, request, response, elapsed());

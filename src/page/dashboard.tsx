@@ -81,7 +81,7 @@ function Shell() {
 function Recorded({ of, from, lasts }: NonNullable<ApiRoot['recording']>) {
   return (
     <aside class="recorded" aria-label="Recording">
-      <strong>Recording, not your cluster.</strong> {of}; {Math.round(lasts / 60)} minutes from{' '}
+      <strong>Recording, not your cluster:</strong> {of}; {Math.round(lasts / 60)} minutes from{' '}
       <Time at={from} day />, over and over.
     </aside>
   );

@@ -15,7 +15,10 @@ export class Recorder {
   readonly #agent: https.Agent;
   readonly #answers = new Map<string, RecordedAnswer[]>();
   readonly #watches = new Map<string, Lines>();
-  readonly #server = http.createServer((request, response) => this.#pass(request, response));
+  /** Never the first to close a connection: its client may just be using it again. */
+  readonly #server = http.createServer({ keepAliveTimeout: 0 }, (request, response) =>
+    this.#pass(request, response),
+  );
   /** What came before it is as it was then. */
   #from = Date.now() / 1000;
 

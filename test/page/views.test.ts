@@ -69,7 +69,7 @@ describe.runIf(CHROMIUM !== undefined)('each view', () => {
       for (const [name, path] of Object.entries(VIEWS)) {
         await page.goto(new URL(path, demo).href + demo.hash);
         await page.locator(BEGUN).first().waitFor();
-        await page.getByText('Recording, not your cluster').waitFor();
+        await page.getByText('Recording, not your cluster:').waitFor();
         if (name === 'Workloads') await page.locator('[aria-expanded=false]').first().click();
         await expectAccessible(page);
         await expectWithin(page);
