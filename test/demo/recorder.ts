@@ -75,7 +75,8 @@ export class Recorder {
       const type = answer.headers['content-type'] ?? '';
       response.writeHead(statusCode, { 'content-type': type });
       if (isWatch && statusCode === 200) this.#watch(requestKey(request), answer, response);
-      else void this.#answer(requestKey(request), answer, response);
+      // One that is cut off, as at the end, is none.
+      else void this.#answer(requestKey(request), answer, response).catch(() => response.destroy());
     });
     passed.on('error', () => response.destroy());
     response.on('close', () => passed.destroy());
