@@ -17,9 +17,7 @@ const OF_CLUSTER = [
  * come first: the others begin when the last of these has ended.
  */
 const OF_ONE_PROCESS = [
-  'test/webhook/hostile.test.ts',
   'test/hold/helper.test.ts',
-  'test/webhook/flood.test.ts',
   'test/leader/history-objects.test.ts',
   'test/webhook/slow-clients.test.ts',
   'test/server/serve-policies.test.ts',
@@ -27,20 +25,27 @@ const OF_ONE_PROCESS = [
   'test/webhook/reports/verdicts.test.ts',
 ];
 
-/** Whole replicas under attack for minutes; `npm run attack` runs them. */
-const ATTACKS = ['test/webhook/attacks/attacks.test.ts', 'test/webhook/attacks/samples.test.ts'];
+/** Attacks, simulated weeks and large texts: minutes of processor time, which `npm run test:long` takes. */
+const OF_LONG_STEP = [
+  'test/webhook/attacks/attacks.test.ts',
+  'test/core/decision/simulated-weeks.test.ts',
+  'test/webhook/attacks/samples.test.ts',
+  'test/webhook/flood.test.ts',
+  'test/webhook/hostile.test.ts',
+  'test/cli/memory.test.ts',
+];
 
 /** A quarter of a minute or more each, much of it waiting: what begins last must not be one of them. */
 const LONG = [
   'test/page/views.test.ts',
   'test/cli/dashboard.test.ts',
-  'test/core/decision/simulation.test.ts',
   'test/measurement/canary.test.ts',
   'test/page/manifests.test.ts',
   'test/measurement/stale-upstreams.test.ts',
   'test/measurement/deregister.test.ts',
-  'test/prove/proving.test.ts',
-  'test/cli/memory.test.ts',
+  'test/deploy/release.test.ts',
+  'test/server/serve-start.test.ts',
+  'test/deploy/bundle.test.ts',
   'test/webhook/secrets.test.ts',
   'test/check/checks.test.ts',
   'test/server/serve-shutdown.test.ts',
@@ -50,13 +55,13 @@ const LONG = [
   'test/policy-files/policy-watch.test.ts',
 ];
 
-const gone = [...OF_ONE_PROCESS, ...ATTACKS, ...LONG].filter((file) => !existsSync(file));
+const gone = [...OF_ONE_PROCESS, ...OF_LONG_STEP, ...LONG].filter((file) => !existsSync(file));
 if (gone.length > 0) throw new Error(`vitest.config.ts names tests that are not there: ${gone.join(', ')}`);
 
 /** Without the durations of a former run, as in CI, vitest would go by the size of the files. */
 class LongFirst extends BaseSequencer {
   override async sort(specifications: TestSpecification[]): Promise<TestSpecification[]> {
-    const first = [...OF_ONE_PROCESS, ...LONG];
+    const first = [...OF_ONE_PROCESS, ...OF_LONG_STEP, ...LONG];
     const rank = ({ moduleId }: TestSpecification) => {
       const at = first.findIndex((file) => moduleId.endsWith(`/${file}`));
       return at < 0 ? first.length : at;
@@ -89,13 +94,13 @@ export default defineConfig({
           ...common,
           name: 'shared',
           include: ['test/**/*.test.ts'],
-          exclude: [...OF_CLUSTER, ...OF_ONE_PROCESS, ...ATTACKS],
+          exclude: [...OF_CLUSTER, ...OF_ONE_PROCESS, ...OF_LONG_STEP],
           // Loading Linger once for each file took a third of all processor time.
           isolate: false,
         },
       },
       { test: { ...common, name: 'measured', include: OF_ONE_PROCESS } },
-      { test: { ...common, name: 'attack', include: ATTACKS } },
+      { test: { ...common, name: 'long', include: OF_LONG_STEP } },
     ],
   },
 });

@@ -3,7 +3,7 @@ import { cp, glob, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { buildProgram } from '../../deploy/build.ts';
 import { exclusively } from '../testbed/lock.ts';
-import { BUILT, ROOT } from './built.ts';
+import { BUILT, METAFILE, ROOT } from './built.ts';
 
 /**
  * Before any test: the program as it is shipped. Hundreds of processes of it are started, and from the sources each takes
@@ -17,14 +17,14 @@ export default async function setup(): Promise<void> {
     if ((await readFile(built, 'utf8').catch(() => '')) === sources) return;
     // It reads its version from the package.json beside its folder, as in the image.
     await cp(join(ROOT, 'package.json'), join(folder, 'package.json'));
-    await buildProgram(BUILT);
+    await writeFile(METAFILE, JSON.stringify(await buildProgram(BUILT)));
     await writeFile(built, sources);
   });
 }
 
 async function digestOfSources(): Promise<string> {
   const hash = createHash('sha256');
-  const patterns = ['src/**/*.*', 'deploy/*.ts', 'package*.json'];
+  const patterns = ['src/**/*.*', 'deploy/*.ts', 'test/cli/build.ts', 'package*.json'];
   const paths: string[] = [];
   for await (const path of glob(patterns, { cwd: ROOT })) paths.push(path);
   for (const path of paths.toSorted()) hash.update(`${path}\0`).update(await readFile(join(ROOT, path)));

@@ -1,11 +1,11 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { chmod, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Metafile } from 'esbuild';
-import { beforeAll, describe, expect, it } from 'vitest';
-import { buildProgram } from '../../deploy/build.ts';
+import { describe, expect, it } from 'vitest';
+import { METAFILE } from '../cli/built.ts';
 import { sharedCertificates } from '../cli/certificates.ts';
-import { emptyDirectory, ROOT, run, serving, until } from '../cli/linger.ts';
+import { emptyDirectory, MAIN, ROOT, run, serving, until } from '../cli/linger.ts';
 import { cpuSeconds, teamPolicies } from '../cli/team-policies.ts';
 import { ModelCluster } from '../cluster/model-cluster.ts';
 import { pod } from '../core/decision/sample-pod.ts';
@@ -16,15 +16,7 @@ import { responseOf } from '../webhook/webhook.ts';
 
 const certs = sharedCertificates();
 const atEnd = atEndOfFile();
-const bundle: { main: string; metafile: Metafile } = { main: '', metafile: { inputs: {}, outputs: {} } };
-
-beforeAll(async () => {
-  const root = await emptyDirectory(atEnd);
-  // The program reads its version from the package.json beside its folder, as in the image.
-  await writeFile(join(root, 'package.json'), await readFile(join(ROOT, 'package.json')));
-  const metafile = await buildProgram(join(root, 'dist'));
-  Object.assign(bundle, { main: join(root, 'dist', 'main.js'), metafile });
-}, 120_000);
+const metafile = JSON.parse(readFileSync(METAFILE, 'utf8')) as Metafile;
 
 /** The sources in the chunks that a server has loaded once it is ready: `src/core/decision`, `node_modules/zod`. */
 async function loadedBy(...args: string[]): Promise<ReadonlySet<string>> {
@@ -44,7 +36,7 @@ async function loadedBy(...args: string[]): Promise<ReadonlySet<string>> {
   `;
   await ready(args, hook);
   const chunks = new Set((await readFile(list, 'utf8')).split('\n').map((url) => basename(url)));
-  const outputs = Object.entries(bundle.metafile.outputs).filter(([file]) => chunks.has(basename(file)));
+  const outputs = Object.entries(metafile.outputs).filter(([file]) => chunks.has(basename(file)));
   const inputs = outputs.flatMap(([, output]) =>
     Object.entries(output.inputs).flatMap(([input, { bytesInOutput }]) => (bytesInOutput > 0 ? [input] : [])),
   );
@@ -72,7 +64,7 @@ async function builtinsOf(...args: string[]): Promise<readonly string[]> {
 
 async function ready(args: readonly string[], hook: string): Promise<void> {
   const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(hook)}`;
-  const server = await serving(certs(), args, { atEnd, env: { NODE_OPTIONS }, main: bundle.main });
+  const server = await serving(certs(), args, { atEnd, env: { NODE_OPTIONS } });
   await until(async () => (await server.get('/readyz')).status === 200);
 }
 
@@ -116,7 +108,7 @@ describe('the bundle', () => {
     };
     await writeFile(join(directory, 'mesh.json'), JSON.stringify(consumer));
     const args = [...cluster, '--policies', directory];
-    await serving(certs(), args, { atEnd, main: bundle.main });
+    await serving(certs(), args, { atEnd });
     await until(async () => ads.subscribed.length > 0 || undefined);
   });
 
@@ -138,7 +130,7 @@ describe('the bundle', () => {
     let least = Number.POSITIVE_INFINITY;
     for (let start = 1; start <= 3 && least >= 3; start += 1) {
       const server = await serving(certs(), ['--cluster', 'off', '--policies', directory], {
-        ...{ atEnd, main: bundle.main },
+        atEnd,
       });
       // A thread reads them, at a low priority: on a busy machine that may take longer than a start waits for them.
       const read = async () =>
@@ -157,7 +149,7 @@ describe('the bundle', () => {
     const policy =
       'apiVersion: linger.dev/v1alpha1\nkind: ClusterTerminationPolicy\nmetadata: {name: base}\n';
     await writeFile(join(directory, 'base.yaml'), `${policy}spec: {mode: Audit}\n`);
-    const server = await serving(certs(), ['--policies', directory], { atEnd, main: bundle.main });
+    const server = await serving(certs(), ['--policies', directory], { atEnd });
     const connection = await connect(server, atEnd);
     connection.write(requestBytes(bodyOf(pod({}, { annotations: { note: 'x'.repeat(200_000) } }))));
     expect(responseOf(await connection.answer()).auditAnnotations).toMatchObject({ reason: 'Audit' });
@@ -170,7 +162,7 @@ describe('the bundle', () => {
     };
     expect(files).toContain('dist');
     for (const path of Object.values(bin)) {
-      const installed = join(dirname(dirname(bundle.main)), path);
+      const installed = join(dirname(dirname(MAIN)), path);
       const cwd = await emptyDirectory(atEnd);
       await chmod(installed, 0o755);
       await symlink(installed, join(cwd, 'linger'));
@@ -182,7 +174,7 @@ describe('the bundle', () => {
   it('answers as the sources do', async () => {
     const args = ['explain', '--output', 'json', 'docs/examples/web.yaml'];
     const fromSources = await run(process.execPath, [join(ROOT, 'src/main.ts'), ...args]);
-    const fromBundle = await run(process.execPath, [bundle.main, ...args]);
+    const fromBundle = await run(process.execPath, [MAIN, ...args]);
     expect(fromBundle).toEqual(fromSources);
     expect(fromBundle.code).toBe(0);
   });

@@ -1,4 +1,4 @@
-import type { SimulatedEvent } from '../../../src/core/decision/simulation.ts';
+import type { SimulatedEvent, SimulatedWait } from '../../../src/core/decision/simulation.ts';
 import { randomOf } from '../../property/random.ts';
 
 export const HOUR = 3_600;
@@ -14,6 +14,10 @@ export interface Story {
   /** Changes of the wait after the first measured one that the story gives reason for, at most. */
   readonly turns: number;
 }
+
+/** The waits that differ from the one before. */
+export const changesOf = (waits: readonly SimulatedWait[]): readonly SimulatedWait[] =>
+  waits.filter(({ waitSeconds }, index) => waitSeconds !== waits[index - 1]?.waitSeconds);
 
 type Lag = (random: () => number) => number;
 

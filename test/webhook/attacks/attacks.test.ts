@@ -39,7 +39,7 @@ import type { Turns } from './turns.ts';
 
 const LOOP_MS = 250;
 const AT_ONCE_SECONDS = Number(process.env.ATTACK_SECONDS ?? '10');
-/** In the long form, audits go on beside all else. */
+/** With `ATTACK_SECONDS=120`, audits go on beside all else. */
 const AUDIT_EVERY = AT_ONCE_SECONDS < 60 ? '1h' : '5s';
 /** As many as a cluster that changes from one revision of a mesh to the next follows, and as many of another mesh. */
 const ISTIODS = 4;
