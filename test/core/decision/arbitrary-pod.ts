@@ -230,7 +230,7 @@ function withFirst([first, ...others]: ContainerObject[], oddities: JsonObject):
   return first === undefined ? [] : [{ ...first, ...oddities }, ...others];
 }
 
-/** A pod that an API server would refuse here and there. Each member of POD_MEMBERS is in some of them. */
+/** A pod that an API server would refuse here and there. */
 export const arbitraryOddPod: Arbitrary<PodObject> = fc
   .tuple(arbitraryPod, ODDITIES)
   .map(([{ spec, ...object }, { ofContainer, ofStarting, ...ofPod }]) => {

@@ -3,9 +3,11 @@ import { expect, it } from 'vitest';
 import { decide } from '../../../src/core/decision/decide.ts';
 import { patchFor } from '../../../src/core/decision/patch.ts';
 import { type Member, type Members, POD_MEMBERS } from '../../../src/core/decision/pod-members.ts';
+import { randomOf } from '../../property/random.ts';
 import { runs } from '../../property/runs.ts';
 import { arbitraryOddPod } from './arbitrary-pod.ts';
 import { arbitraryHeldSnapshot, arbitrarySnapshot } from './arbitrary-policy.ts';
+import { withMembers } from './kubernetes-members.ts';
 import { holdToken } from './sample-hold.ts';
 import { lives, reviewOf } from './sample-pass.ts';
 import { type PodObject, pod } from './sample-pod.ts';
@@ -111,9 +113,12 @@ it('a member without a row is noticed, absent or not, and what is only copied is
   expect([...reads].filter((path) => !hasRow(path))).toEqual(['spec.schedulerName', 'spec.hostname']);
 });
 
-it('each row is in some of the arbitrary pods', () => {
+it('each row is in some of the arbitrary pods, or added to them by its type', () => {
+  const random = randomOf(1);
   const present = new Set(
-    fc.sample(arbitraryOddPod, { seed: 1, numRuns: 2000 }).flatMap((each) => pathsIn(each)),
+    fc
+      .sample(arbitraryOddPod, { seed: 1, numRuns: 1000 })
+      .flatMap((each) => pathsIn(withMembers(each, 'V1Pod', random))),
   );
   expect(rowsOf(POD_MEMBERS).filter((path) => !present.has(path))).toEqual([]);
 });

@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { decide } from '../../../src/core/decision/decide.ts';
+import { patchFor } from '../../../src/core/decision/patch.ts';
 import type { Decision } from '../../../src/core/decision/plan.ts';
+import type { Pod } from '../../../src/core/decision/pod.ts';
 import { OVERRIDABLE, SKIP_REASONS, type SkipReason } from '../../../src/core/decision/reasons.ts';
 import { samplePlan } from './sample-plan.ts';
 import {
@@ -96,6 +98,13 @@ const reasons = (Object.keys(SKIP_REASONS) as SkipReason[]).filter(
 const PAIRS = reasons
   .flatMap((first, index) => reasons.slice(index + 1).map((second) => [first, second] as const))
   .filter((pair) => !INCOMPATIBLE.some((group) => pair.every((reason) => group.includes(reason))));
+
+test.each(reasons)('%s skips a pod, which stays as it is', (reason) => {
+  const draft = draftOf(reason);
+  const decision = decisionOn(draft);
+  expect(decision).toMatchObject({ outcome: 'skip', reason });
+  expect(patchFor(draft.pod as unknown as Pod, decision)).toEqual([]);
+});
 
 describe('linger.dev/inject: "true"', () => {
   // OptedOut is its opposite.
