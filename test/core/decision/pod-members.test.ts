@@ -102,15 +102,15 @@ it('what decisions and patches read of a pod has a row in POD_MEMBERS, and each 
 
 it('a member without a row is noticed, absent or not, and what is only copied is not read', () => {
   const reads = new Set<string>();
-  const view = recording<PodObject>(pod({ hostname: 'a' }), reads);
+  const view = recording<PodObject>(pod({ nonsense: 'a' }), reads);
   const copy = { ...view, spec: { ...view.spec } };
   expect([...reads]).toEqual(['spec']);
-  expect([view.spec.schedulerName, copy.spec.containers[0]?.name, 'hostname' in view.spec]).toEqual([
+  expect([view.spec.missing, copy.spec.containers[0]?.name, 'nonsense' in view.spec]).toEqual([
     undefined,
     'app',
     true,
   ]);
-  expect([...reads].filter((path) => !hasRow(path))).toEqual(['spec.schedulerName', 'spec.hostname']);
+  expect([...reads].filter((path) => !hasRow(path))).toEqual(['spec.missing', 'spec.nonsense']);
 });
 
 it('each row is in some of the arbitrary pods, or added to them by its type', () => {
