@@ -180,8 +180,97 @@ interface DrainCell {
   readonly disturbance: string;
   readonly client: string;
   readonly run: number;
+  readonly load: number;
   readonly sent: number;
   readonly lost: number;
+  readonly waits: readonly number[];
+}
+
+interface DrainResults {
+  readonly machine: string;
+  readonly kubernetes: string;
+  readonly cells: readonly DrainCell[];
+}
+
+const resultsOf = <Results>(file: string) =>
+  JSON.parse(readFileSync(join(ROOT, 'bench/results', file), 'utf8')) as Results;
+
+const count = (value: number) => value.toLocaleString('en-US');
+const lostIn = (cells: readonly DrainCell[]) => cells.reduce((total, { lost }) => total + lost, 0);
+const sentIn = (cells: readonly DrainCell[]) => cells.reduce((total, { sent }) => total + sent, 0);
+const isFresh = ({ client }: DrainCell) => !client.endsWith(', kept open');
+const isThrottled = ({ disturbance }: DrainCell) => disturbance === 'throttled';
+
+function lostOf(cells: readonly DrainCell[]): string {
+  const lost = lostIn(cells);
+  return `${lost === 0 ? '**0**' : count(lost)} of ${count(sentIn(cells))}`;
+}
+
+/** `5`, `5 to 11` */
+function span(values: readonly number[], digits = 0): string {
+  const [least, most] = [Math.min(...values), Math.max(...values)].map((each) => each.toFixed(digits));
+  return least === most ? `${least}` : `${least} to ${most}`;
+}
+
+/** Those that are one run. */
+const runsIn = (cells: readonly DrainCell[]) =>
+  Map.groupBy(cells, ({ strategy, disturbance, run }) => `${strategy}, ${disturbance}, ${run}`);
+
+/** The strategies of `npm run bench:drain`, as docs/benchmarks.md says them. */
+const STRATEGIES: Readonly<Record<string, string>> = {
+  nothing: 'nothing',
+  'sleep 5': '`sleep 5`',
+  'sleep 15': '`sleep 15`',
+  'sleep 30': '`sleep 30`',
+  'pod-graceful-drain 0.1.1': 'pod-graceful-drain 0.1.1, its defaults',
+  'Linger Sleep': 'Linger `Sleep`, the gateway’s interval declared',
+  'Linger Hold': 'Linger `Hold`, no gateway declared, `hold.min: 5s`',
+  'Linger Hold declared': 'Linger `Hold`, gateways inspected, `hold.min: 0s`',
+};
+
+const DISTURBANCES = ['rollout', 'scale', 'drain', 'throttled', 'storm'];
+
+/** What each strategy lost of everything, under what it was measured with. */
+function drainStrategies(): string {
+  const { machine, kubernetes, cells } = resultsOf<DrainResults>('drain.json');
+  const runs = [...runsIn(cells).keys()].map((each) => each.replace(/, \d+$/, ''));
+  const each = [...Map.groupBy(runs, (cell) => cell).values()].map(({ length }) => length);
+  const head =
+    `**Kubernetes ${kubernetes.replace(/^v/, '')}, ${runs.length} runs, ${span(each)} of each cell**, in random order, ` +
+    `at a load of ${span(
+      cells.map(({ load }) => load),
+      1,
+    )}; ${machine}:`;
+  const rows = Object.entries(STRATEGIES).map(([strategy, what]) => {
+    const own = cells.filter((cell) => cell.strategy === strategy);
+    return { what, own, fresh: own.filter(isFresh) };
+  });
+  const body = table(rows, {
+    strategy: ({ what }) => what,
+    runs: ({ own }) => String(runsIn(own).size),
+    'lost on new connections': ({ fresh }) => lostOf(fresh),
+    'of these while throttled': ({ fresh }) => count(lostIn(fresh.filter(isThrottled))),
+    'lost on connections that stay open': ({ own }) => lostOf(own.filter((cell) => !isFresh(cell))),
+  });
+  return `${head}\n\n${body}`;
+}
+
+/** The same by disturbance, with the seconds from the deletion to SIGTERM. */
+function drainDisturbances(): string {
+  const fresh = resultsOf<DrainResults>('drain.json').cells.filter(isFresh);
+  return table(Object.entries(STRATEGIES), {
+    strategy: ([, what]) => what.replace(/,.*/, (rest) => (rest.includes('inspected') ? ', inspected' : '')),
+    ...Object.fromEntries(
+      DISTURBANCES.map((disturbance) => [
+        disturbance,
+        ([strategy]: Of<string>) => {
+          const own = fresh.filter((cell) => cell.strategy === strategy && cell.disturbance === disturbance);
+          const waits = own.flatMap((cell) => cell.waits);
+          return `${lostOf(own).replaceAll('*', '')} (${waits.length === 0 ? '–' : span(waits)})`;
+        },
+      ]),
+    ),
+  });
 }
 
 /** What waits, in the words of each README, and the strategies of `npm run bench:drain` that it covers. */
@@ -218,36 +307,23 @@ type Language = 'en' | 'zh';
 
 /** Requests on new connections that were lost, by what waits: connections that stay open are the application's to drain. */
 function drainRows(language: Language) {
-  const text = readFileSync(join(ROOT, 'bench/results/drain.json'), 'utf8');
-  const { kubernetes, cells } = JSON.parse(text) as {
-    readonly kubernetes: string;
-    readonly cells: readonly DrainCell[];
-  };
-  const fresh = cells.filter(({ client }) => !client.endsWith(', kept open'));
+  const { kubernetes, cells } = resultsOf<DrainResults>('drain.json');
   const rows = DRAIN_ROWS.map(({ [language]: what, strategies }) => {
-    const own = fresh.filter(({ strategy }) => strategies.includes(strategy));
-    const sum = (of: readonly DrainCell[], member: 'lost' | 'sent') =>
-      of.reduce((total, each) => total + each[member], 0);
-    const throttled = sum(
-      own.filter(({ disturbance }) => disturbance === 'throttled'),
-      'lost',
-    );
-    const runs = new Set(own.map(({ strategy, disturbance, run }) => `${strategy} ${disturbance} ${run}`));
-    return { what, strategies, lost: sum(own, 'lost'), throttled, sent: sum(own, 'sent'), runs: runs.size };
+    const own = cells.filter((cell) => isFresh(cell) && strategies.includes(cell.strategy));
+    const throttled = lostIn(own.filter(isThrottled));
+    return { what, strategies, lost: lostIn(own), throttled, sent: sentIn(own), runs: runsIn(own).size };
   });
   return { kubernetes: kubernetes.replace(/^v/, ''), rows };
 }
-
-const number = (value: number) => value.toLocaleString('en-US');
 
 function drain(language: Language): string {
   const { kubernetes, rows } = drainRows(language);
   const [what, lost, throttled, sent, runs] = DRAIN_HEADINGS[language];
   return table(rows, {
     [what.replace('VERSION', kubernetes)]: (row) => row.what,
-    [lost]: (row) => (row.lost === 0 ? '**0**' : number(row.lost)),
-    [throttled]: (row) => number(row.throttled),
-    [sent]: (row) => number(row.sent),
+    [lost]: (row) => (row.lost === 0 ? '**0**' : count(row.lost)),
+    [throttled]: (row) => count(row.throttled),
+    [sent]: (row) => count(row.sent),
     [runs]: (row) => String(row.runs),
   });
 }
@@ -260,10 +336,10 @@ function drainClaim(language: Language): string {
     if (row === undefined) throw new Error(`bench/results/drain.json: no row of ${strategy}`);
     const { lost, sent, runs, throttled } = row;
     return {
-      lost: number(lost),
-      sent: number(sent),
+      lost: count(lost),
+      sent: count(sent),
       runs,
-      throttled: throttled === lost ? 'all' : number(throttled),
+      throttled: throttled === lost ? 'all' : count(throttled),
     };
   };
   const [hold, sleep] = [of('Linger Hold'), of('Linger Sleep')];
@@ -411,6 +487,8 @@ export const TABLES: Readonly<Record<string, () => string>> = {
   'drain-zh': () => drain('zh'),
   'drain-claim': () => drainClaim('en'),
   'drain-claim-zh': () => drainClaim('zh'),
+  'drain-strategies': drainStrategies,
+  'drain-disturbances': drainDisturbances,
   ...Object.fromEntries(FLAG_TABLES),
 };
 
