@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ROOT, shipped } from '../cli/linger.ts';
 import { Installation } from '../cluster-suite/support/installation.ts';
@@ -38,6 +39,8 @@ interface Thing {
   /** The first that says it counts. */
   readonly commands: readonly [Command, Command?];
   readonly says: RegExp;
+  /** Default: {@link FOUND_WITHIN_MS}. */
+  readonly withinMs?: number;
   readonly mend: () => Promise<unknown>;
 }
 
@@ -161,6 +164,21 @@ function things(): readonly Thing[] {
   });
   return [
     {
+      name: 'a replica of Linger is scaled down, and keeps answering while it drains',
+      wreck: async () => {
+        await patchDeployment({ replicas: 3 });
+        await rolledOut();
+        await patchDeployment({ replicas: 2 });
+        const label = 'app.kubernetes.io/name=linger';
+        const replicas = () => cluster.list({ apiVersion: 'v1', kind: 'Pod', namespace: 'linger' }, label);
+        const options = { timeoutMs: 120_000, intervalMs: 500 };
+        await waitUntil('the third replica to be gone', async () => (await replicas()).length === 2, options);
+      },
+      commands: [['audit', '--since', '10m', '--namespace', 'linger']],
+      says: /^0 of [1-9]\d* pods? that ended in the last 10m may have lost requests.*/,
+      mend: async () => undefined,
+    },
+    {
       name: 'the webhook configuration is deleted',
       wreck: () => kubectl('delete', 'mutatingwebhookconfiguration', 'linger'),
       commands: [['status']],
@@ -258,6 +276,22 @@ function things(): readonly Thing[] {
       },
     },
     {
+      name: 'a node joins that says no architecture: pods keep Hold',
+      wreck: async () => {
+        node = await FakeNode.start(cluster.api);
+        // Until every replica has seen it.
+        await sleep(5_000);
+        const spec = { schedulerName: 'none', containers: [appContainer('app')] };
+        await cluster.create(pod(held, 'newcomer', spec, { labels: { app: 'web' } }));
+      },
+      commands: [['explain', 'pod/newcomer', '--namespace', held, '-o', 'json']],
+      says: /"hook": ?"Hold"/,
+      mend: async () => {
+        await kubectl('--namespace', held, 'delete', 'pod', 'newcomer', '--grace-period=0', '--force');
+        await node?.remove();
+      },
+    },
+    {
       name: 'the ConfigMap of the helper is deleted, and Linger may not bring it',
       wreck: async () => {
         await kubectl('delete', 'clusterrolebinding', 'linger-hold-delivery');
@@ -272,8 +306,15 @@ function things(): readonly Thing[] {
       },
       commands: [CHECK],
       says: /ConfigMap \S+ is missing in 1 namespace .*/,
+      mend: async () => undefined,
+    },
+    {
+      name: 'and the right is given back: the helper comes',
+      wreck: () => deployed('rbac-hold.yaml'),
+      commands: [['kubectl', '--namespace', held, 'get', 'configmaps']],
+      says: /linger-hold-\S+.*/,
+      withinMs: 30_000,
       mend: async () => {
-        await deployed('rbac-hold.yaml');
         await untilPlanned(cluster, held, ({ hook }) => hook === 'Hold', { labels: { app: 'web' } });
       },
     },
@@ -454,7 +495,14 @@ interface Finding {
   readonly sentence: string | undefined;
 }
 
-async function find({ name, wreck, commands, says, mend }: Thing): Promise<Finding> {
+async function find({
+  name,
+  wreck,
+  commands,
+  says,
+  withinMs = FOUND_WITHIN_MS,
+  mend,
+}: Thing): Promise<Finding> {
   console.log(`${new Date().toISOString()} ${name}`);
   await wreck();
   let said: string[] = [];
@@ -475,7 +523,7 @@ async function find({ name, wreck, commands, says, mend }: Thing): Promise<Findi
     }
     return undefined;
   };
-  const options = { timeoutMs: FOUND_WITHIN_MS, intervalMs: 3_000 };
+  const options = { timeoutMs: withinMs, intervalMs: 3_000 };
   const found = await waitUntil(name, look, options).catch(() => undefined);
   if (found === undefined) console.log(`not found: ${name}\n${said.join('\n')}`);
   await mend();
