@@ -66,6 +66,10 @@ function answer(
   const key = requestKey(request);
   const known = answers[key] ?? [];
   const found = known.findLast(([at]) => at <= now) ?? known[0];
+  if (found === undefined && !isServed(answers, request)) {
+    response.writeHead(404, { 'content-type': 'text/plain' }).end('404 page not found\n');
+    return;
+  }
   if (found === undefined) {
     // Not 404: that would say that the cluster had none.
     const message = `not in this recording: ${key}`;
@@ -78,6 +82,15 @@ function answer(
   const lines = watches[key];
   response.writeHead(status, { 'content-type': type });
   response.end(lines === undefined ? body : JSON.stringify(listAt(JSON.parse(body) as List, lines, now)));
+}
+
+const GROUP_VERSION = /^\/apis\/([^/]+\/[^/]+)\//;
+
+/** Whether the cluster served what is asked for, by its list of API groups; where that is not known, it did. */
+function isServed(answers: Recording['answers'], { url = '' }: IncomingMessage): boolean {
+  const [, wanted] = GROUP_VERSION.exec(url) ?? [];
+  const [, , , groups] = answers['GET /apis']?.[0] ?? [];
+  return wanted === undefined || groups === undefined || groups.includes(`"groupVersion":"${wanted}"`);
 }
 
 /** A list, with the events until then. */

@@ -19,6 +19,7 @@ const RECORDING: Recording = {
   ...{ of: 'a cluster', from: 1_000, lasts: 60 },
   answers: {
     'GET /version': [[0, 200, 'application/json', '{"minor":"37"}']],
+    'GET /apis': [[0, 200, 'application/json', '{"groups":[{"versions":[{"groupVersion":"apps/v1"}]}]}']],
     'GET /api/v1/namespaces/linger/configmaps/none': [[0, 404, 'application/json', '{"code":404}']],
     'GET /metrics': [
       [0, 200, 'text/plain', 'old'],
@@ -71,6 +72,13 @@ it('does not say of what was not recorded that there was none', async () => {
     expect(answer.statusCode).toBe(403);
     expect(await text(answer)).toContain('not in this recording');
   }
+});
+
+it('says of a group that the cluster did not serve that there was none', async () => {
+  const { ask } = await replayed();
+  expect((await ask('/apis/apps/v1/deployments')).statusCode).toBe(403);
+  for (const path of ['/apis/apps/v2/deployments', '/apis/traefik.io/v1alpha1/middlewares?limit=1'])
+    expect((await ask(path)).statusCode).toBe(404);
 });
 
 it('lists what the events until then have left, with their version', async () => {

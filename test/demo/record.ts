@@ -22,7 +22,10 @@ const VIEWS = ['workloads', 'now', 'timeline', 'consumers', 'lag', 'what-if?hook
 /** Records what a dashboard reads of a cluster, and writes it to where Linger takes it from. @returns its bytes */
 export async function record(cluster: Cluster, seconds: number): Promise<number> {
   const recorder = new Recorder(ownConnection(cluster.kubeconfig));
-  const dashboard = await startDashboard(await recorder.start());
+  const server = await recorder.start();
+  // Which kinds there are at all, for those that an audit asks for later.
+  await (await fetch(new URL('/apis', server))).arrayBuffer();
+  const dashboard = await startDashboard(server);
   try {
     await dashboard.look(FIRST_MS);
     // So that the first view has one to show.
