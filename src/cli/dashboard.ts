@@ -2,10 +2,12 @@ import { spawn } from 'node:child_process';
 import { Readable } from 'node:stream';
 import { buffer as readAll } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isShortfall, sentenceOf, type TerminationRecord } from '../audit/index.ts';
+import { isDeepStrictEqual } from 'node:util';
+import type { TerminationRecord } from '../audit/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
 import {
   API_VERSION,
+  asError,
   type ClusterTerminationPolicy,
   LingerError,
   NAMESPACE_NAME_LABEL,
@@ -33,6 +35,7 @@ import {
   overviewOf,
   plannedCharts,
   policyText,
+  standingOf,
 } from '../core/report/index.ts';
 import {
   type AllWorkloads,
@@ -53,10 +56,13 @@ import { type AuditInput, auditAll, clusterInput, manifestsOf, withPolicies } fr
 import type { Settings } from './commands.ts';
 import { connectToLinger, explained, isDenied, nameOf } from './connect.ts';
 import { usageError } from './flags.ts';
+import { followFiles } from './follow-files.ts';
 import { readHistory } from './history.ts';
 import { askLeader } from './hold-command.ts';
 import { lagReportOf, sampledCurve, waitsOf } from './lag-report.ts';
+import { usedBy } from './manifest-files.ts';
 import { collectEarly } from './manifests.ts';
+import { endedOf, shortfallsOf } from './now-report.ts';
 import { openDashboard } from './open-page.ts';
 import { readConsumerTable, readTerminations, stalenessOf } from './read-cluster.ts';
 import { yamlText } from './rendering.ts';
@@ -65,8 +71,6 @@ import { timelineReportOf } from './timeline.ts';
 
 /** Lists of all workloads: a large cluster takes seconds for each. */
 const AUDIT_EVERY_MS = 60_000;
-/** They are on this machine. */
-const FILES_EVERY_MS = 5_000;
 /** A few small objects. */
 const ASK_EVERY_MS = 5_000;
 /** The leader writes it every few minutes. */
@@ -130,6 +134,16 @@ function openInBrowser(address: string): void {
   child.on('error', () => undefined).unref();
 }
 
+/** Something that says when to look again: an item each time, from when the promise is fulfilled until the signal aborts. */
+type Wake = (signal: AbortSignal) => Promise<AsyncIterable<void>>;
+
+function every(milliseconds: number): Wake {
+  return async (signal) =>
+    (async function* () {
+      while (await tick(milliseconds, signal)) yield;
+    })();
+}
+
 /** The data that is read again and again while a page is open. */
 export class Live {
   readonly #listeners: Set<(topic: Topic) => void>;
@@ -155,30 +169,46 @@ export class Live {
   }
 
   /**
+   * @param wake when to read again
    * @param read fails with what the page shows in its place
-   * @returns what asks for the latest: read when it is first asked for, then every so often while a page is open
+   * @param shown what of it is shown: where that is as before, the page is told nothing
+   * @returns what asks for the latest: read when it is first asked for, then while a page is open
    */
-  keep<T>(topics: readonly Topic[], everyMs: number, read: () => Promise<T>): () => Promise<T> {
+  keep<T>(
+    topics: readonly Topic[],
+    wake: Wake,
+    read: () => Promise<T>,
+    shown: (value: T) => unknown = (value) => value,
+  ): () => Promise<T> {
     let latest: Promise<T> | undefined;
+    /** It has been woken while no page was open. */
+    let isStale = false;
     const tell = () => {
       for (const topic of topics) this.changed(topic);
     };
-    const again = async () => {
-      while (await tick(everyMs, this.#signal)) {
-        if (this.#listeners.size === 0) continue;
-        const next = read();
-        // The page keeps what it has until there is something new, or a failure.
-        await next.catch(() => undefined);
-        latest = next;
-        tell();
+    const looked = (reading: Promise<T>) =>
+      reading.then(shown, (thrown: unknown) => ({ failed: asError(thrown).message }));
+    const refresh = async () => {
+      isStale = false;
+      const next = read();
+      // The page keeps what it has until there is something new, or a failure.
+      const [before, after] = await Promise.all([latest && looked(latest), looked(next)]);
+      latest = next;
+      if (!isDeepStrictEqual(before, after)) tell();
+    };
+    const follow = async (changes: AsyncIterable<void>) => {
+      for await (const _ of changes) {
+        if (this.#listeners.size === 0) isStale = true;
+        else await refresh();
       }
     };
     return () => {
       if (latest === undefined) {
-        latest = read();
+        const waking = wake(this.#signal);
+        latest = waking.then(read);
         latest.then(tell, tell);
-        void again();
-      }
+        void waking.then(follow);
+      } else if (isStale) void refresh();
       return latest;
     };
   }
@@ -214,14 +244,14 @@ async function audited(input: AuditInput, unseen: readonly string[], asOf: numbe
 /** The answers that come from an audit. @param read an audit from the beginning; @param isRunning of a cluster */
 function auditAnswers(
   live: Live,
-  everyMs: number,
+  wake: Wake,
   topics: readonly Topic[],
   read: () => Promise<Audit>,
   isRunning: boolean,
 ): Required<Pick<Answers, 'workloads' | 'explanation' | 'whatIf'>> & {
   readonly latest: () => Promise<Audit>;
 } {
-  const latest = live.keep(topics, everyMs, read);
+  const latest = live.keep(topics, wake, read, ({ report: { asOf: _, ...shown } }) => shown);
   const trials = new Trials(() => live.changed('what-if'));
   return {
     whatIf: async (fields) => trials.report(await latest(), fields),
@@ -255,6 +285,7 @@ function detailOf(
   const isBare = isRunning && subject.workload.pointer === '' && patch !== null;
   return {
     plan,
+    ...standingOf(judged, snapshot),
     because: becauseOf(plan),
     charts: plannedCharts(judged, plan, snapshot),
     patch: isBare ? null : patch,
@@ -448,7 +479,15 @@ function answersOfFiles(settings: Settings<'dashboard'>, surroundings: Surroundi
     source: settings.filename?.join(', ') ?? null,
   } as const;
   const topics = ['workloads', 'what-if'] as const;
-  const { workloads, explanation, whatIf } = auditAnswers(live, FILES_EVERY_MS, topics, read, false);
+  const { filename = [], policies, recursive } = settings;
+  const followed = async () => [
+    ...(await usedBy(filename, recursive)),
+    ...(policies === undefined ? [] : await usedBy([policies], true)),
+  ];
+  // Policies of a cluster have no file.
+  const asksCluster = settings.kubeconfig !== undefined || settings.context !== undefined;
+  const wake: Wake = asksCluster ? every(AUDIT_EVERY_MS) : (signal) => followFiles(followed, signal);
+  const { workloads, explanation, whatIf } = auditAnswers(live, wake, topics, read, false);
   return { root, workloads, explanation, whatIf };
 }
 
@@ -476,18 +515,18 @@ async function answersOfCluster(
     return audited(input, unseen, now());
   };
   const topics = ['workloads', 'now', 'consumers', 'what-if'] as const;
-  const audit = auditAnswers(live, AUDIT_EVERY_MS, topics, readAudit, true);
-  const consumers = live.keep(['consumers', 'now'], ASK_EVERY_MS, () =>
+  const audit = auditAnswers(live, every(AUDIT_EVERY_MS), topics, readAudit, true);
+  const consumers = live.keep(['consumers', 'now'], every(ASK_EVERY_MS), () =>
     readConsumerTable(connection, lingerNamespace),
   );
   const stale = (table: ConsumerTable | null) => {
     const why = table === null ? undefined : stalenessOf(table, now());
     return why === undefined ? [] : [`${ABSENT}: ${why}`];
   };
-  const terminations = live.keep(['consumers', 'now', 'timeline'], ASK_EVERY_MS, () =>
+  const terminations = live.keep(['consumers', 'now', 'timeline'], every(ASK_EVERY_MS), () =>
     readTerminations(connection, lingerNamespace),
   );
-  const held = live.keep(['now'], ASK_EVERY_MS, () =>
+  const held = live.keep(['now'], every(ASK_EVERY_MS), () =>
     askLeader(connection, lingerNamespace, { warn: () => undefined }),
   );
   const timeline = async () => {
@@ -495,7 +534,7 @@ async function answersOfCluster(
     const of = kept.filter(({ namespace }) => namespace === (settings.namespace ?? namespace));
     return { ...timelineReportOf(of.toSorted((a, b) => b.deletedAt - a.deletedAt)), asOf: now() };
   };
-  const history = live.keep(['lag'], HISTORY_EVERY_MS, async () => {
+  const history = live.keep(['lag'], every(HISTORY_EVERY_MS), async () => {
     const unseen: string[] = [];
     const { scopes } = await readHistory(
       connection,
@@ -546,13 +585,13 @@ async function answersOfCluster(
     const problem = watched.problem;
     if (problem !== undefined) unseen.push(`removals: ${problem}`);
     unseen.push(...stale(table));
-    const shortfalls = ended && shortfallsOf(ended, now());
     return {
       asOf: now(),
       headline,
       held: pods,
       troubled,
-      shortfalls,
+      shortfalls: ended && shortfallsOf(ended, now()),
+      ended: ended && endedOf(ended, now()),
       watched: watched.report(now()),
       unseen,
     };
@@ -643,21 +682,6 @@ async function soon<T>(what: string, read: () => Promise<T>, unseen: string[]): 
 }
 
 const ABSENT = 'what Linger publishes';
-
-const SHORTFALL_SECONDS = 86_400;
-const MOST_SHORTFALLS = 20;
-
-/** @param now seconds since the epoch */
-function shortfallsOf({ findings }: TerminationRecord, now: number): NowReport['shortfalls'] {
-  return findings
-    .filter((each) => isShortfall(each) && each.at > now - SHORTFALL_SECONDS)
-    .toReversed()
-    .slice(0, MOST_SHORTFALLS)
-    .map((each) => {
-      const { at, namespace, pod, owner, seconds } = each;
-      return { at, namespace, pod, owner, seconds, text: sentenceOf(each) };
-    });
-}
 
 /** Who still connected to pods after every known consumer had dropped them: the latest first. */
 export function undeclaredOf({ findings }: TerminationRecord): ConsumersView['undeclared'] {

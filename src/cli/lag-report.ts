@@ -17,6 +17,7 @@ import type { LagReport } from '../dashboard/index.ts';
 const EDGES = [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300] as const;
 
 const MOST_POINTS = 200;
+const NAMED = [50, 90, 99] as const;
 
 /** @param now seconds since the epoch */
 export function lagReportOf(
@@ -104,10 +105,14 @@ export function curveOf(density: Density | undefined) {
   const lags = density === undefined || samples === 0 ? undefined : lagsOf(density);
   const steps = density === undefined ? [] : stepsOf(density);
   const every = Math.ceil(steps.length / MOST_POINTS);
+  // What the page says in words, the curve goes through.
+  const named = new Set(
+    NAMED.map((percentile) => steps.findIndex(([seconds]) => seconds === lags?.quantile(percentile))),
+  );
   return {
     samples,
     // The last point is the longest lag.
-    curve: steps.filter((_, index) => (steps.length - 1 - index) % every === 0),
+    curve: steps.filter((_, index) => (steps.length - 1 - index) % every === 0 || named.has(index)),
     quantile: (percentile: number) => lags?.quantile(percentile) ?? 0,
     /** The share of removals that were complete within so many seconds. */
     covered: (seconds: number) => lags?.coverage(seconds) ?? 0,

@@ -90,6 +90,26 @@ interface Kustomization {
 }
 
 /** @returns undefined for a file that is none, such as a Kustomization of Flux */
+/** Where changes of manifests show: their paths, and what the kustomizations in them use elsewhere. */
+export async function usedBy(paths: readonly string[], recursive: boolean): Promise<readonly string[]> {
+  const used = new Set<string>();
+  const open = paths.filter((path) => path !== '-');
+  const isWithin = (path: string) => [...used].some((other) => holds(path)(other));
+  for (let path = open.pop(); path !== undefined && used.size < MOST_USED; path = open.pop()) {
+    // Not every text of a kustomization is a path.
+    const isThere = paths.includes(path) || (await stat(path).catch(() => undefined)) !== undefined;
+    if (!isThere || isWithin(path)) continue;
+    used.add(path);
+    const files = await filesOf(path, recursive).catch(() => []);
+    for (const file of files.filter((each) => KUSTOMIZATION.test(basename(each))))
+      open.push(...((await readKustomization(file).catch(() => undefined))?.uses ?? []));
+  }
+  return [...used];
+}
+
+/** Each takes one of the system's watches, or more. */
+const MOST_USED = 1_000;
+
 async function readKustomization(file: string): Promise<Kustomization | undefined> {
   const bytes = await readFile(file).catch((cause: unknown) => {
     throw unreadable(file, cause);

@@ -201,6 +201,10 @@ const chart = z.strictObject({
 /** The answer to `GET /api/v1/explanation?workload=Deployment/shop/web`. */
 export const explanationReport = z.strictObject({
   plan: z.strictObject(explanation),
+  /** Its pods have that plan, or need none. */
+  stands: z.boolean(),
+  /** What loses its requests is cured by the plan. */
+  helps: z.boolean(),
   because: z.string(),
   /** Its termination, as it is and with Linger's wait. */
   charts: z.array(chart).readonly(),
@@ -285,14 +289,17 @@ const heldPod = z.strictObject({
 /** `linger hold list -o json`. */
 export const holdReport = z.strictObject({ held: z.array(heldPod).readonly() });
 
-/** A pod that got SIGTERM before everything that sends it traffic had followed its removal. */
+/** Pods of one workload that got SIGTERM, for one cause, before everything that sends to them had followed their removal. */
 const shortfall = z.strictObject({
+  /** Of the latest. */
   at: seconds,
   namespace: z.string(),
-  pod: z.string(),
+  /** As `Deployment/web`. */
   owner: z.string(),
-  /** For how long requests may have been lost. */
+  pods: z.number(),
+  /** For how long requests may have been lost, at most. */
   seconds,
+  /** The cause: `no wait; edge follows within 9.8 s (p99)`. */
   text: z.string(),
 });
 
@@ -346,8 +353,27 @@ export const nowReport = z.strictObject({
   held: z.union([z.array(heldPod).readonly(), nothingKnown]),
   /** Consumers whose lag cannot be relied on. */
   troubled: z.union([z.array(consumerView).readonly(), nothingKnown]),
-  /** Those of the last day, as the leader published them, the latest first. */
+  /** Those of the last day, as the leader published them, the most frequent first. */
   shortfalls: z.union([z.array(shortfall).readonly(), nothingKnown]),
+  /** The terminations of the last hours, the latest first. Spans begin at the deletion; null: not known. */
+  ended: z.union([
+    z
+      .array(
+        z.strictObject({
+          uid: z.string(),
+          namespace: z.string(),
+          pod: z.string(),
+          owner: z.string(),
+          at: seconds,
+          waitSeconds: z.union([seconds, nothingKnown]),
+          /** For how long something sent to it. */
+          lagSeconds: z.union([seconds, nothingKnown]),
+          afterSigterm: z.enum(AFTER_SIGTERM),
+        }),
+      )
+      .readonly(),
+    nothingKnown,
+  ]),
   /** What this command watches by itself, since it has begun. */
   watched: z.strictObject({
     /** null: the watches have not begun yet. */

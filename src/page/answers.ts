@@ -1,4 +1,10 @@
-import { JudgedManifests, listOf, type ManifestText, shareable } from '../core/report/index.ts';
+import {
+  JudgedManifests,
+  listOf,
+  type ManifestText,
+  type Progress,
+  shareable,
+} from '../core/report/index.ts';
 import type { Questions } from './asked.ts';
 import { readDropped } from './dropped.ts';
 
@@ -13,7 +19,7 @@ export type Answering = {
 };
 
 /** The answers about what was read and pasted last. */
-export function newAnswers(): Answering {
+export function newAnswers(progress?: Progress): Answering {
   let files: readonly ManifestText[] = [];
   let texts: readonly ManifestText[] = [];
   let judged = new JudgedManifests([], '');
@@ -25,7 +31,7 @@ export function newAnswers(): Answering {
     },
     judge: (pasted, policies) => {
       texts = pasted.trim() === '' ? files : [...files, { name: PASTED, text: pasted }];
-      judged = new JudgedManifests(texts, policies);
+      judged = new JudgedManifests(texts, policies, progress);
       const { rows: _, ...overview } = judged.report;
       return overview;
     },

@@ -36,3 +36,8 @@ export interface Asked {
 }
 
 export type Answered = { readonly id: number } & ({ readonly answer: unknown } | { readonly failed: string });
+
+/** How far the worker is with an answer that takes a while: `files read`, 3 of 40. */
+export interface Progressed {
+  readonly progress: { readonly what: string; readonly done: number; readonly total: number };
+}

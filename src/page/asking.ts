@@ -1,4 +1,4 @@
-import type { Answered, Asked, Questions } from './asked.ts';
+import type { Answered, Asked, Progressed, Questions } from './asked.ts';
 
 /**
  * The worker that decides. From a file, a browser starts neither a worker of another file nor one of modules: its script
@@ -10,7 +10,15 @@ const worker = new Worker(URL.createObjectURL(new Blob([script], { type: 'text/j
 const waiting = new Map<number, (answered: Answered) => void>();
 let asked = 0;
 
-worker.addEventListener('message', ({ data }: MessageEvent<Answered>) => {
+let follow: (progress: Progressed['progress']) => void = () => undefined;
+
+/** @param onProgress called while an answer takes a while */
+export function followProgress(onProgress: typeof follow): void {
+  follow = onProgress;
+}
+
+worker.addEventListener('message', ({ data }: MessageEvent<Answered | Progressed>) => {
+  if ('progress' in data) return follow(data.progress);
   waiting.get(data.id)?.(data);
   waiting.delete(data.id);
 });

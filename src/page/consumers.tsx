@@ -1,6 +1,6 @@
 import { spanOf } from '../core/timeline/index.ts';
 import type { ConsumersView } from '../dashboard/index.ts';
-import { Listed, LiveView, Time, Unseen } from './live.tsx';
+import { Listed, LiveView, Time, Unseen, useNow } from './live.tsx';
 import { Head, Name, Verdict, type VerdictTone } from './parts.tsx';
 
 type View = ConsumersView['consumers'][number];
@@ -26,6 +26,7 @@ export function Consumers() {
 }
 
 function Table({ report: { consumers, asOf } }: { readonly report: ConsumersView }) {
+  const now = useNow(asOf);
   const troubled = consumers.filter(({ condition }) => condition.status === 'False').length;
   const count = consumers.length === 1 ? '1 consumer' : `${consumers.length} consumers`;
   return (
@@ -40,7 +41,7 @@ function Table({ report: { consumers, asOf } }: { readonly report: ConsumersView
         <Head words={['Consumer', 'Measured']} numbers={NUMBERS} extra={EXTRA} />
         <tbody>
           {consumers.map((view) => (
-            <Row key={view.name} view={view} asOf={asOf} />
+            <Row key={view.name} view={view} now={now} />
           ))}
         </tbody>
       </table>
@@ -51,6 +52,7 @@ function Table({ report: { consumers, asOf } }: { readonly report: ConsumersView
 
 /** Senders that no wait considers, because no DiscoveryConsumer declares them. */
 function Undeclared({ report: { undeclared, routed, asOf } }: { readonly report: ConsumersView }) {
+  const now = useNow(asOf);
   return (
     <>
       {undeclared !== null && (
@@ -73,7 +75,7 @@ function Undeclared({ report: { undeclared, routed, asOf } }: { readonly report:
                   </td>
                   <td class="number">{pods}</td>
                   <td class="number">{connections}</td>
-                  <td class="number">{spanOf(Math.max(0, asOf - lastSeen))} ago</td>
+                  <td class="number">{spanOf(Math.max(0, now - lastSeen))} ago</td>
                 </tr>
               ))}
             </tbody>
@@ -113,7 +115,7 @@ const NUMBERS = ['Samples', 'Half within', '99 % within', 'Last sample', 'Servic
 /** There is no room for them on a phone. */
 const EXTRA = ['Samples', 'Half within', 'Services', 'Instances'];
 
-function Row({ view, asOf }: { readonly view: View; readonly asOf: number }) {
+function Row({ view, now }: { readonly view: View; readonly now: number }) {
   const { name, measure, mode, removals, lastSample, services, instances, condition, limits } = view;
   return (
     <tr>
@@ -137,7 +139,7 @@ function Row({ view, asOf }: { readonly view: View; readonly asOf: number }) {
       <td class="number extra">{removals?.samples ?? '–'}</td>
       <td class="number extra">{removals === null ? '–' : spanOf(removals.p50)}</td>
       <td class="number">{removals === null ? '–' : spanOf(removals.p99)}</td>
-      <td class="number">{lastSample === null ? '–' : `${spanOf(Math.max(0, asOf - lastSample))} ago`}</td>
+      <td class="number">{lastSample === null ? '–' : `${spanOf(Math.max(0, now - lastSample))} ago`}</td>
       <td class="number extra">{services ?? '–'}</td>
       <td class="number extra">{instances ?? '–'}</td>
     </tr>

@@ -6,9 +6,10 @@ type Plan = ExplanationReport['plan'];
 const BUILT_IN = 'built-in';
 
 /** The decision for the pods of one workload, and where each value comes from. */
-export function ExplainedPlan({ plan, because }: { readonly plan: Plan; readonly because: string }) {
+export function ExplainedPlan(props: Pick<ExplanationReport, 'plan' | 'stands' | 'helps' | 'because'>) {
+  const { plan, because } = props;
   const { kind, namespace, name, notes, fields } = plan;
-  const [tone, word] = verdictOf(plan);
+  const [tone, word] = verdictOf(props);
   const own = fields.filter(({ origin, ignored }) => origin !== BUILT_IN || ignored !== undefined);
   return (
     <article class="plan">
@@ -58,10 +59,16 @@ export function ExplainedPlan({ plan, because }: { readonly plan: Plan; readonly
   );
 }
 
-function verdictOf({ outcome, mode, reason }: Plan): readonly [VerdictTone, string] {
+/** Never good news below a row that says that requests are lost. */
+function verdictOf(of: Pick<ExplanationReport, 'plan' | 'stands' | 'helps'>): readonly [VerdictTone, string] {
+  const { outcome, mode, reason } = of.plan;
   if (outcome === 'unknown') return ['open', 'Unknown.'];
   if (outcome === 'skip') return ['idle', `Left as it is: ${reason}.`];
-  return mode === 'Audit' ? ['open', 'Would wait, but mode Audit changes nothing.'] : ['good', 'Waits.'];
+  if (mode === 'Audit') return ['open', 'Would wait, but mode Audit changes nothing.'];
+  if (of.stands) return ['good', 'Waits.'];
+  return of.helps
+    ? ['open', 'Would wait with this patch, or with Linger’s webhook.']
+    : ['open', 'Would wait, which alone does not end the loss.'];
 }
 
 function factsOf({ waitSeconds, baseGraceSeconds, graceSeconds, hook, containers }: Plan) {

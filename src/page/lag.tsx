@@ -2,6 +2,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { spanOf } from '../core/timeline/index.ts';
 import type { LagReport } from '../dashboard/index.ts';
 import { Curve, CurveMark } from './curve.tsx';
+import { Explored } from './explored.tsx';
 import { coveredInWords, Listed, LiveView, Time, Unseen, useAddress } from './live.tsx';
 import { Choice, Head, Name } from './parts.tsx';
 
@@ -64,7 +65,7 @@ function Report({ report, get, set }: { readonly report: LagReport } & Address) 
       <Listed title="Share of removals that were complete" none="Nothing yet." isEmpty={samples === 0}>
         <Curve
           label={`Distribution of lags: 99 % within ${spanOf(p99)}, the longest ${spanOf(max)}`}
-          curves={[report, ...(parts.length > 1 ? parts : [])].map((each) => each.distribution)}
+          curves={[{ name: 'whole', distribution: report.distribution }, ...(parts.length > 1 ? parts : [])]}
           longest={max}
           waits={waits.map(({ seconds }) => seconds)}
         />
@@ -144,11 +145,76 @@ const BELOW_PX = 22;
 /** A column for each quarter of an hour, a row for each band of lags: the darker, the more removals ended there. */
 function Heatmap({ report, seconds }: { readonly report: LagReport; readonly seconds: number }) {
   const { edges, spans, asOf, p99 } = report;
-  const canvas = useRef<HTMLCanvasElement>(null);
   const end = Math.ceil(asOf / SLICE) * SLICE;
-  const shown = spans.filter(({ to }) => to > end - seconds);
+  const begin = end - seconds;
+  const shown = spans.filter(({ to }) => to > begin);
+  const cells = shown.flatMap(({ from, to, counts }) =>
+    counts.flatMap((count, band) => (count === 0 ? [] : [{ from, to, band, count }])),
+  );
+  const removals = cells.reduce((sum, { count }) => sum + count, 0);
+  const most = Math.max(1, ...cells.map(({ count }) => count));
+  const label = `${removals} removals by the time at which they were complete and by their lag; 99 % of all within ${spanOf(p99)}`;
+  const inWords = (index: number) => {
+    const cell = cells[index];
+    if (cell === undefined) return '';
+    const [longer, most] = [edges[cell.band - 1], edges[cell.band]];
+    const lag =
+      most === undefined
+        ? `more than ${spanOf(longer ?? 0)}`
+        : longer === undefined
+          ? `up to ${spanOf(most)}`
+          : `${spanOf(longer)} to ${spanOf(most)}`;
+    const count = cell.count === 1 ? '1 removal' : `${cell.count} removals`;
+    return `${new Date(cell.from * 1000).toLocaleString()}: ${count} with a lag of ${lag}`;
+  };
+  return (
+    <>
+      <Explored
+        label={label}
+        count={cells.length}
+        inWords={inWords}
+        near={(x, y) => {
+          const { clientWidth: width } = document.querySelector('.heatmap') ?? { clientWidth: LEFT_PX + 1 };
+          const at = begin + ((x * width - LEFT_PX) / (width - LEFT_PX)) * seconds;
+          const band = edges.length - Math.floor((y * heightOf(edges)) / BAND_PX);
+          const found = cells.findIndex((cell) => cell.band === band && cell.from <= at && at < cell.to);
+          return found < 0 ? undefined : found;
+        }}
+      >
+        {(chosen) => {
+          const cell = chosen === undefined ? undefined : cells[chosen];
+          return <Painted edges={edges} spans={shown} from={begin} to={end} most={most} chosen={cell} />;
+        }}
+      </Explored>
+      <ul class="legend" aria-label="Scale: removals in a quarter of an hour">
+        {[...new Set([1, Math.round(Math.sqrt(most)), most])].map((count) => (
+          <li key={count}>
+            <svg class="shade" width="18" height="12" aria-hidden="true">
+              <rect width="18" height="12" opacity={shadeOf(count, most)} />
+            </svg>
+            {count === 1 ? '1 removal' : `${count} removals`} in a quarter of an hour
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+interface Painting {
+  readonly edges: LagReport['edges'];
+  readonly spans: LagReport['spans'];
+  readonly from: number;
+  readonly to: number;
+  /** Removals in the darkest cell. */
+  readonly most: number;
+  /** The cell whose values are read. */
+  readonly chosen: { readonly from: number; readonly to: number; readonly band: number } | undefined;
+}
+
+function Painted(painting: Painting) {
+  const canvas = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
-    const draw = () => canvas.current !== null && paint(canvas.current, edges, shown, end - seconds, end);
+    const draw = () => canvas.current !== null && paint(canvas.current, painting);
     draw();
     const dark = matchMedia('(prefers-color-scheme: dark)');
     dark.addEventListener('change', draw);
@@ -158,20 +224,19 @@ function Heatmap({ report, seconds }: { readonly report: LagReport; readonly sec
       removeEventListener('resize', draw);
     };
   });
-  const removals = shown.reduce((sum, { counts }) => sum + counts.reduce((a, b) => a + b, 0), 0);
-  const label = `${removals} removals by the time at which they were complete and by their lag; 99 % of all within ${spanOf(p99)}`;
-  return <canvas class="heatmap" ref={canvas} role="img" aria-label={label} />;
+  return <canvas class="heatmap" ref={canvas} />;
 }
 
-function paint(
-  canvas: HTMLCanvasElement,
-  edges: LagReport['edges'],
-  spans: LagReport['spans'],
-  from: number,
-  to: number,
-): void {
+const heightOf = (edges: LagReport['edges']) => (edges.length + 1) * BAND_PX + BELOW_PX;
+
+/** One removal can be seen beside thousands. */
+function shadeOf(count: number, most: number): number {
+  return 0.15 + 0.85 * (Math.log1p(count) / Math.log1p(most));
+}
+
+function paint(canvas: HTMLCanvasElement, { edges, spans, from, to, most, chosen }: Painting): void {
   const bands = edges.length + 1;
-  const [width, height] = [canvas.clientWidth, bands * BAND_PX + BELOW_PX];
+  const [width, height] = [canvas.clientWidth, heightOf(edges)];
   const scale = devicePixelRatio;
   canvas.width = width * scale;
   canvas.height = height * scale;
@@ -181,20 +246,25 @@ function paint(
   context.scale(scale, scale);
   const style = getComputedStyle(canvas);
   const x = (at: number) => LEFT_PX + ((at - from) / (to - from)) * (width - LEFT_PX);
-  const most = Math.max(1, ...spans.flatMap(({ counts }) => counts));
   context.fillStyle = style.color;
   for (const { from: begins, to: ends, counts } of spans) {
     const left = Math.max(LEFT_PX, x(begins));
     for (const [band, count] of counts.entries()) {
       if (count === 0) continue;
-      // One removal can be seen beside thousands.
-      context.globalAlpha = 0.15 + 0.85 * (Math.log1p(count) / Math.log1p(most));
+      context.globalAlpha = shadeOf(count, most);
       context.fillRect(left, (bands - 1 - band) * BAND_PX, Math.max(1.5, x(ends) - left), BAND_PX - 1);
     }
   }
   context.globalAlpha = 1;
   // A canvas resolves no custom property: the colour stands in one that the style has resolved.
   context.fillStyle = style.borderTopColor;
+  if (chosen !== undefined) {
+    const left = Math.max(LEFT_PX, x(chosen.from));
+    context.strokeStyle = style.borderTopColor;
+    context.lineWidth = 2;
+    const top = (bands - 1 - chosen.band) * BAND_PX;
+    context.strokeRect(left - 1, top - 1, Math.max(1.5, x(chosen.to) - left) + 2, BAND_PX + 1);
+  }
   context.font = '12px system-ui, sans-serif';
   context.textBaseline = 'middle';
   for (const [band, edge] of edges.entries())

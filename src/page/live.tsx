@@ -62,6 +62,20 @@ export function LiveView<T>(props: {
   );
 }
 
+const COUNTED_MS = 5_000;
+
+/** The present in seconds since the epoch, by the server's clock: spans grow while nothing new is answered. @param asOf of the answer */
+export function useNow(asOf: number): number {
+  const [last, setLast] = useState({ asOf, elapsed: 0 });
+  useEffect(() => {
+    const begun = performance.now();
+    const count = () => setLast({ asOf, elapsed: (performance.now() - begun) / 1000 });
+    const timer = setInterval(count, COUNTED_MS);
+    return () => clearInterval(timer);
+  }, [asOf]);
+  return asOf + (last.asOf === asOf ? last.elapsed : 0);
+}
+
 /** What could not be read: an empty list would look like good news. */
 export function Unseen({ lines }: { readonly lines: readonly string[] }) {
   if (lines.length === 0) return null;

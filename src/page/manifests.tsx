@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { asError } from '../core/api/index.ts';
 import { POLICIES } from '../core/report/index.ts';
 import type { Overview, Questions } from './asked.ts';
-import { askWorker } from './asking.ts';
+import { askWorker, followProgress } from './asking.ts';
 import { copyText, download } from './copied.tsx';
 import { chosenIn, filesIn } from './drop.ts';
 import type { DroppedFile, TakenFor } from './dropped.ts';
@@ -71,6 +71,11 @@ function Page({ linked }: { readonly linked: Linked | undefined }) {
   const [overview, setOverview] = useState<Overview>();
   const [judged, setJudged] = useState(0);
   const [failure, setFailure] = useState('');
+  const [progress, setProgress] = useState('');
+  useEffect(
+    () => followProgress(({ what, done, total }) => setProgress(`${done} of ${total} ${what} …`)),
+    [],
+  );
   const [reads, setReads] = useState(0);
   const isExample = Object.keys(SHOWN).find((each) => {
     const { manifest, policies } = textsOf(each);
@@ -84,6 +89,7 @@ function Page({ linked }: { readonly linked: Linked | undefined }) {
           setOverview(next);
           setJudged((count) => count + 1);
           setFailure('');
+          setProgress('');
         })
         .catch((error: unknown) => setFailure(asError(error).message));
     const timer = setTimeout(() => void judge(), PAUSE_MS);
@@ -165,7 +171,9 @@ function Page({ linked }: { readonly linked: Linked | undefined }) {
           </section>
           <section class="results" aria-label="Result">
             {failure !== '' && <p role="alert">{failure}</p>}
-            {overview === undefined && failure === '' && <p class="quiet">Reading …</p>}
+            {failure === '' && (overview === undefined || progress !== '') && (
+              <p class="quiet">{progress || 'Reading …'}</p>
+            )}
             {overview !== undefined && (
               <>
                 <Headline report={{ headline: headlineOf(overview), basis: overview.basis }} />

@@ -1,7 +1,8 @@
 import { spanOf } from '../core/timeline/index.ts';
 import type { NowReport } from '../dashboard/index.ts';
 import { Troubled } from './consumers.tsx';
-import { Listed, LiveView, Time, Unseen } from './live.tsx';
+import { EndedPicture } from './ended-picture.tsx';
+import { Listed, LiveView, Time, Unseen, useNow } from './live.tsx';
 import { Head, Name, Verdict } from './parts.tsx';
 
 export function Now() {
@@ -9,7 +10,8 @@ export function Now() {
 }
 
 function Report({ report }: { readonly report: NowReport }) {
-  const { asOf, headline, held, troubled, shortfalls, watched, unseen } = report;
+  const now = useNow(report.asOf);
+  const { asOf, headline, held, troubled, shortfalls, ended, watched, unseen } = report;
   const [oldest] = watched.open;
   return (
     <>
@@ -19,6 +21,48 @@ function Report({ report }: { readonly report: NowReport }) {
       <p>
         <a href="/workloads">All workloads</a>
       </p>
+      {ended !== null && (
+        <Listed
+          title="Terminations of the last hours"
+          none="No pod that a Service lists has ended."
+          isEmpty={ended.length === 0}
+        >
+          <EndedPicture ended={ended} now={now} />
+        </Listed>
+      )}
+      {shortfalls !== null && (
+        <Listed
+          title="Stopped too early, in the last day"
+          none="No pod got SIGTERM before everything that sends to it had followed its removal."
+          isEmpty={shortfalls.length === 0}
+        >
+          <table>
+            <caption>By workload and cause, the most frequent first</caption>
+            <Head words={['Workload', 'Why']} numbers={['Pods', 'Lost for, at most', 'Last']} />
+            <tbody>
+              {shortfalls.map(({ at, namespace, owner, pods, seconds, text }) => (
+                <tr key={`${namespace}/${owner} ${text}`}>
+                  <th scope="row">
+                    <a
+                      href={`/timeline?${new URLSearchParams({ search: `${namespace}/ ${owner}`, only: 'sent' })}`}
+                    >
+                      <Name>{`${namespace}/${owner}`}</Name>
+                    </a>
+                  </th>
+                  <td>
+                    <Name>{text}</Name>
+                  </td>
+                  <td class="number">{pods}</td>
+                  <td class="number">
+                    <Verdict tone="bad">{spanOf(seconds)}</Verdict>
+                  </td>
+                  <td class="number">{spanOf(Math.max(0, now - at))} ago</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Listed>
+      )}
       <div class="columns">
         <div>
           <Listed
@@ -29,7 +73,7 @@ function Report({ report }: { readonly report: NowReport }) {
             {oldest !== undefined && (
               <p class="oldest">
                 Oldest: <Name>{oldest.pod}</Name>, still in <Name>{oldest.service}</Name>, for{' '}
-                {spanOf(asOf - oldest.since)}
+                {spanOf(now - oldest.since)}
               </p>
             )}
             <ul class="rows">
@@ -119,29 +163,10 @@ function Report({ report }: { readonly report: NowReport }) {
               </ul>
             </Listed>
           )}
-          {shortfalls !== null && (
-            <Listed
-              title="Stopped too early, in the last day"
-              none="No pod got SIGTERM before everything that sends to it had followed its removal."
-              isEmpty={shortfalls.length === 0}
-            >
-              <ul class="rows">
-                {shortfalls.map(({ at, namespace, pod, owner, seconds, text }) => (
-                  <li key={`${namespace}/${pod} ${at}`}>
-                    <Verdict tone="bad">{spanOf(seconds)} open</Verdict>{' '}
-                    <Name>{`${namespace}/${owner === '' ? pod : owner}`}</Name>{' '}
-                    <small>
-                      <Time at={at} day /> <span class="name">{text}</span>
-                    </small>
-                  </li>
-                ))}
-              </ul>
-            </Listed>
-          )}
           {troubled !== null && (
             <Listed title="Consumers in trouble" none="None." isEmpty={troubled.length === 0}>
               {troubled.map((view) => (
-                <Troubled key={view.name} view={view} now={asOf} />
+                <Troubled key={view.name} view={view} now={now} />
               ))}
             </Listed>
           )}

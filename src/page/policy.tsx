@@ -6,6 +6,11 @@ import { BeforeAfter } from './before-after.tsx';
 import { Takeaway } from './copied.tsx';
 import { Choice } from './parts.tsx';
 
+type Hook = 'Auto' | 'Hold';
+const HOOKS: readonly (readonly [Hook, string])[] = [
+  ['Auto', 'A fixed wait'],
+  ['Hold', 'Hold'],
+];
 type Kept = 'Keep' | 'Extend';
 const KEPT: readonly (readonly [Kept, string])[] = [
   ['Keep', 'Keep own hooks'],
@@ -16,13 +21,16 @@ const KEPT: readonly (readonly [Kept, string])[] = [
 export function Policy({ judged }: { readonly judged: number }) {
   const [seconds, setSeconds] = useState(30);
   const [existingHook, setExistingHook] = useState<Kept>('Keep');
+  const [hook, setHook] = useState<Hook>('Auto');
+  const [most, setMost] = useState(60);
   const [isOpen, setOpen] = useState(false);
   const [trial, setTrial] = useState<WhatIf>();
   const [failure, setFailure] = useState('');
   useEffect(() => {
     if (!isOpen) return;
     let isLatest = true;
-    const fields = { wait: { from: 'Fixed', fixed: `${seconds}s` }, existingHook };
+    const hold = hook === 'Hold' ? { hook, hold: { max: `${most}s` } } : {};
+    const fields = { wait: { from: 'Fixed', fixed: `${seconds}s` }, existingHook, ...hold };
     askWorker('whatIf', fields).then(
       (answer) => {
         if (!isLatest) return;
@@ -34,13 +42,15 @@ export function Policy({ judged }: { readonly judged: number }) {
     return () => {
       isLatest = false;
     };
-  }, [judged, seconds, existingHook, isOpen]);
+  }, [judged, seconds, existingHook, hook, most, isOpen]);
   return (
     <details class="what-if" open={isOpen} onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
       <summary>What if a policy said otherwise?</summary>
       <div class="filters">
         <label class="search">
-          <span>Wait: {seconds} s</span>
+          <span>
+            Wait{hook === 'Hold' ? ', without an answer' : ''}: {seconds} s
+          </span>
           <input
             type="range"
             min={0}
@@ -49,8 +59,28 @@ export function Policy({ judged }: { readonly judged: number }) {
             onInput={({ currentTarget: { value } }) => setSeconds(Number(value))}
           />
         </label>
+        <Choice title="Hook" of={HOOKS} chosen={hook} onChoose={setHook} />
+        {hook === 'Hold' && (
+          <label class="search">
+            <span>Hold for at most: {most} s</span>
+            <input
+              type="range"
+              min={5}
+              max={300}
+              value={most}
+              onInput={({ currentTarget: { value } }) => setMost(Number(value))}
+            />
+          </label>
+        )}
         <Choice title="Hooks of their own" of={KEPT} chosen={existingHook} onChoose={setExistingHook} />
       </div>
+      {hook === 'Hold' && (
+        <p>
+          What it would be in a cluster where Linger runs with Hold: each pod is kept from SIGTERM until
+          everything that sends to it has dropped it, for {most} s at most. A manifest cannot carry Hold: the
+          patches above stay as they are. Where Linger cannot be asked, its pods wait {seconds} s.
+        </p>
+      )}
       {failure !== '' && <p role="alert">{failure}</p>}
       {trial !== undefined && (
         <>
@@ -67,7 +97,7 @@ function Apply(props: { readonly title: string; readonly text: string; readonly 
   const { title, text, name } = props;
   return (
     <section aria-label={title}>
-      <h3>{title}</h3>
+      <h2>{title}</h2>
       <Takeaway name={name} text={text} />
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and so the keyboard must reach it */}
       <pre tabIndex={0}>

@@ -1,21 +1,17 @@
+import { matchesWords } from '../core/report/index.ts';
 import { chartOf } from '../core/timeline/index.ts';
 import type { TimelineView } from '../dashboard/index.ts';
 import { Listed, LiveView, Time, useAddress } from './live.tsx';
-import { Choice, Head, Name, Verdict, type VerdictTone } from './parts.tsx';
+import { Choice, Head, Name, Verdict } from './parts.tsx';
 import { Picture } from './picture.tsx';
+import { AFTER_SIGTERM_WORDS } from './termination-words.ts';
 
 type Termination = TimelineView['terminations'][number];
 type AfterSigterm = Termination['afterSigterm'];
 
-const WORDS: Readonly<Record<AfterSigterm, readonly [tone: VerdictTone, short: string]>> = {
-  sent: ['bad', 'sent after SIGTERM'],
-  unknown: ['open', 'not known'],
-  clear: ['good', 'nothing after SIGTERM'],
-};
-
 const SHOWN = [
   ['', 'all'],
-  ...Object.entries(WORDS).map(([each, [, short]]) => [each, short] as const),
+  ...Object.entries(AFTER_SIGTERM_WORDS).map(([each, [, short]]) => [each, short] as const),
 ] as const;
 
 /** More rows do not help, and take long to lay out. */
@@ -27,12 +23,14 @@ export function Timeline() {
 
 function Report({ report: { terminations } }: { readonly report: TimelineView }) {
   const { get, set } = useAddress();
-  const [search, only] = [get('search').toLowerCase(), get('only')];
+  const [search, only] = [get('search'), get('only')];
   const matching = terminations.filter(
     ({ namespace, pod, owner, afterSigterm }) =>
-      (only === '' || afterSigterm === only) && `${namespace}/${pod} ${owner}`.toLowerCase().includes(search),
+      (only === '' || afterSigterm === only) &&
+      matchesWords(`${namespace}/${pod} ${namespace}/${owner}`.toLowerCase(), search),
   );
-  const chosen = matching.find(({ uid }) => uid === get('pod')) ?? matching[0];
+  const named = terminations.find(({ uid }) => uid === get('pod'));
+  const chosen = named ?? ofHeadline(matching);
   return (
     <>
       <h1 class="headline">{headlineOf(terminations)}</h1>
@@ -49,7 +47,7 @@ function Report({ report: { terminations } }: { readonly report: TimelineView })
               <span>Pod or workload</span>
               <input
                 type="search"
-                value={get('search')}
+                value={search}
                 onInput={({ currentTarget: { value } }) => set('search', value)}
               />
             </label>
@@ -80,7 +78,9 @@ function Report({ report: { terminations } }: { readonly report: TimelineView })
                         <Name>{owner}</Name>
                       </td>
                       <td>
-                        <Verdict tone={WORDS[afterSigterm][0]}>{WORDS[afterSigterm][1]}</Verdict>
+                        <Verdict tone={AFTER_SIGTERM_WORDS[afterSigterm][0]}>
+                          {AFTER_SIGTERM_WORDS[afterSigterm][1]}
+                        </Verdict>
                       </td>
                     </tr>
                   ))}
@@ -91,6 +91,12 @@ function Report({ report: { terminations } }: { readonly report: TimelineView })
       )}
     </>
   );
+}
+
+/** The latest of those that the headline is about. */
+function ofHeadline(terminations: readonly Termination[]): Termination | undefined {
+  const latest = (of: AfterSigterm) => terminations.find(({ afterSigterm }) => afterSigterm === of);
+  return latest('sent') ?? latest('unknown') ?? terminations[0];
 }
 
 function headlineOf(terminations: readonly Termination[]): string {

@@ -124,7 +124,7 @@ function Report({ report }: { readonly report: WhatIfReport }) {
         ) : (
           <Curve
             label={`Share of removals that were complete, by time; the waits are ${waits.map(({ seconds }) => `${seconds} s`).join(', ')}`}
-            curves={[distribution]}
+            curves={[{ name: 'all removals', distribution }]}
             longest={distribution.at(-1)?.[0] ?? 0}
             waits={[...new Set(waits.map(({ seconds, hold }) => hold?.maxSeconds ?? seconds))]}
           />

@@ -1,9 +1,17 @@
 /// <reference lib="webworker" />
 import { asError } from '../core/api/index.ts';
 import { newAnswers } from './answers.ts';
-import type { Answered, Asked } from './asked.ts';
+import type { Answered, Asked, Progressed } from './asked.ts';
 
-const ANSWERS = newAnswers();
+/** Milliseconds: what takes no longer is not worth a word. */
+const NOTICED_MS = 250;
+let lastSaid = 0;
+
+const ANSWERS = newAnswers((what, done, total) => {
+  if (performance.now() - lastSaid < NOTICED_MS) return;
+  lastSaid = performance.now();
+  postMessage({ progress: { what, done, total } } satisfies Progressed);
+});
 
 /** One after the other: each sees what those before it have left. */
 let last: Promise<unknown> = Promise.resolve();
@@ -12,6 +20,7 @@ addEventListener('message', ({ data: { id, question, given } }: MessageEvent<Ask
   const answer = ANSWERS[question] as (...given: readonly unknown[]) => unknown;
   const reply = (answered: Answered) => postMessage(answered);
   last = last.then(async () => {
+    lastSaid = performance.now();
     try {
       reply({ id, answer: await answer(...given) });
     } catch (thrown) {

@@ -311,7 +311,12 @@ function Detail({ row, own, source }: { readonly row: Row; readonly own: Finding
         <>
           {detail.charts.length > 0 && <Picture charts={detail.charts} />}
           <Patch detail={detail} name={own.name} hint={patchHint} />
-          <ExplainedPlan plan={detail.plan} because={detail.because} />
+          <ExplainedPlan
+            plan={detail.plan}
+            stands={detail.stands}
+            helps={detail.helps}
+            because={detail.because}
+          />
         </>
       )}
     </>
@@ -319,12 +324,12 @@ function Detail({ row, own, source }: { readonly row: Row; readonly own: Finding
 }
 
 function Patch(props: {
-  readonly detail: Pick<WorkloadDetail, 'patch' | 'left' | 'policy'>;
+  readonly detail: Pick<WorkloadDetail, 'patch' | 'left' | 'policy' | 'helps'>;
   readonly name: string;
   readonly hint: string;
 }) {
   const {
-    detail: { patch, left, policy },
+    detail: { patch, left, policy, helps },
     name,
     hint,
   } = props;
@@ -337,6 +342,7 @@ function Patch(props: {
       {patch === null && left.length === 0 && <p class="quiet">Nothing changes in it.</p>}
       {patch !== null && (
         <>
+          {!helps && <p>A wait alone does not end the loss: what else it needs stands above.</p>}
           <p class="quiet">{hint}</p>
           <Takeaway name={`${name}.yaml`} text={patch.after} />
           <Diff before={patch.before} after={patch.after} />

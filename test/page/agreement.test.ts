@@ -22,6 +22,8 @@ async function shown(path: string) {
   return { answers, taken, overview, list, details };
 }
 
+const isOpen = (row?: { readonly fate: string }) => row?.fate === 'lost' || row?.fate === 'assumed';
+
 const told = async (...args: readonly string[]) => (await linger(args)).stdout;
 
 describe('the page says what the commands say', () => {
@@ -73,6 +75,44 @@ describe('the page says what the commands say', () => {
       before.workloads,
       after.verdicts.protected,
     ]);
+  });
+
+  /** Each is a contradiction that there was once. */
+  describe('and no two of its own sentences contradict each other', () => {
+    test.each(MANIFESTS)('%s', async (path) => {
+      const { overview, list, details, answers } = await shown(path);
+      for (const [index, { fate }] of list.rows.entries()) {
+        const detail = details[index];
+        // A red row above a green card.
+        expect(detail?.stands).toBe(fate === 'fine');
+        const summaries = detail?.charts.map(({ summary }) => summary) ?? [];
+        // A wait counted as help where none helps: Recreate, publishNotReadyAddresses.
+        if (fate !== 'fine' && detail?.helps === false) expect(summaries.slice(1)).toEqual([]);
+      }
+      if (overview.summary.workloads === 0) return;
+      // Protected by a suggestion, but not in the audit.
+      const { before, after } = await answers.whatIf({});
+      expect(before).toEqual(overview.summary);
+      const stuck = details.filter(
+        ({ stands, helps }, index) => !stands && !helps && isOpen(list.rows[index]),
+      );
+      expect(after.verdicts.unprotected).toBeGreaterThanOrEqual(stuck.length);
+    });
+
+    test('it asks for a consumer exactly where consumers discover has one to declare', async () => {
+      const asked: string[] = [];
+      const found: string[] = [];
+      for (const path of MANIFESTS) {
+        const { list } = await shown(path);
+        const reasons = list.rows.flatMap(({ findings }) => findings.map(({ reason }) => reason));
+        if (!reasons.includes('UndeclaredConsumer')) continue;
+        asked.push(path);
+        const { stdout, stderr } = await linger(['consumers', 'discover', '-f', path]);
+        if (/kind: DiscoveryConsumer|declare its lag/.test(stdout + stderr)) found.push(path);
+      }
+      expect(asked.length).toBeGreaterThan(0);
+      expect(found).toEqual(asked);
+    });
   });
 
   test('there are enough of them', () => {

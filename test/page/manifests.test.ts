@@ -212,6 +212,38 @@ describe.runIf(CHROMIUM !== undefined)('the page, from a disk', { timeout: 60_00
     expect(wrong).toEqual([]);
   });
 
+  it('what Hold would be is said as such: in a cluster where it runs', async () => {
+    const { page, wrong } = await opened();
+    await manifests(page).fill(MINE);
+    await says(page, '1 of 1');
+    await page.getByText('What if a policy said otherwise?').click();
+    await page.getByRole('button', { name: 'Hold', exact: true }).click();
+    await page.getByText('What it would be in a cluster where Linger runs with Hold').waitFor();
+    await expect
+      .poll(() => page.locator('.what-if pre').last().textContent())
+      .toMatch(/mode: Enforce[\s\S]*hook: Hold\n {2}hold:\n {4}max: "60s"/);
+    await page
+      .locator('.what-if table')
+      .getByRole('row', { name: /Added to the drain of a node, at most.*60 s$/ })
+      .waitFor();
+    await expectAccessible(page);
+    expect(wrong).toEqual([]);
+  });
+
+  it('below a row that loses requests nothing says that its pods wait, and a row has an address', async () => {
+    const { page } = await opened({ hash: '#Deployment/team/mine' });
+    await manifests(page).fill(MINE);
+    await page.locator('.patch').waitFor();
+    expect(await page.locator('[aria-expanded=true]').textContent()).toBe('team/mine');
+    expect(await page.locator('.detail .verdict').textContent()).toMatch(/Would wait with this patch/);
+    expect(await page.locator('.detail .verdict.good').count()).toBe(0);
+    await manifests(page).fill(MINE.replace('replicas: 3', 'replicas: 3\n  strategy: {type: Recreate}'));
+    await page.getByText('A wait alone does not end the loss').waitFor();
+    expect(await page.locator('.timeline').textContent()).not.toContain('everything has dropped the pod');
+    await page.keyboard.press('Escape');
+    await expect.poll(() => page.evaluate('location.hash')).toBe('');
+  });
+
   it('the keyboard alone: / searches, arrows go through the rows, Esc closes', async () => {
     const { page } = await opened();
     await manifests(page).fill(['mine', 'b', 'c'].map((name) => DEPLOYMENT(name) + SERVICE(name)).join(''));

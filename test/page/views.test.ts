@@ -248,6 +248,69 @@ describe.runIf(CHROMIUM !== undefined)('each view', () => {
     await expectWithin(page);
   });
 
+  it('pictures are read by keyboard and by pointing, and a mark leads to its termination', async () => {
+    const { at } = await served(sampleSources());
+    const { page } = await windowOf(browser);
+    for (const [path, words] of [
+      ['/now', /shop\/web-1 of Deployment\/web, .* sent to for 9 s: sent after SIGTERM/],
+      ['/lag', /: \d+ removals? with a lag of /],
+      ['/what-if?hook=Hold', /^within .*: all removals /],
+    ] as const) {
+      await open(page, `${at}${path}`);
+      const picture = page.getByRole('slider').and(page.locator('[aria-valuetext]')).first();
+      await picture.focus();
+      await page.keyboard.press('End');
+      const text = await picture.getAttribute('aria-valuetext');
+      expect(text).toMatch(words);
+      expect(await page.locator('.readout').first().textContent()).toBe(text);
+      await expectAccessible(page);
+    }
+    await open(page, `${at}/now`);
+    const marks = page.getByRole('slider');
+    await marks.hover({ position: { x: 300, y: 40 } });
+    expect(await page.locator('.readout').textContent()).toMatch(/SIGTERM after/);
+    await marks.focus();
+    await page.keyboard.press('End');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/timeline\?pod=u2/);
+    expect(await page.locator('[aria-current=true]').textContent()).toContain('web-2');
+  });
+
+  it('the termination that opens is the one that the headline is about, and words search in any order', async () => {
+    const { at } = await served(sampleSources());
+    const { page } = await windowOf(browser);
+    await open(page, `${at}/timeline`);
+    expect(await page.locator(BEGUN).textContent()).toMatch(/^1 of the last 3 pods may have been sent/);
+    expect(await page.locator('tr[aria-current=true]').textContent()).toContain('sent after SIGTERM');
+    await page.getByRole('searchbox').fill('deployment/WEB shop/ web-1');
+    await expect.poll(() => page.locator('.workloads tbody tr').count()).toBe(1);
+  });
+
+  it('what Now counts leads to its terminations', async () => {
+    const { at } = await served(sampleSources());
+    const { page } = await windowOf(browser);
+    await open(page, `${at}/now`);
+    await page.getByRole('link', { name: 'shop/Deployment/web' }).click();
+    await page.locator('.workloads tbody tr').first().waitFor();
+    const shown = await page.locator('.workloads tbody tr').allTextContents();
+    expect(shown).toEqual([expect.stringContaining('sent after SIGTERM')]);
+  });
+
+  it('a row has a short address, which opens it', async () => {
+    const { at } = await served(sampleSources());
+    const { page } = await windowOf(browser);
+    await open(page, `${at}/workloads`);
+    await page.getByRole('button', { name: 'shop/web', exact: true }).click();
+    await page.waitForURL(`${at}/workloads#Deployment/shop/web`);
+    await page.getByText('Where each value comes from').waitFor();
+    await page.reload();
+    await page.locator('.timeline svg').waitFor();
+    // With the token of a run before it, too, and where a search hides it.
+    await page.goto(`${at}/workloads?search=nothing#token=${TOKEN}&DaemonSet/shop/node-agent`);
+    await page.locator('[aria-expanded=true]').getByText('shop/node-agent').waitFor();
+    expect(page.url()).toBe(`${at}/workloads?search=nothing#DaemonSet/shop/node-agent`);
+  });
+
   it.each([1280, 390])('%i px: waits close to each other can be told apart', async (width) => {
     const { lag, ...others } = sampleSources();
     const waits = [15, 16, 18].map((seconds) => ({ seconds, namespaces: 3, covered: 0.99 }));
@@ -304,7 +367,11 @@ describe.runIf(CHROMIUM !== undefined)('each view', () => {
     const { page } = await windowOf(browser);
     await page.clock.install({ time: new Date((await sampleSources().now?.())!.asOf * 1000 + 3_600_000) });
     await open(page, `${at}/now`);
-    expect(await page.locator('.oldest').textContent()).toMatch(/for 3 s$/);
+    const oldest = page.locator('.oldest');
+    expect(await oldest.textContent()).toMatch(/for 3 s$/);
+    // While nothing new is answered, spans grow all the same.
+    await page.clock.fastForward(60_000);
+    await expect.poll(() => oldest.textContent()).toMatch(/for 6\d s$/);
     await open(page, `${at}/consumers`);
     expect(await page.locator('main').textContent()).not.toMatch(/\s-\d/);
   });

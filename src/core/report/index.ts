@@ -15,6 +15,7 @@ export {
   type ManifestReport,
   POLICIES,
   type PolicyFields,
+  type Progress,
   policyText,
   type TextProblemAt,
   type WhatIf,
@@ -30,6 +31,7 @@ export {
   type JudgedWorkload,
   overviewOf,
   plannedCharts,
+  standingOf,
   type WorkloadRow,
   type WorkloadsOverview,
 } from './overview.ts';

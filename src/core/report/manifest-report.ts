@@ -40,6 +40,7 @@ import {
   type JudgedWorkload,
   overviewOf,
   plannedCharts,
+  standingOf,
   type WorkloadsOverview,
 } from './overview.ts';
 import {
@@ -83,6 +84,10 @@ export interface ManifestReport extends WorkloadsOverview {
 /** What a workload of a list opens to. */
 export interface WorkloadDetail {
   readonly plan: WorkloadExplanation;
+  /** Its pods have that plan, or need none: what it says is, and not what would be. */
+  readonly stands: boolean;
+  /** What loses its requests is cured by the plan. */
+  readonly helps: boolean;
   readonly because: string;
   /** As it is, and with the patch; empty: nothing is known of its termination. */
   readonly charts: readonly Chart[];
@@ -101,6 +106,8 @@ interface Judged extends JudgedWorkload {
   readonly found: FoundWorkload;
 }
 
+export type Progress = (what: string, done: number, total: number) => void;
+
 /** Manifests under policies, judged as `audit -f`, `explain -f` and `inject -f` do, without a cluster. */
 export class JudgedManifests {
   readonly report: ManifestReport;
@@ -114,7 +121,8 @@ export class JudgedManifests {
   readonly #judged: ReadonlyMap<string, Judged>;
   readonly #surveyed: ReturnType<typeof survey>;
 
-  constructor(inputs: readonly ManifestText[], policies: string) {
+  /** @param progress called with what is done, how much of it, and how much there is */
+  constructor(inputs: readonly ManifestText[], policies: string, progress: Progress = () => undefined) {
     const problems: TextProblemAt[] = [];
     const at =
       (file: string) =>
@@ -135,7 +143,8 @@ export class JudgedManifests {
     this.#snapshot = snapshotOf(this.#sources);
     const found: { readonly input: ManifestText; readonly found: FoundWorkload }[] = [];
     const objects: PlacedObject[] = [];
-    const taken = texts.map((input): FileTaken => {
+    const taken = texts.map((input, index): FileTaken => {
+      progress('files read', index, texts.length);
       const [workloads, others] = [found.length, objects.length];
       const reading = { report: at(input.name), failed: false };
       for (const each of placedIn(input, surveyed, reading, objects)) found.push({ input, found: each });
@@ -151,6 +160,7 @@ export class JudgedManifests {
     this.#related = relatedTo(subjects, values, SELECTION.namespace, brought);
     this.#withWebhook = { ...this.#related, ...calledBy(undefined) };
     const judged = subjects.map((subject, index): Judged | undefined => {
+      progress('workloads judged', index, subjects.length);
       const each = found[index]?.found;
       return each && { found: each, subject, audited: auditWorkload(subject, this.#snapshot, this.#related) };
     });
@@ -179,6 +189,7 @@ export class JudgedManifests {
     const patch = before === after ? null : { before, after };
     return {
       plan,
+      ...standingOf(judged, this.#snapshot),
       because: becauseOf(plan),
       charts: plannedCharts(judged, plan, this.#snapshot),
       patch,

@@ -101,6 +101,12 @@ export function fateOf({ subject, audited: { findings } }: JudgedWorkload, snaps
   return hasSender(exposure) ? 'lost' : 'assumed';
 }
 
+/** Whether a workload's pods have what they need, and else whether Linger's plan would give it to them. */
+export function standingOf(judged: JudgedWorkload, snapshot: ClusterSnapshot) {
+  const stands = fateOf(judged, snapshot) === 'fine';
+  return { stands, helps: !stands && judged.audited.wouldBe };
+}
+
 /** Whether a Service leads to such pods, or a declared consumer. */
 function hasSender({ services, consumers }: Exposure): boolean {
   const hasClient = services !== 'unknown' && services.length > 0;
@@ -166,7 +172,7 @@ function slowestFor(subject: AuditSubject, snapshot: ClusterSnapshot): string | 
 
 /** Its termination, as it is and with Linger’s wait; empty: nothing is known of it. */
 export function plannedCharts(
-  { subject, audited: { findings } }: JudgedWorkload,
+  { subject, audited: { findings, wouldBe } }: JudgedWorkload,
   plan: WorkloadExplanation,
   snapshot: ClusterSnapshot,
 ): readonly Chart[] {
@@ -181,7 +187,8 @@ export function plannedCharts(
   });
   const { waitSeconds, graceSeconds, outcome } = plan;
   const changes = waitSeconds !== null && waitSeconds !== own.waitSeconds && outcome === 'inject';
-  if (!changes || graceSeconds === null) return [now];
+  // Where a wait alone does not help, its picture would say that it does.
+  if (!changes || graceSeconds === null || !wouldBe) return [now];
   const then = { title: 'With the patch', lag, basis, wait: waitSeconds, grace: graceSeconds };
   return [now, plannedChart(then)];
 }

@@ -7,6 +7,7 @@ export {
   type AfterSigterm,
   assess,
   chartOf,
+  followedAfter,
   INSTANT_SOURCES,
   type InstantSource,
   isTermination,

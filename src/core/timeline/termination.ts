@@ -108,6 +108,14 @@ function usersOf({ withdrawals, consumers }: Termination) {
   return [...lists, ...consumers.map(({ name, after, by }) => ({ what: name, after, by }))];
 }
 
+/** For how long something sent to the pod, after its deletion; null: not known, or not until the observation ended. */
+export function followedAfter(termination: Termination): After {
+  const { withdrawals, omitted } = termination;
+  const afters = usersOf(termination).map(({ after, by }) => (by === 'unknown' ? null : after));
+  if (withdrawals === null || omitted > 0 || afters.includes(null)) return null;
+  return Math.max(0, ...afters.map((after) => after ?? 0));
+}
+
 /** One sentence, without the name of the pod. */
 export function terminationSummary(termination: Termination): string {
   const { sigterm, gone, release, withdrawals, witness } = termination;
