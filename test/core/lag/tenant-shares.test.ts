@@ -4,7 +4,7 @@ import { MOST_REMOVALS } from '../../../src/core/lag/recorder.ts';
 import { deleted, recorded, service, slice, terminating } from './sample-events.ts';
 
 const EVIL = { namespace: 'evil' };
-const SERVICES = Array.from({ length: 600 }, (_, index) => `web-${index}`);
+const SERVICES = Array.from({ length: 300 }, (_, index) => `web-${index}`);
 const PODS = Array.from({ length: 100 }, (_, index) => `evil-${index}`);
 
 /** The same event in the attacker's namespace. */
@@ -12,7 +12,7 @@ function evil(event: ClusterEvent): ClusterEvent {
   return 'pod' in event ? { ...event, pod: { ...event.pod, ...EVIL } } : event;
 }
 
-/** Every Service of the attacker lists the same pods, and all of these terminate: 60,000 removals. */
+/** Every Service of the attacker lists the same pods, and all of these terminate: 30,000 removals, and 25,000 are followed. */
 const listings = SERVICES.flatMap((name) => [
   service({ ...EVIL, name }),
   slice(0, Object.fromEntries(PODS.map((uid) => [uid, 'ready'])), { ...EVIL, name, serviceName: name }),
