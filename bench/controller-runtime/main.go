@@ -1,6 +1,6 @@
 // A mutating webhook for Pods as its authors' handbook writes one with controller-runtime: decode, change the
 // typed object, marshal, let the library compute the patch. It makes the mutation that Linger makes, without
-// its policy and checks: the yardstick of `npm run bench:admission`.
+// its policy and checks: the yardstick of `npm run bench:admission`, and of `npm run bench:balance`, which reads its metrics.
 package main
 
 import (
@@ -12,12 +12,16 @@ import (
 	"os"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
@@ -78,12 +82,36 @@ func addWait(pod *corev1.Pod) bool {
 	return true
 }
 
+// counted counts reviews by the protocol that the API server speaks.
+func counted(next http.Handler) http.Handler {
+	reviews := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "bench_reviews_total", Help: "Reviews, by protocol."}, []string{"proto"})
+	metrics.Registry.MustRegister(reviews, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reviews.WithLabelValues(r.Proto).Inc()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// serveMetrics answers /metrics, and /readyz once reviews are answered.
+func serveMetrics(port int, server webhook.Server) {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}))
+	started := server.StartedChecker()
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := started(r); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	fail(http.ListenAndServe(fmt.Sprintf(":%d", port), mux))
+}
+
 func main() {
 	host := flag.String("host", "127.0.0.1", "address to listen on")
 	port := flag.Int("port", 9443, "port to listen on")
 	certs := flag.String("certs", ".", "folder of the certificate and its key")
 	cert := flag.String("cert", "tls.crt", "certificate, a file name in that folder")
 	key := flag.String("key", "tls.key", "key, a file name in that folder")
+	metricsPort := flag.Int("metrics-port", 0, "port of /metrics and /readyz, plain HTTP; 0: none")
 	flag.Parse()
 
 	// The logger that every project made by kubebuilder sets: nothing is written per request at its level.
@@ -94,7 +122,13 @@ func main() {
 		fail(err)
 	}
 	server := webhook.NewServer(webhook.Options{Host: *host, Port: *port, CertDir: *certs, CertName: *cert, KeyName: *key})
-	server.Register("/mutate", &webhook.Admission{Handler: &podWaiter{decoder: admission.NewDecoder(scheme)}})
+	hook := &webhook.Admission{Handler: &podWaiter{decoder: admission.NewDecoder(scheme)}}
+	if *metricsPort == 0 {
+		server.Register("/mutate", hook)
+	} else {
+		server.Register("/mutate", counted(hook))
+		go serveMetrics(*metricsPort, server)
+	}
 	if err := server.Start(signals.SetupSignalHandler()); err != nil {
 		fail(err)
 	}

@@ -273,6 +273,46 @@ function drainDisturbances(): string {
   });
 }
 
+interface BalanceResults {
+  readonly machine: string;
+  readonly kubernetes: string;
+  readonly controllerRuntime: string;
+  readonly load: readonly [before: number, after: number];
+  readonly seconds: number;
+  readonly rate: number;
+  readonly burst: number;
+  readonly results: readonly {
+    readonly name: string;
+    readonly protocols: readonly string[];
+    readonly reviews: number;
+    readonly shares: readonly number[];
+    readonly p50Ms: number;
+    readonly p90Ms: number;
+    readonly p99Ms: number;
+    /** Not known of some. */
+    readonly cpuMs: number | null;
+  }[];
+}
+
+/** How reviews are spread over three replicas, under what it was measured with. */
+function balance(): string {
+  const { machine, kubernetes, controllerRuntime, load, seconds, rate, burst, results } =
+    resultsOf<BalanceResults>('balance.json');
+  const head =
+    `**Kubernetes ${kubernetes.replace(/^v/, '')}, controller-runtime ${controllerRuntime.replace(/^v/, '')}, ${seconds} s after a ` +
+    `rolling restart**, ${burst} pods at once, at most ${rate} a second, at a load of ${load.join(' to ')}; ${machine}:`;
+  const percent = (share: number) => `${Math.round(100 * share)}`;
+  const body = table(results, {
+    'three replicas of': ({ name }) => name,
+    'reviews by': ({ protocols }) => protocols.join(', ') || 'HTTP/1.1',
+    reviews: ({ reviews }) => count(reviews),
+    'share of each replica, %': ({ shares }) => shares.map(percent).join(', '),
+    'creation of a pod, p50, p90, p99': ({ p50Ms, p90Ms, p99Ms }) => `${p50Ms}, ${p90Ms}, ${p99Ms} ms`,
+    'CPU of the replicas': ({ cpuMs }) => (cpuMs === null ? '–' : `${cpuMs} ms a review`),
+  });
+  return `${head}\n\n${body}`;
+}
+
 /** What waits, in the words of each README, and the strategies of `npm run bench:drain` that it covers. */
 const DRAIN_ROWS: readonly {
   readonly en: string;
@@ -489,6 +529,7 @@ export const TABLES: Readonly<Record<string, () => string>> = {
   'drain-claim-zh': () => drainClaim('zh'),
   'drain-strategies': drainStrategies,
   'drain-disturbances': drainDisturbances,
+  balance,
   ...Object.fromEntries(FLAG_TABLES),
 };
 
