@@ -460,6 +460,10 @@ const TIMELINE_FLAGS = {
     optional(seconds, 'only terminations within this time, such as 10m; without it, all that are known'),
     'Only terminations within this time, such as `10m`.',
   ),
+  watch: documented(
+    toggle('also those that are to come, until interrupted', 'w'),
+    'Also those that are to come, until Ctrl-C.',
+  ),
   svg: documented(optional(file, 'also draw them, into this file'), 'Also draw it into this file.'),
   output: documented(
     output('the terminations; wide: all, and not only the latest ten'),
@@ -649,6 +653,10 @@ const NODE_TIMER_FLAGS = {
 const STATUS_FLAGS = {
   ...CLUSTER_FLAGS,
   lingerNamespace,
+  watch: documented(
+    toggle('print it again whenever it changes, until interrupted', 'w'),
+    'Print it again whenever it changes, until Ctrl-C.',
+  ),
   output: documented(output('what is seen'), '`table`, `wide`, `json` or `yaml`.'),
 };
 

@@ -11,6 +11,7 @@ import {
   columns,
   jsonText,
   paragraphs,
+  repeated,
   type Surroundings,
   showSeconds,
   withoutProgress,
@@ -26,7 +27,6 @@ export async function hold(settings: Settings<'hold'>, surroundings: Surrounding
 /** The name of the port in deploy/, and its number where a Deployment of one's own names none. */
 const ADMIN = { name: 'admin', port: 8080 };
 
-const WATCH_MS = 2_000;
 /** A handover takes this long where the leader has vanished. */
 const HANDOVER_MS = 25_000;
 
@@ -36,26 +36,12 @@ async function list(settings: Settings<'hold'>, surroundings: Surroundings): Pro
     settings,
     watch ? withoutProgress(surroundings) : surroundings,
   );
-  const stopping = new AbortController();
-  const stop = () => stopping.abort();
-  if (watch) process.once('SIGINT', stop).once('SIGTERM', stop);
-  let isFirst = true;
-  do {
-    const held = await askLeader(connection, lingerNamespace, surroundings, stopping.signal).catch(
-      (thrown: unknown) => {
-        const isPassing = thrown instanceof LingerError && thrown.code === 'cluster-unreachable';
-        if (isFirst || !isPassing) throw thrown;
-        surroundings.warn(`linger: ${thrown.message}`);
-        return undefined;
-      },
-    );
-    isFirst = false;
-    if (held === undefined) continue;
+  await repeated(watch, surroundings, async (signal) => {
+    const held = await askLeader(connection, lingerNamespace, surroundings, signal);
     const shown = held.filter((each) => wanted === undefined || wanted.includes(each.namespace));
     const report: HoldReport = { held: shown };
     surroundings.print(rendered(output, report, () => tableOf(shown, wanted)));
-  } while (watch && (await pause(WATCH_MS, stopping.signal)));
-  process.off('SIGINT', stop).off('SIGTERM', stop);
+  });
   return 0;
 }
 

@@ -1,4 +1,5 @@
 import { inquire, modeLimitOf, overviewOf, unreachedInWords } from '../check/index.ts';
+import type { KubeConnection } from '../cluster/index.ts';
 import { count, type Overview, span } from '../core/api/index.ts';
 import { NO_DOCUMENTS, namespaceView, snapshotOf } from '../core/decision/index.ts';
 import { headlineOf } from '../core/judge/index.ts';
@@ -8,13 +9,38 @@ import { connectToLinger } from './connect.ts';
 import { sourcesFor } from './manifests.ts';
 import { readCluster, readConsumerTable, stalenessOf } from './read-cluster.ts';
 import { rendered } from './rendering.ts';
-import { columns, paragraphs, type Surroundings } from './terminal.ts';
+import { columns, paragraphs, repeated, type Surroundings, withoutProgress } from './terminal.ts';
 
-/** `linger status`: what a running Linger does, on one screen. Says what it may not read, and goes on. */
+/** `linger status`: what a running Linger does, on one screen, and with --watch again whenever that changes. */
 export async function status(settings: Settings<'status'>, surroundings: Surroundings): Promise<number> {
   const { print, now } = surroundings;
-  const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
-  surroundings.progress('asking the replicas and the cluster');
+  const { output, watch } = settings;
+  const around = watch ? withoutProgress(surroundings) : surroundings;
+  const { connection, lingerNamespace } = await connectToLinger(settings, around);
+  let shown: string | undefined;
+  await repeated(watch, surroundings, async () => {
+    around.progress('asking the replicas and the cluster');
+    const value = await statusOf(connection, lingerNamespace, now);
+    const text = JSON.stringify(value, withoutAges);
+    if (text === shown) return;
+    const between = shown !== undefined && (output === 'table' || output === 'wide') ? '\n' : '';
+    print(between + rendered(output, value, (wide) => renderStatus(value, now(), wide)));
+    shown = text;
+  });
+  return 0;
+}
+
+/** An age is no change. */
+function withoutAges(member: string, value: unknown): unknown {
+  return member === 'renewedSeconds' || member === 'seconds' ? undefined : value;
+}
+
+/** Says what it may not read, and goes on. */
+async function statusOf(
+  connection: KubeConnection,
+  lingerNamespace: string,
+  now: () => number,
+): Promise<StatusReport> {
   const unseen: string[] = [];
   const about = {
     connection,
@@ -47,15 +73,13 @@ export async function status(settings: Settings<'status'>, surroundings: Surroun
   const stale = table && stalenessOf(table, now());
   if (stale !== undefined) unseen.push(`consumers: ${stale}`);
   const troubled = table?.consumers.filter(({ condition }) => condition.status === 'False');
-  const value: StatusReport = {
+  return {
     headline: statusHeadline(overview),
     ...overview,
     namespaces: [...groups.values()].toSorted((a, b) => b.namespaces.length - a.namespaces.length),
     consumers: troubled,
     unseen: [...overview.unseen, ...unseen],
   };
-  print(rendered(settings.output, value, (wide) => renderStatus(value, now(), wide)));
-  return 0;
 }
 
 /** The same first line as `audit` and `check` print. */

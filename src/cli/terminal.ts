@@ -1,5 +1,6 @@
 import { once } from 'node:events';
-import { EXITS, printable } from '../core/api/index.ts';
+import { EXITS, LingerError, printable } from '../core/api/index.ts';
+import { pause } from '../timing/index.ts';
 import { type KubeEnvironment, usageError } from './flags.ts';
 
 /** Results go to standard output, everything else to standard error. */
@@ -51,6 +52,33 @@ export interface Surroundings extends Terminal {
 /** Resolves when the process is asked to stop; a second Ctrl-C ends it as usual. */
 export async function stopRequested(): Promise<void> {
   await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
+}
+
+const WATCH_MS = 2_000;
+
+/**
+ * Takes a step once; with --watch every two seconds, until the process is asked to stop. A cluster that is away for a moment
+ * is a warning then.
+ * @throws LingerError what the first step throws
+ */
+export async function repeated(
+  watch: boolean,
+  { warn }: Pick<Terminal, 'warn'>,
+  step: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const stopping = new AbortController();
+  const stop = () => stopping.abort();
+  if (watch) process.once('SIGINT', stop).once('SIGTERM', stop);
+  try {
+    await step(stopping.signal);
+    while (watch && (await pause(WATCH_MS, stopping.signal)))
+      await step(stopping.signal).catch((thrown: unknown) => {
+        if (!(thrown instanceof LingerError) || thrown.code !== 'cluster-unreachable') throw thrown;
+        warn(`linger: ${thrown.message}`);
+      });
+  } finally {
+    process.off('SIGINT', stop).off('SIGTERM', stop);
+  }
 }
 
 const BACK_AND_CLEAR = '\r\u001b[K';

@@ -7,45 +7,54 @@ import { connectToLinger } from './connect.ts';
 import { usageError } from './flags.ts';
 import { readTerminations } from './read-cluster.ts';
 import { draw, rendered } from './rendering.ts';
-import { exitCodeFor, type Surroundings, showInstant } from './terminal.ts';
+import { exitCodeFor, repeated, type Surroundings, showInstant, withoutProgress } from './terminal.ts';
 
 /** What is drawn; the others are in JSON, and with --output wide. */
 const DRAWN = 10;
 /** Where standard output is no terminal. */
 const USUAL_WIDTH = 100;
 
-/** `linger timeline`: of each of the last terminations, when everything happened. */
+/** `linger timeline`: of each of the last terminations, when everything happened; with --watch of each new one, too. */
 export async function timeline(settings: Settings<'timeline'>, surroundings: Surroundings): Promise<number> {
-  const { operands, since, svg, output, failOn, allNamespaces } = settings;
+  const { operands, since, svg, output, failOn, allNamespaces, watch } = settings;
   const { print, warn, now, colour, outputColumns } = surroundings;
   const wanted = operands.map(namedBy);
-  const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
+  const around = watch ? withoutProgress(surroundings) : surroundings;
+  const { connection, lingerNamespace } = await connectToLinger(settings, around);
   const namespace = allNamespaces ? undefined : (settings.namespace ?? connection.namespace ?? 'default');
   const from = since === undefined ? 0 : now() - since;
-  const record = await readTerminations(connection, lingerNamespace);
-  const found = record.terminations
-    .filter((each) => each.deletedAt >= from && each.namespace === (namespace ?? each.namespace))
-    .filter((each) => wanted.length === 0 || wanted.some((is) => is(each)))
-    .toSorted((a, b) => b.deletedAt - a.deletedAt);
-  const drawn = output === 'wide' ? found : found.slice(0, DRAWN);
-  if (svg !== undefined && drawn.length > 0) await draw(svg, drawn.map(chartAt));
-  const report = timelineReportOf(found);
   const width = outputColumns() ?? USUAL_WIDTH;
-  print(
-    rendered(output, report, () => {
-      if (found.length > 0)
-        return drawn.map((each) => chartText(chartAt(each), { width, colour })).join('\n');
-      const what = operands.length === 0 ? 'a pod' : operands.map(printable).join(', ');
-      const where = namespace === undefined ? '' : ` in namespace ${namespace}`;
-      const when = since === undefined ? '' : ` of the last ${formatDuration(since)}`;
-      return `No termination of ${what}${where}${when} is known. The leader keeps the latest terminations of pods that a Service lists: delete such a pod, and run this 15 seconds after it has ended.\n`;
-    }),
-  );
-  if (drawn.length < found.length && output === 'table')
-    warn(`linger: the latest ${drawn.length} of ${found.length}; -o wide shows all`);
+  const all = new Map<string, Termination>();
+  let isFirst = true;
+  await repeated(watch, surroundings, async () => {
+    const record = await readTerminations(connection, lingerNamespace);
+    const found = record.terminations
+      .filter((each) => each.deletedAt >= from && each.namespace === (namespace ?? each.namespace))
+      .filter((each) => wanted.length === 0 || wanted.some((is) => is(each)))
+      .filter(({ uid }) => !all.has(uid))
+      .toSorted((a, b) => b.deletedAt - a.deletedAt);
+    for (const each of found) all.set(each.uid, each);
+    const isNews = isFirst || found.length > 0;
+    isFirst = false;
+    if (!isNews) return;
+    const drawn = output === 'wide' ? found : found.slice(0, DRAWN);
+    if (svg !== undefined && drawn.length > 0) await draw(svg, drawn.map(chartAt));
+    print(
+      rendered(output, timelineReportOf(found), () => {
+        if (found.length > 0)
+          return drawn.map((each) => chartText(chartAt(each), { width, colour })).join('\n');
+        const what = operands.length === 0 ? 'a pod' : operands.map(printable).join(', ');
+        const where = namespace === undefined ? '' : ` in namespace ${namespace}`;
+        const when = since === undefined ? '' : ` of the last ${formatDuration(since)}`;
+        return `No termination of ${what}${where}${when} is known. The leader keeps the latest terminations of pods that a Service lists: delete such a pod, and run this 15 seconds after it has ended.\n`;
+      }),
+    );
+    if (drawn.length < found.length && output === 'table')
+      warn(`linger: the latest ${drawn.length} of ${found.length}; -o wide shows all`);
+  });
   return exitCodeFor(
     failOn,
-    report.terminations.map(({ afterSigterm }) => afterSigterm),
+    timelineReportOf([...all.values()]).terminations.map(({ afterSigterm }) => afterSigterm),
   );
 }
 

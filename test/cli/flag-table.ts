@@ -381,6 +381,7 @@ const TIMELINE: Rows<'timeline'> = {
   allNamespaces: SWITCH,
   lingerNamespace: TEXT(undefined),
   since: DURATION,
+  watch: SWITCH,
   svg: TEXT(undefined),
   output: OUTPUT,
   failOn: {
@@ -436,6 +437,7 @@ const STATUS: Rows<'status'> = {
   kubeconfig: TEXT(undefined),
   context: TEXT(undefined),
   lingerNamespace: TEXT(undefined),
+  watch: SWITCH,
   output: EXPLAIN.output,
 };
 

@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { ReplicaStatus } from '../../src/core/api/index.ts';
 import { consumersToText } from '../../src/core/lag/index.ts';
@@ -101,7 +102,10 @@ function running(): Answers {
 }
 
 async function statusOf(changes: Answers = {}, ...args: readonly string[]) {
-  const server = await AnsweringServer.start({ ...running(), ...changes }, atEnd);
+  return statusAt(await AnsweringServer.start({ ...running(), ...changes }, atEnd), ...args);
+}
+
+async function statusAt(server: AnsweringServer, ...args: readonly string[]) {
   const file = join(await emptyDirectory(atEnd), 'kubeconfig');
   const config = {
     'current-context': 'x',
@@ -113,6 +117,22 @@ async function statusOf(changes: Answers = {}, ...args: readonly string[]) {
   const said = await linger(['status', '--kubeconfig', file, '--linger-namespace', 'linger', ...args]);
   return { ...said, asked: server.asked.map(({ path }) => path) };
 }
+
+it('--watch prints it again when it changes, and not when only time has passed, until Ctrl-C', async () => {
+  const [same, other] = [FOLLOWS, { ...FOLLOWS, held: 5 }].map((each) => well(JSON.stringify(each)));
+  if (same === undefined || other === undefined) throw new Error('two answers');
+  const answers = { ...running(), [ownStatusOf('b')]: [same, same, other] };
+  const server = await AnsweringServer.start(answers, atEnd);
+  const watching = statusAt(server, '--watch');
+  while (server.asked.filter(({ path }) => path === ownStatusOf('b')).length < 5) await sleep(20);
+  process.emit('SIGINT');
+  const { code, stdout, stderr } = await watching;
+  expect([code, stderr]).toEqual([0, '']);
+  expect(stdout.match(/^held .*$/gm)).toEqual([
+    expect.stringContaining('3 pods'),
+    expect.stringContaining('8 pods'),
+  ]);
+});
 
 describe.concurrent('linger status', () => {
   it('is one screen: findings first, then who runs, what was decided, and waits with their reason', async () => {

@@ -1,9 +1,11 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { TerminationLog } from '../../src/audit/index.ts';
 import type { Termination } from '../../src/core/timeline/index.ts';
 import { timelineReport } from '../../src/dashboard/index.ts';
+import { AnsweringServer, well } from '../cluster/answers.ts';
 import { ModelCluster } from '../cluster/model-cluster.ts';
 import { CLEAR, SENT, UNKNOWN } from '../core/timeline/sample-termination.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
@@ -36,6 +38,37 @@ async function timeline(terminations: readonly Termination[], ...args: string[])
 }
 const podsIn = (stdout: string) =>
   timelineReport.parse(JSON.parse(stdout)).terminations.map(({ pod }) => pod);
+
+it('--watch prints each termination once, until Ctrl-C, and fails by all of them', async () => {
+  const log = new TerminationLog('a');
+  const published = [ago(CLEAR, 60), ago(SENT, 5)].map((each) => {
+    log.keep(each);
+    const annotations = {
+      ...{ 'linger.dev/format': '2', 'linger.dev/term': '5', 'linger.dev/writer': 'a' },
+      'linger.dev/written-at': new Date().toISOString(),
+    };
+    const metadata = { name: 'linger-shortfalls', resourceVersion: '1', annotations };
+    return well({ metadata, data: { 'shortfalls.json': log.text } });
+  });
+  const [first = well({}), second = first] = published;
+  const server = await AnsweringServer.start({ [PATH]: [first, first, second] }, atEnd);
+  const file = join(await emptyDirectory(atEnd), 'config');
+  const config = {
+    'current-context': 'x',
+    clusters: [{ name: 'x', cluster: { server: server.url.href } }],
+    users: [{ name: 'x', user: { token: 'x' } }],
+    contexts: [{ name: 'x', context: { cluster: 'x', user: 'x' } }],
+  };
+  await writeFile(file, JSON.stringify(config));
+  const place = ['--kubeconfig', file, '--linger-namespace', 'linger'];
+  const args = ['timeline', ...place, '-A', '-o', 'json', '--watch', '--fail-on', 'sent'];
+  const watching = linger(args, { atEnd });
+  while (server.asked.filter(({ path }) => path === PATH).length < 5) await sleep(20);
+  process.emit('SIGINT');
+  const { code, stdout } = await watching;
+  const pods = [...stdout.matchAll(/"pod": ?"([^"]+)"/g)].map(([, pod]) => pod);
+  expect([code, pods]).toEqual([3, [CLEAR.pod, SENT.pod]]);
+});
 
 describe('linger timeline', () => {
   it('prints the latest first, each with its lanes and what came after SIGTERM', async () => {
