@@ -530,20 +530,50 @@ describe('real repositories', () => {
     expect([stdout, stderr]).toEqual([text, '']);
   });
 
+  const FLUX = (path: string, kind: string, name = 'a') =>
+    `apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: a}\nspec: {path: ${path}, sourceRef: {kind: ${kind}, name: ${name}}}\n`;
+  const ARGO = (sources: string) =>
+    `apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: a}\nspec: {${sources}}\n`;
   it.each([
-    ['./cluster/apps', 'GitRepository', false],
-    ['./cluster/other', 'GitRepository', true],
-    ['./', 'GitRepository', true],
-    ['./cluster/apps', 'OCIRepository', true],
-  ])('37: a Kustomization of Flux for %s of a %s is unknown: %j', async (path, kind, isUnknown) => {
+    ['its folder', FLUX('./cluster/apps', 'GitRepository'), false],
+    ['without a dot', FLUX('cluster/apps/', 'GitRepository'), false],
+    ['another folder', FLUX('./cluster/other', 'GitRepository'), true],
+    ['a folder that is not at the root', FLUX('./apps', 'GitRepository'), true],
+    ['all', FLUX('./', 'GitRepository'), true],
+    ['what another repository pushes', FLUX('./cluster/apps', 'OCIRepository'), true],
+    ['what is pushed from here', FLUX('./cluster/apps', 'OCIRepository', 'flux-system'), false],
+    ['an artifact', FLUX('./cluster/apps', 'ExternalArtifact'), true],
+    ['an Application', ARGO('source: {repoURL: x, path: cluster/apps}'), false],
+    ['one of a chart', ARGO('source: {repoURL: x, chart: cluster/apps}'), true],
+    [
+      'one of a chart and values from here',
+      ARGO('sources: [{repoURL: x, chart: c}, {repoURL: x, ref: values}]'),
+      true,
+    ],
+    [
+      'one of two folders',
+      ARGO('sources: [{repoURL: x, path: cluster/apps}, {repoURL: x, path: cluster/more}]'),
+      true,
+    ],
+  ])('37: whether what is applied is here: %s', async (_, source, isUnknown) => {
     const folder = await emptyDirectory();
     await mkdir(join(folder, 'cluster', 'apps'), { recursive: true });
-    const flux = `apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: a}\nspec: {path: ${path}, sourceRef: {kind: ${kind}, name: a}}\n`;
-    await writeFile(join(folder, 'cluster', 'flux.yaml'), flux);
+    await writeFile(join(folder, 'readme.yaml'), DEPLOYMENT('other', 'other'));
+    await writeFile(join(folder, 'cluster', 'source.yaml'), source);
     await writeFile(join(folder, 'cluster', 'apps', 'web.yaml'), DEPLOYMENT('web', 'web'));
     const { rows } = await audited(['-R', '-f', folder]);
-    expect(Object.keys(rows).includes('Kustomization a')).toBe(isUnknown);
+    expect(Object.values(rows).includes('unknown NotRendered')).toBe(isUnknown);
     expect(rows['Deployment web']).toBeDefined();
+  });
+
+  it.each([
+    ['chart: {spec: {chart: ./charts/web, sourceRef: {kind: GitRepository, name: a}}}', './charts/web with'],
+    ['chartRef: {kind: OCIRepository, name: web}', 'that of OCIRepository web'],
+    ['chartRef: {kind: HelmChart, name: web}', 'that of HelmChart web'],
+    ['chartRef: {kind: ExternalArtifact, name: web}', 'that of ExternalArtifact web'],
+  ])('37: a HelmRelease with %s says what to render', async (spec, how) => {
+    const text = `apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: a}\nspec: {${spec}}\n`;
+    expect((await audited(['-'], text)).said('NotRendered')[0]).toContain(how);
   });
 
   it('37: what is no manifest in a folder of a repository is passed over', async () => {

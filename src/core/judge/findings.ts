@@ -1072,8 +1072,8 @@ function rollsTogether(gap: string, beside: string): Said {
 }
 
 function budgetedBy(subject: Decided, count: number, { budgets, pods }: RelatedObjects): Budgeted {
-  const { workload, namespace } = subject;
-  return budgetsOf(budgets, { workload, namespace, labels: podLabelsOf(subject), count }, pods);
+  const { workload, namespace, source } = subject;
+  return budgetsOf(budgets, { workload, namespace, source, labels: podLabelsOf(subject), count }, pods);
 }
 
 /** A drain waits for a budget that lets no pod go, and loses nothing. */
@@ -1347,6 +1347,7 @@ function podsOfAll(subjects: readonly AuditSubject[], related: RelatedObjects): 
         by: `${kind} ${name}`,
         labels,
         count,
+        source: subject.source,
         ports: portNamesIn(workload),
       },
     ];

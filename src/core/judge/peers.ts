@@ -21,6 +21,8 @@ export interface PodsOf {
   readonly labels: Labels;
   /** How many there are, or the fewest that there may be. */
   readonly count: number;
+  /** What they were rendered from: another kustomization or chart is another way to install them. */
+  readonly source?: string | undefined;
   /** {@link portNamesIn} their template; absent: not known. */
   readonly ports?: ReadonlySet<string>;
 }
@@ -35,11 +37,16 @@ export class KnownPods {
     this.#groups = groups;
   }
 
-  in(namespace: string): PodsOfNamespace {
-    const known = this.#indexed.get(namespace);
+  in(namespace: string, source?: string): PodsOfNamespace {
+    const key = JSON.stringify([namespace, source]);
+    const known = this.#indexed.get(key);
     if (known !== undefined) return known;
-    const indexed = new PodsOfNamespace(namespace, this.#groups.get(namespace) ?? []);
-    this.#indexed.set(namespace, indexed);
+    const all = this.#groups.get(namespace) ?? [];
+    const indexed = new PodsOfNamespace(
+      namespace,
+      all.filter((each) => each.source === source),
+    );
+    this.#indexed.set(key, indexed);
     return indexed;
   }
 }
@@ -161,6 +168,8 @@ export interface DisruptionBudget {
 interface Member {
   readonly workload: Workload;
   readonly namespace: string;
+  /** As {@link PodsOf.source}. */
+  readonly source?: string | undefined;
   /** Its pods' labels. */
   readonly labels: unknown;
   /** How many pods it has. */
@@ -218,12 +227,12 @@ export function leadsTo(workload: Workload, { numbered, named }: TargetPorts): b
  * is another.
  */
 export function servingBeside(
-  { workload, namespace }: Pick<Member, 'workload' | 'namespace'>,
+  { workload, namespace, source }: Pick<Member, 'workload' | 'namespace' | 'source'>,
   services: readonly ServiceRecord[],
   known: KnownPods,
   targetsOf: (service: ServiceRecord) => TargetPorts | undefined = () => undefined,
 ): string | undefined {
-  const pods = known.in(namespace);
+  const pods = known.in(namespace, source);
   const own = portNamesIn(workload);
   const forClients = services.filter(({ headless }) => !headless);
   const others = (forClients.length > 0 ? forClients : services).flatMap((service) => {
@@ -271,7 +280,7 @@ export function budgetsOf(
   const own = budgets.get(member.namespace) ?? [];
   const all = own.filter(({ spec }) => isPicked(spec.selector, member.labels)).slice(0, MOST_BUDGETED);
   const isControlled = member.workload.kind !== 'Pod';
-  const pods = known.in(member.namespace);
+  const pods = known.in(member.namespace, member.source);
   const allowed = (budget: DisruptionBudget, own: number) => {
     const { spec } = budget;
     const matchLabels = memberAt(spec, ['selector', 'matchLabels']);

@@ -396,6 +396,23 @@ const SOURCES: readonly (readonly [group: RegExp, kinds: RegExp, how: string])[]
   [/^gitops\.kluctl\.io\//, /^KluctlDeployment$/, 'kluctl render'],
 ];
 
+/** Of a HelmRelease (`chartRef` names the object that holds it), a HelmChart of k3s, a Release of Crossplane. */
+function chartIn(value: unknown): string {
+  const spec = memberAt(value, ['spec']);
+  const { kind, name } = recordIn(memberAt(spec, ['chartRef']));
+  if (isString(kind) && isString(name)) return `CHART (that of ${kind} ${name})`;
+  const chart =
+    memberAt(spec, ['chart', 'spec', 'chart']) ??
+    memberAt(spec, ['forProvider', 'chart', 'name']) ??
+    memberAt(spec, ['chartName']) ??
+    memberAt(spec, ['chart']);
+  return isString(chart) ? chart : 'CHART';
+}
+
+function recordIn(value: unknown): Readonly<Record<string, unknown>> {
+  return isRecord(value) ? value : {};
+}
+
 function sourceIn(value: unknown, file: string): Omit<FoundWorkload, 'object'> | undefined {
   if (!isRecord(value)) return undefined;
   const [apiVersion, kind] = [textOf(value.apiVersion), textOf(value.kind)];
@@ -403,7 +420,11 @@ function sourceIn(value: unknown, file: string): Omit<FoundWorkload, 'object'> |
   const metadata = isRecord(value.metadata) ? value.metadata : {};
   const as = workloadOf({ apiVersion: 'v1', kind: 'Pod', metadata, spec: {} });
   if (source === undefined || as === undefined) return undefined;
-  const how = source[2].replace('FILE', file).replace('NAME', as.name);
+  const how = source[2]
+    .replace('FILE', file)
+    .replace('NAME', as.name)
+    .replace('CHART', chartIn(value))
+    .replace('PATH', textOf(memberAt(value, ['spec', 'path'])) || 'PATH');
   return {
     workload: { ...as, kind, pod: undefined },
     namespace: as.namespace ?? 'default',
@@ -412,13 +433,39 @@ function sourceIn(value: unknown, file: string): Omit<FoundWorkload, 'object'> |
   };
 }
 
-/** Whether what a Kustomization of Flux applies is in the input: then that is judged, and not unknown. */
+/**
+ * Whether the folders of this repository that a Kustomization of Flux, or an Application of Argo CD, applies are in the input:
+ * then they are judged, and not unknown. What has another source has only its name in common.
+ */
 function isAmong(names: readonly string[], value: unknown): boolean {
-  if (memberAt(value, ['kind']) !== 'Kustomization') return false;
-  const path = memberAt(value, ['spec', 'path']);
-  if (!isString(path) || memberAt(value, ['spec', 'sourceRef', 'kind']) !== 'GitRepository') return false;
-  const folder = `/${path.replace(/^\.?\/|\/$/g, '')}/`;
-  return folder !== '//' && names.some((name) => `/${name}/`.includes(folder));
+  const folders = foldersOf(value);
+  return folders.length > 0 && folders.every((folder) => isFolderAmong(names, folder));
+}
+
+/** By their paths in the repository; empty: it applies something else. */
+function foldersOf(value: unknown): readonly unknown[] {
+  const spec = memberAt(value, ['spec']);
+  if (memberAt(value, ['kind']) === 'Kustomization') {
+    const { kind, name } = recordIn(memberAt(spec, ['sourceRef']));
+    // Flux’s own source is the repository, or what is pushed from it.
+    return kind === 'GitRepository' || name === 'flux-system' ? [memberAt(spec, ['path'])] : [];
+  }
+  if (memberAt(value, ['kind']) !== 'Application') return [];
+  const sources = recordsAt(spec, 'sources');
+  const all = sources.length > 0 ? sources : [recordIn(memberAt(spec, ['source']))];
+  // A source that others only take values from renders nothing.
+  return all.filter(({ ref, path }) => ref === undefined || path !== undefined).map(({ path }) => path);
+}
+
+/** A path is of the root of the repository, which holds everything in the input. */
+function isFolderAmong(names: readonly string[], path: unknown): boolean {
+  const folder = isString(path) ? `/${path.replace(/^\.?\/|\/$/g, '')}/` : '//';
+  if (folder === '//') return false;
+  const all = names.map((name) => `/${name}/`);
+  return all.some((name) => {
+    const at = name.indexOf(folder);
+    return at >= 0 && all.every((each) => each.startsWith(name.slice(0, at + 1)));
+  });
 }
 
 function isTemplate(value: unknown): boolean {
