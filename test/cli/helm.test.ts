@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
-import { chmod, mkdir, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, writeFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
@@ -89,27 +90,72 @@ describe('a Helm chart among manifests', () => {
 });
 
 const run = promisify(execFile);
-const HELM = process.env.HELM ?? 'helm';
-const hasHelm = await run(HELM, ['version', '--short']).then(
-  () => true,
-  () => false,
-);
+
+/** That of $HELM or the PATH, or the one that the testbed has built. */
+async function helmOf(): Promise<string | undefined> {
+  const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'linger', 'cluster');
+  const built = (await readdir(cache).catch(() => [])).filter((name) => name.startsWith('helm-'));
+  for (const helm of [process.env.HELM ?? 'helm', ...built.map((name) => join(cache, name, 'helm'))])
+    if (await run(helm, ['version', '--short']).then(Boolean, () => false)) return helm;
+  return undefined;
+}
+const helm = await helmOf();
 
 describe('the chart as a dependency, by real helm', () => {
-  // Without helm on the PATH (or in $HELM) there is nothing to render with.
-  it.skipIf(!hasHelm).each([
-    ['enabled', 'linger: {enabled: true}\nglobal: {team: a}\n', true],
-    ['without a word', 'global: {team: a}\n', true],
-    ['disabled', 'linger: {enabled: false}\n', false],
-  ])('%s', async (_, values, isThere) => {
-    const chart = join(ROOT, 'deploy', 'chart');
+  const LINGER = `name: linger, version: ">=0.0.0-0", repository: "file://${join(ROOT, 'deploy', 'chart')}"`;
+  const chart = (name: string, dependencies: string) =>
+    `apiVersion: v2\nname: ${name}\nversion: 1.0.0\ndependencies: [${dependencies}]\n`;
+
+  /** How often its webhook is installed, or why it is not. */
+  async function rendered(dependency: string, values: string, namespace = 'platform') {
     const folder = await files({
-      'umbrella/Chart.yaml': `apiVersion: v2\nname: umbrella\nversion: 1.0.0\ndependencies: [{name: linger, version: ">=0.0.0-0", repository: "file://${chart}", condition: linger.enabled}]\n`,
+      'middle/Chart.yaml': chart('middle', `{${LINGER}, condition: linger.enabled}`),
+      'umbrella/Chart.yaml': chart('umbrella', dependency),
       'umbrella/values.yaml': values,
     });
-    const umbrella = join(folder, 'umbrella');
-    await run(HELM, ['dependency', 'build', umbrella]);
-    const { stdout } = await run(HELM, ['template', 'umbrella', umbrella]);
-    expect(stdout.includes('kind: MutatingWebhookConfiguration')).toBe(isThere);
+    for (const each of dependency.includes('name: middle') ? ['middle', 'umbrella'] : ['umbrella'])
+      await run(helm ?? '', ['dependency', 'build', join(folder, each)]);
+    return run(helm ?? '', ['template', 'umbrella', join(folder, 'umbrella'), '-n', namespace]).then(
+      ({ stdout }) => stdout.split('kind: MutatingWebhookConfiguration').length - 1,
+      ({ stderr }: { stderr: string }) => stderr,
+    );
+  }
+
+  const CONDITION = `{${LINGER}, condition: linger.enabled}`;
+  const TAG = `{${LINGER}, tags: [platform]}`;
+  const ALIAS = `{${LINGER}, alias: drain, condition: drain.enabled}`;
+  const NESTED = '{name: middle, version: ">=0", repository: "file://../middle"}';
+  // Without helm there is nothing to render with.
+  it.skipIf(helm === undefined).each([
+    ['enabled', CONDITION, 'linger: {enabled: true}\nglobal: {team: a}\n', 1],
+    ['without a word', CONDITION, 'global: {team: a}\n', 1],
+    ['disabled', CONDITION, 'linger: {enabled: false}\n', 0],
+    ['with values of its own', CONDITION, 'linger: {enabled: true, mode: Audit}\n', 1],
+    [
+      'beside charts with globals of theirs',
+      CONDITION,
+      'global: {imageRegistry: r, imagePullSecrets: [a], storageClass: "", postgresql: {auth: {}}, linger: {a: [1]}}\n',
+      1,
+    ],
+    ['with globals for it alone', CONDITION, 'linger: {global: {x: 1}}\n', 1],
+    ['by a tag', TAG, 'tags: {platform: true}\n', 1],
+    ['by a tag that is off', TAG, 'tags: {platform: false}\n', 0],
+    ['by another name', ALIAS, 'drain: {enabled: true, replicas: 3}\n', 1],
+    ['by another name, disabled', ALIAS, 'drain: {enabled: false}\n', 0],
+    ['of a dependency', NESTED, 'middle: {linger: {enabled: true}}\nglobal: {team: a}\n', 1],
+    ['of a dependency, disabled', NESTED, 'middle: {linger: {enabled: false}}\n', 0],
+    ['of a dependency, with values', NESTED, 'middle: {linger: {replicas: 3}, global: {x: 1}}\n', 1],
+  ])('%s', async (_, dependency, values, expected) => {
+    expect(await rendered(dependency, values)).toBe(expected);
+  });
+
+  it.skipIf(helm === undefined).each([
+    ['a value that there is not', CONDITION, 'linger: {replica: 3}\n', 'platform', /'replica' not allowed/],
+    ['one two deep', NESTED, 'middle: {linger: {mode: Nope}}\n', 'platform', /mode/],
+    ['kube-system', CONDITION, 'x: 1\n', 'kube-system', /--namespace kube-system: Linger may patch/],
+    ['kube-system two deep', NESTED, 'x: 1\n', 'kube-system', /--namespace kube-system: Linger may patch/],
+    ['kube-system by another name', ALIAS, 'x: 1\n', 'kube-system', /--namespace kube-system: Linger/],
+  ])('refuses %s', async (_, dependency, values, namespace, why) => {
+    expect(await rendered(dependency, values, namespace)).toMatch(why);
   });
 });
