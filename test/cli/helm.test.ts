@@ -93,7 +93,8 @@ const run = promisify(execFile);
 
 /** That of $HELM or the PATH, or the one that the testbed has built. */
 async function helmOf(): Promise<string | undefined> {
-  const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'linger', 'cluster');
+  const { LINGER_CACHE: own, XDG_CACHE_HOME: caches } = process.env;
+  const cache = join(own || caches || join(homedir(), '.cache'), 'linger', 'cluster');
   const built = (await readdir(cache).catch(() => [])).filter((name) => name.startsWith('helm-'));
   for (const helm of [process.env.HELM ?? 'helm', ...built.map((name) => join(cache, name, 'helm'))])
     if (await run(helm, ['version', '--short']).then(Boolean, () => false)) return helm;

@@ -962,6 +962,11 @@ describe.concurrent('what is not known, or not trusted', () => {
     expect(said('GraceEaten')[0]).not.toContain('raise terminationGracePeriodSeconds');
   });
 
+  it('43: nor does a sleep of a year', async () => {
+    const { said } = await auditWith('43-endless-hook.yaml', ['[sleep, infinity]', '[sleep, 365d]']);
+    expect(said('GraceEaten')[0]).toContain('let the hook end, or remove it');
+  });
+
   it.each([
     ['[tail, -f, /dev/null]', 'unprotected GraceEaten'],
     ['[sh, -c, "tail -f /dev/null"]', 'unprotected GraceEaten'],

@@ -187,8 +187,8 @@ export function eatsGrace({ held, grace }: ContainerWait): boolean {
   return least > 0 && least > grace - LEAST_GRACE;
 }
 
-/** As long as a hook that never ends is read to last. Seconds. */
-const ENDLESS = 1e9;
+/** No pod has such a grace: a longer sleep is meant to be endless. Seconds. */
+const A_DAY = 86_400;
 
 /** What comes of a hook that eats the grace, and the way out. Source of the rejection: KEP-3960. */
 export function eatenInWords({ container, held, grace }: ContainerWait): string {
@@ -197,7 +197,7 @@ export function eatenInWords({ container, held, grace }: ContainerWait): string 
     ? 'the API server rejects the pod'
     : `the application is killed ${LEAST_GRACE}s after SIGTERM`;
   const cure =
-    leastSecondsOf(held) >= ENDLESS
+    leastSecondsOf(held) >= A_DAY
       ? 'let the hook end, or remove it, as no grace is long enough'
       : 'raise terminationGracePeriodSeconds by the length of the hook';
   return `container ${quoted(container.name)}: its own hook ${readingInWords(held)}, and the grace is ${grace}s, so ${effect}; ${cure}`;
