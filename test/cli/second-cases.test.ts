@@ -312,6 +312,11 @@ describe.concurrent('objects around pods', () => {
       `apiVersion: kubernetes.crossplane.io/v1alpha2\nkind: Object\nmetadata: {name: o}\nspec: {forProvider: {manifest: {apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 2, template: {${POD}}}}}}`,
       1,
     ],
+    [
+      'Policy',
+      `apiVersion: policy.open-cluster-management.io/v1\nkind: Policy\nmetadata: {name: p}\nspec: {policy-templates: [{objectDefinition: {apiVersion: policy.open-cluster-management.io/v1, kind: ConfigurationPolicy, metadata: {name: c}, spec: {object-templates: [{complianceType: musthave, objectDefinition: {apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 2, template: {${POD}}}}}]}}}]}`,
+      1,
+    ],
   ])('33: every template of a %s', async (_, text, count) => {
     const { rows } = await audited(['--webhook', '-'], `${text}\n`);
     expect(Object.values(rows)).toEqual(Array(count).fill('unprotected GraceEaten'));

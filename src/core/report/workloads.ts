@@ -75,7 +75,11 @@ function embeddedIn(object: ManifestObject): readonly ManifestObject[] {
   const found: ManifestObject[] = [];
   const walk = (value: unknown, path: readonly string[]): void => {
     if (typeof value !== 'object' || value === null || path.length > EMBEDDED_DEPTH) return;
-    if (path.length > 0 && isObject(value)) {
+    const before = found.length;
+    if (workloadOf(value) === undefined)
+      for (const [key, member] of Object.entries(value)) if (key !== 'metadata') walk(member, [...path, key]);
+    // One that holds others is only their envelope.
+    if (path.length > 0 && found.length === before && isObject(value)) {
       const { where, lineOf } = object;
       found.push({
         ...object,
@@ -85,8 +89,7 @@ function embeddedIn(object: ManifestObject): readonly ManifestObject[] {
         column: 1,
         lineOf: (more) => lineOf([...path, ...more]),
       });
-    } else
-      for (const [key, member] of Object.entries(value)) if (key !== 'metadata') walk(member, [...path, key]);
+    }
   };
   walk(object.value, []);
   return found;
@@ -258,7 +261,7 @@ export function* workloadsIn(
       continue;
     }
     const embedded = embeddedIn(object);
-    if (embedded.length > 0 && podSpecsIn(value).length > 0) {
+    if (embedded.some((each) => podSpecsIn(each.value).length > 0)) {
       const first = `${textOf(memberAt(value, ['kind']))} ${nameOf(value)} holds ${embedded.length} ${embedded.length === 1 ? 'object' : 'objects'}`;
       const wayOut = isTemplate(value) ? `: process it first (oc process --local -f ${name})` : '';
       passOver(
