@@ -84,6 +84,8 @@ describe('a pod that terminates', () => {
 
   it('is reported at hold.max, though its helper has counted the same seconds and gone before', async () => {
     const arena = await new Arena().start();
+    // Instants of the clock are larger than any span that is compared.
+    await pass(10_000);
     const helper = arena.call(arena.admit('web-1', { max: 1 }));
     await helper.hears('holding');
     arena.delete('web-1');
@@ -91,6 +93,16 @@ describe('a pod that terminates', () => {
     helper.socket.destroy();
     await until('the report', () => arena.released.length > 0);
     expect(arena.released).toMatchObject([{ reason: 'Max' }]);
+  });
+
+  it('is not reported at hold.max where its helper had gone long before', async () => {
+    const arena = await new Arena().start();
+    const helper = arena.call(arena.admit('web-1', { max: 8 }));
+    await helper.hears('holding');
+    arena.delete('web-1');
+    helper.socket.destroy();
+    await pass(20_000);
+    expect(arena.released).toEqual([]);
   });
 
   it('does not wait for longer where its process has got no processor for a second', async () => {
