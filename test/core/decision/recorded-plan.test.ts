@@ -15,6 +15,8 @@ import {
 } from './sample-pod.ts';
 import { clusterPolicy, snapshotOf } from './sample-snapshot.ts';
 
+const MANY = ['app', ...Array.from({ length: 1000 }, (_, index) => `c${index}`)];
+
 describe('a plan annotation counts only when the hooks it claims are really there', () => {
   const withHook = (handler: JsonObject, plan: string, grace = 60) =>
     pod(
@@ -51,6 +53,8 @@ describe('a plan annotation counts only when the hooks it claims are really ther
     ['a fraction', withHook(sleep(30), samplePlan({ grace: 60.5 }))],
     ['a negative base', withHook(sleep(30), samplePlan({ baseGrace: -1 }))],
     ['an unknown hook', withHook(sleep(30), samplePlan({ hook: 'Hold' }))],
+    ['a container that is no name', withHook(sleep(30), samplePlan({ containers: ['app', 7] }))],
+    ['more containers than a pod that is read', withHook(sleep(30), samplePlan({ containers: MANY }))],
     ['an unknown why', withHook(sleep(30), samplePlan({ why: 'because' }))],
   ])('%s: ignored, and the hook is its author’s', (_, object) => {
     const { decision, operations } = pass(object);
