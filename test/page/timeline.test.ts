@@ -31,19 +31,20 @@ describe.runIf(CHROMIUM !== undefined)('the view of terminations', () => {
   };
   const title = '.timeline svg .title';
 
-  it('draws the latest; another one is a click away, and has its address', async () => {
+  it('draws the one that the headline is about; another one is a click away, and has its address', async () => {
     const { page, wrong } = await opened([CLEAR, SENT, UNKNOWN]);
     expect(await page.locator('.headline').textContent()).toBe(
       '1 of the last 3 pods may have been sent requests after SIGTERM; for 1 that is not known',
     );
-    expect(await page.locator(title).first().textContent()).toContain('Pod shop/web-1 of Deployment/web');
-    expect(await page.locator('.timeline .lost').count()).toBe(0);
+    expect(await page.locator(title).first().textContent()).toContain('Pod shop/web-2 of Deployment/web');
+    await page.getByRole('button', { name: 'shop/web-1' }).click();
+    await page.locator('.timeline .lost').first().waitFor({ state: 'detached' });
+    expect(new URL(page.url()).search).toBe('?pod=u1');
+    await page.reload();
+    await page.locator(title).first().waitFor();
+    expect(await page.locator('tr[aria-current]').textContent()).toContain('web-1');
     await page.getByRole('button', { name: 'shop/web-2' }).click();
     await page.locator('.timeline .lost').first().waitFor();
-    expect(new URL(page.url()).search).toBe('?pod=u2');
-    await page.reload();
-    await page.locator('.timeline .lost').first().waitFor();
-    expect(await page.locator('tr[aria-current]').textContent()).toContain('web-2');
     // The colours come from the page: nothing inline is allowed.
     const fill = await page.evaluate("getComputedStyle(document.querySelector('.timeline .lost')).fill");
     expect(fill).toBe('rgb(207, 34, 46)');
