@@ -88,7 +88,7 @@ const ALERT_GROUPS: readonly AlertGroup[] = [
         expr: 'sum by (runnable) (increase(linger_runnable_failures_total[15m])) > 0',
         severity: 'warning',
         means: 'A part of Linger keeps failing; all others continue.',
-        cure: 'Report it, with the stack from the log (`runnable failed`).',
+        cure: 'Report it, with the stack from the log.',
       },
       LingerSlow: {
         why: 'The API server gives up after timeoutSeconds (2 s in deploy/webhook.yaml) and creates the pod without a hook.',
@@ -169,7 +169,7 @@ const ALERT_GROUPS: readonly AlertGroup[] = [
         for: '10m',
         severity: 'warning',
         means: 'The API server has refused a list or watch for ten minutes.',
-        cure: '`linger check`, line `Rights`. `kubectl apply --kustomize deploy/`, or `helm upgrade`. By resource: `configmaps` in `role-publish.yaml`, `secrets` and `mutatingwebhookconfigurations` in `role-certificates.yaml`, `holdconfigmaps` in `rbac-hold.yaml`, others in `rbac.yaml`.',
+        cure: '`linger check`, line `Rights`. `kubectl apply --kustomize deploy/`, or `helm upgrade`.',
       },
       LingerWatchStalls: {
         expr: 'sum by (resource) (increase(linger_watch_stalls_total[1h])) > 3',

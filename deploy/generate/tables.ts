@@ -518,7 +518,10 @@ export const TABLES: Readonly<Record<string, () => string>> = {
       'what to do': cure,
     }),
   'consumer-status': () =>
-    table(fieldsOf(discoveryConsumerStatus), { field: fieldName, meaning: ({ meaning: said }) => said }),
+    table(
+      Map.groupBy(fieldsOf(discoveryConsumerStatus), ({ meaning: said }) => said),
+      { field: ([, fields]) => fields.map(fieldName).join(', '), meaning: ([said]) => said },
+    ),
   alerts: () => table(Object.entries(ALERTS), { alert: code, cause: means, cure }),
   metrics: () => ofMetrics(serverMetrics),
   'cluster-metrics': () => ofMetrics(clusterMetrics),

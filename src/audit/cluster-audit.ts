@@ -294,7 +294,7 @@ export function registerAuditMetrics(
     name: 'linger_webhook_gives_hooks',
     help: '1 while pods that are created now get hooks, as far as this replica can know.',
     reference:
-      '1 while pods that are created now get hooks, 0 while they get none, as far as this replica can know: there is a webhook configuration, and it trusts its certificate. Absent where that is not known. A Linger without replicas has no metrics; `linger status` sees that, too.',
+      '1 while new pods get hooks: there is a webhook configuration, and it trusts this replica’s certificate. 0 while they get none; absent where that is not known.',
     labelNames: [],
     read: () => {
       const { given } = hooksNow({ configuration, configured: isThere(), trusted: trusted() });
@@ -326,7 +326,7 @@ export function registerAuditMetrics(
   });
   gaugeAtScrape(registry, {
     name: 'linger_audit_truncated',
-    help: '1 for each kind of which there are more objects than the last audit of the leader has read (20,000; 200 pods without a controller): the others are left out.',
+    help: '1 for each kind with more objects than an audit reads (20,000; 200 pods without a controller): the others are left out.',
     labelNames: ['kind'],
     read: () => (latest()?.truncated ?? []).map((kind) => [{ kind }, 1] as const),
   });

@@ -590,9 +590,9 @@ function ownWaitOf(pod: unknown): WaitBounds {
 export function registerTerminationMetrics(registry: Registry) {
   const terminations = new Counter({
     name: 'linger_terminations_total',
-    help: 'Pods that ended, without hook Hold: stopped `InTime` or `TooEarly`, or `Unknown`; leader and followers judge alike ([termination review](commands.md#termination-review)).',
+    help: 'Pods that ended, without hook Hold: stopped InTime or TooEarly, or Unknown.',
     reference:
-      'Pods that ended, without hook Hold: stopped `InTime` or `TooEarly`, or `Unknown`; leader and followers judge alike ([termination review](commands.md#termination-review)).',
+      'Pods that ended, without hook Hold: stopped `InTime` or `TooEarly`, or `Unknown` ([termination review](commands.md#termination-review)).',
     labelNames: ['outcome'] as const,
     registers: [registry],
   });

@@ -17,7 +17,7 @@ export const TERMINATION_FINDINGS = {
   UndeclaredConsumer: {
     characters: 50_000,
     means:
-      "At least two [held](../concepts.md#hold) pods got connections from one address after every known consumer had stopped. Linger's log and findings name its owner; the Event names only the address. One connection in a hundred may come from a consumer measured by a probe.",
+      'At least two [held](../concepts.md#hold) pods got connections from one address after every known consumer had stopped. The Event names only the address. One connection in a hundred may come from a consumer measured by a probe.',
     cure: 'Declare the sender as a DiscoveryConsumer. `(node NAME)`: a gateway with `hostNetwork`, or the kubelet.',
   },
   OpenAtStop: {

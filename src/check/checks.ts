@@ -63,7 +63,7 @@ export const CHECKS = {
   Floor: {
     when: 'both',
     means:
-      'Before: whether this API server can have [the floor](../when-linger-is-down.md#the-floor), whether the chart switches it on, and you may create it. After: policy and binding are as this version installs them, with the selectors of the webhook, and are not gone after they were evaluated; it is up to date, has room for all namespaces, no unreadable line, and is evaluated without errors (right: get `/metrics`).',
+      'Before: whether this API server can have [the floor](../when-linger-is-down.md#the-floor), the chart switches it on, and you may create it. After: policy and binding are as this version installs them, up to date, with room for all namespaces, and evaluated without errors (right: get `/metrics`).',
   },
   NetworkPolicy: {
     when: 'after',
@@ -94,7 +94,7 @@ export const CHECKS = {
   HoldHelper: {
     when: 'after',
     means:
-      'If policies ask for `Hold`: its port, Service and [helper](operations.md#the-helper-of-hold) are there, on every node; and how many running pods call [an address that the Service no longer has](operations.md#the-address-of-hold).',
+      'If policies ask for `Hold`: its port, Service and [helper](operations.md#the-helper-of-hold) are there, on every node; no running pod calls [an address that the Service no longer has](operations.md#the-address-of-hold).',
   },
 } as const satisfies Readonly<Record<string, Explained & { readonly when: 'before' | 'after' | 'both' }>>;
 

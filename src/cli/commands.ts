@@ -149,7 +149,7 @@ const SERVE_FLAGS = {
       '0.001',
       'share of answers after which the connection is closed, so that API servers spread over the replicas again',
     ),
-    'Share of answers, 0 to 1, after which the connection is closed, so that API servers [rebalance](../decisions/0006-connection-close-probability.md).',
+    'Share of answers after which the connection is closed, so that API servers [rebalance](../decisions/0006-connection-close-probability.md).',
   ),
   cluster: documented(
     flag(
@@ -157,7 +157,7 @@ const SERVE_FLAGS = {
       'auto',
       'whether to read the cluster and measure its lag; auto: if there is a kubeconfig or a ServiceAccount token',
     ),
-    'Whether to [follow a cluster](operations.md#following-the-cluster). `auto`: with a `--kubeconfig` or, in a pod, a ServiceAccount token; `required`: or do not start; `off`.',
+    'Whether to [follow a cluster](operations.md#following-the-cluster). `auto`: if there is a `--kubeconfig` or a ServiceAccount token; `required`: or do not start; `off`.',
   ),
   kubeconfig: documented(
     optional(file, 'kubeconfig of the cluster; in a pod, its ServiceAccount is used'),
@@ -196,7 +196,7 @@ const SERVE_FLAGS = {
   ),
   probeAllowLinkLocal: documented(
     toggle('let the URLs of probes and of pages lead to link-local addresses and those of cloud metadata'),
-    'Let URLs and instances of `probe` and `inspect` be link-local addresses and those at which clouds serve credentials (such as `169.254.169.254`).',
+    'Let `probe` and `inspect` reach link-local addresses and those at which clouds serve credentials (such as `169.254.169.254`).',
   ),
   inspectFiles: documented(
     optional(
@@ -210,7 +210,7 @@ const SERVE_FLAGS = {
       text('<address>'),
       'address of this replica, for the connections that others relay to it; without it, --host or the first of this machine',
     ),
-    "This replica's address, for connections of hooks that others relay to it. Without it: `--host`, or the first that is not loopback.",
+    "This replica's address, to which others relay hooks' connections. Without it: `--host`, or the first that is not loopback.",
   ),
   reportsAudience: documented(
     flag(
@@ -391,7 +391,7 @@ const AUDIT_FLAGS = {
       seconds,
       'review the terminations within this time, such as 2h, in a cluster in which Linger runs',
     ),
-    'Instead of judging workloads: [which pods were stopped too early](#termination-review) in that time, such as `2h`. Without files and flags about workloads.',
+    'Instead: [which pods were stopped too early](#termination-review) in that time, such as `2h`.',
   ),
   webhook: documented(
     toggle('of manifests: assume that Linger’s webhook runs where they are applied'),
@@ -399,14 +399,14 @@ const AUDIT_FLAGS = {
   ),
   suggest: documented(
     toggle('instead: print the smallest policies that protect what can be protected, with their cost'),
-    'Instead: print the smallest policies that protect what policies can protect, as YAML, with what they change and cost. Implies `--webhook`.',
+    'Instead: print the smallest policies that protect what policies can, with what they change and cost. Implies `--webhook`.',
   ),
   baseline: documented(
     optional(
       text('<file|commit>'),
       'leave out the findings of this earlier audit (-o json), or of the same files at this commit of git',
     ),
-    'Leave out the findings (by workload and code) of an earlier audit: a file of `-o json`, or a commit of git, such as `origin/main`.',
+    'Leave out the findings of an earlier audit: a file of `-o json`, or a commit, such as `origin/main`.',
   ),
   allowEmpty: documented(
     toggle('with --fail-on: an input without any workload is no failure'),
@@ -420,7 +420,7 @@ const AUDIT_FLAGS = {
   ),
   output: documented(
     flag(oneOf(AUDIT_FORMATS), 'table', 'how to print the findings', 'o'),
-    '`table`; `wide`: with what is skipped, what each lag rests on, and every finding in full; `json`, `yaml`, `name`, `sarif`, `github`, `junit`, `markdown`.',
+    '`table`; `wide`: with what is skipped, and every finding in full; `json`, `yaml`, `name`, `sarif`, `github`, `junit`, `markdown`.',
   ),
   failOn: documented(
     optional(
@@ -489,10 +489,7 @@ const CHECK_FLAGS = {
     flag(name, 'default', 'of a cluster: the namespace in which a pod is tried, as a dry run', 'n'),
     'Namespace for the dry run of a pod.',
   ),
-  lingerNamespace: documented(
-    lingerNamespace,
-    "Namespace in which Linger runs, or will run. Without it: the webhook configuration's; with `--pre`, `linger`.",
-  ),
+  lingerNamespace: documented(lingerNamespace, 'Namespace in which Linger runs, or will run.'),
   webhookConfiguration: flag(name, 'linger', 'name of its MutatingWebhookConfiguration'),
   output: documented(output('what was found'), '`table`, `wide`, `json` or `yaml`.'),
   failOn: documented(
@@ -597,7 +594,7 @@ const CONSUMERS_FLAGS = {
   ),
   recursive: documented(
     toggle('discover: also read the folders in the folders named', 'R'),
-    '`discover`: also read the folders in the folders named.',
+    '`discover`: also read subfolders.',
   ),
   allowRemote,
   apply: documented(
@@ -617,14 +614,14 @@ const CONSUMERS_FLAGS = {
       list('<reason,...>'),
       'exit 3 when a condition has one of these reasons; "any" stands for every reason that makes the lag unreliable',
     ),
-    'Exit 3 on one of these [reasons](consumers.md#conditions); `any` stands for all with status False.',
+    'Exit 3 on one of these [reasons](consumers.md#conditions); `any`: all with status False.',
   ),
 };
 
 const WITNESS_FLAGS = {
   listen: documented(
     flag(text('<[address]:port>'), ':8446', 'where to answer (HTTP)'),
-    'Where to answer, plain HTTP: `ADDRESS:PORT` or `:PORT`.',
+    'Where to answer, plain HTTP.',
   ),
   page: documented(
     optional(
@@ -670,7 +667,7 @@ const HISTORY_FLAGS = {
   to: documented(optional(instant, 'forget: until when'), '`forget`: until when.'),
   namespace: documented(
     optional(name, 'forget: only what was measured of this namespace', 'n'),
-    "`forget`: only this namespace's samples. Without it and `--consumer`: the cluster's and all namespaces'.",
+    "`forget`: only this namespace's samples.",
   ),
   consumer: documented(
     optional(name, 'forget: only what was measured of this consumer'),
@@ -804,7 +801,7 @@ const PROVE_FLAGS = {
   ),
   rate: documented(
     flag(count, '50', 'requests a second through each way, each on a new connection'),
-    'Requests a second through each way in, each on a new connection; at most 716 through all together.',
+    'Requests a second through each way in, each on a new connection; 716 in all at most.',
   ),
   keepAlive: documented(
     toggle('also send at the same rate on connections that stay open'),
@@ -817,7 +814,7 @@ const PROVE_FLAGS = {
   ),
   header: documented(
     optional(list('<name:value>'), 'header of each request; visible in the Job while it runs'),
-    '`NAME:VALUE`, repeatable. Stored in the Job: no credentials that others in the namespace may not read.',
+    "`NAME:VALUE`, repeatable. The namespace's readers see it in the Job.",
   ),
   timeout: documented(
     flag(seconds, '3s', 'after which a request is lost'),
@@ -830,11 +827,11 @@ const PROVE_FLAGS = {
   calm: flag(seconds, '5s', 'how long to send before the disturbance'),
   quiet: documented(
     flag(seconds, '12s', 'for how long nothing may be lost afterwards until all counts as quiet'),
-    "How long nothing may be lost until the run ends: longer than the slowest gateway's interval.",
+    "The run ends once nothing has been lost for this long: longer than the slowest gateway's interval.",
   ),
   for: documented(
     flag(seconds, '10m', 'at most, from the disturbance on'),
-    'The longest time from the disturbance on; at most 1 h, less at high rates (69 s at 500).',
+    'At most this long after the disturbance; 1 h at most, less at high rates (69 s at 500).',
   ),
   image: documented(
     optional(
@@ -849,7 +846,7 @@ const PROVE_FLAGS = {
   ),
   compare: documented(
     toggle('disturb two copies in namespaces of their own, with and without the waits of Linger'),
-    'Disturb [two copies](#prove---compare), with and without waits, and not the original. Not with `--url` or `--drain`.',
+    'Disturb [two copies](#prove---compare) instead, with and without waits. Not with `--url` or `--drain`.',
   ),
   copySecrets: documented(
     toggle('with --compare: also copy the Secrets that the pods use'),
@@ -858,7 +855,7 @@ const PROVE_FLAGS = {
   yes: documented(toggle('do not ask before anything is touched', 'y'), 'Do not ask.'),
   maxLost: documented(
     flag(count, '0', 'exit 3 when more requests than this were lost'),
-    'Exit 3 if more requests were lost; with `--compare`, of the copy with waits.',
+    'Exit 3 if more requests were lost (`--compare`: by the copy with waits).',
   ),
   svg: documented(
     optional(file, 'also draw the run into this file: each way with its requests, each pod that ended'),

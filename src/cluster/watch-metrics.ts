@@ -56,7 +56,7 @@ export function registerWatchMetrics(
   const each = (value: (watch: WatchStats) => number | undefined) => samplesBy('resource', watches(), value);
   numberAtScrape(registry, {
     name: 'linger_cluster_synced',
-    help: '1 once Namespaces, Services and versions have been read; from then on reviews are answered from memory, whatever happens to the API server.',
+    help: '1 once Namespaces, Services and versions have been read: from then on reviews are answered from memory.',
     read: () => Number(synced()),
   });
   counterAtScrape(registry, {
@@ -78,7 +78,7 @@ export function registerWatchMetrics(
     });
   gaugeAtScrape(registry, {
     name: 'linger_watch_unread_objects',
-    help: 'Objects that are too large, or whose namespace has used up [its share](../threat-model.md#shares-of-namespaces): `pods`, `services`, `endpoints`. They count as unknown; `linger check` names the namespace.',
+    help: 'Objects that are too large, or whose namespace has used up its share: they count as unknown.',
     reference:
       'Objects that are too large, or whose namespace has used up [its share](../threat-model.md#shares-of-namespaces): `pods`, `services`, `endpoints`. They count as unknown; `linger check` names the namespace.',
     labelNames: ['resource'],
@@ -139,7 +139,7 @@ const COUNTERS = [
   },
   {
     name: 'linger_watch_handler_errors_total',
-    help: 'Events that Linger dropped because of an error of its own: a bug, report it with the log line.',
+    help: 'Events dropped because of a bug in Linger: report it with the log line.',
     of: ({ handlerErrors }: WatchStats) => handlerErrors,
   },
 ];

@@ -103,7 +103,7 @@ export const DIAGNOSES = {
   NotLeading: {
     severity: 'warning',
     rule: notLeading,
-    means: 'The metrics are from a standby instance, which does nothing.',
+    means: 'The metrics are from a standby instance.',
     cure: "Give the leader's.",
   },
   LagUnexplained: {
@@ -133,7 +133,7 @@ export const DIAGNOSES = {
   NeverWithdrawn: {
     severity: 'info',
     rule: neverWithdrawn,
-    means: 'Services with `publishNotReadyAddresses`: a terminating pod stays in them until it is gone.',
+    means: 'Services with `publishNotReadyAddresses` list a terminating pod until it is gone.',
     cure: 'Correct for peers of a StatefulSet; clients need another Service.',
   },
   EndpointsUnread: {

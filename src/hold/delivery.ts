@@ -107,7 +107,7 @@ export function registerDeliveryMetrics(
     name: 'linger_hold_namespaces_lacking',
     help: 'Namespaces whose policies or annotations ask for Hold, and which lack the helper or the Service of Hold.',
     reference:
-      'Namespaces whose policies or annotations ask for `Hold` and which lack the helper, or all of them if the Service of Hold is missing. Some seconds for a new namespace, and after an upgrade, are normal. Absent with `--hold-port=0`.',
+      'Namespaces that ask for `Hold` and lack the helper; all of them without the Service of Hold. Some seconds are normal for a new namespace, and after an upgrade. Absent with `--hold-port=0`.',
     read: read.lacking,
   });
   gaugeAtScrape(registry, {

@@ -283,7 +283,7 @@ export function registerPublishMetrics(registry: Registry, status: PublishStatus
   });
   gaugeAtScrape(registry, {
     name: 'linger_published_bytes',
-    help: 'Bytes of the contents. A ConfigMap may have 1 MiB; the history uses up to eight.',
+    help: 'Bytes of the contents. A ConfigMap may have 1 MiB.',
     labelNames: ['object'],
     read: () => each(({ bytes }) => bytes),
   });

@@ -188,7 +188,7 @@ export function registerManagerMetrics(registry: Registry): Counter<'runnable' |
     name: 'linger_runnable_failures_total',
     help: 'Errors that a part of Linger has thrown, by part and call: always a bug. The other parts are not affected.',
     reference:
-      'Errors that a part of Linger has thrown: always a bug, logged as `runnable failed`. The other parts are not affected. `call`: `metrics`, `status`, `event`, `pod`, `listener`, `run`, `lead` or `close`; `run` and `lead` are restarted.',
+      'Errors that a part of Linger has thrown: a bug, logged as `runnable failed`. `call`: `metrics`, `status`, `event`, `pod`, `listener`, `run`, `lead` or `close`; `run` and `lead` are restarted.',
     labelNames: ['runnable', 'call'] as const,
     registers: [registry],
   });

@@ -45,7 +45,7 @@ export function registerLagMetrics(
     name: LAG_METRICS.lag,
     help: 'From a pod’s termination showing until its endpoint was withdrawn, by what withdrew it.',
     reference:
-      "From the first event of a pod's termination until its endpoint was withdrawn. `stage`: `EndpointSlice`, or `Endpoints`; they are written by different controllers. Buckets from 10 ms to 10 min.",
+      "From the first event of a pod's termination until its endpoint was withdrawn. `stage`: `EndpointSlice`, or `Endpoints`.",
     labelNames: ['stage'] as const,
     buckets: LAG_SECONDS,
     registers: [registry],
@@ -68,7 +68,7 @@ export function registerLagMetrics(
     name: 'linger_lag_now_seconds',
     help: 'Percentiles of the lag of the last minutes, with what is unresolved; absent when there is neither.',
     reference:
-      'The lag of the last 5 minutes (of the wall clock, so that replicas forget the same at the same time), with unresolved removals counted by their age. `quantile`: `0.5`, `0.9`, `0.99`. Absent when nothing was withdrawn recently and nothing is pending.',
+      'The lag of the last 5 minutes, with unresolved removals counted by their age. `quantile`: `0.5`, `0.9`, `0.99`. Absent without any.',
     labelNames: ['quantile'],
     read: () => quantilesOf(readings.now()?.density),
   });
@@ -88,7 +88,9 @@ export function registerLagMetrics(
   });
   gaugeAtScrape(registry, {
     name: 'linger_lag_planned_seconds',
-    help: 'The lag that waits are planned with, of the cluster: the largest of the hourly curves of the last 24 hours, each over 7 days. Absent while nothing has been measured.',
+    help: 'The lag of the cluster from which waits are computed; absent while nothing has been measured.',
+    reference:
+      'The lag of the cluster from which [waits](../concepts.md#the-history-behind-a-wait) are computed. Absent while nothing has been measured.',
     labelNames: ['quantile'],
     read: () => quantilesOf(readings.table.cluster?.slow),
   });
@@ -106,7 +108,7 @@ export function registerLagMetrics(
     name: 'linger_default_wait_seconds',
     help: 'The wait of a pod to which only policies for everything apply. why: fixed, initial, declared, measured or storm.',
     reference:
-      'The wait of a pod without labels in a namespace without labels: the result of the policies for everything. `why`: [as in the plan](reasons.md#why-the-wait-is-what-it-is).',
+      'The wait of a pod without labels in a namespace without labels. `why`: [as in the plan](reasons.md#why-the-wait-is-what-it-is).',
     labelNames: ['why'],
     read: () => {
       const { why, seconds } = defaultWait();

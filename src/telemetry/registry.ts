@@ -151,13 +151,13 @@ export function createMetrics(version: string) {
     certificateReloads: reloads(
       'linger_certificate_reloads_total',
       'Changes of the serving certificate, and failed attempts, by result; the last good one keeps serving.',
-      '`success`: the serving certificate was replaced. `failure`: an attempt, repeated every 8 s or sooner, while its files cannot be used, or the Secret or the caBundle cannot be read or written; the last valid one stays in use.',
+      '`success`: the serving certificate was replaced. `failure`: its files, the Secret or the caBundle cannot be used: the last valid one stays, and each attempt counts, at most 8 s apart.',
     ),
     loopBlocked: new Histogram({
       name: 'linger_loop_blocked_seconds',
       help: 'How long one piece of work kept the event loop from everything else, by work; 10 ms and more.',
       reference:
-        'How long one piece of work blocked the event loop; only pieces of 10 ms and more count. `work`: `watch`, `list`, `review`, `policies`, `hold`, `push` (of istiod), `curves`, `audit`, or `other`: anything else, counted from 250 ms on. Reviews wait meanwhile: beyond 250 ms there is a log line. Buckets from 25 ms to 2.5 s.',
+        'How long one piece of work blocked the event loop; only pieces of 10 ms and more count. `work`: `watch`, `list`, `review`, `policies`, `hold`, `push` (of istiod), `curves`, `audit`, or `other`: anything else, counted from 250 ms on.',
       labelNames: ['work'] as const,
       buckets: [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5],
       registers,

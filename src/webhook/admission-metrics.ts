@@ -181,7 +181,7 @@ function admissionSeries(registers: Registry[], collect: () => void) {
       'linger_admission_duration_seconds',
       ADMISSION_SECONDS,
       [],
-      'From a review’s last byte read to its answer handed to the socket. Buckets from 0.1 ms (the API server’s own: 5 ms).',
+      'From a review’s last byte read to its answer handed to the socket.',
     ),
     responses: counter(
       'linger_http_responses_total',

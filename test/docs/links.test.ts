@@ -55,6 +55,11 @@ describe('the reader’s own page', () => {
   });
 });
 
+test('the pages have at most 45,000 words in all, without the decisions', () => {
+  const pages = PAGES.filter((page) => /^(README|docs\/(?!decisions\/))/.test(page));
+  expect(pages.reduce((sum, page) => sum + wordsOf(page), 0)).toBeLessThanOrEqual(45_000);
+});
+
 test('the contents of the reference have each of its pages', () => {
   const listed = targetsOf('docs/reference.md');
   const pages = filesUnder('docs/reference').map((page) => relative('docs', page));
@@ -76,12 +81,13 @@ test('every page that a message, a comment or a manifest names is there, with th
   expect(missing).toEqual([]);
 });
 
-test('every file that the architecture names is there', () => {
+test('every file and folder that the architecture names is there', () => {
   const named = [...read('docs/architecture.md').matchAll(/`([a-z]+\/[a-z-]+(?:\.ts)?)`/g)].map(
     ([, file = '']) => file,
   );
-  const files = new Set(filesUnder('src').map((path) => path.replace(/^src\/(core\/)?/, '')));
-  const rooms = new Set([...files].map((path) => path.split('/')[0]));
+  const paths = filesUnder('src').map((path) => path.replace(/^src\/(core\/)?/, ''));
+  const files = new Set([...paths, ...paths.map(dirname)]);
+  const rooms = new Set(paths.map((path) => path.split('/')[0]));
   const ofRooms = named.filter((file) => rooms.has(file.split('/')[0]));
   expect(ofRooms.length).toBeGreaterThan(20);
   expect(ofRooms.filter((file) => !files.has(file) && !files.has(`${file}.ts`))).toEqual([]);

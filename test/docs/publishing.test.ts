@@ -7,7 +7,7 @@ const PAGE = 'docs/reference/metrics.md';
 test('the times that the pages name are those of the source', () => {
   const { election, historyEveryMs, longestPauseMs } = PUBLISH_LIMITS;
   const operations = read('docs/reference/operations.md');
-  expect(operations).toContain(`stops leading by itself ${election.leadMs / 1000} s after its last renewal`);
+  expect(operations).toContain(`stops leading ${election.leadMs / 1000} s after its last renewal`);
   expect(operations).toContain(`${election.durationMs / 1000} s after it another leads`);
   expect(operations).toContain(`every ${election.renewEveryMs / 1000} s`);
   expect(operations).toContain(`every ${historyEveryMs / 60_000} minutes, and when the leader stops`);

@@ -57,7 +57,7 @@ export const SKIP_REASONS = {
     standing: 'unread',
     means: 'The pod is the mirror of a static pod: the kubelet runs its own copy of the manifest.',
     more: '*Not sent.*',
-    cure: "Put the hook into the static pod's file; `linger inject` does that.",
+    cure: "`linger inject` on the static pod's file.",
   },
   OptedOut: {
     asked: 'off',
@@ -137,8 +137,7 @@ export const SKIP_REASONS = {
     verdict: 'skipped',
     standing: 'stays',
     isOverridable: true,
-    means:
-      'The pod is of a kind that drains by itself when its termination begins (Knative, for one): a wait would undo that.',
+    means: 'The pod is of a kind that drains by itself when its termination begins: a wait would undo that.',
     more: 'Knative revisions, Envoys with a shutdown manager (Contour, Envoy Gateway), game servers of Agones; note `OwnDrain` says how.',
     cure: 'Nothing; or `linger.dev/inject: "true"`.',
   },
@@ -230,8 +229,8 @@ export const NOTES = {
   ShutdownShortened: {
     warns: false,
     means:
-      'The grace period could not rise by the whole wait (`grace.max`, or a grace period that was cut): the application has less time to shut down than before.',
-    cure: 'Raise `grace.max`, or check that the application ends within what is left.',
+      'The grace period could not rise by the whole wait: the application has less time to shut down than before.',
+    cure: 'Raise `grace.max`.',
   },
   PartialWait: {
     warns: false,
@@ -252,8 +251,8 @@ export const NOTES = {
   NamespaceUnknown: {
     warns: false,
     means:
-      'Linger has not seen the Namespace, and a policy that may select it says `Audit` or `Off`: nothing is enforced.',
-    cure: 'Nothing with a cluster; otherwise put the Namespace into `--policies`.',
+      'The Namespace is not known, and a policy that may select it says `Audit` or `Off`: nothing is enforced.',
+    cure: 'Without a cluster: put the Namespace into `--policies`.',
   },
   StormNotCovered: {
     warns: false,
@@ -297,7 +296,7 @@ export const NOTES = {
   NodeBudgetShort: {
     warns: false,
     means:
-      'The pod can only run on spot nodes of GKE (15 s), AKS (30 s), EKS or Karpenter (120 s): the wait takes at most a third of that.',
+      'The pod can only run on spot nodes (15, 30 or 120 s to end): the wait takes at most a third of that.',
     cure: '`linger.dev/wait`, or the label `linger.dev/node-budget` on nodes.',
   },
   ContainerEnds: {
@@ -313,7 +312,7 @@ export const NOTES = {
   SidecarHook: {
     warns: false,
     means:
-      "A native sidecar has a preStop hook that is neither a plain sleep nor [Istio's own](policies.md#existing-hooks), and runs beside the wait: it drains while the pod still gets requests.",
+      "A native sidecar's preStop hook, not a plain sleep nor [Istio's own](policies.md#existing-hooks), runs beside the wait: it drains while the pod still gets requests.",
     cure: 'Let the sidecar drain at SIGTERM, which comes last.',
   },
   GraceEaten: {
@@ -354,18 +353,17 @@ export const NOTES = {
   },
   StalePlan: {
     warns: false,
-    means: "The pod's `linger.dev/plan` claims hooks that it does not have; these claims are ignored.",
+    means: "The pod's `linger.dev/plan` claims hooks that it does not have; they are ignored.",
     cure: 'Remove it from the manifest; or find the webhook that removes hooks.',
   },
   HookWithdrawn: {
     warns: true,
-    means: 'The grace period was cut so far after injection that no wait is left; the hook is removed.',
+    means: 'The grace period was cut so far that no wait is left; the hook is removed.',
     cure: 'Find the webhook or policy that cuts the grace period.',
   },
   UnknownKind: {
     warns: false,
-    means:
-      'In manifests: Linger does not know this kind, or does not see its pod template; `inject` leaves it unchanged.',
+    means: 'Linger does not know this kind of workload, or its pod template; `inject` leaves it unchanged.',
     cure: 'Explain a pod: `linger explain pod/NAME`.',
   },
   LivenessRestart: {

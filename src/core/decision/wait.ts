@@ -23,8 +23,7 @@ export const WAIT_REASONS = {
       '`wait.initial`: fewer samples or less history than `minSamples` and `minHistory`, or no cluster is followed.',
   },
   declared: {
-    means:
-      'As `initial`, but the declared lag of a `DiscoveryConsumer` asks for more: safetyFactor × its percentile + margin, in steps of 5 s.',
+    means: 'As `initial`, but the declared lag of a `DiscoveryConsumer` asks for more.',
   },
   measured: {
     means: 'safetyFactor × percentile + margin, in steps of 5 s.',

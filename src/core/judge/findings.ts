@@ -116,7 +116,7 @@ export const AUDIT_FINDINGS = {
     verdict: null,
     sometimes: 'unprotected if the rest is shorter than the lag',
     level: 'note',
-    means: `${NOTES.WaitShrunk.means} Or, with \`--server-dry-run\`: the cluster cuts the grace period that the wait needs. The text names what, as far as it is known.`,
+    means: `${NOTES.WaitShrunk.means} Or, with \`--server-dry-run\`: the cluster cuts the grace period that the wait needs.`,
     cure: 'Exempt the pods there, or lower `grace.max`. A restart changes nothing.',
   },
   SidecarHook: {
@@ -260,7 +260,7 @@ export const AUDIT_FINDINGS = {
     verdict: 'unprotected',
     level: 'warning',
     means:
-      "Pods with hook Hold call [an address where the Service of Hold is not](operations.md#the-address-of-hold): they wait for their plan's static time, whatever the lag is when they stop.",
+      'Pods with hook Hold call [an address where the Service of Hold is not](operations.md#the-address-of-hold): they wait only statically.',
     cure: '`kubectl rollout restart`: new pods get the present address. The text says what they call.',
   },
   LagNotCovered: {
@@ -318,7 +318,7 @@ export const AUDIT_FINDINGS = {
   StormNotCovered: {
     verdict: null,
     level: 'note',
-    means: `${NOTES.StormNotCovered.means} Also of pods that already carry their wait.`,
+    means: NOTES.StormNotCovered.means,
     cure: 'Faster controllers.',
   },
   Episode: {

@@ -42,7 +42,7 @@ export const CONDITIONS = {
   NoInstances: {
     status: 'False',
     means: 'No instance reports, all that did have fallen silent, or there is none to ask.',
-    cure: 'Check that its instances [report](../gateways.md#a-gateway-that-reports-when-it-has-synced). With `inspect`, check that the selectors select running pods.',
+    cure: 'Check that they [report](../gateways.md#a-gateway-that-reports-when-it-has-synced); with `inspect`, that the selectors select running pods.',
   },
   TooManyInstances: {
     status: 'False',
@@ -62,7 +62,7 @@ export const CONDITIONS = {
   BadAnswer: {
     status: 'False',
     means: 'The answer cannot be used: an error status, a redirect, too much data, another format.',
-    cure: "Check where the URL leads (a probe's: the Service `linger-canary`); the message says what is wrong.",
+    cure: "Check where the URL leads (a probe's: the Service `linger-canary`, without sticky sessions); the message says what is wrong.",
   },
   ListsNothing: {
     status: 'False',
@@ -93,7 +93,7 @@ export const CONDITIONS = {
   Implausible: {
     status: 'False',
     means: 'What is received contradicts itself and is left out.',
-    cure: 'Look at the instance that the message names.',
+    cure: 'Look at the instance that the message names; for a cache where there is a probe.',
   },
 } as const satisfies Readonly<Record<string, Curable & { readonly status: 'True' | 'False' | 'Unknown' }>>;
 

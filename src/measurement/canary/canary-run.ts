@@ -37,7 +37,7 @@ export function registerCanaryMetrics(registry: Registry, present: () => readonl
   const read = () => present().filter(isTimed).length;
   numberAtScrape(registry, {
     name: 'linger_canary_consumers',
-    help: 'Consumers that the canary is to time, on every replica. 0 where all of them are declared or measured otherwise: then there are no flips.',
+    help: 'Consumers that the canary is to time, on every replica; 0: there are no flips.',
     read,
   });
   for (const result of Object.keys(FLIP_RESULTS) as FlipResult[]) flips.inc({ result }, 0);

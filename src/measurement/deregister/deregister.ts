@@ -132,7 +132,7 @@ export function registerDeregistrationMetrics(registry: Registry) {
     name: 'linger_consumer_deregistrations_total',
     help: 'Terminating pods that were to be taken out of the registry of a consumer, by how that ended.',
     reference:
-      'Terminating pods that were to be taken out of a registry, by [how that ended](consumers.md#how-a-deregistration-ends). The leader sends the requests.',
+      'Terminating pods that were to be taken out of a registry, by [how that ended](consumers.md#how-a-deregistration-ends).',
     labelNames: ['consumer', 'result'] as const,
     registers: [registry],
   });
