@@ -203,7 +203,7 @@ const isThrottled = ({ disturbance }: DrainCell) => disturbance === 'throttled';
 
 function lostOf(cells: readonly DrainCell[]): string {
   const lost = lostIn(cells);
-  return `${lost === 0 ? '**0**' : count(lost)} of ${count(sentIn(cells))}`;
+  return `${lost === 0 ? '**0**' : count(lost)}/${count(sentIn(cells))}`;
 }
 
 /** `5`, `5 to 11` */
@@ -248,9 +248,9 @@ function drainStrategies(): string {
   const body = table(rows, {
     strategy: ({ what }) => what,
     runs: ({ own }) => String(runsIn(own).size),
-    'lost on new connections': ({ fresh }) => lostOf(fresh),
+    'lost/sent on new connections': ({ fresh }) => lostOf(fresh),
     'of these while throttled': ({ fresh }) => count(lostIn(fresh.filter(isThrottled))),
-    'lost on connections that stay open': ({ own }) => lostOf(own.filter((cell) => !isFresh(cell))),
+    'lost/sent on connections that stay open': ({ own }) => lostOf(own.filter((cell) => !isFresh(cell))),
   });
   return `${head}\n\n${body}`;
 }
@@ -393,9 +393,9 @@ const FLAG_TABLES = VERB_FLAGS.map(
 );
 
 function commands(): string {
-  return table(Object.entries<Verb>(VERBS), {
-    // Those that are internal are of prove.
-    command: ([verb, { group }]) => `[\`${verb}\`](#${group === 'internal' ? 'prove' : verb})`,
+  const shown = Object.entries<Verb>(VERBS).filter(([, { group }]) => group !== 'internal');
+  return table(shown, {
+    command: ([verb]) => `[\`${verb}\`](#${verb})`,
     'what it does': ([, { reference }]) => reference,
   });
 }
