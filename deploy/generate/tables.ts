@@ -169,8 +169,8 @@ function ofFlags(flags: readonly Of<Flag<unknown>>[], examples: Verb['examples']
   const parts = [
     ...(own?.length ? [table(own, FLAG_COLUMNS)] : []),
     ...(also ? [`[Shared](#shared-flags): ${also}.`] : []),
-    // What they do is in the help.
-    ['```sh', ...examples.map(([line]) => line), '```'].join('\n'),
+    // The help has two, and what they do.
+    ['```sh', ...examples.slice(0, 1).map(([line]) => line), '```'].join('\n'),
   ];
   return parts.join('\n\n');
 }
