@@ -31,15 +31,15 @@ interface FloorObjects extends FloorState {
 
 /** @throws KubeFailure */
 export async function floorState(inquiry: Inquiry): Promise<FloorState> {
-  const { bound, validUntil } = await floorObjects(inquiry);
-  return { bound, validUntil };
+  const { bound, validUntil, changed } = await floorObjects(inquiry);
+  return { bound, validUntil, changed };
 }
 
 async function floorObjects(inquiry: Inquiry): Promise<FloorObjects> {
   const { namespace } = inquiry.options;
   const policy = await inquiry.find(`${POLICIES}/mutatingadmissionpolicies/${FLOOR.policy}`);
   const binding = await inquiry.find(`${POLICIES}/mutatingadmissionpolicybindings/${FLOOR.policy}`);
-  const none = { policy, binding, configMap: undefined, bound: false, validUntil: null };
+  const none = { policy, binding, configMap: undefined, bound: false, validUntil: null, changed: [] };
   if (policy === undefined || binding === undefined) return none;
   const reads = (member: string) => memberAt(binding, ['spec', 'paramRef', member]);
   if (memberAt(binding, ['spec', 'policyName']) !== FLOOR.policy) return none;
@@ -47,7 +47,12 @@ async function floorObjects(inquiry: Inquiry): Promise<FloorObjects> {
   const configMap = await inquiry.find(`/api/v1/namespaces/${namespace}/configmaps/${FLOOR.configMap}`);
   const until = memberAt(configMap, ['data', FLOOR.validUntil]);
   const time = isString(until) ? Date.parse(until) / 1000 : Number.NaN;
-  return { ...none, configMap, bound: true, validUntil: Number.isNaN(time) ? null : time };
+  const webhook = await anyOwnWebhook(inquiry).catch(() => undefined);
+  const changed = [
+    ...differencesOfPolicy(policy, webhook),
+    ...differencesOfBinding(binding, namespace).map((path) => `${path} of its binding`),
+  ];
+  return { ...none, configMap, bound: true, validUntil: Number.isNaN(time) ? null : time, changed };
 }
 
 /** Whether this API server can have a floor, how it is switched on, and whether this account may install it. */
@@ -89,7 +94,7 @@ const WRITES = 'The leader writes it within a minute: see the line Leader, and â
 /** Whether the floor stands: pods get a wait of the API server while Linger is down. */
 export async function floor(inquiry: Inquiry): Promise<Seen> {
   const { namespace, now } = inquiry.options;
-  const { policy, binding, configMap, bound, validUntil } = await floorObjects(inquiry);
+  const { policy, binding, configMap, bound, validUntil, changed } = await floorObjects(inquiry);
   if (policy === undefined && binding === undefined) {
     const { gitVersion } = await inquiry.json('/version');
     const version = parseVersion(String(gitVersion));
@@ -126,11 +131,6 @@ export async function floor(inquiry: Inquiry): Promise<Seen> {
   const data = memberAt(configMap, ['data']);
   const unreadable = unreadableFloorLines(isRecord(data) ? data : {});
   const { judgement, text } = await evaluations(inquiry);
-  const webhook = await anyOwnWebhook(inquiry).catch(() => undefined);
-  const changed = [
-    ...differencesOfPolicy(policy, webhook),
-    ...differencesOfBinding(binding, namespace).map((path) => `${path} of its binding`),
-  ];
   const standing = problemsOr(
     [
       changed.length > 0 &&

@@ -145,10 +145,15 @@ function renderStatus(value: StatusReport, now: number, wide: boolean): string {
   );
 }
 
-function floorInWords({ bound, validUntil }: NonNullable<StatusReport['floor']>, now: number): string {
+function floorInWords(
+  { bound, validUntil, changed }: NonNullable<StatusReport['floor']>,
+  now: number,
+): string {
   if (!bound) return 'none: while Linger is down, pods are created without a hook';
   if (validUntil === null)
     return 'bound, and cannot be used: while Linger is down, pods are created without a hook (linger check)';
+  if (changed.length > 0)
+    return 'not as this version installs it: while Linger is down, pods may get another wait or none (linger check)';
   const until = new Date(validUntil * 1000).toISOString();
   return validUntil < now
     ? `stands, and is out of date since ${until} (linger check)`

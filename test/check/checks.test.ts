@@ -297,6 +297,7 @@ describe('Floor', () => {
   const [deployedPolicy, deployedBinding] = parseAllDocuments(read('floor/floor.yaml')).map((each) =>
     each.toJS(),
   );
+  const conditions: readonly unknown[] = deployedPolicy.spec.matchConditions;
   const HOUR_MS = 3_600_000;
   const written = (fromNowMs: number, more: Json = {}) =>
     well({ data: { _: '30 30 300 Sleep Job ', _validUntil: timeIn(fromNowMs), ...more } });
@@ -466,7 +467,7 @@ describe('Floor', () => {
     [
       'whose policy has one condition more',
       {
-        [POLICY]: edited(deployedPolicy, ['spec', 'matchConditions', 1], {
+        [POLICY]: edited(deployedPolicy, ['spec', 'matchConditions', conditions.length], {
           name: 'never',
           expression: 'false',
         }),

@@ -1,7 +1,9 @@
+import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import { parseAllDocuments } from 'yaml';
 import type { ReplicaStatus } from '../../src/core/api/index.ts';
 import { consumersToText } from '../../src/core/lag/index.ts';
 import { statusReport } from '../../src/dashboard/index.ts';
@@ -9,6 +11,8 @@ import { NO_STATUS } from '../../src/manager/index.ts';
 import { type Answer, AnsweringServer, type Answers, refused, well } from '../cluster/answers.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
 import { emptyDirectory, linger } from './linger.ts';
+
+const FLOOR_MANIFEST = join(import.meta.dirname, '..', '..', 'deploy', 'floor', 'floor.yaml');
 
 const atEnd = atEndOfFile();
 
@@ -257,15 +261,17 @@ describe.concurrent('linger status', () => {
 
   it('says whether the floor stands, and until when', async () => {
     const group = '/apis/admissionregistration.k8s.io/v1';
-    const paramRef = { name: 'linger-floor', namespace: 'linger' };
+    const POLICY = `${group}/mutatingadmissionpolicies/linger-floor`;
+    const [policy, binding] = parseAllDocuments(readFileSync(FLOOR_MANIFEST, 'utf8')).map(
+      (each) => each.toJS() as { readonly spec: { readonly matchConstraints?: object } },
+    );
     const mapOf = (_validUntil: string) => ({
       '/api/v1/namespaces/linger/configmaps/linger-floor': well({ data: { _: 'none', _validUntil } }),
     });
     const bound = {
-      [`${group}/mutatingadmissionpolicies/linger-floor`]: well({ metadata: { name: 'linger-floor' } }),
-      [`${group}/mutatingadmissionpolicybindings/linger-floor`]: well({
-        spec: { policyName: 'linger-floor', paramRef },
-      }),
+      [CONFIGURATION]: configuration(policy?.spec.matchConstraints),
+      [POLICY]: well(policy),
+      [`${group}/mutatingadmissionpolicybindings/linger-floor`]: well(binding),
     };
     const said = async (changes: Answers) => /^floor +(.*)$/m.exec((await statusOf(changes)).stdout)?.[1];
     const without = 'while Linger is down, pods are created without a hook';
@@ -277,13 +283,17 @@ describe.concurrent('linger status', () => {
       'stands, and is out of date since 2026-01-01T00:00:00.000Z (linger check)',
     );
     expect(await said(bound)).toBe(`bound, and cannot be used: ${without} (linger check)`);
-    const policy = `${group}/mutatingadmissionpolicies/linger-floor`;
-    const denied = await statusOf({ [policy]: refused(403, 'mutatingadmissionpolicies is forbidden') });
+    const mutations = [{ patchType: 'JSONPatch', jsonPatch: { expression: '[]' } }];
+    const edited = { ...policy, spec: { ...policy?.spec, mutations } };
+    expect(await said({ ...bound, ...mapOf('2199-01-01T00:00:00Z'), [POLICY]: well(edited) })).toBe(
+      'not as this version installs it: while Linger is down, pods may get another wait or none (linger check)',
+    );
+    const denied = await statusOf({ [POLICY]: refused(403, 'mutatingadmissionpolicies is forbidden') });
     expect(denied.stdout).toMatch(/^floor +not seen$/m);
     expect(denied.stdout).toMatch(/^ {2}floor: 403: mutatingadmissionpolicies is forbidden$/m);
     const { stdout } = await statusOf({ ...bound, ...mapOf('2199-01-01T00:00:00Z') }, '--output', 'json');
     const { floor } = statusReport.parse(JSON.parse(stdout));
-    expect(floor).toEqual({ bound: true, validUntil: Date.UTC(2199, 0, 1) / 1_000 });
+    expect(floor).toEqual({ bound: true, validUntil: Date.UTC(2199, 0, 1) / 1_000, changed: [] });
   });
 
   it('shows no mode above --mode-limit of the replicas', async () => {

@@ -368,6 +368,20 @@ describe.each(['1.37', '1.36'] as const)('the floor, by the packages of Kubernet
     expect(sleepsIn(result.pod as PodObject)).toEqual([30, 30]);
   });
 
+  it('is not evaluated again for a pod that has its hooks, nor for one that it is not to touch', () => {
+    const stamped = once(podOf(server()));
+    const isEvaluated = (change: (object: PodObject) => void) => again(stamped, change).matched;
+    expect(stamped.matched).toBe(true);
+    expect(isEvaluated(() => undefined)).toBe(false);
+    expect(isEvaluated(({ spec }) => spec.containers.push(container('late')))).toBe(true);
+    expect(isEvaluated(({ spec }) => (spec.terminationGracePeriodSeconds = 59))).toBe(true);
+    expect(once(annotated({ [ANNOTATION.plan]: '{"v":1,"wait":0}' })).matched).toBe(false);
+    const audited = snapshotOf([namespace({ [ANNOTATION.mode]: 'Audit' })]);
+    expect(once(podOf(server()), audited).matched).toBe(false);
+    const labels = Object.fromEntries(Array.from({ length: 1_001 }, (_, at) => [`of-many-${at}`, 'x']));
+    expect(once(pod({}, { labels })).matched).toBe(false);
+  });
+
   it.each([
     [60, 30],
     [59, 29],

@@ -17,6 +17,8 @@ export interface FloorResult {
   /** What the policy has made of the pod; undefined: an error, after which the API server leaves the pod alone. */
   readonly pod?: PodObject;
   readonly error?: string;
+  /** Whether the match conditions let the policy be evaluated at all. */
+  readonly matched: boolean;
   readonly micros: number;
 }
 

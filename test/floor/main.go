@@ -4,6 +4,7 @@
 //
 // POLICY is the MutatingAdmissionPolicy as JSON. Each line of CASES is {"pod", "namespace", "params"}, each of RESULTS is
 // {"pod"} with what the policy has made of the pod, or {"error"} as failurePolicy sees it: then the pod is left alone.
+// "matched" says whether the match conditions let the policy be evaluated at all.
 package main
 
 import (
@@ -40,9 +41,10 @@ type testCase struct {
 }
 
 type result struct {
-	Pod    *core.Pod `json:"pod,omitempty"`
-	Error  string    `json:"error,omitempty"`
-	Micros int64     `json:"micros"`
+	Pod     *core.Pod `json:"pod,omitempty"`
+	Error   string    `json:"error,omitempty"`
+	Matched bool      `json:"matched"`
+	Micros  int64     `json:"micros"`
 }
 
 // As compilePolicy of k8s.io/apiserver/pkg/admission/plugin/policy/mutating, which is not exported.
@@ -91,14 +93,14 @@ func compile(source *admissionregistration.MutatingAdmissionPolicy) (*policy, er
 	return compiled, nil
 }
 
-func (p *policy) mutate(given testCase) (*core.Pod, error) {
+func (p *policy) mutate(given testCase) (pod *core.Pod, isMatched bool, err error) {
 	ctx := p.compiler.CreateContext(context.Background())
 	attributes := admission.NewAttributesRecord(given.Pod, nil, kind, given.Namespace.Name, given.Pod.Name, resource,
 		"", admission.Create, &meta.CreateOptions{}, false, nil)
 	versioned := versionedAttributes(attributes, given.Pod)
 	matched := p.matcher.Match(ctx, versioned, given.Params, nil)
 	if matched.Error != nil || !matched.Matches {
-		return given.Pod, matched.Error
+		return given.Pod, false, matched.Error
 	}
 	patched := runtime.Object(given.Pod)
 	for _, patcher := range p.patchers {
@@ -109,13 +111,12 @@ func (p *policy) mutate(given testCase) (*core.Pod, error) {
 			OptionalVariables:   plugincel.OptionalVariableBindings{VersionedParams: given.Params},
 			Namespace:           given.Namespace,
 		}
-		var err error
 		patched, err = patcher.Patch(ctx, request, celconfig.RuntimeCELCostBudget)
 		if err != nil {
-			return nil, err
+			return nil, true, err
 		}
 	}
-	return patched.(*core.Pod), nil
+	return patched.(*core.Pod), true, nil
 }
 
 func run() error {
@@ -142,10 +143,10 @@ func run() error {
 			return err
 		}
 		begun := time.Now()
-		pod, err := compiled.mutate(given)
-		outcome := result{Pod: pod, Micros: time.Since(begun).Microseconds()}
+		pod, isMatched, err := compiled.mutate(given)
+		outcome := result{Pod: pod, Matched: isMatched, Micros: time.Since(begun).Microseconds()}
 		if err != nil {
-			outcome = result{Error: err.Error()}
+			outcome = result{Error: err.Error(), Matched: isMatched}
 		}
 		if err := results.Encode(outcome); err != nil {
 			return err

@@ -43,9 +43,16 @@ export const overview = z.strictObject({
     .optional(),
   /**
    * Whether the policy that gives pods a wait while Linger is down is bound in the API server, and until when its waits count
-   * as up to date, in seconds since the epoch; null: there are none that can be used.
+   * as up to date, in seconds since the epoch; null: there are none that can be used. `changed`: paths at which the policy and
+   * its binding differ from what this version installs.
    */
-  floor: z.strictObject({ bound: z.boolean(), validUntil: z.number().nullable() }).optional(),
+  floor: z
+    .strictObject({
+      bound: z.boolean(),
+      validUntil: z.number().nullable(),
+      changed: z.array(z.string()).readonly(),
+    })
+    .optional(),
   unseen: z.array(z.string()).readonly(),
 });
 export type Overview = z.infer<typeof overview>;
