@@ -1004,7 +1004,6 @@ export const VERBS = {
     reference: 'Shows what `audit` finds in a browser, with removals, holds, lags and consumers.',
     flags: DASHBOARD_FLAGS,
     examples: [
-      ['linger dashboard', 'Open the dashboard of the current context'],
       ['linger dashboard --demo', 'Show a recording of a test cluster in it'],
       ['linger dashboard -f deploy/ -R', 'Show manifests in it'],
     ],
