@@ -2,7 +2,7 @@ import { EventEmitter, once } from 'node:events';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, type TestContext } from 'vitest';
 import { CLUSTER_DNS, CLUSTER_IP, type Consumer, consumerOf } from '../../src/core/lag/index.ts';
 import {
   CANARY_LABEL,
@@ -30,10 +30,13 @@ const FIXED = {
 };
 const clock = () => performance.now();
 
-async function started(server: Server, host: string, port = 0): Promise<number> {
+/* Nearly all of what these tests take is waiting: they wait side by side, so each knows its own end. */
+type AtEnd = TestContext['onTestFinished'];
+
+async function started(atEnd: AtEnd, server: Server, host: string, port = 0): Promise<number> {
   server.listen(port, host);
   await once(server, 'listening');
-  onTestFinished(() => {
+  atEnd(() => {
     server.closeAllConnections();
     server.close();
   });
@@ -41,9 +44,9 @@ async function started(server: Server, host: string, port = 0): Promise<number> 
 }
 
 /** Replicas on loopback addresses of their own, the API server, and a watch that follows it at once. */
-async function open(names: readonly string[]) {
+async function open(atEnd: AtEnd, names: readonly string[]) {
   const own = await OwnPods.start();
-  onTestFinished(() => own.close());
+  atEnd(() => own.close());
   const measurement = new Measurement({ clock, epochSeconds: () => Date.now() / 1000 });
   const endpoints = new CanaryEndpoints(measurement, NAMESPACE);
   const services = ['linger-canary'];
@@ -65,17 +68,17 @@ async function open(names: readonly string[]) {
     const identity = String(index + 1).repeat(32);
     const server = canaryServer(identity);
     servers.set(name, server);
-    port = await started(server, `127.0.0.${index + 1}`, port);
+    port = await started(atEnd, server, `127.0.0.${index + 1}`, port);
     own.add(name, { [CANARY_LABEL]: 'in' }, `127.0.0.${index + 1}`);
     identities.set(name, identity);
   }
   tell();
-  return { own, endpoints, services, tell, port, identities, servers };
+  return { atEnd, own, endpoints, services, tell, port, identities, servers };
 }
 
 /** kube-proxy, or a gateway: to one replica of those in the Service after the other. It follows a change so late. */
 async function consumerOfAll(
-  { own, identities }: Awaited<ReturnType<typeof open>>,
+  { atEnd, own, identities }: Awaited<ReturnType<typeof open>>,
   lateMs = 0,
 ): Promise<number> {
   let turn = 0;
@@ -90,6 +93,7 @@ async function consumerOfAll(
     setTimeout(() => (known = now), lateMs);
   };
   return started(
+    atEnd,
     createServer((_, response) => {
       const there = lateMs === 0 ? isThere() : known;
       const { metadata } = there[turn++ % there.length] ?? {};
@@ -157,9 +161,9 @@ async function flips(
   return flipped;
 }
 
-describe('with two replicas', { timeout: 60_000 }, () => {
-  it('takes the other one out and back, measures, and puts everything back', async () => {
-    const opened = await open(['web-1', 'web-2']);
+describe.concurrent('with two replicas', { timeout: 60_000 }, () => {
+  it('takes the other one out and back, measures, and puts everything back', async ({ onTestFinished }) => {
+    const opened = await open(onTestFinished, ['web-1', 'web-2']);
     opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
     const probed: string[] = [];
     const consumers = [CLUSTER_IP, probe(await consumerOfAll(opened))];
@@ -190,23 +194,23 @@ describe('with two replicas', { timeout: 60_000 }, () => {
       const url = new URL(`http://127.0.0.1:${proxy}/canary`);
       const ask = () => attempt({ url, address: '127.0.0.1', timeoutMs: 2_000 });
       const { createServer } = await import('node:http');
-      const bound = await started(createServer(nodeTimerApp(ask, clock)), address, port);
+      const bound = await started(opened.atEnd, createServer(nodeTimerApp(ask, clock)), address, port);
       opened.own.add(`timer-${name}`, TIMER, address, true, name);
       return bound;
     }
     const TIMER = { 'app.kubernetes.io/name': 'linger-node-timer' };
     const MS = 1_500;
 
-    async function twoNodes() {
-      const opened = await open(['web-1', 'web-2']);
+    async function twoNodes(atEnd: AtEnd) {
+      const opened = await open(atEnd, ['web-1', 'web-2']);
       opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
       const nodeTimerPort = await node(opened, 'fast', '127.0.0.11', 0, 0);
       await node(opened, 'slow', '127.0.0.12', nodeTimerPort, MS);
       return { opened, nodeTimerPort };
     }
 
-    it('the lag is that of the slowest node, which is named', async () => {
-      const { opened, nodeTimerPort } = await twoNodes();
+    it('the lag is that of the slowest node, which is named', async ({ onTestFinished }) => {
+      const { opened, nodeTimerPort } = await twoNodes(onTestFinished);
       const [flipped] = await flips(opened, [CLUSTER_IP], 1, FIXED.dns, {}, { nodeTimerPort });
       const { removal, addition } = flipped!.consumers.get('cluster-ip')!;
       expect([...flipped!.consumers.keys()]).toEqual(['cluster-ip']);
@@ -217,8 +221,10 @@ describe('with two replicas', { timeout: 60_000 }, () => {
       );
     });
 
-    it('one whose pod has been replaced does not count, nor one that does not answer; both are named', async () => {
-      const { opened, nodeTimerPort } = await twoNodes();
+    it('one whose pod has been replaced does not count, nor one that does not answer; both are named', async ({
+      onTestFinished,
+    }) => {
+      const { opened, nodeTimerPort } = await twoNodes(onTestFinished);
       opened.own.add('timer-off', TIMER, '127.0.0.13', true, 'off');
       const answers = { ...opened.own.pods.get('timer-slow')! };
       // Another pod has its name and address by now.
@@ -239,8 +245,10 @@ describe('with two replicas', { timeout: 60_000 }, () => {
     });
   });
 
-  it('flips for ClusterIPs while pods are removed, and no more often than every 5 s', async () => {
-    const opened = await open(['web-1', 'web-2']);
+  it('flips for ClusterIPs while pods are removed, and no more often than every 5 s', async ({
+    onTestFinished,
+  }) => {
+    const opened = await open(onTestFinished, ['web-1', 'web-2']);
     opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
     const removals = new EventEmitter<{ removal: [] }>();
     const rollout = setInterval(() => removals.emit('removal'), 50);
@@ -260,8 +268,10 @@ describe('with two replicas', { timeout: 60_000 }, () => {
     expect(removals.listenerCount('removal')).toBe(0);
   });
 
-  it('flips for a ClusterIP alone, often enough for a hundred samples in 20 minutes, until it has them', async () => {
-    const opened = await open(['web-1', 'web-2']);
+  it('flips for a ClusterIP alone, often enough for a hundred samples in 20 minutes, until it has them', async ({
+    onTestFinished,
+  }) => {
+    const opened = await open(onTestFinished, ['web-1', 'web-2']);
     opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
     const at: number[] = [];
     let samples = 98;
@@ -299,8 +309,8 @@ describe('with two replicas', { timeout: 60_000 }, () => {
     expect(more).toEqual([]);
   });
 
-  it('a lead that ends in the middle leaves no replica out', async () => {
-    const opened = await open(['web-1', 'web-2']);
+  it('a lead that ends in the middle leaves no replica out', async ({ onTestFinished }) => {
+    const opened = await open(onTestFinished, ['web-1', 'web-2']);
     const { own, endpoints, port, identities } = opened;
     const consumer = probe(await consumerOfAll(opened));
     const ending = new AbortController();
@@ -328,8 +338,10 @@ describe('with two replicas', { timeout: 60_000 }, () => {
     expect(own.patches).toEqual(['web-2 linger.dev/canary=out', 'web-2 linger.dev/canary=in']);
   });
 
-  it('a replica that dies while it is out ends the flip at once, and the next flip takes another', async () => {
-    const opened = await open(['web-1', 'web-2', 'web-3']);
+  it('a replica that dies while it is out ends the flip at once, and the next flip takes another', async ({
+    onTestFinished,
+  }) => {
+    const opened = await open(onTestFinished, ['web-1', 'web-2', 'web-3']);
     const { own, servers } = opened;
     own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
     const { onPatched } = own;
@@ -349,8 +361,10 @@ describe('with two replicas', { timeout: 60_000 }, () => {
     expect(own.patches.slice(0, 2)).toEqual(['web-2 linger.dev/canary=out', 'web-2 linger.dev/canary=in']);
   });
 
-  it('a leader that cannot reach the API server at first puts back whatever was left out as soon as it can', async () => {
-    const opened = await open(['web-1', 'web-2']);
+  it('a leader that cannot reach the API server at first puts back whatever was left out as soon as it can', async ({
+    onTestFinished,
+  }) => {
+    const opened = await open(onTestFinished, ['web-1', 'web-2']);
     const { own } = opened;
     for (const name of ['web-1', 'web-2']) own.labels(name)![CANARY_LABEL] = 'out';
     opened.tell();
@@ -365,8 +379,8 @@ describe('with two replicas', { timeout: 60_000 }, () => {
     for (const name of ['web-1', 'web-2']) expect(own.labels(name)).toEqual({ [CANARY_LABEL]: 'in' });
   });
 
-  it('the next leader puts back what a vanished leader has left out', async () => {
-    const opened = await open(['web-1', 'web-2']);
+  it('the next leader puts back what a vanished leader has left out', async ({ onTestFinished }) => {
+    const opened = await open(onTestFinished, ['web-1', 'web-2']);
     opened.own.labels('web-2')![CANARY_LABEL] = 'out';
     opened.tell();
     const ending = new AbortController();
@@ -391,8 +405,10 @@ describe('with two replicas', { timeout: 60_000 }, () => {
   });
 });
 
-it('alone, it takes itself out, and says that this is another way', { timeout: 60_000 }, async () => {
-  const opened = await open(['web-1']);
+it.concurrent('alone, it takes itself out, and says that this is another way', { timeout: 60_000 }, async ({
+  onTestFinished,
+}) => {
+  const opened = await open(onTestFinished, ['web-1']);
   opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
   const [flipped] = await flips(opened, [CLUSTER_IP], 1);
   expect(flipped).toMatchObject({ result: 'Measured', pod: 'web-1' });
@@ -411,14 +427,14 @@ async function openDns(opened: Opened) {
     }
     return { addresses: cached.addresses, ttl: 2 };
   });
-  onTestFinished(() => void close());
+  opened.atEnd(() => void close());
   return { dns: { domain: 'svc.cluster.local', servers: [server] }, asked };
 }
 
-it('a replica that never answers on its canary port is named, and DNS is timed all the same', {
+it.concurrent('a replica that never answers on its canary port is named, and DNS is timed all the same', {
   timeout: 60_000,
-}, async () => {
-  const opened = await open(['web-1', 'web-2']);
+}, async ({ onTestFinished }) => {
+  const opened = await open(onTestFinished, ['web-1', 'web-2']);
   opened.services.push('linger-canary-dns');
   opened.own.add('web-3', { [CANARY_LABEL]: 'in' }, '127.0.0.9');
   opened.servers.get('web-2')!.close();
@@ -430,7 +446,10 @@ it('a replica that never answers on its canary port is named, and DNS is timed a
   const proxy = createServer((_, response) => {
     if (isIn()) response.writeHead(200, { 'linger-canary': '1'.repeat(32) }).end();
   });
-  opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await started(proxy, '127.0.0.1') }] };
+  opened.own.service = {
+    clusterIP: '127.0.0.1',
+    ports: [{ port: await started(onTestFinished, proxy, '127.0.0.1') }],
+  };
   const limits = { silentMs: 3_000, attemptMs: 1_000 };
   const [flipped] = await flips(opened, [CLUSTER_IP, CLUSTER_DNS], 1, dns, limits);
   expect(flipped).toMatchObject({ pod: 'web-1' });
@@ -441,9 +460,9 @@ it('a replica that never answers on its canary port is named, and DNS is timed a
   expect(flipped!.consumers.get('cluster-dns')!.removal).toBeGreaterThan(0);
 });
 
-describe('the clients of headless Services', { timeout: 60_000 }, () => {
-  it('are timed by what DNS answers, and by how long they may keep that', async () => {
-    const opened = await open(['web-1', 'web-2']);
+describe.concurrent('the clients of headless Services', { timeout: 60_000 }, () => {
+  it('are timed by what DNS answers, and by how long they may keep that', async ({ onTestFinished }) => {
+    const opened = await open(onTestFinished, ['web-1', 'web-2']);
     opened.services.push('linger-canary-dns');
     opened.tell();
     const { dns, asked } = await openDns(opened);
@@ -458,8 +477,10 @@ describe('the clients of headless Services', { timeout: 60_000 }, () => {
     expect(asked.length).toBeGreaterThan(100);
   });
 
-  it('cannot be timed without the headless Service: the condition says so, and the others are', async () => {
-    const opened = await open(['web-1', 'web-2']);
+  it('cannot be timed without the headless Service: the condition says so, and the others are', async ({
+    onTestFinished,
+  }) => {
+    const opened = await open(onTestFinished, ['web-1', 'web-2']);
     const { dns, asked } = await openDns(opened);
     opened.own.service = { clusterIP: '127.0.0.1', ports: [{ port: await consumerOfAll(opened) }] };
     const [flipped] = await flips(opened, [CLUSTER_IP, CLUSTER_DNS], 1, dns);
@@ -472,10 +493,10 @@ describe('the clients of headless Services', { timeout: 60_000 }, () => {
   });
 });
 
-it('a consumer that cannot be seen takes part again after half a minute, and holds up no other flip', {
+it.concurrent('a consumer that cannot be seen takes part again after half a minute, and holds up no other flip', {
   timeout: 60_000,
-}, async () => {
-  const opened = await open(['web-1', 'web-2']);
+}, async ({ onTestFinished }) => {
+  const opened = await open(onTestFinished, ['web-1', 'web-2']);
   opened.services.push('linger-canary-dns');
   opened.tell();
   const silent = await dnsServer(() => undefined);
@@ -491,8 +512,8 @@ it('a consumer that cannot be seen takes part again after half a minute, and hol
   expect(flipped[0]?.consumers.get('cluster-dns')?.trouble).toMatchObject({ reason: 'Unreachable' });
 });
 
-describe('where nothing can be flipped', () => {
-  it.each([
+describe.concurrent('where nothing can be flipped', () => {
+  it.for([
     { what: 'there is no Service', service: undefined, result: 'NoService' },
     { what: 'it is headless', service: { clusterIP: 'None', ports: [{ port: 80 }] }, result: 'NoService' },
     {
@@ -500,23 +521,23 @@ describe('where nothing can be flipped', () => {
       service: { clusterIP: '127.0.0.1', ports: [{ port: 9 }] },
       result: 'NoReplica',
     },
-  ])('$what: $result, and the condition says what to do', async ({ service, result }) => {
-    const opened = await open([]);
+  ])('$what: $result, and the condition says what to do', async ({ service, result }, { onTestFinished }) => {
+    const opened = await open(onTestFinished, []);
     opened.own.service = service;
     const [flipped] = await flips(opened, [CLUSTER_IP], 1);
     expect(flipped).toMatchObject({ result, pod: undefined, attempts: 0 });
     expect(flipped!.consumers.get('cluster-ip')?.trouble).toMatchObject({ reason: 'Unreachable' });
   });
 
-  it('the API server refuses: Refused, with its words', async () => {
-    const opened = await open(['web-1']);
+  it('the API server refuses: Refused, with its words', async ({ onTestFinished }) => {
+    const opened = await open(onTestFinished, ['web-1']);
     opened.own.failing = 403;
     const [flipped] = await flips(opened, [CLUSTER_IP], 1);
     expect(flipped).toMatchObject({ result: 'Refused', problem: '403: failing' });
   });
 
-  it('no consumer is timed by it: nothing is asked of anybody', async () => {
-    const opened = await open(['web-1', 'web-2']);
+  it('no consumer is timed by it: nothing is asked of anybody', async ({ onTestFinished }) => {
+    const opened = await open(onTestFinished, ['web-1', 'web-2']);
     const ending = new AbortController();
     const { own, endpoints, port } = opened;
     const told: Flipped[] = [];
