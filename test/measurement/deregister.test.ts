@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Registry } from '@prometheus-io/client';
-import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { ObjectEvent, ObjectEvents } from '../../src/cluster/index.ts';
 import {
   type DeregisterSpec,
@@ -19,8 +19,11 @@ import type { Leadership, PodEvent } from '../../src/manager/index.ts';
 import { Deregistrations } from '../../src/measurement/deregister/deregister.ts';
 import { createLogger } from '../../src/telemetry/index.ts';
 import { emptyDirectory } from '../cli/linger.ts';
-import type { AtEnd } from '../webhook/connection.ts';
+import { atEndOfFile } from '../webhook/connection.ts';
 import { listening } from '../webhook/listening.ts';
+
+// Nearly all of what these tests take is waiting: they wait side by side.
+const atEnd = atEndOfFile();
 
 // Which the first call would wait for: it takes a busy machine some seconds.
 beforeAll(async () => void (await import('../../src/cluster/client-node.ts')), 60_000);
@@ -51,7 +54,7 @@ async function registryThat(...answers: readonly Answer[]) {
     asked.push({ method, url, headers, body: Buffer.concat(chunks).toString() });
     answer?.(request, response);
   });
-  return { asked, port: await listening(server) };
+  return { asked, port: await listening(server, atEnd) };
 }
 
 const PUT = (port: number): DeregisterSpec => ({
@@ -96,7 +99,7 @@ async function replica({
     response.end(JSON.stringify(refused === undefined ? pod : { kind: 'Status', code: refused }));
   });
   const ended = new AbortController();
-  onTestFinished(() => ended.abort());
+  atEnd(() => ended.abort());
   const lines: string[] = [];
   const events: ObjectEvent[] = [];
   const troubles: (string | undefined)[] = [];
@@ -112,7 +115,7 @@ async function replica({
   };
   const deregistrations = new Deregistrations({
     connection: {
-      server: new URL(`http://127.0.0.1:${await listening(api)}`),
+      server: new URL(`http://127.0.0.1:${await listening(api, atEnd)}`),
       credentials: async () => ({}),
     },
     snapshot: { current: () => snapshot },
@@ -128,7 +131,7 @@ async function replica({
   const { runnable } = deregistrations;
   const lead = (holds = () => true) => {
     const term = new AbortController();
-    onTestFinished(() => term.abort());
+    atEnd(() => term.abort());
     runnable.lead?.({
       signal: term.signal,
       holds: () => holds() && !term.signal.aborted,
@@ -185,7 +188,7 @@ async function until(what: string, holds: () => boolean, ms = 15_000): Promise<v
     if (performance.now() > end) throw new Error(`waited in vain for ${what}`);
 }
 
-it('takes a pod out when it begins to terminate, once, filling in what is the pod’s', async () => {
+it.concurrent('takes a pod out when it begins to terminate, once, filling in what is the pod’s', async () => {
   const { asked, port } = await registryThat(ok);
   const { http: put } = PUT(port);
   const headers = [{ name: 'X-Instance', value: '{label:app}/{port}' }];
@@ -212,7 +215,7 @@ it('takes a pod out when it begins to terminate, once, filling in what is the po
   expect(await results()).toEqual({ Done: 1 });
 });
 
-it.each<[string, string, number | undefined, number | object, string[], string]>([
+it.concurrent.each<[string, string, number | undefined, number | object, string[], string]>([
   ['whose name is enough', '/{namespace}/{pod}:{port}', 80, 404, ['PUT /shop/web-1:80'], 'Done'],
   ['but not without its address', '/{pod}/{address}', 80, 404, [], 'NoAddress'],
   ['nor without its port', '/{pod}:{port}', undefined, 404, [], 'NoAddress'],
@@ -236,7 +239,7 @@ it.each<[string, string, number | undefined, number | object, string[], string]>
   },
 );
 
-it('a pod without a Service that is deleted without a grace concerns no registry', async () => {
+it.concurrent('a pod without a Service that is deleted without a grace concerns no registry', async () => {
   const { asked, port } = await registryThat(ok);
   const appliesTo = { serviceSelector: { matchLabels: { registry: 'eureka' } } };
   const http = { method: 'PUT', url: `http://127.0.0.1:${port}/{namespace}/{pod}` } as const;
@@ -247,7 +250,7 @@ it('a pod without a Service that is deleted without a grace concerns no registry
   expect([asked, settled]).toEqual([[], []]);
 });
 
-it('sets OUT_OF_SERVICE in Eureka', async () => {
+it.concurrent('sets OUT_OF_SERVICE in Eureka', async () => {
   const { asked, port } = await registryThat(ok);
   const eureka = { url: `http://127.0.0.1:${port}/eureka/`, app: 'ORDERS', instance: '{pod}:orders:{port}' };
   const { lead, remove, settled } = await replica({ deregister: { eureka, port: 80 } });
@@ -259,7 +262,7 @@ it('sets OUT_OF_SERVICE in Eureka', async () => {
   expect(asked[0]?.headers['content-length']).toBe('0');
 });
 
-it('retries with growing pauses; its trouble is a condition and an Event until it is over', async () => {
+it.concurrent('retries with growing pauses; its trouble is a condition and an Event until it is over', async () => {
   const failing = status(500);
   const { asked, port } = await registryThat(failing, failing, failing, ok);
   const { lead, remove, settled, events, troubles, lines, results } = await replica({
@@ -301,7 +304,7 @@ describe('a pod that is gone before its registry answers', () => {
     return { ...all, asked };
   }
 
-  it.each<[string, object, string?]>([
+  it.concurrent.each<[string, object, string?]>([
     ['nobody has its address', { metadata: { uid: 'web-1' } }],
     ['the one that had it has ended, too', { status: { phase: 'Succeeded' } }],
     ['all pods of its node have it, and none is of this registry', { spec: { hostNetwork: true } }],
@@ -312,7 +315,7 @@ describe('a pod that is gone before its registry answers', () => {
     expect(await results()).toEqual({ Done: 1 });
   });
 
-  it.each([
+  it.concurrent.each([
     ['another pod', {}],
     [
       'another of this registry on the same node',
@@ -335,7 +338,7 @@ describe('a pod that is gone before its registry answers', () => {
   });
 });
 
-it('a registry that knows none of the pods is not asked again, and is told as trouble', async () => {
+it.concurrent('a registry that knows none of the pods is not asked again, and is told as trouble', async () => {
   const { asked, port } = await registryThat(status(404));
   const { lead, remove, settled, troubles, outAt } = await replica({ deregister: PUT(port) });
   lead();
@@ -347,7 +350,7 @@ it('a registry that knows none of the pods is not asked again, and is told as tr
   expect(outAt('web-1')).toBeGreaterThan(0);
 });
 
-it('sends nothing for a pod whose Namespace has not been seen, until it has', async () => {
+it.concurrent('sends nothing for a pod whose Namespace has not been seen, until it has', async () => {
   const { asked, port } = await registryThat(ok);
   const namespaceSelector = { matchLabels: { team: 'orders' } };
   const appliesTo = { namespaceSelector, podSelector: { matchLabels: { app: 'orders' } } };
@@ -365,7 +368,7 @@ it('sends nothing for a pod whose Namespace has not been seen, until it has', as
   expect(asked.map(({ url }) => url)).toEqual(['/v1/shop/orders-0?at=10.1.2.3:8080']);
 });
 
-it('a registry that does not know pods which may be out already is no trouble', async () => {
+it.concurrent('a registry that does not know pods which may be out already is no trouble', async () => {
   const names = ['web-1', 'web-2', 'web-3'];
   const { port } = await registryThat(status(404));
   const next = await replica({ deregister: PUT(port) });
@@ -389,7 +392,7 @@ it('a registry that does not know pods which may be out already is no trouble', 
   expect(slow.troubles).toEqual([]);
 });
 
-it('pods without a Service that were never registered blame no template', async () => {
+it.concurrent('pods without a Service that were never registered blame no template', async () => {
   const { asked, port } = await registryThat(status(404));
   const appliesTo = { serviceSelector: { matchLabels: { registry: 'eureka' } } };
   const { lead, remove, settled, troubles } = await replica({ deregister: PUT(port), appliesTo });
@@ -400,7 +403,7 @@ it('pods without a Service that were never registered blame no template', async 
   expect(troubles).toEqual([]);
 });
 
-it('follows no redirect, and reads nothing of an answer, however long it is', {
+it.concurrent('follows no redirect, and reads nothing of an answer, however long it is', {
   timeout: 30_000,
 }, async () => {
   const elsewhere = await registryThat(ok);
@@ -425,7 +428,7 @@ it('follows no redirect, and reads nothing of an answer, however long it is', {
   expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(64 << 20);
 });
 
-it.each([
+it.concurrent.each([
   'http://169.254.169.254/{pod}/{address}',
   'http://127.0.0.1:1/{pod}/{address}',
   'http://[::ffff:7f00:1]:1/{pod}/{address}',
@@ -444,7 +447,7 @@ it.each([
   expect(outAt('web-1')).toBeUndefined();
 });
 
-it('a registry that hangs costs the others of its consumer, and nothing else', {
+it.concurrent('a registry that hangs costs the others of its consumer, and nothing else', {
   timeout: 60_000,
 }, async () => {
   const sockets = new Set<Socket | null>();
@@ -461,7 +464,7 @@ it('a registry that hangs costs the others of its consumer, and nothing else', {
   expect(await results()).toEqual({});
 });
 
-it('takes 200 pods out that are deleted at once', async () => {
+it.concurrent('takes 200 pods out that are deleted at once', async () => {
   const { asked, port } = await registryThat(ok);
   const { lead, remove, settled } = await replica({ deregister: PUT(port) });
   lead();
@@ -471,7 +474,7 @@ it('takes 200 pods out that are deleted at once', async () => {
   expect(asked).toHaveLength(200);
 });
 
-it('a new leader asks again for what terminates, and the old one no more', async () => {
+it.concurrent('a new leader asks again for what terminates, and the old one no more', async () => {
   const { asked, port } = await registryThat(status(503));
   const old = await replica({ deregister: PUT(port) });
   const next = await replica({ deregister: PUT(port) });
@@ -488,7 +491,7 @@ it('a new leader asks again for what terminates, and the old one no more', async
   await until('another', () => asked.length > before);
 });
 
-it('goes on when the pod has gone, and gives up what has no address', async () => {
+it.concurrent('goes on when the pod has gone, and gives up what has no address', async () => {
   const { asked, port } = await registryThat(status(500), ok);
   const { lead, remove, event, object, settled } = await replica({ deregister: PUT(port) });
   lead();
@@ -506,7 +509,7 @@ it('goes on when the pod has gone, and gives up what has no address', async () =
   expect(await ended.results()).toEqual({ NoAddress: 1 });
 });
 
-it('takes out no later pod of the same name', async () => {
+it.concurrent('takes out no later pod of the same name', async () => {
   const { asked, port } = await registryThat(status(500));
   const { lead, remove, event, object } = await replica({ deregister: PUT(port) });
   lead();
@@ -519,7 +522,7 @@ it('takes out no later pod of the same name', async () => {
   expect(asked).toHaveLength(2);
 });
 
-it('sends nothing while its lease may have expired, and goes on once it holds again', async () => {
+it.concurrent('sends nothing while its lease may have expired, and goes on once it holds again', async () => {
   const { asked, port } = await registryThat(ok);
   const { lead, remove, settled } = await replica({ deregister: PUT(port) });
   let holds = false;
@@ -531,7 +534,7 @@ it('sends nothing while its lease may have expired, and goes on once it holds ag
   await until('the pod to be out', () => settled.length > 0);
 });
 
-it('says so where a template asks for what the pod does not have, and where the API server is silent', async () => {
+it.concurrent('says so where a template asks for what the pod does not have, and where the API server is silent', async () => {
   const { asked, port } = await registryThat(ok);
   const url = `http://127.0.0.1:${port}/{address}/{label:missing}`;
   const templated = await replica({ deregister: { http: { method: 'DELETE', url } } });
@@ -547,8 +550,8 @@ it('says so where a template asks for what the pod does not have, and where the 
   expect(asked).toEqual([]);
 });
 
-it('sends a secret from a file, and keeps it out of logs, conditions and Events', async () => {
-  const files = await emptyDirectory(onTestFinished as AtEnd);
+it.concurrent('sends a secret from a file, and keeps it out of logs, conditions and Events', async () => {
+  const files = await emptyDirectory(atEnd);
   // Editors and shells of Windows write a byte order mark.
   await writeFile(join(files, 'token'), '\uFEFFBearer s3cr3t\n');
   await writeFile(join(files, 'broken'), 's3cr3t\r\nX-Injected: yes');
