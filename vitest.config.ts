@@ -18,6 +18,7 @@ const OF_CLUSTER = [
  */
 const OF_ONE_PROCESS = [
   'test/hold/helper.test.ts',
+  'test/measurement/canary.test.ts',
   'test/leader/history-objects.test.ts',
   'test/webhook/slow-clients.test.ts',
   'test/server/serve-policies.test.ts',
@@ -35,12 +36,16 @@ const OF_LONG_STEP = [
   'test/cli/memory.test.ts',
 ];
 
+/** The page in a real Chromium, which takes both processors: what is timed beside it comes late. `npm run test:browser`. */
+const OF_BROWSER = [
+  'test/cli/dashboard.test.ts',
+  'test/page/views.test.ts',
+  'test/page/manifests.test.ts',
+  'test/page/timeline.test.ts',
+];
+
 /** A quarter of a minute or more each, much of it waiting: what begins last must not be one of them. */
 const LONG = [
-  'test/page/views.test.ts',
-  'test/cli/dashboard.test.ts',
-  'test/measurement/canary.test.ts',
-  'test/page/manifests.test.ts',
   'test/measurement/stale-upstreams.test.ts',
   'test/measurement/deregister.test.ts',
   'test/deploy/release.test.ts',
@@ -55,7 +60,7 @@ const LONG = [
   'test/policy-files/policy-watch.test.ts',
 ];
 
-const gone = [...OF_ONE_PROCESS, ...OF_LONG_STEP, ...LONG].filter((file) => !existsSync(file));
+const gone = [...OF_ONE_PROCESS, ...OF_LONG_STEP, ...OF_BROWSER, ...LONG].filter((file) => !existsSync(file));
 if (gone.length > 0) throw new Error(`vitest.config.ts names tests that are not there: ${gone.join(', ')}`);
 
 /** Without the durations of a former run, as in CI, vitest would go by the size of the files. */
@@ -94,13 +99,14 @@ export default defineConfig({
           ...common,
           name: 'shared',
           include: ['test/**/*.test.ts'],
-          exclude: [...OF_CLUSTER, ...OF_ONE_PROCESS, ...OF_LONG_STEP],
+          exclude: [...OF_CLUSTER, ...OF_ONE_PROCESS, ...OF_LONG_STEP, ...OF_BROWSER],
           // Loading Linger once for each file took a third of all processor time.
           isolate: false,
         },
       },
       { test: { ...common, name: 'measured', include: OF_ONE_PROCESS } },
       { test: { ...common, name: 'long', include: OF_LONG_STEP } },
+      { test: { ...common, name: 'browser', include: OF_BROWSER } },
     ],
   },
 });
