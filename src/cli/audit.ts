@@ -422,11 +422,11 @@ export async function manifestsOf(
   const manifests = await readGivenManifests(wanted, surroundings, 'with origins');
   const sources = await sourcesFor(manifests.documents, wanted, cluster?.known);
   const subjects: AuditSubject[] = [];
-  const objects: unknown[] = [];
+  const objects: { readonly value: unknown; readonly origin: string }[] = [];
   const reading = readingOf(surroundings.warn, manifests);
   for (const input of manifests.inputs)
     for (const part of partsIn(input, wanted, manifests, reading)) {
-      objects.push(...part.objects.flatMap(withEmbedded).map(({ value }) => value));
+      objects.push(...part.objects.flatMap(withEmbedded).map(({ value }) => ({ value, origin: input.name })));
       for (const { object, ...placed } of part.workloads) {
         const source = input.placeOf === undefined ? {} : { source: input.path };
         subjects.push({ ...placed, ...source, object: object.value, ...(await placeOf(input, object)) });
@@ -434,7 +434,11 @@ export async function manifestsOf(
     }
   const webhooks = settings.webhook
     ? undefined
-    : await webhooksBeside(objects, surroundings, cluster?.connection);
+    : await webhooksBeside(
+        objects.map(({ value }) => value),
+        surroundings,
+        cluster?.connection,
+      );
   const related = {
     ...relatedTo(subjects, objects, namespace, webhooks),
     ...(cluster && { additions: cluster.known.additions }),

@@ -571,6 +571,20 @@ describe('real repositories', () => {
     expect(rows['Deployment web']).toBeDefined();
   });
 
+  it('a kustomization beside files that install the same relates to its own Services alone', async () => {
+    const folder = await emptyDirectory();
+    const service = (port: string) =>
+      `---\napiVersion: v1\nkind: Service\nmetadata: {name: web-${port}}\nspec: {selector: {app: web}, ports: [{name: ${port}, port: 80}]}\n`;
+    await mkdir(join(folder, 'built'));
+    await writeFile(join(folder, 'built', 'web.yaml'), DEPLOYMENT('web', 'web') + service('http'));
+    await writeFile(join(folder, 'built', 'kustomization.yaml'), 'resources: [web.yaml]\n');
+    await writeFile(join(folder, 'web.yaml'), DEPLOYMENT('web', 'web') + service('metrics'));
+    await writeFile(join(folder, 'other.yaml'), DEPLOYMENT('other', 'web'));
+    const { findings } = await audited(['-R', '-f', folder]);
+    const reasons = findings.map(({ name, source, reason }) => `${source ? 'built ' : ''}${name} ${reason}`);
+    expect(reasons.toSorted()).toEqual(['built web NotInjected', 'other NotInjected', 'web MetricsOnly']);
+  });
+
   it.each([
     ['chart: {spec: {chart: ./charts/web, sourceRef: {kind: GitRepository, name: a}}}', './charts/web with'],
     ['chartRef: {kind: OCIRepository, name: web}', 'that of OCIRepository web'],

@@ -50,18 +50,22 @@ import {
   budgetsOf,
   KnownPods,
   leadsTo,
+  type PodsOf,
   podLabelsIn,
   portNamesIn,
   servingBeside,
 } from './peers.ts';
 import {
+  type Around,
   type Autoscaler,
   isAsked,
   type PodPool,
   type RelatedObjects,
   relatedObjectsIn,
   serviceKey,
+  togetherWith,
 } from './related-objects.ts';
+import { type Originated, waysToInstall } from './renders.ts';
 import { type Rollout, rolloutOf } from './rollouts.ts';
 import { type Judged, judgedOf } from './standing-plan.ts';
 
@@ -493,10 +497,30 @@ function placeOf({ file, line, column, source }: AuditSubject) {
   return { file, ...(line && { line }), ...(column && { column }), ...(source && { source }) };
 }
 
-function judge(audited: AuditSubject, snapshot: ClusterSnapshot, related: RelatedObjects): Audited {
+function originOf({ source, file = '' }: AuditSubject): string {
+  return source ?? file;
+}
+
+/** Less the Services of other ways to install the same, unless no others make it a server. */
+function exposedBy(
+  exposure: Exposure | undefined,
+  related: RelatedObjects,
+  all: RelatedObjects,
+): Exposure | undefined {
+  if (exposure === undefined || exposure.services === 'unknown' || related.services === all.services)
+    return exposure;
+  const services = exposure.services.filter(({ namespace, name }) => {
+    const key = serviceKey(namespace, name);
+    return related.services.has(key) || !all.services.has(key);
+  });
+  return services.length === 0 ? exposure : { ...exposure, services };
+}
+
+function judge(audited: AuditSubject, snapshot: ClusterSnapshot, all: RelatedObjects): Audited {
   const { workload, namespace } = audited;
+  const related = { ...all, ...all.aroundOf?.(originOf(audited)) };
   const subject: Decided = { ...audited, ...judgedOf(requestOf(audited), snapshot) };
-  const exposure = exposureOf(subject.request, snapshot);
+  const exposure = exposedBy(exposureOf(subject.request, snapshot), related, all);
   const asked =
     subject.stands !== undefined || isAsked(related, namespace, snapshot.namespaces.get(namespace)?.labels);
   const own = standingOf(subject, exposure, related);
@@ -519,8 +543,8 @@ function judge(audited: AuditSubject, snapshot: ClusterSnapshot, related: Relate
     evidence: exposure === undefined || verdict === 'skipped' ? null : evidenceOf(exposure),
   };
   const where = placeOf(audited);
-  const all = [decisive ?? standing, ...said.filter((each) => each !== decisive)];
-  const findings = [...Map.groupBy(all, ({ reason }) => reason)].map(([reason, each]) => {
+  const lines = [decisive ?? standing, ...said.filter((each) => each !== decisive)];
+  const findings = [...Map.groupBy(lines, ({ reason }) => reason)].map(([reason, each]) => {
     const [first = '', ...more] = new Set(each.map(({ text }) => text));
     const levels = each.map(levelOf);
     const level = levels.find((one) => one === 'warning') ?? levels[0] ?? null;
@@ -1072,8 +1096,8 @@ function rollsTogether(gap: string, beside: string): Said {
 }
 
 function budgetedBy(subject: Decided, count: number, { budgets, pods }: RelatedObjects): Budgeted {
-  const { workload, namespace, source } = subject;
-  return budgetsOf(budgets, { workload, namespace, source, labels: podLabelsOf(subject), count }, pods);
+  const { workload, namespace } = subject;
+  return budgetsOf(budgets, { workload, namespace, labels: podLabelsOf(subject), count }, pods);
 }
 
 /** A drain waits for a budget that lets no pod go, and loses nothing. */
@@ -1117,15 +1141,12 @@ function podLabelsOf({ request }: Decided): unknown {
   return memberAt(request.object, ['metadata', 'labels']);
 }
 
-function autoscalerOf(
-  { workload, namespace }: AuditSubject,
-  { scaled }: RelatedObjects,
-): Autoscaler | undefined {
+function autoscalerOf({ workload, namespace }: AuditSubject, { scaled }: Around): Autoscaler | undefined {
   return scaled.get(workloadKey(workload.kind, namespace, workload.name));
 }
 
 /** The fewest replicas that there may be. @returns undefined for a kind without a number of replicas */
-function replicasOf(subject: AuditSubject, related: RelatedObjects): number | undefined {
+function replicasOf(subject: AuditSubject, related: Around): number | undefined {
   return autoscalerOf(subject, related)?.least ?? declaredReplicas(subject);
 }
 
@@ -1320,17 +1341,47 @@ function costOf(subject: Decided, related: RelatedObjects): Audited['cost'] {
 /** What stands around workloads of one input: its other objects, and each other's pods. @param webhooks as {@link relatedObjectsIn} takes them */
 export function relatedTo(
   subjects: readonly AuditSubject[],
-  objects: readonly unknown[],
+  objects: readonly (Originated & { readonly value: unknown })[],
   defaultNamespace: string,
   webhooks?: Parameters<typeof relatedObjectsIn>[2],
 ): RelatedObjects {
-  const around = relatedObjectsIn(objects, defaultNamespace, webhooks);
-  return { ...around, pods: podsOfAll(subjects, around) };
+  const wayOf = waysToInstall(
+    subjects.map((subject) => {
+      const { namespace, workload } = subject;
+      return { origin: originOf(subject), name: `${namespace}/${workload.name}` };
+    }),
+  );
+  const subjectsOf = Map.groupBy(subjects, (each) => wayOf(originOf(each)));
+  const around = relatedObjectsIn(
+    objects.map(({ value }) => value),
+    defaultNamespace,
+    webhooks,
+  );
+  const all = { ...around, pods: knownPods(podsOfAll(subjects, around)) };
+  if ([...subjectsOf.keys()].every((way) => way === undefined)) return all;
+  const objectsOf = Map.groupBy(objects, ({ origin }) => wayOf(origin));
+  const among = (way: string | undefined) => {
+    const values = (objectsOf.get(way) ?? []).map(({ value }) => value);
+    return relatedObjectsIn(values, defaultNamespace, webhooks);
+  };
+  // Read once: there may be as many ways as objects that belong to all of them.
+  const common = among(undefined);
+  const commonPods = podsOfAll(subjectsOf.get(undefined) ?? [], common);
+  const ways = new Map<string, Around>();
+  for (const [way, own] of subjectsOf) {
+    if (way === undefined) continue;
+    const both = togetherWith(common, among(way));
+    ways.set(way, { ...both, pods: knownPods([...commonPods, ...podsOfAll(own, both)]) });
+  }
+  const aroundOf = (origin: string) => ways.get(wayOf(origin) ?? '');
+  return { ...all, aroundOf };
 }
 
+type NamespacedPods = PodsOf & { readonly namespace: string };
+
 /** The pods of all workloads, for {@link RelatedObjects.pods}: as many of each as there are at least. */
-function podsOfAll(subjects: readonly AuditSubject[], related: RelatedObjects): KnownPods {
-  const all = subjects.flatMap((subject) => {
+function podsOfAll(subjects: readonly AuditSubject[], related: Around): readonly NamespacedPods[] {
+  return subjects.flatMap((subject) => {
     const { workload, namespace } = subject;
     const { kind, name } = workload;
     const labels = podLabelsIn(workload);
@@ -1347,11 +1398,13 @@ function podsOfAll(subjects: readonly AuditSubject[], related: RelatedObjects): 
         by: `${kind} ${name}`,
         labels,
         count,
-        source: subject.source,
         ports: portNamesIn(workload),
       },
     ];
   });
+}
+
+function knownPods(all: readonly NamespacedPods[]): KnownPods {
   return new KnownPods(Map.groupBy(all, ({ namespace }) => namespace));
 }
 

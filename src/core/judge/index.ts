@@ -43,6 +43,7 @@ export {
   WEBHOOK,
   WEBHOOK_KIND,
 } from './related-objects.ts';
+export { waysToInstall } from './renders.ts';
 export { countOf } from './rollouts.ts';
 export { type Judged, judgedOf, patched } from './standing-plan.ts';
 export { type Suggestion, suggest } from './suggest.ts';

@@ -21,8 +21,6 @@ export interface PodsOf {
   readonly labels: Labels;
   /** How many there are, or the fewest that there may be. */
   readonly count: number;
-  /** What they were rendered from: another kustomization or chart is another way to install them. */
-  readonly source?: string | undefined;
   /** {@link portNamesIn} their template; absent: not known. */
   readonly ports?: ReadonlySet<string>;
 }
@@ -37,16 +35,11 @@ export class KnownPods {
     this.#groups = groups;
   }
 
-  in(namespace: string, source?: string): PodsOfNamespace {
-    const key = JSON.stringify([namespace, source]);
-    const known = this.#indexed.get(key);
+  in(namespace: string): PodsOfNamespace {
+    const known = this.#indexed.get(namespace);
     if (known !== undefined) return known;
-    const all = this.#groups.get(namespace) ?? [];
-    const indexed = new PodsOfNamespace(
-      namespace,
-      all.filter((each) => each.source === source),
-    );
-    this.#indexed.set(key, indexed);
+    const indexed = new PodsOfNamespace(namespace, this.#groups.get(namespace) ?? []);
+    this.#indexed.set(namespace, indexed);
     return indexed;
   }
 }
@@ -168,8 +161,6 @@ export interface DisruptionBudget {
 interface Member {
   readonly workload: Workload;
   readonly namespace: string;
-  /** As {@link PodsOf.source}. */
-  readonly source?: string | undefined;
   /** Its pods' labels. */
   readonly labels: unknown;
   /** How many pods it has. */
@@ -227,12 +218,12 @@ export function leadsTo(workload: Workload, { numbered, named }: TargetPorts): b
  * is another.
  */
 export function servingBeside(
-  { workload, namespace, source }: Pick<Member, 'workload' | 'namespace' | 'source'>,
+  { workload, namespace }: Pick<Member, 'workload' | 'namespace'>,
   services: readonly ServiceRecord[],
   known: KnownPods,
   targetsOf: (service: ServiceRecord) => TargetPorts | undefined = () => undefined,
 ): string | undefined {
-  const pods = known.in(namespace, source);
+  const pods = known.in(namespace);
   const own = portNamesIn(workload);
   const forClients = services.filter(({ headless }) => !headless);
   const others = (forClients.length > 0 ? forClients : services).flatMap((service) => {
@@ -280,7 +271,7 @@ export function budgetsOf(
   const own = budgets.get(member.namespace) ?? [];
   const all = own.filter(({ spec }) => isPicked(spec.selector, member.labels)).slice(0, MOST_BUDGETED);
   const isControlled = member.workload.kind !== 'Pod';
-  const pods = known.in(member.namespace, member.source);
+  const pods = known.in(member.namespace);
   const allowed = (budget: DisruptionBudget, own: number) => {
     const { spec } = budget;
     const matchLabels = memberAt(spec, ['selector', 'matchLabels']);

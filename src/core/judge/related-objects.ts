@@ -61,6 +61,34 @@ export interface RelatedObjects {
   readonly noHooks?: string | undefined;
   /** By namespace, the kinds of which some objects are not known, because they take more than their share, or than one may. */
   readonly unread: ReadonlyMap<string, ReadonlySet<string>>;
+  /** What is left of these for an origin that is one of several ways to install the same: see `waysToInstall`. */
+  readonly aroundOf?: (origin: string) => Around | undefined;
+}
+
+/** What the objects of one input say. */
+export type Around = Pick<
+  RelatedObjects,
+  'routes' | 'services' | 'scaled' | 'budgets' | 'canaries' | 'pools' | 'nodePools' | 'pods' | 'unread'
+>;
+
+/** What both say; of two objects of one name, the second's. */
+export function togetherWith(one: Around, other: Around): Around {
+  const lists = <T>(a: ReadonlyMap<string, readonly T[]>, b: ReadonlyMap<string, readonly T[]>) =>
+    new Map([...a, ...[...b].map(([key, more]) => [key, [...(a.get(key) ?? []), ...more]] as const)]);
+  const unread = [...other.unread].map(
+    ([namespace, kinds]) => [namespace, new Set([...kinds, ...(one.unread.get(namespace) ?? [])])] as const,
+  );
+  return {
+    routes: lists(one.routes, other.routes),
+    services: new Map([...one.services, ...other.services]),
+    scaled: new Map([...one.scaled, ...other.scaled]),
+    budgets: lists(one.budgets, other.budgets),
+    canaries: new Map([...one.canaries, ...other.canaries]),
+    pools: lists(one.pools, other.pools),
+    nodePools: [...one.nodePools, ...other.nodePools],
+    pods: other.pods,
+    unread: new Map([...one.unread, ...unread]),
+  };
 }
 
 /** Something that sends traffic to the pods that it selects: `InferencePool ml/llm`. */

@@ -56,10 +56,10 @@ export function explanationsIn(
   hasFloor = false,
 ): readonly ManifestExplanation[] {
   const subjects: (AuditSubject & { readonly file: string; readonly line: number })[] = [];
-  const objects: unknown[] = [];
+  const objects: { readonly value: unknown; readonly origin: string }[] = [];
   for (const input of inputs)
     for (const part of partsIn(input, selection, surveyed, reading)) {
-      objects.push(...part.objects.flatMap(withEmbedded).map(({ value }) => value));
+      objects.push(...part.objects.flatMap(withEmbedded).map(({ value }) => ({ value, origin: input.name })));
       for (const { object, ...found } of part.workloads)
         subjects.push({ ...found, object: object.value, file: input.name, line: object.line });
     }

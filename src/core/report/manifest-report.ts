@@ -157,7 +157,8 @@ export class JudgedManifests {
     }));
     const values = objects.map(({ value }) => value);
     const brought = values.filter(isRecord).filter(({ kind }) => kind === WEBHOOK_KIND.kind);
-    this.#related = relatedTo(subjects, values, SELECTION.namespace, brought);
+    const placed = objects.map(({ value, file }) => ({ value, origin: file }));
+    this.#related = relatedTo(subjects, placed, SELECTION.namespace, brought);
     this.#withWebhook = { ...this.#related, ...calledBy(undefined) };
     const judged = subjects.map((subject, index): Judged | undefined => {
       progress('workloads judged', index, subjects.length);

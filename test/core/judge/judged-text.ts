@@ -27,7 +27,8 @@ export function judgedText(text: string, snapshot: ClusterSnapshot, webhooks?: [
     objects.push(...part.objects.flatMap(withEmbedded).map(({ value }) => value));
     for (const { object, ...placed } of part.workloads) subjects.push({ ...placed, object: object.value });
   }
-  const related = relatedTo(subjects, objects, 'default', webhooks);
+  const placed = objects.map((value) => ({ value, origin: '' }));
+  const related = relatedTo(subjects, placed, 'default', webhooks);
   return {
     subjects,
     objects,

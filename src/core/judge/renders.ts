@@ -1,0 +1,41 @@
+/** Something of an input, and the file, kustomization or chart that it comes from. */
+export interface Originated {
+  readonly origin: string;
+}
+
+/**
+ * Everything in an input is taken to be applied together, but for folders that make workloads of the same namespace and name:
+ * these are ways to install the same. Where files of one folder do, each of them is one.
+ * @param workloads `name`: with the namespace
+ * @returns the way to install that an origin belongs to; undefined: it belongs to all
+ */
+export function waysToInstall(
+  workloads: readonly (Originated & { readonly name: string })[],
+): (origin: string) => string | undefined {
+  const files = makingTheSame(workloads, ({ origin, name }) => [
+    origin,
+    JSON.stringify([folderOf(origin), name]),
+  ]);
+  const unitOf = (origin: string) => (files.has(origin) ? origin : `${folderOf(origin)}/`);
+  const ways = makingTheSame(workloads, ({ origin, name }) => [unitOf(origin), name]);
+  return (origin) => (ways.has(unitOf(origin)) ? unitOf(origin) : undefined);
+}
+
+/** The units of which another makes the same. */
+function makingTheSame<T>(
+  all: readonly T[],
+  made: (each: T) => readonly [unit: string, what: string],
+): ReadonlySet<string> {
+  const units = new Map<string, Set<string>>();
+  for (const each of all) {
+    const [unit, what] = made(each);
+    const known = units.get(what);
+    if (known === undefined) units.set(what, new Set([unit]));
+    else known.add(unit);
+  }
+  return new Set([...units.values()].filter(({ size }) => size > 1).flatMap((each) => [...each]));
+}
+
+function folderOf(origin: string): string {
+  return origin.slice(0, Math.max(0, origin.lastIndexOf('/')));
+}
