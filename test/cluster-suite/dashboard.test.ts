@@ -199,12 +199,12 @@ describe.runIf(OWN && CHROMIUM !== undefined)('with Linger in the cluster', () =
     await waitUntil('the history', () => configMap('linger-history'));
 
     const shown: Readonly<Record<string, string | RegExp>> = {
-      Workloads: /\d workloads?\b/,
+      Workloads: /^\d+ of \d+ loses? requests when/,
       Lag: /^Half of \d+ removals were complete within/,
       'What if': /workloads would be protected/,
       // The cluster has no DNS: by what the host's resolver answers, cluster-dns is in trouble or measured too early.
       Consumers: /^1 of 2 consumers in trouble$|^2 consumers, none in trouble$/,
-      Now: /\d workloads?\b/,
+      Now: /^\d+ of \d+ loses? requests when/,
     };
     for (const [view, headline] of Object.entries(shown)) {
       await open(view, headline);
