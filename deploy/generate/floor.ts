@@ -37,9 +37,7 @@ const OPT_INS = [
  * with them the alert about it fire.
  */
 const MOST_ENTRIES = 100;
-/**
- * The most labels and the like that a patched pod has: the API server takes seconds to patch one with 16,000.
- */
+/** The most labels and the like that a patched pod has: the API server takes seconds to patch one with 16,000. */
 const MOST_KEYS = 1_000;
 const MOST_NAME_CHARACTERS = 63;
 /** The longest list of container names in an annotation, far longer than people write, and the longest stamp. */
@@ -131,8 +129,9 @@ for (const [name, rendered] of [
     throw new Error(`the floor's hook ${name} differs from the decision's`);
 
 /**
- * The first round sees the pod without a plan. A second one, after webhooks have changed it, sees the plan of the first: it gives containers that were added their hooks, shortens all
- * hooks where the grace was cut, or the API server would refuse the pod, and never raises the grace again.
+ * The first round sees the pod without a plan. A second one, after webhooks have changed it, sees the plan of the first: it gives
+ * containers that were added their hooks, shortens all hooks where the grace was cut, or the API server would refuse the pod,
+ * and never raises the grace again.
  */
 const VARIABLES = {
   entry: `${entryOf('namespaceObject.metadata.name')}.split(' ')`,

@@ -27,7 +27,6 @@ import {
   type ObservedChange,
 } from '../core/lag/index.ts';
 import {
-  addressesOf,
   becauseOf,
   explanationOf,
   type JudgedWorkload,
@@ -236,8 +235,9 @@ async function audited(input: AuditInput, unseen: readonly string[], asOf: numbe
   });
   const overview = await inPieces(overviewOf(judged, snapshot));
   const headline = noHooks === undefined ? overview.headline : `${noHooks} ${overview.headline}`;
-  const addresses = addressesOf(judged);
-  const byAddress = new Map(judged.map((each, index) => [addresses[index] ?? '', each] as const));
+  const byAddress = new Map(
+    judged.map((each, index) => [overview.rows[index]?.address ?? '', each] as const),
+  );
   return { report: { ...overview, asOf, headline, unseen }, input, snapshot, judged: byAddress };
 }
 

@@ -51,13 +51,7 @@ function holding(bare: readonly ReturnType<typeof pod>[], more: Answers = {}): A
 async function auditOf(answers: Answers, ...args: readonly string[]) {
   const server = await AnsweringServer.start(answers, atEnd);
   const file = join(await emptyDirectory(atEnd), 'kubeconfig');
-  const config = {
-    'current-context': 'x',
-    clusters: [{ name: 'x', cluster: { server: server.url.href } }],
-    users: [{ name: 'x', user: { token: 'x' } }],
-    contexts: [{ name: 'x', context: { cluster: 'x', user: 'x' } }],
-  };
-  await writeFile(file, JSON.stringify(config));
+  await writeFile(file, server.kubeconfig());
   const said = await linger([
     'audit',
     '--kubeconfig',

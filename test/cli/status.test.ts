@@ -111,13 +111,7 @@ async function statusOf(changes: Answers = {}, ...args: readonly string[]) {
 
 async function statusAt(server: AnsweringServer, ...args: readonly string[]) {
   const file = join(await emptyDirectory(atEnd), 'kubeconfig');
-  const config = {
-    'current-context': 'x',
-    clusters: [{ name: 'x', cluster: { server: server.url.href } }],
-    users: [{ name: 'x', user: { token: 'x' } }],
-    contexts: [{ name: 'x', context: { cluster: 'x', user: 'x', namespace: 'shop' } }],
-  };
-  await writeFile(file, JSON.stringify(config));
+  await writeFile(file, server.kubeconfig('shop'));
   const said = await linger(['status', '--kubeconfig', file, '--linger-namespace', 'linger', ...args]);
   return { ...said, asked: server.asked.map(({ path }) => path) };
 }

@@ -53,13 +53,7 @@ it('--watch prints each termination once, until Ctrl-C, and fails by all of them
   const [first = well({}), second = first] = published;
   const server = await AnsweringServer.start({ [PATH]: [first, first, second] }, atEnd);
   const file = join(await emptyDirectory(atEnd), 'config');
-  const config = {
-    'current-context': 'x',
-    clusters: [{ name: 'x', cluster: { server: server.url.href } }],
-    users: [{ name: 'x', user: { token: 'x' } }],
-    contexts: [{ name: 'x', context: { cluster: 'x', user: 'x' } }],
-  };
-  await writeFile(file, JSON.stringify(config));
+  await writeFile(file, server.kubeconfig());
   const place = ['--kubeconfig', file, '--linger-namespace', 'linger'];
   const args = ['timeline', ...place, '-A', '-o', 'json', '--watch', '--fail-on', 'sent'];
   const watching = linger(args, { atEnd });

@@ -34,6 +34,16 @@ export class AnsweringServer {
     return new URL(`http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`);
   }
 
+  /** As text. @param namespace of its context */
+  kubeconfig(namespace?: string): string {
+    return JSON.stringify({
+      'current-context': 'x',
+      clusters: [{ name: 'x', cluster: { server: this.url.href } }],
+      users: [{ name: 'x', user: { token: 'x' } }],
+      contexts: [{ name: 'x', context: { cluster: 'x', user: 'x', namespace } }],
+    });
+  }
+
   async #answer(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
     const path = request.url ?? '/';
     const before = this.asked.filter((each) => each.path === path).length;

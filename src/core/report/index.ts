@@ -24,7 +24,6 @@ export {
 export type { Notice } from './notices.ts';
 export { outlinedPatch } from './outline.ts';
 export {
-  addressesOf,
   FATES,
   type Fate,
   fateOf,

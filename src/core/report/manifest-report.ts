@@ -36,7 +36,6 @@ import { blockYaml } from './block-yaml.ts';
 import { becauseOf, explanationOf, type WorkloadExplanation } from './explanations.ts';
 import { idlePolicies, loneServices, misspeltKinds, type Notice, type PlacedObject } from './notices.ts';
 import {
-  addressesOf,
   type JudgedWorkload,
   overviewOf,
   plannedCharts,
@@ -166,8 +165,8 @@ export class JudgedManifests {
       return each && { found: each, subject, audited: auditWorkload(subject, this.#snapshot, this.#related) };
     });
     const all = judged.filter((each) => each !== undefined);
-    const addresses = addressesOf(all);
-    this.#judged = new Map(all.map((each, index) => [addresses[index] ?? '', each]));
+    const overview = wholeOf(overviewOf(all, this.#snapshot));
+    this.#judged = new Map(all.map((each, index) => [overview.rows[index]?.address ?? '', each]));
     const given = { subjects, objects, snapshot: this.#snapshot, namespace: SELECTION.namespace };
     const notices = [
       ...misspeltKinds(objects),
@@ -176,7 +175,6 @@ export class JudgedManifests {
     ];
     // Several readers of one text say the same of it.
     const distinct = [...new Map(problems.map((each) => [JSON.stringify(each), each])).values()];
-    const overview = wholeOf(overviewOf(all, this.#snapshot));
     this.report = { ...overview, files: taken, problems: distinct, notices };
   }
 

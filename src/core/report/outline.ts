@@ -1,3 +1,4 @@
+import fastJsonPatch from 'fast-json-patch';
 import { isRecord, memberAt } from '../api/index.ts';
 import { type ClusterSnapshot, patchInForce } from '../decision/index.ts';
 import { type AuditSubject, patched } from '../judge/index.ts';
@@ -19,10 +20,7 @@ export function outlinedPatch(
   const operations = patchInForce(workload.pod, planOf(subject, snapshot).decision);
   if (operations.length === 0) return null;
   const paths = operations.map(({ path }) =>
-    path
-      .split('/')
-      .slice(1)
-      .map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~')),
+    path.split('/').slice(1).map(fastJsonPatch.unescapePathComponent),
   );
   const around = (pod: unknown) => {
     const steps = workload.pointer.split('/').slice(1);

@@ -52,7 +52,7 @@ export interface WorkloadsOverview {
   readonly basis: readonly string[];
   readonly summary: AuditSummary;
   readonly fates: Readonly<Record<Fate, number>>;
-  /** In the order of the audit. */
+  /** One for each workload, in the order of the audit. */
   readonly rows: readonly WorkloadRow[];
 }
 
@@ -82,7 +82,7 @@ export function* overviewOf(
 }
 
 /** The names by which lists and links know workloads, in the same order. */
-export function addressesOf(judged: readonly Pick<JudgedWorkload, 'subject'>[]): readonly string[] {
+function addressesOf(judged: readonly Pick<JudgedWorkload, 'subject'>[]): readonly string[] {
   const times = new Map<string, number>();
   return judged.map(({ subject: { workload, namespace } }) => {
     const address = `${workload.kind}/${namespace}/${workload.name}`;

@@ -60,6 +60,7 @@ export class PageFindings {
     return own.some(([, used]) => used) ? 'using' : 'listed';
   }
 }
+
 /**
  * How the pages of one kind of gateway say which addresses are in use. Each kind is a file beside this one, and an entry of
  * `PAGE_FORMATS`.
