@@ -46,9 +46,16 @@ for (const { server, body, othersCpu } of rows) {
 }
 if (settings.output !== undefined) {
   const results = {
-    ...{ machine, date: new Date().toISOString(), node: process.version, go: goVersion(bench) },
-    ...{ pinning: surroundings.pinning.text, loadAverageBefore: load },
-    ...{ seconds: settings.seconds, rounds: settings.rounds, rows, ratios },
+    machine,
+    date: new Date().toISOString(),
+    node: process.version,
+    go: goVersion(bench),
+    pinning: surroundings.pinning.text,
+    loadAverageBefore: load,
+    seconds: settings.seconds,
+    rounds: settings.rounds,
+    rows,
+    ratios,
   };
   mkdirSync(dirname(settings.output), { recursive: true });
   writeFileSync(settings.output, `${JSON.stringify(results, null, 2)}\n`);

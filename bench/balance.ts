@@ -27,8 +27,10 @@ export interface BalanceSettings {
 const settings = readOptions(
   process.argv.slice(2),
   {
-    ...{ seconds: { ...text, default: '540' }, rate: { ...text, default: '20' } },
-    ...{ burst: { ...text, default: '10' }, out: text },
+    seconds: { ...text, default: '540' },
+    rate: { ...text, default: '20' },
+    burst: { ...text, default: '10' },
+    out: text,
   },
   usage,
   ({ seconds, rate, burst, out }): BalanceSettings => ({

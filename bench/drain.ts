@@ -38,12 +38,18 @@ function ownOf(text: string): DrainSettings['own'] {
 const settings = readOptions(
   process.argv.slice(2),
   {
-    ...{ quick: { type: 'boolean', default: false }, runs: text, only: text },
-    ...{ strategies: text, own: text, out: text, resume: { type: 'boolean', default: false } },
+    quick: { type: 'boolean', default: false },
+    runs: text,
+    only: text,
+    strategies: text,
+    own: text,
+    out: text,
+    resume: { type: 'boolean', default: false },
   },
   usage,
   ({ quick, runs, only, strategies, own, out, resume }): DrainSettings => ({
-    ...{ quick, resume },
+    quick,
+    resume,
     runs: runs === undefined ? (quick ? 1 : 5) : positive('runs', runs),
     only: only === undefined ? (quick ? ['rollout'] : DISTURBANCES) : someOf('only', DISTURBANCES, only),
     strategies: strategies?.split(',') ?? [],

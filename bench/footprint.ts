@@ -32,7 +32,9 @@ const scratch = mkdtempSync(join(tmpdir(), 'linger-bench-'));
 process.on('exit', () => rmSync(scratch, { recursive: true, force: true }));
 const recordings = join(bench, 'data', 'watch');
 const surroundings: Surroundings = {
-  ...{ root, scratch, pinning: pinning() },
+  root,
+  scratch,
+  pinning: pinning(),
   binaries: { clientGo: '', replay: build(bench, 'replay') },
   recordings: readdirSync(recordings).map((file) => join(recordings, file)),
 };

@@ -39,7 +39,11 @@ const wall = () => performance.timeOrigin + performance.now();
 async function hold(count: number): Promise<void> {
   const clock = () => performance.now();
   const group: EndpointGroup = {
-    ...{ stage: 'EndpointSlice', namespace: 'shop', service: 'web', mirrored: false, overCapacity: false },
+    stage: 'EndpointSlice',
+    namespace: 'shop',
+    service: 'web',
+    mirrored: false,
+    overCapacity: false,
   };
   const listed = new Set<string>();
   const snapshot = snapshotOf(NO_SOURCES);
@@ -64,26 +68,30 @@ async function hold(count: number): Promise<void> {
   });
   const key = randomBytes(32);
   const service = new HoldService({
-    ...{ holds, pods, route: () => 'here', keys: () => [key], clock },
+    holds,
+    pods,
+    route: () => 'here',
+    keys: () => [key],
+    clock,
     logger: createLogger('silent', process.stdout),
   });
   const plan = renderPlan({
-    ...{
-      wait: 5,
-      grace: 300,
-      baseGrace: 30,
-      hook: 'Hold',
-      containers: ['app'],
-      policy: 'built-in',
-      why: 'initial',
-    },
+    wait: 5,
+    grace: 300,
+    baseGrace: 30,
+    hook: 'Hold',
+    containers: ['app'],
+    policy: 'built-in',
+    why: 'initial',
     hold: { min: 5, max: 270, percentile: 99, initial: 0, probes: 1 },
   });
   const put = (uid: string, token: string, deleted: boolean) => {
     const hash = createHash('sha256').update(token).digest('hex');
     const identity = { namespace: 'shop', name: uid, uid };
     const object = {
-      ...{ ...identity, labels: { app: 'web' }, heartbeat: undefined },
+      ...identity,
+      labels: { app: 'web' },
+      heartbeat: undefined,
       deletionTimestamp: deleted ? new Date(Date.now() + 300_000).toISOString() : undefined,
       deletionGracePeriodSeconds: deleted ? 300 : undefined,
       hold: { token: hash, created: '2026-11-22T10:00:00Z' },

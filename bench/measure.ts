@@ -63,7 +63,11 @@ export async function measureBody(
       }
     }
     return measurements.map(({ server, closed, open }) => ({
-      ...{ server: server.name, body, rate, closed, open },
+      server: server.name,
+      body,
+      rate,
+      closed,
+      open,
       ...memoryOf(server),
     }));
   } finally {

@@ -38,14 +38,17 @@ export class Churn {
     this.#review = new TerminationReview({
       log: new TerminationLog(),
       connection: { server: new URL('https://127.0.0.1:1'), credentials: async () => ({}) },
-      ...{ registry: new Registry(), logger: createLogger('silent', process.stdout) },
+      registry: new Registry(),
+      logger: createLogger('silent', process.stdout),
       events: { tell: () => undefined } as never,
       leadsSince: () => 0,
       snapshot: () => snapshot,
       drainOf: () => undefined,
       listed: (pod) => this.#measurement.listing(pod).length > 0,
       held: () => undefined,
-      ...{ clock, epochSeconds, signal: new AbortController().signal },
+      clock,
+      epochSeconds,
+      signal: new AbortController().signal,
     });
     this.#measurement.onRemoval((sample) => {
       this.#measured += 1;
@@ -86,9 +89,14 @@ export class Churn {
     const uid = `5f3c9e1a-0000-4000-8000-${String(number).padStart(12, '0')}`;
     const identity = { namespace: where, name: `web-${number}`, uid };
     const pod: PodMetadata = {
-      ...{ ...identity, labels: { app: 'web' }, heartbeat: undefined, plan: samplePlan() },
-      ...{ deletionTimestamp: '2026-11-22T10:00:00Z', deletionGracePeriodSeconds: 60 },
-      ...{ controller: 'ReplicaSet/web-5', owner: 'Deployment/web' },
+      ...identity,
+      labels: { app: 'web' },
+      heartbeat: undefined,
+      plan: samplePlan(),
+      deletionTimestamp: '2026-11-22T10:00:00Z',
+      deletionGracePeriodSeconds: 60,
+      controller: 'ReplicaSet/web-5',
+      owner: 'Deployment/web',
     };
     this.#list(where, [uid]);
     this.#now += 500;
@@ -103,8 +111,13 @@ export class Churn {
 
   #list(where: string, uids: readonly string[]): void {
     const slice = {
-      ...{ namespace: where, name: 'web-x', serviceName: 'web', addressType: 'IPv4', ports: [8080] },
-      ...{ managedBy: 'endpointslice-controller.k8s.io', version: String(this.#made) },
+      namespace: where,
+      name: 'web-x',
+      serviceName: 'web',
+      addressType: 'IPv4',
+      ports: [8080],
+      managedBy: 'endpointslice-controller.k8s.io',
+      version: String(this.#made),
       endpoints: uids.map((targetUid) => ({
         targetUid,
         addresses: [`10.0.0.${1 + (this.#made % 250)}`],

@@ -47,8 +47,12 @@ function deployment(index: number): object {
     value: `value-${index}-${each}`,
   }));
   const container = {
-    ...{ name: 'web', image: `registry.example/shop/web:${index % 97}`, env, readinessProbe: probe },
-    ...{ ports: [{ containerPort: 8080 }], resources: { requests: { cpu: '100m', memory: '128Mi' } } },
+    name: 'web',
+    image: `registry.example/shop/web:${index % 97}`,
+    env,
+    readinessProbe: probe,
+    ports: [{ containerPort: 8080 }],
+    resources: { requests: { cpu: '100m', memory: '128Mi' } },
     // A tenth waits by itself.
     ...(index % 10 === 0 && { lifecycle: { preStop: { exec: { command: ['sleep', '5'] } } } }),
   };
@@ -78,12 +82,10 @@ function collections({
       targetRef: { kind: 'Pod', name: `web-${index}-${pod}`, uid: uidOf('p', 3 * index + pod) },
     }));
   const named = (index: number, kind: string) => ({
-    ...{
-      namespace: namespaceOf(index),
-      name: `web-${index}`,
-      uid: uidOf(kind, index),
-      resourceVersion: REVISION,
-    },
+    namespace: namespaceOf(index),
+    name: `web-${index}`,
+    uid: uidOf(kind, index),
+    resourceVersion: REVISION,
   });
   return {
     nodes: [
@@ -131,7 +133,9 @@ function collections({
         metadata: { ...named(index, 'e'), labels: { 'kubernetes.io/service-name': `web-${index}` } },
         addressType: 'IPv4',
         endpoints: targets(index).map(({ ip, targetRef }) => ({
-          ...{ addresses: [ip], conditions: { ready: true }, targetRef },
+          addresses: [ip],
+          conditions: { ready: true },
+          targetRef,
         })),
       }),
     ],
@@ -230,7 +234,7 @@ async function timed(url: URL, headers: Readonly<Record<string, string>>) {
 }
 
 const PATHS = {
-  'the list, the worst first': () => '/workloads?sort=verdict&limit=100',
+  'the list, the worst first': () => '/workloads?sort=fate&limit=100',
   'a search in it': (round: number) => `/workloads?sort=name&search=web-${round}&limit=100`,
   'one explanation': (round: number) =>
     `/explanation?kind=Deployment&namespace=${namespaceOf(round)}&name=web-${round}`,

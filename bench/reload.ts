@@ -22,7 +22,10 @@ const text = { type: 'string' } as const;
 const settings = readOptions(
   process.argv.slice(2),
   {
-    ...{ seconds: text, rounds: text, rate: text, kilobytes: text },
+    seconds: text,
+    rounds: text,
+    rate: text,
+    kilobytes: text,
     quick: { type: 'boolean', default: false },
   },
   usage,

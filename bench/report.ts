@@ -52,14 +52,24 @@ export function rowOf({ server, body, rate, closed, open, rssMb, peakRssMb }: Me
   const p50 = spread(open, 'p50ms');
   const p99 = spread(open, 'p99ms');
   return {
-    ...{ server, body: body.label, bodyBytes: body.bytes },
-    ...{ rps: round(rps.median, 0), rpsMin: round(rps.min, 0), rpsMax: round(rps.max, 0), rateRps: rate },
+    server,
+    body: body.label,
+    bodyBytes: body.bytes,
+    rps: round(rps.median, 0),
+    rpsMin: round(rps.min, 0),
+    rpsMax: round(rps.max, 0),
+    rateRps: rate,
     rpsPerCpu: round(median(closed.map(perCpu)), 0),
-    ...{ p50ms: round(p50.median, 2), p50msMin: round(p50.min, 2), p50msMax: round(p50.max, 2) },
-    ...{ p99ms: round(p99.median, 2), p99msMin: round(p99.min, 2), p99msMax: round(p99.max, 2) },
+    p50ms: round(p50.median, 2),
+    p50msMin: round(p50.min, 2),
+    p50msMax: round(p50.max, 2),
+    p99ms: round(p99.median, 2),
+    p99msMin: round(p99.min, 2),
+    p99msMax: round(p99.max, 2),
     closedP50ms: round(spread(closed, 'p50ms').median, 2),
     closedP99ms: round(spread(closed, 'p99ms').median, 2),
-    ...{ rssMb: round(rssMb, 1), peakRssMb: round(peakRssMb, 1) },
+    rssMb: round(rssMb, 1),
+    peakRssMb: round(peakRssMb, 1),
     serverCpu: round(spread(closed, 'serverCpu').median, 2),
     loadCpu: round(spread(closed, 'cpu').median, 2),
     othersCpu: round(Math.max(...[...closed, ...open].map(({ othersCpu }) => othersCpu)), 2),
@@ -126,8 +136,11 @@ function ratioOf(
   const lower = atLeast?.[body] ?? Number.NEGATIVE_INFINITY;
   const upper = atMost?.[body] ?? Number.POSITIVE_INFINITY;
   return {
-    ...{ name: `${name} linger / ${against}`, body },
-    ...{ value: ratio, min: Math.min(...single), max: Math.max(...single) },
+    name: `${name} linger / ${against}`,
+    body,
+    value: ratio,
+    min: Math.min(...single),
+    max: Math.max(...single),
     target: atLeast ? `>= ${lower}` : `<= ${round(upper, 2)}`,
     met: ratio >= lower && ratio <= upper,
   };

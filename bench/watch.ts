@@ -56,9 +56,14 @@ for (const [name, { spread }] of rows) {
 }
 if (settings.output !== undefined) {
   const results = {
-    ...{ machine, date: new Date().toISOString(), node: process.version, go: goVersion(bench) },
+    machine,
+    date: new Date().toISOString(),
+    node: process.version,
+    go: goVersion(bench),
     clientGoVersion: moduleVersion(bench, 'client-go', 'k8s.io/client-go'),
-    ...{ pinning: surroundings.pinning.text, loadAverageBefore: load, rounds: settings.rounds },
+    pinning: surroundings.pinning.text,
+    loadAverageBefore: load,
+    rounds: settings.rounds,
     sizes: volume,
     ...Object.fromEntries(rows),
     ratios,

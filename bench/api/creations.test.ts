@@ -78,8 +78,11 @@ async function startControllerRuntime(namespace: string): Promise<void> {
   await create('MutatingWebhookConfiguration', 'v1', 'bench-controller-runtime', {
     webhooks: [
       {
-        ...{ name: 'bench.linger.dev', admissionReviewVersions: ['v1'], sideEffects: 'None' },
-        ...{ rules: RULES, clientConfig: { url: `https://127.0.0.1:${port}/mutate`, caBundle } },
+        name: 'bench.linger.dev',
+        admissionReviewVersions: ['v1'],
+        sideEffects: 'None',
+        rules: RULES,
+        clientConfig: { url: `https://127.0.0.1:${port}/mutate`, caBundle },
         namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': namespace } },
       },
     ],
@@ -94,7 +97,8 @@ async function startPolicy(namespace: string): Promise<void> {
         namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': namespace } },
         resourceRules: RULES,
       },
-      ...{ failurePolicy: 'Fail', reinvocationPolicy: 'Never' },
+      failurePolicy: 'Fail',
+      reinvocationPolicy: 'Never',
       mutations: [{ patchType: 'ApplyConfiguration', applyConfiguration: { expression } }],
     },
   });
@@ -122,7 +126,8 @@ async function startFloors(): Promise<void> {
     const entry = '30 30 600 Sleep Job,DaemonSet ';
     const own = measured.slice(0, lines === FLOORS.floor ? 2 : 1).map((each) => [each, entry]);
     const data = {
-      ...{ _: 'none', _validUntil: new Date(Date.now() + 3_600_000).toISOString().replace(/\.\d+Z/, 'Z') },
+      _: 'none',
+      _validUntil: new Date(Date.now() + 3_600_000).toISOString().replace(/\.\d+Z/, 'Z'),
       ...Object.fromEntries([...own, ...others.map((each) => [each, '45 30 600 Sleep Job,DaemonSet '])]),
     };
     const map = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { namespace: 'linger', name }, data };

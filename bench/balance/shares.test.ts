@@ -117,14 +117,19 @@ async function install(setting: Setting, id: string): Promise<Installed> {
   const matchLabels = { app: id };
   const probe = { httpGet: { path: '/readyz', port: ADMIN_PORT }, periodSeconds: 1 };
   const container = {
-    ...{ name: 'webhook', imagePullPolicy: 'Never', readinessProbe: probe },
-    ...{ ports: [{ containerPort: 8443 }], volumeMounts: [{ name: 'certs', mountPath: FOLDER }] },
+    name: 'webhook',
+    imagePullPolicy: 'Never',
+    readinessProbe: probe,
+    ports: [{ containerPort: 8443 }],
+    volumeMounts: [{ name: 'certs', mountPath: FOLDER }],
     ...setting.container,
   };
   const template = {
     metadata: { labels: matchLabels },
     spec: {
-      ...{ containers: [container], enableServiceLinks: false, automountServiceAccountToken: false },
+      containers: [container],
+      enableServiceLinks: false,
+      automountServiceAccountToken: false,
       volumes: [{ name: 'certs', secret: { secretName: id } }],
     },
   };
@@ -136,8 +141,11 @@ async function install(setting: Setting, id: string): Promise<Installed> {
     metadata: { name: `bench-balance-${id}` },
     webhooks: [
       {
-        ...{ name: nameOf(id), admissionReviewVersions: ['v1'], sideEffects: 'None' },
-        ...{ failurePolicy: 'Ignore', timeoutSeconds: 10 },
+        name: nameOf(id),
+        admissionReviewVersions: ['v1'],
+        sideEffects: 'None',
+        failurePolicy: 'Ignore',
+        timeoutSeconds: 10,
         rules: [{ apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['pods'] }],
         namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': loaded } },
         clientConfig: {
@@ -280,16 +288,27 @@ it('the share of each replica after a rolling restart', { timeout: (seconds + 60
       (each) => each.get(nameOf(id)) ?? [0, 0],
     ) as [readonly [number, number], readonly [number, number]];
     return {
-      ...{ name, protocols: [...new Set(done.flatMap(({ protocols }) => protocols))], reviews },
-      ...{ shares: sharesOf(done), largestByMinute: minutes },
-      ...{ p50Ms: round(median(sorted), 1), p90Ms: percentile(0.9), p99Ms: percentile(0.99) },
+      name,
+      protocols: [...new Set(done.flatMap(({ protocols }) => protocols))],
+      reviews,
+      shares: sharesOf(done),
+      largestByMinute: minutes,
+      p50Ms: round(median(sorted), 1),
+      p90Ms: percentile(0.9),
+      p99Ms: percentile(0.99),
       apiServerMs: round((1_000 * (sum - earlier)) / (count - fewer), 2),
       cpuMs: cpuSeconds === 0 ? null : round((1_000 * cpuSeconds) / reviews, 2),
     };
   });
   const setting = {
-    ...{ machine: describeMachine(), kubernetes: kubernetesVersion, ...versions },
-    ...{ load: [loadBefore, round(loadavg()[0] ?? 0, 1)], seconds, rate, burst, replicas: REPLICAS },
+    machine: describeMachine(),
+    kubernetes: kubernetesVersion,
+    ...versions,
+    load: [loadBefore, round(loadavg()[0] ?? 0, 1)],
+    seconds,
+    rate,
+    burst,
+    replicas: REPLICAS,
   };
   writeFileSync(out, `${JSON.stringify({ ...setting, results }, undefined, 2)}\n`);
   const percent = (share: number) => `${(100 * share).toFixed(0)} %`;

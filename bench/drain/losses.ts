@@ -32,7 +32,11 @@ export function goneIn(
     const at = (text: string | null) => Date.parse(text ?? '');
     return [
       {
-        ...{ name, wait, life, deletedAt: at(deletedAt), goneAt: at(goneAt) },
+        name,
+        wait,
+        life,
+        deletedAt: at(deletedAt),
+        goneAt: at(goneAt),
         withdrawnAt: Math.max(at(withdrawnAt), at(withdrawnFromEndpointsAt)),
         letGoAt: gateway.letGoOf(life.address ?? '') ?? Number.NaN,
         sigtermAt: life.sigtermAt ?? Number.NaN,

@@ -23,7 +23,11 @@ const [kubeconfig = '', encoding = 'identity', port = ''] = process.argv.slice(2
 const { server, credentials } = await readKubeconfig(kubeconfig);
 const { ca, cert, key } = await credentials();
 const agent = new https.Agent({
-  ...{ keepAlive: true, maxSockets: 1, ca, cert, key },
+  keepAlive: true,
+  maxSockets: 1,
+  ca,
+  cert,
+  key,
   checkServerIdentity: (_host, peer) => checkServerIdentity(server.hostname, peer),
 });
 const way = port === '' ? server : new URL(`https://127.0.0.1:${port}`);

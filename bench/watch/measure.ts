@@ -75,7 +75,12 @@ async function measureOnce(
     const stream = await measureStream(talker, replay, trial);
     await sleep(REST_MS);
     return {
-      ...{ program, syncSeconds, syncCpuSeconds, syncedRssMb, ...stream, ...memoryOf(talker) },
+      program,
+      syncSeconds,
+      syncCpuSeconds,
+      syncedRssMb,
+      ...stream,
+      ...memoryOf(talker),
       syncMbPerSecond: volume.listBytes / 1e6 / syncSeconds,
       mbPerSecond:
         (program === 'clientGoProtobuf' ? volume.protobufBytes : volume.streamBytes) / 1e6 / stream.seconds,

@@ -483,7 +483,11 @@ export async function clusterInput(
   };
   return {
     ...read,
-    ...{ subjects: read.workloads, sources, related, connection, failed: false },
+    subjects: read.workloads,
+    sources,
+    related,
+    connection,
+    failed: false,
     noHooks: headline,
   };
 }

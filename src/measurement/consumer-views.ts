@@ -53,8 +53,13 @@ export class ConsumerViews {
       const unseen = this.#measurement.unseen(name);
       const notDeregistered = consumer.deregister && this.#measurement.notDeregistered(name);
       const facts = {
-        ...{ consumer, ...known, state, unseen },
-        ...{ services: services.get(name), problem: problems.get(name), notDeregistered },
+        consumer,
+        ...known,
+        state,
+        unseen,
+        services: services.get(name),
+        problem: problems.get(name),
+        notDeregistered,
       };
       this.#views.set(name, consumerView(facts, now, before.get(name)));
     }

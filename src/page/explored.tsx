@@ -26,8 +26,14 @@ export function Explored(props: {
   };
   const press = (event: KeyboardEvent) => {
     const steps: Readonly<Record<string, number>> = {
-      ...{ ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10 },
-      ...{ Home: -count, End: count },
+      ArrowRight: 1,
+      ArrowUp: 1,
+      ArrowLeft: -1,
+      ArrowDown: -1,
+      PageUp: 10,
+      PageDown: -10,
+      Home: -count,
+      End: count,
     };
     const step = steps[event.key];
     if (event.key === 'Enter' && index !== undefined) onOpen?.(index);

@@ -35,8 +35,8 @@ function textsOf(example: string): Linked {
   };
 }
 
-/** After the last key: long enough for a word, too short to notice. */
-const PAUSE_MS = 60;
+/** After the last key: of the keys that are pressed together, the last one counts. The worker takes no more than one text at a time. */
+const PAUSE_MS = 20;
 
 interface State {
   readonly texts: Linked;

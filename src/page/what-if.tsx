@@ -7,8 +7,13 @@ import { Choice } from './parts.tsx';
 
 /** The defaults of the policy. */
 const DEFAULTS = {
-  ...{ from: 'Measured', percentile: '99', safetyFactor: '1.5', fixed: '30' },
-  ...{ hook: 'Auto', holdMin: '5', holdMax: '60' },
+  from: 'Measured',
+  percentile: '99',
+  safetyFactor: '1.5',
+  fixed: '30',
+  hook: 'Auto',
+  holdMin: '5',
+  holdMax: '60',
 };
 type Setting = keyof typeof DEFAULTS;
 type Range = readonly [min: number, max: number, step: number];

@@ -17,8 +17,20 @@ const ROOT = join(import.meta.dirname, '../..');
 const LONGEST_MS = 300_000;
 
 const OPERATORS: Readonly<Record<string, string>> = {
-  ...{ '<': '<=', '<=': '<', '>': '>=', '>=': '>', '===': '!==', '!==': '===' },
-  ...{ '&&': '||', '||': '&&', '+': '-', '-': '+', '*': '/', '/': '*', true: 'false', false: 'true' },
+  '<': '<=',
+  '<=': '<',
+  '>': '>=',
+  '>=': '>',
+  '===': '!==',
+  '!==': '===',
+  '&&': '||',
+  '||': '&&',
+  '+': '-',
+  '-': '+',
+  '*': '/',
+  '/': '*',
+  true: 'false',
+  false: 'true',
 };
 /** What is no code at run time. */
 const TYPES = new Set([

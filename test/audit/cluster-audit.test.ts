@@ -133,7 +133,9 @@ async function leading(
   const audit = new ClusterAudit({
     connection: (await api.start()) as never,
     settings: {
-      ...{ every: 0.05, policyReports: 'off', configuration: 'linger' },
+      every: 0.05,
+      policyReports: 'off',
+      configuration: 'linger',
       configured: () => undefined,
       trusted: () => undefined,
       ...settings,
@@ -548,15 +550,16 @@ describe('the leader', () => {
 
 test('a report holds 200 results at most, and says how many it leaves out', () => {
   const kept = Array.from({ length: 1_000 }, (_, index) => ({
-    ...{ kind: 'Deployment', namespace: 'shop', name: `web-${index}`, verdict: 'unprotected' as const },
-    ...{
-      reason: 'GraceEaten' as const,
-      level: 'warning' as const,
-      waitSeconds: 30,
-      graceSeconds: 30,
-      exposureSeconds: null,
-      evidence: null,
-    },
+    kind: 'Deployment',
+    namespace: 'shop',
+    name: `web-${index}`,
+    verdict: 'unprotected' as const,
+    reason: 'GraceEaten' as const,
+    level: 'warning' as const,
+    waitSeconds: 30,
+    graceSeconds: 30,
+    exposureSeconds: null,
+    evidence: null,
     text: 'x'.repeat(4_000),
   }));
   const report = reportsOf({

@@ -45,7 +45,9 @@ async function watching(
   const review = new TerminationReview({
     log,
     connection: { server: api.url, credentials: async () => ({}) },
-    ...{ registry, logger: createLogger('silent', process.stdout), signal: ending.signal },
+    registry,
+    logger: createLogger('silent', process.stdout),
+    signal: ending.signal,
     events: { tell: (event: ObjectEvent) => events.push(event) } as never,
     leadsSince: () => (ledSince === 'never' ? undefined : ledSince * 1000),
     snapshot: () => snapshot,
@@ -56,13 +58,25 @@ async function watching(
     epochSeconds: () => 1_700_001_000,
   });
   const object = (plan: string | undefined, grace: number): PodMetadata => ({
-    ...{ uid: 'u1', namespace: 'shop', name: 'web-1', labels: { app: 'web' }, heartbeat: undefined },
-    ...{ deletionTimestamp: '2026-11-22T10:00:00Z', deletionGracePeriodSeconds: grace },
-    ...{ plan, controller: 'ReplicaSet/web-5', owner: 'Deployment/web' },
+    uid: 'u1',
+    namespace: 'shop',
+    name: 'web-1',
+    labels: { app: 'web' },
+    heartbeat: undefined,
+    deletionTimestamp: '2026-11-22T10:00:00Z',
+    deletionGracePeriodSeconds: grace,
+    plan,
+    controller: 'ReplicaSet/web-5',
+    owner: 'Deployment/web',
   });
   const identity = { namespace: 'shop', name: 'web-1', uid: 'u1' };
   return {
-    ...{ api, log, review, events, held, registry },
+    api,
+    log,
+    review,
+    events,
+    held,
+    registry,
     /** A pod that is deleted at 0 and is gone so many seconds later. */
     ends: (plan: string | undefined, goneAt: number, grace = 90) => {
       const pod = object(plan, grace);
@@ -320,7 +334,8 @@ test.each<[string, readonly unknown[], object, string]>([
   }));
   const all = 'restartPolicy' in ending ? [...containers, { name: 'job', ...ending }] : containers;
   api.put('/apis/apps/v1/namespaces/shop/replicasets/web-5', {
-    ...{ spec: { template: { spec: { containers: all } } }, metadata: { name: 'web-5' } },
+    spec: { template: { spec: { containers: all } } },
+    metadata: { name: 'web-5' },
   });
   begins(undefined);
   await review.removed(REMOVAL);
@@ -361,11 +376,19 @@ test('the instants of a termination are kept once it is over, in whatever order 
     if (!isGoneFirst) ends(SLEEP, 40);
     expect(terminationsIn(JSON.parse(log.text))?.terminations).toEqual([
       {
-        ...{ namespace: 'shop', pod: 'web-1', uid: 'u1', owner: 'Deployment/web', hook: 'Sleep' },
-        ...{ deletedAt: 1_700_000_000, omitted: 0, witness: null, release: '' },
+        namespace: 'shop',
+        pod: 'web-1',
+        uid: 'u1',
+        owner: 'Deployment/web',
+        hook: 'Sleep',
+        deletedAt: 1_700_000_000,
+        omitted: 0,
+        witness: null,
+        release: '',
         withdrawals: [{ source: 'EndpointSlice', service: 'web', after: 1 }],
         consumers: [{ name: 'cluster-ip', after: expect.closeTo(5, 0), by: 'computed' }],
-        ...{ sigterm: { after: 30, by: 'computed' }, gone: 40 },
+        sigterm: { after: 30, by: 'computed' },
+        gone: 40,
       },
     ]);
   }
@@ -384,7 +407,10 @@ test('of a held pod, its release and what its helper saw are kept', async () => 
   expect(terminationsIn(JSON.parse(log.text))?.terminations).toMatchObject([
     {
       consumers: [{ name: 'edge', after: 8.5, by: 'seen' }],
-      ...{ sigterm: { after: 9, by: 'seen' }, release: 'Gone', witness: { last: 7, open: 2 }, gone: 11 },
+      sigterm: { after: 9, by: 'seen' },
+      release: 'Gone',
+      witness: { last: 7, open: 2 },
+      gone: 11,
     },
   ]);
 });
@@ -399,9 +425,16 @@ test('a follower keeps no instants: the leader’s are the ones that are shared'
 test('pods that no Service lists are forgotten once they are gone, others once no removal can come', async () => {
   const { review } = await watching();
   const pod = (uid: string, app: string): PodMetadata => ({
-    ...{ uid, namespace: 'shop', name: uid, labels: { app }, heartbeat: undefined, plan: undefined },
-    ...{ deletionTimestamp: '2026-11-22T10:00:00Z', deletionGracePeriodSeconds: 30 },
-    ...{ controller: 'Job/batch', owner: 'Job/batch' },
+    uid,
+    namespace: 'shop',
+    name: uid,
+    labels: { app },
+    heartbeat: undefined,
+    plan: undefined,
+    deletionTimestamp: '2026-11-22T10:00:00Z',
+    deletionGracePeriodSeconds: 30,
+    controller: 'Job/batch',
+    owner: 'Job/batch',
   });
   const ends = (object: PodMetadata, at: number) => {
     const identity = { namespace: 'shop', name: object.name, uid: object.uid };
@@ -419,9 +452,16 @@ test('pods that no Service lists are forgotten once they are gone, others once n
 test('a tenant whose pods all terminate with large plans leaves room to others', async () => {
   const { review, begins, ends, told, registry } = await watching();
   const large = (index: number): PodMetadata => ({
-    ...{ uid: `evil-${index}`, namespace: 'evil', name: `evil-${index}`, labels: {}, heartbeat: undefined },
-    ...{ deletionTimestamp: '2026-11-22T10:00:00Z', deletionGracePeriodSeconds: 30 },
-    ...{ controller: 'Job/batch', owner: 'Job/batch', plan: `${index}`.padEnd(8_000, 'x') },
+    uid: `evil-${index}`,
+    namespace: 'evil',
+    name: `evil-${index}`,
+    labels: {},
+    heartbeat: undefined,
+    deletionTimestamp: '2026-11-22T10:00:00Z',
+    deletionGracePeriodSeconds: 30,
+    controller: 'Job/batch',
+    owner: 'Job/batch',
+    plan: `${index}`.padEnd(8_000, 'x'),
   });
   for (let index = 0; index < 6_000; index += 1) {
     const object = large(index);

@@ -19,7 +19,11 @@ import { CLEAR } from '../core/timeline/sample-termination.ts';
 function removal(lag: number): RemovalSample {
   const common = { stage: 'EndpointSlice', namespace: 'shop', uid: 'u1', at: 0, version: '1' } as const;
   return {
-    ...{ namespace: 'shop', pod: 'web-1', uid: 'u1', lag, at: 0 },
+    namespace: 'shop',
+    pod: 'web-1',
+    uid: 'u1',
+    lag,
+    at: 0,
     withdrawals: [
       { ...common, name: 'quick', lag: 1 },
       { ...common, name: 'slow', lag },
@@ -205,7 +209,10 @@ test('of one pod there may be several findings, and no kind takes the place of a
 describe('an application that takes longer to stop than its own time', () => {
   /** Held for 10 s of 60, with 30 s of its own. */
   const end: PodEnd = {
-    ...{ deletedAt: 0, stoppedAt: 10, goneAt: 12, grace: 90 },
+    deletedAt: 0,
+    stoppedAt: 10,
+    goneAt: 12,
+    grace: 90,
     planned: { grace: 90, baseGrace: 30 },
   };
   test.each<[string, Partial<PodEnd>, number | undefined]>([
@@ -236,8 +243,17 @@ test('each finding is a sentence about its pod', () => {
 
 describe('the pods that ended', () => {
   const end = (at: number, more: Partial<JudgedEnd> = {}): JudgedEnd => ({
-    ...{ at, namespace: 'shop', owner: 'Deployment/web', pod: 'web-1', outcome: 'InTime', waited: 10 },
-    ...{ cutBy: '', lag: 4, consumer: 'edge', unmeasured: [], ...more },
+    at,
+    namespace: 'shop',
+    owner: 'Deployment/web',
+    pod: 'web-1',
+    outcome: 'InTime',
+    waited: 10,
+    cutBy: '',
+    lag: 4,
+    consumer: 'edge',
+    unmeasured: [],
+    ...more,
   });
 
   test('are counted by workload and minute', () => {
@@ -248,8 +264,17 @@ describe('the pods that ended', () => {
     log.count(end(120, { owner: '' }));
     expect(log.ended).toMatchObject([
       {
-        ...{ from: 60, by: 'a', owner: 'Deployment/web', ended: 3, tooEarly: 1, unknown: 1 },
-        ...{ noWait: 1, cut: 1, cutBy: 'Max', waits: [0, 10], lag: 5 },
+        from: 60,
+        by: 'a',
+        owner: 'Deployment/web',
+        ended: 3,
+        tooEarly: 1,
+        unknown: 1,
+        noWait: 1,
+        cut: 1,
+        cutBy: 'Max',
+        waits: [0, 10],
+        lag: 5,
       },
       { from: 120, owner: 'Pod/web-1', ended: 1 },
     ]);

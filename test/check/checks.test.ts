@@ -128,16 +128,14 @@ const lease = (holder: string, ageSeconds: number, now = NOW) =>
 const consumersMap = (...conditions: readonly (readonly [string, string, string, object?])[]) => {
   const consumers = conditions.map(([name, status, reason, more]) => ({
     ...more,
-    ...{
-      name,
-      measure: 'probe',
-      removals: null,
-      additions: null,
-      lastSample: null,
-      services: null,
-      instances: null,
-      limits: [],
-    },
+    name,
+    measure: 'probe',
+    removals: null,
+    additions: null,
+    lastSample: null,
+    services: null,
+    instances: null,
+    limits: [],
     condition: { status, reason, message: `${reason} it is.`, since: 1 },
   }));
   const annotations = { 'linger.dev/writer': 'a', 'linger.dev/term': '1', 'linger.dev/written-at': '1' };
@@ -448,8 +446,12 @@ describe('Floor', () => {
       'whose ConfigMap somebody has changed',
       {
         [MAP]: written(HOUR_MS, {
-          ...{ off: 'none', well: '1 2 3 Exec Job,DaemonSet a,b', shop: '30s 30 600 Sleep - ' },
-          ...{ web: '30 30 600 Sleep -', mail: '99999999999 30 600 Sleep - ', edge: '30 30 600 Hold - ' },
+          off: 'none',
+          well: '1 2 3 Exec Job,DaemonSet a,b',
+          shop: '30s 30 600 Sleep - ',
+          web: '30 30 600 Sleep -',
+          mail: '99999999999 30 600 Sleep - ',
+          edge: '30 30 600 Hold - ',
         }),
       },
       /^warning Floor: ConfigMap linger\/linger-floor has lines that cannot be read: shop, web, mail and 1 more\. /,
@@ -563,7 +565,9 @@ describe('Floor', () => {
 
 it('what sends and is not declared is a warning of Consumers, by the catalogue and by held pods', async () => {
   const route = {
-    ...{ apiVersion: 'route.openshift.io/v1', kind: 'Route', metadata: { name: 'web', namespace: 'shop' } },
+    apiVersion: 'route.openshift.io/v1',
+    kind: 'Route',
+    metadata: { name: 'web', namespace: 'shop' },
     spec: { to: { kind: 'Service', name: 'web' } },
   };
   const own = { metadata: { name: 'openshift-router' }, spec: { measure: { declared: { lag: '5s' } } } };
@@ -775,7 +779,8 @@ describe('before an installation', () => {
     [
       'a MutatingAdmissionPolicy that is bound',
       {
-        ...{ ...NO_HOOK, ...takers },
+        ...NO_HOOK,
+        ...takers,
         [MAPS]: items(map('idle', 'lifecycle'), map('hygiene', 'preStop'), map('labels', 'metadata')),
         [BINDINGS]: items(boundTo('hygiene'), boundTo('labels')),
       },
@@ -784,15 +789,19 @@ describe('before an installation', () => {
     [
       'a MutatingAdmissionPolicy, beside a webhook that does it, too',
       {
-        ...{ ...NO_HOOK, ...takers, [proxied('taker')]: REMOVES },
-        ...{ [MAPS]: items(map('hygiene', 'preStop')), [BINDINGS]: items(boundTo('hygiene')) },
+        ...NO_HOOK,
+        ...takers,
+        [proxied('taker')]: REMOVES,
+        [MAPS]: items(map('hygiene', 'preStop')),
+        [BINDINGS]: items(boundTo('hygiene')),
       },
       'one of these changes it: MutatingAdmissionPolicy hygiene, MutatingWebhookConfiguration taker',
     ],
     [
       'a MutatingAdmissionPolicy whose conditions may not hold, beside a webhook that cannot be asked',
       {
-        ...{ ...NO_HOOK, [MUTATING]: items(foreign('other', lenient)) },
+        ...NO_HOOK,
+        [MUTATING]: items(foreign('other', lenient)),
         [MAPS]: items(map('hygiene', 'preStop', { matchConditions: [{ expression: 'x' }] })),
         [BINDINGS]: items(boundTo('hygiene')),
       },
@@ -801,7 +810,9 @@ describe('before an installation', () => {
     [
       'no policy that is about other objects or only labels pods',
       {
-        ...{ ...NO_HOOK, ...takers, [proxied('taker')]: REMOVES },
+        ...NO_HOOK,
+        ...takers,
+        [proxied('taker')]: REMOVES,
         [MAPS]: items(
           map('templates', 'lifecycle', { matchConstraints: covering('deployments') }),
           map('spot', '"/metadata/labels/example.com~1lifecycle"'),
@@ -814,7 +825,10 @@ describe('before an installation', () => {
     [
       'no policy whose binding is for other namespaces, other objects or without its parameters',
       {
-        ...{ ...NO_HOOK, ...takers, [proxied('taker')]: REMOVES, '/api/v1': SERVED },
+        ...NO_HOOK,
+        ...takers,
+        [proxied('taker')]: REMOVES,
+        '/api/v1': SERVED,
         [MAPS]: items(
           map('elsewhere', 'preStop'),
           map('templates', 'preStop'),
@@ -835,7 +849,8 @@ describe('before an installation', () => {
     [
       'a policy whose binding selects this pod and has its parameters',
       {
-        ...{ ...NO_HOOK, '/api/v1': SERVED },
+        ...NO_HOOK,
+        '/api/v1': SERVED,
         '/api/v1/namespaces/default/configmaps/limits': well({ metadata: { name: 'limits' } }),
         [MAPS]: items(map('set', 'preStop', { ...withParameters, matchConstraints: covering('pods') })),
         [BINDINGS]: items(
@@ -852,7 +867,8 @@ describe('before an installation', () => {
     [
       'no webhook that answers that it leaves the pod alone, or that spares pods with a plan',
       {
-        ...{ ...NO_HOOK, [proxied('other')]: patching() },
+        ...NO_HOOK,
+        [proxied('other')]: patching(),
         [MUTATING]: items(
           foreign('other', lenient),
           foreign('sparing', {
@@ -869,7 +885,9 @@ describe('before an installation', () => {
     [
       'no webhook that gives a sidecar its own hook, or the pod a label of that name',
       {
-        ...{ ...NO_HOOK, ...takers, [proxied('taker')]: REMOVES },
+        ...NO_HOOK,
+        ...takers,
+        [proxied('taker')]: REMOVES,
         [proxied('other')]: patching(
           { op: 'add', path: '/spec/containers/0', value: { name: 'proxy', lifecycle: { preStop: {} } } },
           { op: 'add', path: '/spec/containers/1/lifecycle/postStart', value: {} },
@@ -881,7 +899,9 @@ describe('before an installation', () => {
     [
       'no rule that excludes the namespace, is for Deployments or updates, or changes what is there already',
       {
-        ...{ ...NO_HOOK, ...{ [proxied('taker')]: REMOVES, [proxied('kyverno')]: patching() } },
+        ...NO_HOOK,
+        [proxied('taker')]: REMOVES,
+        [proxied('kyverno')]: patching(),
         [MUTATING]: items(
           foreign('taker', lenient),
           foreign('kyverno', {
@@ -907,7 +927,9 @@ describe('before an installation', () => {
     [
       'no policy of Kyverno that is for existing objects only',
       {
-        ...{ ...NO_HOOK, [proxied('taker')]: REMOVES, [proxied('kyverno')]: patching() },
+        ...NO_HOOK,
+        [proxied('taker')]: REMOVES,
+        [proxied('kyverno')]: patching(),
         [MUTATING]: items(
           foreign('taker', lenient),
           ...['mutate.kyverno.svc-ignore', 'mpol.validate.kyverno.svc-ignore'].map((name) =>
@@ -931,10 +953,13 @@ describe('before an installation', () => {
     [
       'a policy whose webhook selects the namespace, which may not be read',
       {
-        ...{ ...NO_HOOK, '/api/v1/namespaces/default': refused(403, 'no') },
+        ...NO_HOOK,
+        '/api/v1/namespaces/default': refused(403, 'no'),
         [MUTATING]: items(
           foreign('kyverno', {
-            ...{ ...lenient, name: 'mutate.kyverno.svc-ignore', reinvocationPolicy: 'IfNeeded' },
+            ...lenient,
+            name: 'mutate.kyverno.svc-ignore',
+            reinvocationPolicy: 'IfNeeded',
             namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'default' } },
           }),
         ),
@@ -948,7 +973,8 @@ describe('before an installation', () => {
     [
       'no policy of an engine that is not there',
       {
-        ...{ ...NO_HOOK, [MUTATING]: items(foreign('taker', lenient)) },
+        ...NO_HOOK,
+        [MUTATING]: items(foreign('taker', lenient)),
         '/apis/kyverno.io/v1/clusterpolicies?limit=250': items({
           metadata: { name: 'left' },
           spec: { rules: [{ mutate: { patchStrategicMerge: { lifecycle: null } } }] },
@@ -964,7 +990,8 @@ describe('before an installation', () => {
     [
       'a webhook that replaces the container',
       {
-        ...{ ...NO_HOOK, ...takers },
+        ...NO_HOOK,
+        ...takers,
         [proxied('taker')]: patching({ op: 'replace', path: '/spec/containers/0', value: { name: 'app' } }),
         [proxied('other')]: patching({
           op: 'replace',
@@ -993,7 +1020,9 @@ describe('before an installation', () => {
     [
       'what cuts a grace',
       {
-        ...{ [TRY]: tried(hooked(5, 50)), ...takers, [proxied('taker')]: REMOVES },
+        [TRY]: tried(hooked(5, 50)),
+        ...takers,
+        [proxied('taker')]: REMOVES,
         [proxied('other')]: patching({ op: 'add', path: '/spec/terminationGracePeriodSeconds', value: 50 }),
       },
       'MutatingWebhookConfiguration other changes it',

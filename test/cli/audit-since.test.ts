@@ -11,8 +11,17 @@ const atEnd = atEndOfFile();
 const PATH = '/api/v1/namespaces/linger/configmaps/linger-shortfalls';
 
 const end = (owner: string, more: Partial<JudgedEnd> = {}): JudgedEnd => ({
-  ...{ at: Date.now() / 1000 - 60, namespace: 'shop', owner, pod: 'p', outcome: 'InTime', waited: 10 },
-  ...{ cutBy: '', lag: 4.25, consumer: 'edge', unmeasured: [], ...more },
+  at: Date.now() / 1000 - 60,
+  namespace: 'shop',
+  owner,
+  pod: 'p',
+  outcome: 'InTime',
+  waited: 10,
+  cutBy: '',
+  lag: 4.25,
+  consumer: 'edge',
+  unmeasured: [],
+  ...more,
 });
 const noWait = { outcome: 'TooEarly', waited: 0 } as const;
 const cut = { outcome: 'TooEarly', waited: 1.5, cutBy: 'Max' } as const;
@@ -31,7 +40,9 @@ async function auditOf(publishedAt: number | undefined, ends: readonly JudgedEnd
   for (const each of ends) log.count(each);
   const data = { 'shortfalls.json': log.text };
   const annotations = {
-    ...{ 'linger.dev/format': '2', 'linger.dev/term': '5', 'linger.dev/writer': 'a' },
+    'linger.dev/format': '2',
+    'linger.dev/term': '5',
+    'linger.dev/writer': 'a',
     'linger.dev/written-at': new Date().toISOString(),
   };
   const metadata = { name: 'linger-shortfalls', resourceVersion: '1', annotations };

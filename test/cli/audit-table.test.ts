@@ -13,9 +13,18 @@ const MEASURED = {
 
 function finding(name: string, more: Partial<AuditFinding> = {}): AuditFinding {
   return {
-    ...{ kind: 'Deployment', namespace: 'shop', name, verdict: 'unprotected', reason: 'NotInjected' },
-    ...{ level: 'warning', waitSeconds: 0, graceSeconds: 30, exposureSeconds: 9, evidence: MEASURED },
-    ...{ text: 'no wait', ...more },
+    kind: 'Deployment',
+    namespace: 'shop',
+    name,
+    verdict: 'unprotected',
+    reason: 'NotInjected',
+    level: 'warning',
+    waitSeconds: 0,
+    graceSeconds: 30,
+    exposureSeconds: 9,
+    evidence: MEASURED,
+    text: 'no wait',
+    ...more,
   };
 }
 

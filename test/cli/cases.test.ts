@@ -179,7 +179,9 @@ describe.concurrent('what belongs to what', () => {
 
 it('08: one name twice in a line of JSON is two workloads, too', async () => {
   const web = (container: object) => ({
-    ...{ apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name: 'web' } },
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    metadata: { name: 'web' },
     spec: { replicas: 2, template: { spec: { containers: [{ name: 'app', image: 'x', ...container }] } } },
   });
   const greedy = web({ lifecycle: { preStop: { exec: { command: ['sleep', '60'] } } } });

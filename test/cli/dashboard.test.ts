@@ -348,9 +348,12 @@ describe('what if', () => {
     while (step.done !== true) step = steps.next();
     const sources = { ...NO_SOURCES, lags: plannedLags(step.value) };
     const subject = {
-      ...{ namespace: 'shop', object: {} },
+      namespace: 'shop',
+      object: {},
       workload: workloadOf({
-        ...{ apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name: 'web', namespace: 'shop' } },
+        apiVersion: 'apps/v1',
+        kind: 'Deployment',
+        metadata: { name: 'web', namespace: 'shop' },
         spec: {
           template: { spec: { containers: [{ name: 'a', image: 'a', ports: [{ containerPort: 1 }] }] } },
         },
@@ -478,15 +481,15 @@ describe('the list of workloads', () => {
 describe('what nobody has declared', () => {
   it('is the same sender once, with when it was last seen and by whose pods', () => {
     const finding = (uid: string, at: number, from: readonly string[]) => ({
-      ...{
-        reason: 'UndeclaredConsumer',
-        at,
-        namespace: 'shop',
-        pod: `web-${uid}`,
-        uid,
-        owner: 'Deployment/web',
-      },
-      ...{ seconds: 9, connections: 5, from },
+      reason: 'UndeclaredConsumer',
+      at,
+      namespace: 'shop',
+      pod: `web-${uid}`,
+      uid,
+      owner: 'Deployment/web',
+      seconds: 9,
+      connections: 5,
+      from,
     });
     const findings = [
       finding('1', 100, ['10.0.0.9 (infra/gw-0)']),
@@ -533,7 +536,7 @@ describe('the view of lags', () => {
   });
 
   it('has the whole and its parts: the control plane, then the slowest consumer', () => {
-    const declared = { ...{ apiVersion: 'linger.dev/v1alpha1', kind: 'DiscoveryConsumer' } } as const;
+    const declared = { apiVersion: 'linger.dev/v1alpha1', kind: 'DiscoveryConsumer' } as const;
     const consumer = (name: string, measure: object) =>
       ({ ...declared, metadata: { name }, spec: { measure } }) as DiscoveryConsumer;
     const [plane, edge] = [new LagHistory(), new LagHistory()];

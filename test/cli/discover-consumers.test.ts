@@ -10,7 +10,9 @@ const atEnd = atEndOfFile();
 
 const route = (name: string) =>
   JSON.stringify({
-    ...{ apiVersion: 'route.openshift.io/v1', kind: 'Route', metadata: { name, namespace: 'shop' } },
+    apiVersion: 'route.openshift.io/v1',
+    kind: 'Route',
+    metadata: { name, namespace: 'shop' },
     spec: { to: { kind: 'Service', name: 'web' } },
   });
 const discover = (stdin: string, ...args: readonly string[]) =>

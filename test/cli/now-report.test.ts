@@ -5,12 +5,24 @@ import { CLEAR, SENT, UNKNOWN } from '../core/timeline/sample-termination.ts';
 
 const NOW = 1_700_000_000;
 const shortfall = (pod: string, more: Partial<Shortfall> = {}): Shortfall => ({
-  ...{ reason: 'StoppedTooEarly', at: NOW - 60, namespace: 'shop', pod, uid: pod, owner: 'Deployment/web' },
-  ...{ seconds: 4, wait: 0, lag: 4, services: ['web'], consumer: 'edge' },
+  reason: 'StoppedTooEarly',
+  at: NOW - 60,
+  namespace: 'shop',
+  pod,
+  uid: pod,
+  owner: 'Deployment/web',
+  seconds: 4,
+  wait: 0,
+  lag: 4,
+  services: ['web'],
+  consumer: 'edge',
   ...more,
 });
 const record = (more: Partial<TerminationRecord>): TerminationRecord => ({
-  ...{ findings: [], ended: [], incompleteBefore: 0, terminations: [] },
+  findings: [],
+  ended: [],
+  incompleteBefore: 0,
+  terminations: [],
   ...more,
 });
 
@@ -28,7 +40,11 @@ describe('pods that stopped too early', () => {
     ];
     expect(shortfallsOf(record({ findings }), NOW)).toEqual([
       {
-        ...{ at: NOW - 60, namespace: 'shop', owner: 'Deployment/web', pods: 60, seconds: 5.9 },
+        at: NOW - 60,
+        namespace: 'shop',
+        owner: 'Deployment/web',
+        pods: 60,
+        seconds: 5.9,
         text: 'no wait; edge follows within 5.9 s (p99)',
       },
       expect.objectContaining({ pods: 1, at: NOW - 5, text: 'waited 3 s; web listed them for up to 7 s' }),

@@ -59,7 +59,9 @@ async function admission(
 function subject(name: string, namespace = 'shop'): AuditSubject {
   const spec = { containers: [{ name: 'app', image: 'a', ports: [{ containerPort: 80 }] }] };
   const object = {
-    ...{ apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name, namespace } },
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    metadata: { name, namespace },
     spec: { replicas: 2, template: { metadata: { labels: { app: name } }, spec } },
   };
   return { workload: workloadOf(object)!, namespace, object };
@@ -132,7 +134,9 @@ describe('a grace that the cluster cuts', () => {
     expect(
       await cut({ [POLICIES]: [other, policy], [POLICIES.replace(/ies$/, 'ybindings')]: [binding] }),
     ).toEqual({
-      ...{ from: 60, grace: 45, wait: 30 },
+      from: 60,
+      grace: 45,
+      wait: 30,
       by: ['MutatingAdmissionPolicy short-grace'],
     });
   });

@@ -22,8 +22,10 @@ async function cluster(): Promise<string> {
   const annotations = stampAnnotations({ writer: 'linger-a', term: 1, writtenAt: now });
   const publish = (name: string, more: object) =>
     model.single.set(`/api/v1/namespaces/linger/configmaps/${name}`, {
-      ...{ apiVersion: 'v1', kind: 'ConfigMap' },
-      ...{ metadata: { name, namespace: 'linger', resourceVersion: '1', annotations }, ...more },
+      apiVersion: 'v1',
+      kind: 'ConfigMap',
+      metadata: { name, namespace: 'linger', resourceVersion: '1', annotations },
+      ...more,
     });
   publish('linger-planned', { data: {} });
   const history = new LagHistory();

@@ -24,7 +24,9 @@ async function timeline(terminations: readonly Termination[], ...args: string[])
   const log = new TerminationLog('a');
   for (const each of terminations) log.keep(each);
   const annotations = {
-    ...{ 'linger.dev/format': '2', 'linger.dev/term': '5', 'linger.dev/writer': 'a' },
+    'linger.dev/format': '2',
+    'linger.dev/term': '5',
+    'linger.dev/writer': 'a',
     'linger.dev/written-at': new Date().toISOString(),
   };
   const metadata = { name: 'linger-shortfalls', resourceVersion: '1', annotations };
@@ -44,7 +46,9 @@ it('--watch prints each termination once, until Ctrl-C, and fails by all of them
   const published = [ago(CLEAR, 60), ago(SENT, 5)].map((each) => {
     log.keep(each);
     const annotations = {
-      ...{ 'linger.dev/format': '2', 'linger.dev/term': '5', 'linger.dev/writer': 'a' },
+      'linger.dev/format': '2',
+      'linger.dev/term': '5',
+      'linger.dev/writer': 'a',
       'linger.dev/written-at': new Date().toISOString(),
     };
     const metadata = { name: 'linger-shortfalls', resourceVersion: '1', annotations };

@@ -96,22 +96,24 @@ describe('an audit of a cluster', () => {
         metadata: { name: namespace },
         webhooks: [
           {
-            ...{
-              name: 'pods.linger.dev',
-              clientConfig: { url: 'https://127.0.0.1:1/' },
-              failurePolicy: 'Ignore',
-              ...inNamespace,
-            },
-            ...{ sideEffects: 'None', admissionReviewVersions: ['v1'], rules: [pods] },
+            name: 'pods.linger.dev',
+            clientConfig: { url: 'https://127.0.0.1:1/' },
+            failurePolicy: 'Ignore',
+            ...inNamespace,
+            sideEffects: 'None',
+            admissionReviewVersions: ['v1'],
+            rules: [pods],
           },
         ],
       },
       {
-        ...{ ...group, kind: 'ValidatingAdmissionPolicy' },
+        ...group,
+        kind: 'ValidatingAdmissionPolicy',
         spec: { matchConstraints: { resourceRules: [pods] }, validations: [validation] },
       },
       {
-        ...{ ...group, kind: 'ValidatingAdmissionPolicyBinding' },
+        ...group,
+        kind: 'ValidatingAdmissionPolicyBinding',
         spec: { policyName: namespace, validationActions: ['Deny'], matchResources: inNamespace },
       },
     ];

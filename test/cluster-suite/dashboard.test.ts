@@ -33,7 +33,9 @@ beforeAll(async () => {
   cluster = await openCluster();
   namespace = await cluster.namespace('dashboard');
   const application = {
-    ...{ namespace, name: 'web', replicas: 2 },
+    namespace,
+    name: 'web',
+    replicas: 2,
     podSpec: { terminationGracePeriodSeconds: 5 },
   };
   await cluster.create(applicationService(application));

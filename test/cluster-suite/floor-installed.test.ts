@@ -152,7 +152,10 @@ describe('the floor beside an installed Linger', async () => {
         );
       const apiVersion = 'linger.dev/v1alpha1';
       const objects = policies.map((spec, at) => ({
-        ...{ apiVersion, kind: 'TerminationPolicy', metadata: { namespace, name: `own-${at}` }, spec },
+        apiVersion,
+        kind: 'TerminationPolicy',
+        metadata: { namespace, name: `own-${at}` },
+        spec,
       }));
       if (objects.length > 0)
         await cluster.mustKubectl(['apply', '--filename', '-'], { stdin: manifestText(objects) });

@@ -36,8 +36,13 @@ it.runIf(cluster.own)(
     const namespace = await cluster.namespace('refused');
     // As where a team has used up its quota: the helper cannot be delivered. kube-root-ca.crt is one.
     const hard = { 'count/configmaps': '1' };
-    const quota = { apiVersion: 'v1', kind: 'ResourceQuota', metadata: { namespace, name: 'few' } };
-    await cluster.create({ ...quota, ...{ spec: { hard } } });
+    const quota = {
+      apiVersion: 'v1',
+      kind: 'ResourceQuota',
+      metadata: { namespace, name: 'few' },
+      spec: { hard },
+    };
+    await cluster.create(quota);
     const installation = await Installation.create(cluster, {
       policies: policyFile(clusterPolicy('base', { mode: 'Enforce' })),
       flags: [`--hold-address=${cluster.nodeAddress}:8445`, '--audit-every=5s'],
@@ -202,8 +207,13 @@ it.runIf(cluster.own)(
         /2 running pods with hook Hold call an address/.test(await linger('check')),
       );
       // Another Service has its address by now.
-      const other = { apiVersion: 'v1', kind: 'Service', metadata: { namespace, name: 'other' } };
-      await cluster.create({ ...other, ...{ spec: { clusterIP: before, ports: [{ port: 80 }] } } });
+      const other = {
+        apiVersion: 'v1',
+        kind: 'Service',
+        metadata: { namespace, name: 'other' },
+        spec: { clusterIP: before, ports: [{ port: 80 }] },
+      };
+      await cluster.create(other);
       await kubectl(['apply', '--filename', join(ROOT, 'deploy', 'service-hold.yaml')]);
       const after = await addressOf();
       expect(after).not.toBe(before);

@@ -220,16 +220,14 @@ function holding(name: string, terms: Json & { wait?: number }, app: string, con
   const command = [HOLD_HELPER, address, token, String(wait), String(MAX)];
   const mount = { name: HOLD_VOLUME, mountPath: HOLD_MOUNT, readOnly: true };
   const plan = {
-    ...{
-      v: 2,
-      wait,
-      grace: 90,
-      baseGrace: 30,
-      hook: 'Hold',
-      containers: ['app'],
-      policy: 'test',
-      why: 'initial',
-    },
+    v: 2,
+    wait,
+    grace: 90,
+    baseGrace: 30,
+    hook: 'Hold',
+    containers: ['app'],
+    policy: 'test',
+    why: 'initial',
     hold: { min: 0, max: MAX, percentile: 99, probes: 1, ...rest },
   };
   const items = [{ key: holdKey('amd64'), path: 'hold' }];

@@ -332,7 +332,9 @@ describe('policies of the cluster', { timeout: 180_000 }, () => {
     const group = 'rbac.authorization.k8s.io';
     for (const role of ['view', 'edit', 'admin'])
       await cluster.create({
-        ...{ apiVersion: `${group}/v1`, kind: 'RoleBinding', metadata: { namespace, name: role } },
+        apiVersion: `${group}/v1`,
+        kind: 'RoleBinding',
+        metadata: { namespace, name: role },
         roleRef: { apiGroup: group, kind: 'ClusterRole', name: role },
         subjects: [{ apiGroup: group, kind: 'User', name: `owner-${role}` }],
       } as never);

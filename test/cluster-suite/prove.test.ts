@@ -111,7 +111,9 @@ it('refuses politely, and names what is missing', { timeout: 60_000 }, async ({ 
   const kubeconfig = join(await emptyDirectory(atEnd), 'kubeconfig');
   writeFileSync(kubeconfig, await kubeconfigOf(cluster, namespace, 'visitor'));
   const budget = {
-    ...{ apiVersion: 'policy/v1', kind: 'PodDisruptionBudget', metadata: { namespace, name: 'web' } },
+    apiVersion: 'policy/v1',
+    kind: 'PodDisruptionBudget',
+    metadata: { namespace, name: 'web' },
     spec: { selector: { matchLabels: { app: 'web' } }, minAvailable: REPLICAS },
   };
   await cluster.create(budget as NewObject);

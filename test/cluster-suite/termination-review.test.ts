@@ -63,7 +63,9 @@ beforeAll(async () => {
   await node.run(crowd());
   await node.run(
     Object.entries(PODS).map(([name, given]) => ({
-      ...{ namespace, name, labels: { app: 'web' } },
+      namespace,
+      name,
+      labels: { app: 'web' },
       ...('plan' in given && {
         annotations: { 'linger.dev/plan': samplePlan({ wait: given.plan, grace: 300 }) },
       }),

@@ -29,7 +29,9 @@ beforeAll(async () => {
   await cluster.create(applicationService(application));
   await cluster.create(applicationDeployment(application));
   const own = {
-    ...{ apiVersion: 'linger.dev/v1alpha1', kind: 'TerminationPolicy', metadata: { namespace, name: 'own' } },
+    apiVersion: 'linger.dev/v1alpha1',
+    kind: 'TerminationPolicy',
+    metadata: { namespace, name: 'own' },
     spec: fixedWait('7s'),
   };
   await cluster.create(own);
@@ -51,7 +53,8 @@ async function person(name: string, roles: readonly Role[]): Promise<string> {
   await cluster.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata });
   for (const [kind, role, within] of roles) {
     const binding = {
-      ...{ apiVersion: `${RBAC}/v1`, kind: within === undefined ? 'ClusterRoleBinding' : 'RoleBinding' },
+      apiVersion: `${RBAC}/v1`,
+      kind: within === undefined ? 'ClusterRoleBinding' : 'RoleBinding',
       metadata: { name: `${namespace}-${name}-${role}`, ...(within !== undefined && { namespace: within }) },
       roleRef: { apiGroup: RBAC, kind, name: role },
       subjects: [{ kind: 'ServiceAccount', ...metadata }],

@@ -193,7 +193,11 @@ describe('pods of a', () => {
       const { stdout } = await explain('pod/app', '-n', namespace, '-o', 'json');
       const [plan] = (JSON.parse(stdout) as { plans: Record<string, unknown>[] }).plans;
       expect(plan).toMatchObject({
-        ...{ kind: 'Pod', outcome: 'inject', waitSeconds: 30, baseGraceSeconds: 30, graceSeconds: 60 },
+        kind: 'Pod',
+        outcome: 'inject',
+        waitSeconds: 30,
+        baseGraceSeconds: 30,
+        graceSeconds: 60,
         live: { pods: 1, withoutPlan: 0, plans: [{ pods: 1, wait: 5, grace: 35, hook: 'Sleep' }] },
       });
     });

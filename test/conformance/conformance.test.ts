@@ -37,7 +37,9 @@ function start() {
   writeFileSync(log, '');
   const env = {
     ...process.env,
-    ...{ REQUESTS: log, KUBECONFIG: '/dev/null', PATH: `${folder}${delimiter}${process.env.PATH}` },
+    REQUESTS: log,
+    KUBECONFIG: '/dev/null',
+    PATH: `${folder}${delimiter}${process.env.PATH}`,
   };
   const main = join(import.meta.dirname, 'main.ts');
   const child = spawn(process.execPath, [main], { env, detached: true, stdio: 'ignore' });

@@ -16,7 +16,9 @@ const event = (at: number, type: string, object: object) => [at, JSON.stringify(
 
 /** The lines of a second, an hour and a day later: no test waits for the last two. */
 const RECORDING: Recording = {
-  ...{ of: 'a cluster', from: 1_000, lasts: 60 },
+  of: 'a cluster',
+  from: 1_000,
+  lasts: 60,
   answers: {
     'GET /version': [[0, 200, 'application/json', '{"minor":"37"}']],
     'GET /apis': [[0, 200, 'application/json', '{"groups":[{"versions":[{"groupVersion":"apps/v1"}]}]}']],

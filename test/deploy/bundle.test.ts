@@ -103,8 +103,10 @@ describe('the bundle', () => {
     const directory = await emptyDirectory(atEnd);
     const spec = { measure: { xds: { address: `127.0.0.1:${ads.port}` } } };
     const consumer = {
-      ...{ apiVersion: 'linger.dev/v1alpha1', kind: 'DiscoveryConsumer' },
-      ...{ metadata: { name: 'mesh' }, spec },
+      apiVersion: 'linger.dev/v1alpha1',
+      kind: 'DiscoveryConsumer',
+      metadata: { name: 'mesh' },
+      spec,
     };
     await writeFile(join(directory, 'mesh.json'), JSON.stringify(consumer));
     const args = [...cluster, '--policies', directory];

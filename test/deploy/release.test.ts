@@ -120,7 +120,9 @@ it('the archive runs where there is no Node, also by the name of a plugin of kub
   const elsewhere = { env, cwd: await emptyDirectory(atEnd) };
   for (const program of ['linger', 'kubectl-linger'])
     expect(await run(join(directory, program), ['--version'], elsewhere)).toEqual({
-      ...{ code: 0, stderr: '', stdout: `${version}\n` },
+      code: 0,
+      stderr: '',
+      stdout: `${version}\n`,
     });
 }, 60_000);
 

@@ -116,8 +116,12 @@ export interface ArenaOptions {
 }
 
 export const SERVICE = {
-  ...{ namespace: 'shop', name: 'web', labels: {}, selector: { app: 'web' } },
-  ...{ headless: false, externalName: false },
+  namespace: 'shop',
+  name: 'web',
+  labels: {},
+  selector: { app: 'web' },
+  headless: false,
+  externalName: false,
 };
 /** One Service with a ClusterIP; nothing has been measured, so cluster-ip lets go after `initial`. */
 export function snapshotWith(change: Partial<ClusterSnapshot> = {}): ClusterSnapshot {
@@ -125,7 +129,11 @@ export function snapshotWith(change: Partial<ClusterSnapshot> = {}): ClusterSnap
 }
 
 export const SLICES: EndpointGroup = {
-  ...{ stage: 'EndpointSlice', namespace: 'shop', service: 'web', mirrored: false, overCapacity: false },
+  stage: 'EndpointSlice',
+  namespace: 'shop',
+  service: 'web',
+  mirrored: false,
+  overCapacity: false,
 };
 
 const TERMS: HoldPlan = { min: 0, max: 60, percentile: 99, initial: 0, probes: 0 };
@@ -133,8 +141,14 @@ const TERMS: HoldPlan = { min: 0, max: 60, percentile: 99, initial: 0, probes: 0
 /** The annotations of a pod that was admitted with this token. */
 export function holdOf(token: string, wait = 1, hold = TERMS): Pick<PodMetadata, 'hold' | 'plan'> {
   const plan = renderPlan({
-    ...{ wait, grace: 90, baseGrace: 30, hook: 'Hold', containers: ['app'] },
-    ...{ policy: 'built-in', why: 'initial', hold },
+    wait,
+    grace: 90,
+    baseGrace: 30,
+    hook: 'Hold',
+    containers: ['app'],
+    policy: 'built-in',
+    why: 'initial',
+    hold,
   });
   const hash = createHash('sha256').update(token).digest('hex');
   return { hold: { token: hash, created: '2026-11-22T10:00:00Z' }, plan };
@@ -200,12 +214,10 @@ export class Arena {
       onStranger: (_, { source }) => void this.strangers.push(source),
     });
     this.service = new HoldService({
-      ...{
-        holds: this.holds,
-        pods: this.pods,
-        clock,
-        logger: createLogger('silent', process.stdout),
-      },
+      holds: this.holds,
+      pods: this.pods,
+      clock,
+      logger: createLogger('silent', process.stdout),
       route: options.route ?? (() => 'here'),
       keys: options.keys ?? (() => [REPLICAS_OWN]),
       limits: { ...HOLD_LIMITS, ...options.limits },
@@ -243,7 +255,10 @@ export class Arena {
   address(name: string, address: string): void {
     const endpoints = [{ targetUid: name, addresses: [address], ready: true }];
     const slice = {
-      ...{ namespace: 'shop', name: 'web-x', addressType: 'IPv4', endpoints },
+      namespace: 'shop',
+      name: 'web-x',
+      addressType: 'IPv4',
+      endpoints,
       managedBy: 'endpointslice-controller.k8s.io',
     };
     this.pods.observe({ type: 'Slice', at: clock(), slice });
@@ -252,8 +267,14 @@ export class Arena {
   put(name: string, held: ReturnType<typeof holdOf>, deleted?: { readonly grace: number }): void {
     const deadline = deleted && new Date(Date.now() + deleted.grace * 1000).toISOString();
     const object: PodMetadata = {
-      ...{ uid: name, namespace: 'shop', name, labels: { app: 'web' }, heartbeat: undefined, ...held },
-      ...{ deletionTimestamp: deadline, deletionGracePeriodSeconds: deleted?.grace },
+      uid: name,
+      namespace: 'shop',
+      name,
+      labels: { app: 'web' },
+      heartbeat: undefined,
+      ...held,
+      deletionTimestamp: deadline,
+      deletionGracePeriodSeconds: deleted?.grace,
     };
     this.#objects.set(name, object);
     const identity = { namespace: 'shop', name, uid: name };

@@ -10,13 +10,29 @@ import { atEndOfFile } from '../webhook/connection.ts';
 const atEnd = atEndOfFile();
 const HELD = [
   {
-    ...{ namespace: 'shop', pod: 'web-1', uid: 'u1', heldMs: 4_200, deleted: true, hooks: 2, maxSeconds: 60 },
-    ...{ cause: 'Deleted', leftMs: 55_800, open: 3, from: ['10.0.0.7'] },
+    namespace: 'shop',
+    pod: 'web-1',
+    uid: 'u1',
+    heldMs: 4_200,
+    deleted: true,
+    hooks: 2,
+    maxSeconds: 60,
+    cause: 'Deleted',
+    leftMs: 55_800,
+    open: 3,
+    from: ['10.0.0.7'],
     waitingFor: [{ consumer: 'edge', instances: ['edge-1', 'edge-2'] }],
   },
   {
-    ...{ namespace: 'pay', pod: 'api-1', uid: 'u2', heldMs: 900, deleted: false, hooks: 1, maxSeconds: 30 },
-    ...{ leftMs: 29_100, from: [] },
+    namespace: 'pay',
+    pod: 'api-1',
+    uid: 'u2',
+    heldMs: 900,
+    deleted: false,
+    hooks: 1,
+    maxSeconds: 30,
+    leftMs: 29_100,
+    from: [],
     waitingFor: [{ consumer: 'API server (no deletion seen)' }],
   },
 ];

@@ -94,7 +94,10 @@ async function clusterOf(first: object, refusals: readonly number[] = []) {
 function shutdownsIn(connection: KubeConnection, deletes: boolean) {
   const said: (readonly [string, number | undefined])[] = [];
   const shutdowns = new NodeShutdowns({
-    ...{ connection, deletes, clock: () => performance.now(), random: Math.random },
+    connection,
+    deletes,
+    clock: () => performance.now(),
+    random: Math.random,
     logger: createLogger('silent', process.stdout),
     onPod: (uid, budget) => said.push([uid, budget]),
   });

@@ -12,15 +12,16 @@ const SEVEN = ['a', 'b', 'c', 'd', 'e', 'f', 'g'];
 function released(change: Partial<Release> = {}): Release {
   return {
     pod: { namespace: 'shop', name: 'web-1', uid: 'u1' } as Release['pod'],
-    ...{
-      reason: 'Gone',
-      heldMs: 2_345.6,
-      waitingFor: [],
-      skipped: [],
-      open: undefined,
-      undeclared: undefined,
-    },
-    ...{ remotes: undefined, lag: undefined, consumers: [], counted: undefined },
+    reason: 'Gone',
+    heldMs: 2_345.6,
+    waitingFor: [],
+    skipped: [],
+    open: undefined,
+    undeclared: undefined,
+    remotes: undefined,
+    lag: undefined,
+    consumers: [],
+    counted: undefined,
     ...change,
   };
 }
@@ -45,14 +46,20 @@ it('says which pod, why, and after how long', async () => {
   const { metrics, lines, told } = await reported(released());
   expect(lines).toEqual([
     {
-      ...{ level: 'info', message: 'pod released' },
-      ...{ namespace: 'shop', pod: 'web-1', reason: 'Gone', seconds: 2.346 },
+      level: 'info',
+      message: 'pod released',
+      namespace: 'shop',
+      pod: 'web-1',
+      reason: 'Gone',
+      seconds: 2.346,
     },
   ]);
   expect(told).toEqual([
     {
       object: { kind: 'Pod', namespace: 'shop', name: 'web-1', uid: 'u1' },
-      ...{ type: 'Normal', reason: 'HoldGone', action: 'Release' },
+      type: 'Normal',
+      reason: 'HoldGone',
+      action: 'Release',
       note: 'Released after 2.3s. Everything that listed the pod has withdrawn it, and every consumer that applies has dropped it.',
     },
   ]);
@@ -101,7 +108,8 @@ it('names what it did not wait for, who came undeclared, what was open, and the 
     released({
       skipped: [{ consumer: 'edge', instances: ['a'] }],
       undeclared: { connections: 4, seconds: 2, remotes: SEVEN },
-      ...{ open: 2, lag: 1.23456 },
+      open: 2,
+      lag: 1.23456,
     }),
   );
   expect(lines).toMatchObject([

@@ -19,7 +19,14 @@ import {
 import { runs } from '../property/runs.ts';
 
 const TERMS = {
-  ...{ wait: 15, grace: 90, baseGrace: 30, min: 5, max: 60, percentile: 99, initial: 30, probes: 0 },
+  wait: 15,
+  grace: 90,
+  baseGrace: 30,
+  min: 5,
+  max: 60,
+  percentile: 99,
+  initial: 30,
+  probes: 0,
   containers: 1,
 };
 /** Converts seconds since the deletion, which is seen at 1,000 s of the clock. */
@@ -221,8 +228,14 @@ const anyFacts: fc.Arbitrary<HoldFacts> = fc.record({
   now: fc.integer({ min: 0, max: 130_000 }).map((ms) => DELETED + ms),
   terms: fc
     .record({
-      ...{ wait: seconds, grace: seconds, baseGrace: seconds, min: fc.nat({ max: 20 }), max: seconds },
-      ...{ percentile: fc.constant(99), initial: fc.nat({ max: 40 }), probes: fc.constant(0) },
+      wait: seconds,
+      grace: seconds,
+      baseGrace: seconds,
+      min: fc.nat({ max: 20 }),
+      max: seconds,
+      percentile: fc.constant(99),
+      initial: fc.nat({ max: 40 }),
+      probes: fc.constant(0),
       containers: fc.constant(1),
       observe: fc.boolean(),
     })

@@ -58,7 +58,8 @@ class Replica {
       },
       measurement: {
         listing: () => (this.listing ? [SLICES] : []),
-        ...{ withdraws: () => true, hasUnread: () => false },
+        withdraws: () => true,
+        hasUnread: () => false,
         onChange: (listener) => void this.#changed.push(listener),
         consumers: {
           record: (sample: unknown) => void this.measured.push(sample),
@@ -122,8 +123,12 @@ class Replica {
     const identity = { namespace: 'shop', name: 'web-1', uid: 'web-1' };
     const deletionTimestamp = deleted ? new Date(Date.now() + 90_000).toISOString() : undefined;
     const object: PodMetadata = {
-      ...{ ...identity, labels: { app: 'web' }, heartbeat: undefined, ...holdOf(TOKEN, 1, terms) },
-      ...{ deletionTimestamp, deletionGracePeriodSeconds: deleted ? 90 : undefined },
+      ...identity,
+      labels: { app: 'web' },
+      heartbeat: undefined,
+      ...holdOf(TOKEN, 1, terms),
+      deletionTimestamp,
+      deletionGracePeriodSeconds: deleted ? 90 : undefined,
     };
     this.hold.runnable.onPod({ type: 'modified', listed: false, at: this.now(), identity, object });
     if (!deleted) this.#change(undefined, 'ready', '100');
@@ -333,7 +338,9 @@ describe('the replica that leads', () => {
     expect(replica.warnings).toEqual([
       {
         message: 'helper called from an address that is not its pod’s; its counters are ignored',
-        ...{ namespace: 'shop', pod: 'web-1', source: STRANGER },
+        namespace: 'shop',
+        pod: 'web-1',
+        source: STRANGER,
       },
     ]);
     expect(await replica.metric('linger_hold_stranger_lines_total')).toBe(2);

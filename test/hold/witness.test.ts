@@ -12,8 +12,15 @@ const GATEWAY_IP = '10.0.9.9';
 
 /** A consumer that stops at the withdrawal itself: later connections are from another one. */
 const DECLARED: Consumer = {
-  ...{ name: 'edge', lagKey: 'edge', builtIn: false, namespaceSelector: {}, serviceSelector: {} },
-  ...{ podSelector: undefined, services: 'all', measure: { kind: 'reports' }, declared: undefined },
+  name: 'edge',
+  lagKey: 'edge',
+  builtIn: false,
+  namespaceSelector: {},
+  serviceSelector: {},
+  podSelector: undefined,
+  services: 'all',
+  measure: { kind: 'reports' },
+  declared: undefined,
   observed: false,
 };
 const reports = () => ({

@@ -9,7 +9,11 @@ function event(namespace: string, name: string, endpoints = 10): ResourceEvent<S
   const identity = { namespace, name, uid: `${namespace}/${name}` };
   const endpoint = (index: number) => ({ targetUid: `${index}`.padEnd(36, 'x'), ready: true });
   const object = {
-    ...{ namespace, name, serviceName: 'web', addressType: 'IPv4', heartbeat: undefined },
+    namespace,
+    name,
+    serviceName: 'web',
+    addressType: 'IPv4',
+    heartbeat: undefined,
     endpoints: Array.from({ length: endpoints }, (_, index) => endpoint(index)),
   };
   return { type: 'added', listed: true, at: 0, identity, object };

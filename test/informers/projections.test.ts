@@ -28,7 +28,9 @@ describe('a pod', () => {
       },
       expected: {
         labels: { 'pod-template-hash': '7d9f' },
-        ...{ plan: '{}', controller: 'ReplicaSet/web-7d9f', owner: 'Deployment/web' },
+        plan: '{}',
+        controller: 'ReplicaSet/web-7d9f',
+        owner: 'Deployment/web',
       },
     },
   ])('$name', ({ meta, expected }) => {
@@ -148,8 +150,11 @@ describe('a Namespace', () => {
 
 describe('a Node', () => {
   const nodeInfo = {
-    ...{ kubeletVersion: 'v1.36.3', operatingSystem: 'linux', architecture: 'arm64' },
-    ...{ osImage: 'Flatcar', containerRuntimeVersion: 'containerd://2.1.4' },
+    kubeletVersion: 'v1.36.3',
+    operatingSystem: 'linux',
+    architecture: 'arm64',
+    osImage: 'Flatcar',
+    containerRuntimeVersion: 'containerd://2.1.4',
   };
   it.each<{ name: string; meta?: object; more?: object; virtual: boolean }>([
     { name: 'of a real kubelet', virtual: false },

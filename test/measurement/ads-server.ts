@@ -73,9 +73,12 @@ export class AdsServer {
     const service = {
       delta: {
         path: '/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources',
-        ...{ requestStream: true, responseStream: true },
-        ...{ requestSerialize: asIs, requestDeserialize: asIs },
-        ...{ responseSerialize: asIs, responseDeserialize: asIs },
+        requestStream: true,
+        responseStream: true,
+        requestSerialize: asIs,
+        requestDeserialize: asIs,
+        responseSerialize: asIs,
+        responseDeserialize: asIs,
       },
     };
     ads.#server.addService(service, {

@@ -289,17 +289,19 @@ describe.concurrent('with two replicas', { timeout: 60_000 }, () => {
     const more: Flipped[] = [];
     const running = runCanary(
       {
-        ...{
-          ...FIXED,
-          connection: own.connection,
-          namespace: NAMESPACE,
-          port,
-          endpoints,
-          everyMs: 60_000,
-          clock,
-        },
-        ...{ identity: identities.get('web-1')!, consumers: () => [CLUSTER_IP], timed: () => samples },
-        ...{ onFlip: (each: Flipped) => void more.push(each), onProbe: () => undefined, random: () => 0.5 },
+        ...FIXED,
+        connection: own.connection,
+        namespace: NAMESPACE,
+        port,
+        endpoints,
+        everyMs: 60_000,
+        clock,
+        identity: identities.get('web-1')!,
+        consumers: () => [CLUSTER_IP],
+        timed: () => samples,
+        onFlip: (each: Flipped) => void more.push(each),
+        onProbe: () => undefined,
+        random: () => 0.5,
       },
       { signal: quiet.signal, holds: () => true },
     );

@@ -121,7 +121,11 @@ async function replica({
     snapshot: { current: () => snapshot },
     measurement: { deregistering: (_, why) => troubles.push(why) },
     events: { tell: (event: ObjectEvent) => void events.push(event) } as ObjectEvents,
-    ...{ registry, allowLinkLocal, files, random: () => 0, onConnect: () => undefined },
+    registry,
+    allowLinkLocal,
+    files,
+    random: () => 0,
+    onConnect: () => undefined,
     logger: createLogger('info', { write: (line: string) => void lines.push(line) }),
     clock: () => performance.now(),
     signal: ended.signal,
@@ -144,11 +148,21 @@ async function replica({
     labels: object,
     deletionTimestamp: string | undefined,
   ) => ({
-    ...{ uid: name, name, namespace, labels, deletionTimestamp, deletionGracePeriodSeconds: 90 },
+    uid: name,
+    name,
+    namespace,
+    labels,
+    deletionTimestamp,
+    deletionGracePeriodSeconds: 90,
   });
   const event = (type: 'modified' | 'deleted', pod: ReturnType<typeof object>) =>
     runnable.onPod?.({
-      ...{ type, identity: pod, at: 0, listed: false, relist: false, object: pod },
+      type,
+      identity: pod,
+      at: 0,
+      listed: false,
+      relist: false,
+      object: pod,
     } as unknown as PodEvent);
   const remove = (name: string, namespace = 'shop', labels: object = { app: 'orders' }) =>
     event('modified', object(name, namespace, labels, '2026-11-22T10:00:30Z'));
@@ -166,20 +180,18 @@ async function replica({
   const outAt = (name: string) =>
     deregistrations.outAt('edge', { uid: name, name, namespace: 'shop', labels: { app: 'orders' } }, 90);
   return {
-    ...{
-      deregistrations,
-      lead,
-      remove,
-      event,
-      object,
-      settled,
-      results,
-      outAt,
-      lines,
-      events,
-      troubles,
-      see,
-    },
+    deregistrations,
+    lead,
+    remove,
+    event,
+    object,
+    settled,
+    results,
+    outAt,
+    lines,
+    events,
+    troubles,
+    see,
   };
 }
 

@@ -13,8 +13,13 @@ import type { AtEnd } from '../webhook/connection.ts';
 const clock = () => performance.now();
 
 export const WEB: ServiceRecord = {
-  ...{ namespace: 'shop', name: 'web', labels: {}, selector: { app: 'web' }, ports: [80] },
-  ...{ headless: false, externalName: false },
+  namespace: 'shop',
+  name: 'web',
+  labels: {},
+  selector: { app: 'web' },
+  ports: [80],
+  headless: false,
+  externalName: false,
 };
 
 /** Leads with one consumer that follows something, in a cluster with shop/web, of which a and b are pods. */
@@ -37,8 +42,15 @@ export async function leading(
   consumers.onSample(({ lag }) => void lags.push(lag));
   const snapshot = { ...EMPTY_SNAPSHOT, measured, services: serviceIndex([WEB], true), ...around(here) };
   const { inspection, runnable } = startInspecting({
-    ...{ connection, logger, clock, signal, measurement: consumers, allowLinkLocal: false, files },
-    ...{ random: Math.random, namespace: 'linger' },
+    connection,
+    logger,
+    clock,
+    signal,
+    measurement: consumers,
+    allowLinkLocal: false,
+    files,
+    random: Math.random,
+    namespace: 'linger',
     snapshot: { current: () => snapshot },
     metrics: { registry: new Registry() },
     events: new ObjectEvents({ connection, identity: 'linger-1', logger, clock, signal }),
@@ -53,7 +65,10 @@ export async function leading(
       ports: [8080],
     };
     const states = ['a', 'b'].map((uid, index) => ({
-      ...{ targetUid: uid, targetName: uid, addresses: [`10.0.0.${index + 1}`], ready: ready.includes(uid) },
+      targetUid: uid,
+      targetName: uid,
+      addresses: [`10.0.0.${index + 1}`],
+      ready: ready.includes(uid),
     }));
     inspection.observe({ type: 'Slice', at: clock(), slice: { ...slice, endpoints: states } });
   };

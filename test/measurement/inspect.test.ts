@@ -629,7 +629,9 @@ it('asks what is in memory although pages have to wait', async () => {
     },
     lagOf: () => undefined,
     isReused: () => Promise.resolve(false),
-    ...{ onStale: () => undefined, onSkipped: () => undefined, onLag: () => undefined },
+    onStale: () => undefined,
+    onSkipped: () => undefined,
+    onLag: () => undefined,
     count: { page: () => undefined, lost: () => undefined },
     limits: { atOnce: 1, every: 20 },
   });

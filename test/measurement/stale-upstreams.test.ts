@@ -34,12 +34,15 @@ class Arena {
     const inspect = { instances: { namespaceSelector: {}, port: 9901 }, format, every: 5 };
     const consumer: Inspected = { name: 'edge', inspect };
     const options: InspectionOptions = {
-      ...{ clock, addresses: this.addresses },
+      clock,
+      addresses: this.addresses,
       sendersTo: () => [consumer],
       instancesOf: () =>
         Promise.resolve({
           pages: [...this.pages.keys()].map((name) => ({
-            ...{ name, address: '10.9.9.9', url: new URL('http://gateway/x') },
+            name,
+            address: '10.9.9.9',
+            url: new URL('http://gateway/x'),
           })),
           isWhole: true,
         }),
@@ -73,15 +76,26 @@ class Arena {
     this.#version += 1;
     const endpoints = [
       ...pods.map(({ uid, address, ready }) => ({
-        ...{ targetUid: uid, targetName: uid, addresses: [address], ready },
+        targetUid: uid,
+        targetName: uid,
+        addresses: [address],
+        ready,
       })),
       ...others.map((address) => ({
-        ...{ targetUid: undefined, targetName: undefined, addresses: [address], ready: true },
+        targetUid: undefined,
+        targetName: undefined,
+        addresses: [address],
+        ready: true,
       })),
     ];
     const slice = {
-      ...{ namespace: 'shop', name: 'web-1', serviceName: 'web', addressType: 'IPv4', ports: [8080] },
-      ...{ version: String(this.#version), endpoints },
+      namespace: 'shop',
+      name: 'web-1',
+      serviceName: 'web',
+      addressType: 'IPv4',
+      ports: [8080],
+      version: String(this.#version),
+      endpoints,
     };
     this.inspection.observe({ type: 'Slice', at: clock(), slice });
   }

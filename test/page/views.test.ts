@@ -11,8 +11,12 @@ import { sampleSources } from './sample-views.ts';
 import { servePage, TOKEN } from './served.ts';
 
 const VIEWS = {
-  ...{ Now: '/now', Workloads: '/workloads', 'A termination': '/timeline', Lag: '/lag' },
-  ...{ 'What if': '/what-if?hook=Hold', Consumers: '/consumers' },
+  Now: '/now',
+  Workloads: '/workloads',
+  'A termination': '/timeline',
+  Lag: '/lag',
+  'What if': '/what-if?hook=Hold',
+  Consumers: '/consumers',
 };
 /** What answers each view’s question: a topic of events, too. */
 const SOURCES = ['now', 'workloads', 'timeline', 'lag', 'whatIf', 'consumers'] as const;

@@ -26,7 +26,10 @@ function original(podSpec: object, more: object = {}, text = 'deployment/web'): 
         annotations: { 'linger.dev/hook': 'Sleep', 'example.com/owner': 'x' },
       },
     },
-    ...{ replicas: 3, services: [], policies: [], plan: undefined },
+    replicas: 3,
+    services: [],
+    policies: [],
+    plan: undefined,
   };
 }
 
@@ -123,9 +126,11 @@ it('copies a workload without its identity, and lets one side opt out', () => {
 
 it('keeps of a namespace what policies select by, and not what a tool would take for its own', () => {
   expect(namespaceCopy(original({}), 'copy', 'run')).toEqual({
-    ...{ apiVersion: 'v1', kind: 'Namespace' },
+    apiVersion: 'v1',
+    kind: 'Namespace',
     metadata: {
-      ...{ name: 'copy', labels: { team: 'shop', 'linger.dev/prove': 'run' } },
+      name: 'copy',
+      labels: { team: 'shop', 'linger.dev/prove': 'run' },
       annotations: { 'linger.dev/hook': 'Sleep' },
     },
   });

@@ -36,12 +36,10 @@ async function livesOf(first: Objects) {
 }
 
 const metadataOf = (name: string) => ({
-  ...{
-    name,
-    namespace: 'shop',
-    uid: `uid-of-${name}`,
-    resourceVersion: `${Math.round(performance.now() * 1_000)}`,
-  },
+  name,
+  namespace: 'shop',
+  uid: `uid-of-${name}`,
+  resourceVersion: `${Math.round(performance.now() * 1_000)}`,
   creationTimestamp: '2026-11-22T10:00:00Z',
 });
 
@@ -52,7 +50,8 @@ const pod = (name: string, deletionGracePeriodSeconds?: number, owner: object = 
     labels: { app: 'web', 'pod-template-hash': '5d' },
     ownerReferences: [{ kind: 'ReplicaSet', controller: true, ...owner }],
     ...(deletionGracePeriodSeconds !== undefined && {
-      ...{ deletionTimestamp: '2026-11-22T11:00:00Z', deletionGracePeriodSeconds },
+      deletionTimestamp: '2026-11-22T11:00:00Z',
+      deletionGracePeriodSeconds,
     }),
   },
   spec: { containers: [{ lifecycle: { preStop: { exec: { command: ['sleep', '60'] } } } }] },
@@ -146,8 +145,14 @@ it.each([
   async (observe, wait) => {
     const hold = { min: 0, max: 60, percentile: 99, initial: 0, probes: 0 };
     const plan = renderPlan({
-      ...{ wait: 20, grace: 90, baseGrace: 30, hook: 'Hold', containers: ['app'] },
-      ...{ policy: 'built-in', why: 'initial', hold: { ...hold, ...(observe && { observe }) } },
+      wait: 20,
+      grace: 90,
+      baseGrace: 30,
+      hook: 'Hold',
+      containers: ['app'],
+      policy: 'built-in',
+      why: 'initial',
+      hold: { ...hold, ...(observe && { observe }) },
     });
     const { metadata, status } = pod('a');
     const preStop = { exec: { command: [HOLD_HELPER, '10.0.0.1:8445', 'token', '20', '60'] } };

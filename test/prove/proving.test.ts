@@ -28,8 +28,15 @@ function silentJob(aheadMs: number, lost: readonly (LossKind | undefined)[] = [u
 }
 
 const DEPLOYMENT = {
-  ...{ kind: { apiVersion: 'apps/v1', kind: 'Deployment' }, namespace: 'shop', name: 'web' },
-  ...{ selector: 'app=web', podLabels: {}, replicas: 2, settled: true, rollsOut: true, maxUnavailable: 0 },
+  kind: { apiVersion: 'apps/v1', kind: 'Deployment' },
+  namespace: 'shop',
+  name: 'web',
+  selector: 'app=web',
+  podLabels: {},
+  replicas: 2,
+  settled: true,
+  rollsOut: true,
+  maxUnavailable: 0,
 } as ProveOptions['workload'];
 
 /** Of two ready pods, the older of which is gone as soon as it has been deleted. */
@@ -60,9 +67,16 @@ function optionsFor(
       terminating: PodLives.prototype.terminating,
       problems: new Set(),
     } as unknown as PodLives,
-    ...{ job: silentJob(0), fromHere: [], fresh: false, slowMs: 1_000, calm: 0.2, quiet: 0.2, longest: 5 },
+    job: silentJob(0),
+    fromHere: [],
+    fresh: false,
+    slowMs: 1_000,
+    calm: 0.2,
+    quiet: 0.2,
+    longest: 5,
     traffic: { rate: 10, timeoutMs: 1_000, method: 'GET', headers: {} },
-    ...{ signal: new AbortController().signal, note: () => undefined },
+    signal: new AbortController().signal,
+    note: () => undefined,
     ...change,
   };
 }

@@ -18,7 +18,12 @@ import type { FailedRequest, ProveVerdict } from '../../src/prove/verdict.ts';
 
 const T = Date.parse('2026-03-01T14:05:09.000Z');
 const failure: FailedRequest = {
-  ...{ at: T + 1_500, tookMs: 3, way: 'edge', pods: ['web-1'], sinceDeletion: 1.5, sinceWithdrawal: 1.4 },
+  at: T + 1_500,
+  tookMs: 3,
+  way: 'edge',
+  pods: ['web-1'],
+  sinceDeletion: 1.5,
+  sinceWithdrawal: 1.4,
   kind: 'refused',
   cause: 'late',
   after: { event: 'ended', seconds: 0.5 },
@@ -26,14 +31,24 @@ const failure: FailedRequest = {
 const WAY = { keepAlive: false, slow: 0, kinds: {}, causes: {}, atRisk: 1_200, lag: null };
 
 const verdict: ProveVerdict = {
-  ...{ sent: 4_000, lost: 2, slow: 0, atRisk: 2_400, upperBound: null },
+  sent: 4_000,
+  lost: 2,
+  slow: 0,
+  atRisk: 2_400,
+  upperBound: null,
   sentence: '2 of 4,000 requests lost, all through edge <b>.',
   advice: { wait: 5, waitFor98: 2 },
   ways: [
     { ...WAY, name: 'Service web', sent: 2_000, lost: 0, upperBound: 0.0025 },
     {
-      ...{ ...WAY, name: 'edge', sent: 2_000, lost: 2, upperBound: null },
-      ...{ kinds: { refused: 2 }, causes: { late: 2 }, lag: { least: 1.5, most: 1.6 } },
+      ...WAY,
+      name: 'edge',
+      sent: 2_000,
+      lost: 2,
+      upperBound: null,
+      kinds: { refused: 2 },
+      causes: { late: 2 },
+      lag: { least: 1.5, most: 1.6 },
     },
   ],
   failures: [failure, { ...failure, at: T + 1_600 }],
@@ -41,7 +56,10 @@ const verdict: ProveVerdict = {
 };
 
 const result: ProveResult = {
-  ...{ verdict, startedAt: T - 5_000, disturbedAt: T, endedAt: T + 9_000 },
+  verdict,
+  startedAt: T - 5_000,
+  disturbedAt: T,
+  endedAt: T + 9_000,
   outcomes: [
     { way: 0, at: T + 1_400, tookMs: 3 },
     { way: 1, at: T + 1_500, tookMs: 3, lost: 'refused' },
@@ -59,7 +77,9 @@ const result: ProveResult = {
     },
     { name: 'web-2', createdAt: 0, wait: 'Hold' },
   ],
-  ...{ senders: 1, nodes: ['n1'], notes: ['a note'] },
+  senders: 1,
+  nodes: ['n1'],
+  notes: ['a note'],
 };
 const report = reportOf(result, { workload: 'Deployment shop/web', disturbance: 'rollout restart' });
 
@@ -121,7 +141,9 @@ describe('the result of a run', () => {
       { label: 'Service web', note: '0 of 2,000 lost', dots: [{ at: 1.4, lost: false }] },
       { label: 'edge', note: '2 of 2,000 lost', dots: lost },
       {
-        ...{ label: 'web-1', note: 'wait 0 s', dots: lost },
+        label: 'web-1',
+        note: 'wait 0 s',
+        dots: lost,
         spans: [
           { from: 0, to: 1, tone: 'waits' },
           { from: 1, to: 1.4, tone: 'stops' },
@@ -132,7 +154,11 @@ describe('the result of a run', () => {
 
   it('as a picture of hundreds of pods has those that lost the most, and says how many are left out', () => {
     const pods = Array.from({ length: 60 }, (_, index) => ({
-      ...{ name: `web-${index}`, createdAt: 0, wait: 0, deletedAt: T + index, goneAt: T + 9_000 },
+      name: `web-${index}`,
+      createdAt: 0,
+      wait: 0,
+      deletedAt: T + index,
+      goneAt: T + 9_000,
     }));
     const named = { ...verdict, failures: [{ ...failure, pods: ['web-59'] }] };
     const labels = drawingOf({ ...result, verdict: named, pods }, 'title').lanes.map(({ label }) => label);
@@ -144,7 +170,10 @@ describe('the result of a run', () => {
 describe('two runs compared', () => {
   const ofWay = (lost: number, upperBound: number | null) => ({
     ...report,
-    ...{ lost, upperBound, failures: lost === 0 ? [] : report.failures, verdict: 'Verdict.' },
+    lost,
+    upperBound,
+    failures: lost === 0 ? [] : report.failures,
+    verdict: 'Verdict.',
   });
   const without = ofWay(2, null);
   const protectedBy: ProveReport = {

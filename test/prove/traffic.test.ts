@@ -39,7 +39,11 @@ afterAll(() => {
 });
 
 const way = (path: string, keepAlive = false, to = port) => ({
-  ...{ name: path, url: `http://web.shop.svc:${to}${path}`, address: '127.0.0.1', keepAlive, verify: false },
+  name: path,
+  url: `http://web.shop.svc:${to}${path}`,
+  address: '127.0.0.1',
+  keepAlive,
+  verify: false,
 });
 
 /** Runs do not share ports. */

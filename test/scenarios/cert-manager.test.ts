@@ -122,7 +122,8 @@ describe.runIf(LONG)('with the certificates of cert-manager', async () => {
     const { spec } = (await cluster.get<Certificate>(CERTIFICATE))!;
     const contents = await issued(issuer, spec.dnsNames);
     const metadata = {
-      ...{ namespace: NAMESPACE, name: spec.secretName },
+      namespace: NAMESPACE,
+      name: spec.secretName,
       labels: { 'controller.cert-manager.io/fao': 'true' },
       annotations: { 'cert-manager.io/certificate-name': 'linger' },
     };

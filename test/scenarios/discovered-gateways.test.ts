@@ -39,12 +39,16 @@ import { table } from './table.ts';
 const ENVOY_IMAGE = 'docker.io/envoyproxy/envoy:distroless-v1.40.0';
 const HAPROXY_IMAGE = 'docker.io/haproxytech/kubernetes-ingress:3.1.8';
 const HAPROXY_CLASS = {
-  ...{ apiVersion: 'networking.k8s.io/v1', kind: 'IngressClass', metadata: { name: 'discovered-haproxy' } },
+  apiVersion: 'networking.k8s.io/v1',
+  kind: 'IngressClass',
+  metadata: { name: 'discovered-haproxy' },
   spec: { controller: 'haproxy.org/ingress-controller/haproxy' },
 };
 const TRAEFIK_IMAGE = 'docker.io/traefik:v3.6.12';
 const TRAEFIK_CLASS = {
-  ...{ apiVersion: 'networking.k8s.io/v1', kind: 'IngressClass', metadata: { name: 'discovered-traefik' } },
+  apiVersion: 'networking.k8s.io/v1',
+  kind: 'IngressClass',
+  metadata: { name: 'discovered-traefik' },
   spec: { controller: 'traefik.io/ingress-controller' },
 };
 const FOUND = ['contour', 'istio-sidecars', 'traefik', 'haproxy-kubernetes-ingress'];
@@ -88,13 +92,19 @@ describe.runIf(LONG)('gateways that are discovered', () => {
       consumer(name, { mesh: 'none' }, { declared: { lag: '10ms' } }),
     );
     setting = await HoldSetting.open(cluster, {
-      ...{ consumers: unused, max: 60, sources: MESH_FILES, dns: dns.server },
+      consumers: unused,
+      max: 60,
+      sources: MESH_FILES,
+      dns: dns.server,
     });
     namespace = await setting.namespace('hold', 'shop', { 'istio-injection': 'enabled' });
     await cluster.create(service(namespace, 'web'));
     const headless = { clusterIP: 'None', selector: { app: 'web' }, ports: [{ port: POD_PORT }] };
     await cluster.create({
-      ...{ apiVersion: 'v1', kind: 'Service', metadata: { namespace, name: 'web-dns' }, spec: headless },
+      apiVersion: 'v1',
+      kind: 'Service',
+      metadata: { namespace, name: 'web-dns' },
+      spec: headless,
     } as NewObject);
     for (const each of PODS) {
       for (const name of each) await cluster.create(web(name));
@@ -168,7 +178,10 @@ describe.runIf(LONG)('gateways that are discovered', () => {
     const ports = [{ name: 'https-dns', port: 15_012 }];
     await cluster.create({ apiVersion: 'v1', kind: 'Service', metadata, spec: { ports } } as NewObject);
     await cluster.create({
-      ...{ apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', addressType: 'IPv4', ports },
+      apiVersion: 'discovery.k8s.io/v1',
+      kind: 'EndpointSlice',
+      addressType: 'IPv4',
+      ports,
       metadata: { ...metadata, labels: { 'kubernetes.io/service-name': 'istiod' } },
       endpoints: [{ addresses: [network.nodeAddress], conditions: { ready: true } }],
     } as NewObject);
@@ -178,17 +191,17 @@ describe.runIf(LONG)('gateways that are discovered', () => {
   /** Of the mesh alone: it makes no gateway. */
   const virtualService = () =>
     ({
-      ...{
-        apiVersion: 'networking.istio.io/v1',
-        kind: 'VirtualService',
-        metadata: { namespace, name: 'web' },
-      },
+      apiVersion: 'networking.istio.io/v1',
+      kind: 'VirtualService',
+      metadata: { namespace, name: 'web' },
       spec: { hosts: ['web'], http: [{ route: [{ destination: { host: 'web' } }] }] },
     }) as NewObject;
 
   const ingressRoute = () =>
     ({
-      ...{ apiVersion: 'traefik.io/v1alpha1', kind: 'IngressRoute', metadata: { namespace, name: 'web' } },
+      apiVersion: 'traefik.io/v1alpha1',
+      kind: 'IngressRoute',
+      metadata: { namespace, name: 'web' },
       spec: {
         entryPoints: ['web'],
         routes: [{ kind: 'Rule', match: 'PathPrefix(`/own`)', services: [{ name: 'web', port: 80 }] }],

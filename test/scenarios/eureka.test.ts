@@ -39,14 +39,13 @@ type Kind = keyof typeof KINDS;
 function heartbeat(address: string, application: string) {
   const downward = (name: string, fieldPath: string) => ({ name, valueFrom: { fieldRef: { fieldPath } } });
   const instance = {
-    ...{
-      instanceId: '$ID',
-      app: application,
-      vipAddress: application,
-      hostName: '$ADDRESS',
-      ipAddr: '$ADDRESS',
-    },
-    ...{ status: 'UP', port: { $: 8080, '@enabled': 'true' } },
+    instanceId: '$ID',
+    app: application,
+    vipAddress: application,
+    hostName: '$ADDRESS',
+    ipAddr: '$ADDRESS',
+    status: 'UP',
+    port: { $: 8080, '@enabled': 'true' },
     dataCenterInfo: { '@class': 'com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo', name: 'MyOwn' },
     leaseInfo: { renewalIntervalInSecs: 1, durationInSecs: 90 },
   };
@@ -66,7 +65,9 @@ function heartbeat(address: string, application: string) {
     'done',
   ];
   return {
-    ...{ name: 'heartbeat', image: images.busybox, imagePullPolicy: 'Never' },
+    name: 'heartbeat',
+    image: images.busybox,
+    imagePullPolicy: 'Never',
     command: ['sh', '-c', script.join('\n')],
     env: [
       downward('POD', 'metadata.name'),
@@ -183,14 +184,20 @@ describe.runIf(LONG)('a real Eureka', () => {
     const springs = {
       container: {
         ...eureka?.container(kind),
-        ...{ image: images.busybox, ports: [{ containerPort: 8080 }] },
+        image: images.busybox,
+        ports: [{ containerPort: 8080 }],
         volumeMounts: [{ name: 'node', mountPath: NODE_FILES }],
       },
       podSpec: { volumes: [{ name: 'node', hostPath: { path: '/' } }] },
     };
     const strategy = { rollingUpdate: { maxSurge: REPLICAS, maxUnavailable: 0 } };
     return new Stand({
-      ...{ cluster, namespace, name: kind, replicas: REPLICAS, onSigterm: 'exit', serviceless: true },
+      cluster,
+      namespace,
+      name: kind,
+      replicas: REPLICAS,
+      onSigterm: 'exit',
+      serviceless: true,
       ...(kind === 'spring' ? { application: springs } : usual),
       // Otherwise the old pods went before the caller knew any of the new ones.
       rollout: { strategy, minReadySeconds: DECLARED_SECONDS },
@@ -214,8 +221,14 @@ describe.runIf(LONG)('a real Eureka', () => {
     const { caller } = eureka as Eureka;
     const stand = stands.get(kind) as Stand;
     const load = await startLoad({
-      ...{ cluster, namespace: stand.namespace, podSelector: stand.selector, perSecond: PER_SECOND },
-      ...{ target: gatewayTarget(caller), path: `/${kind}`, clientAddresses, answerTimeoutMs: 30_000 },
+      cluster,
+      namespace: stand.namespace,
+      podSelector: stand.selector,
+      perSecond: PER_SECOND,
+      target: gatewayTarget(caller),
+      path: `/${kind}`,
+      clientAddresses,
+      answerTimeoutMs: 30_000,
     });
     try {
       await stand.rollOver(rollouts);

@@ -147,7 +147,11 @@ interface Pollers {
 
 async function startPollers(name: string, { namespace, stand }: Place, intervalMs: number): Promise<Pollers> {
   const access = await allowReports({
-    ...{ cluster, namespace, consumer: `pollers-${name}`, gateways: namesOf(3), address: REPORTS_ADDRESS },
+    cluster,
+    namespace,
+    consumer: `pollers-${name}`,
+    gateways: namesOf(3),
+    address: REPORTS_ADDRESS,
     authority: setting?.linger.authority ?? '',
   });
   const options = { cluster, instances: 3, intervalMs, connectTimeoutMs: 5_000, reports: access };
@@ -399,8 +403,12 @@ describe.runIf(LONG && OWN)('hook Hold', () => {
     const lives = new PodLives({ cluster, namespace, podSelector: stand.selector, container: 'app' });
     await lives.start();
     const load = await startLoad({
-      ...{ cluster, namespace, podSelector: stand.selector, perSecond: PER_SECOND },
-      ...{ target: gatewayTarget(gateway), clientAddresses: cluster.clientAddresses.slice(0, 4) },
+      cluster,
+      namespace,
+      podSelector: stand.selector,
+      perSecond: PER_SECOND,
+      target: gatewayTarget(gateway),
+      clientAddresses: cluster.clientAddresses.slice(0, 4),
       answerTimeoutMs: 10_000,
     });
     await sleep(3_000);

@@ -130,7 +130,9 @@ describe.runIf(LONG && OUTSIDE !== undefined && isBookworm())('the image', async
     const { config } = imageFor(architecture);
     const { nodeFlags, program, environment, user } = RUNTIME;
     expect(config).toMatchObject({
-      ...{ Entrypoint: ['node', ...nodeFlags, program, 'serve'], User: user, WorkingDir: '/app' },
+      Entrypoint: ['node', ...nodeFlags, program, 'serve'],
+      User: user,
+      WorkingDir: '/app',
       Labels: { ...LABELS, 'org.opencontainers.image.title': 'linger' },
     });
     expect(config.Cmd).toBeUndefined();
@@ -230,8 +232,12 @@ describe.runIf(LONG && OUTSIDE !== undefined && isBookworm())('the image', async
 
   it('comes out the same once more, but for the compiled code', { timeout: 600_000 }, async () => {
     const again = await builder!.build({
-      ...{ into: join(scratch, 'again'), name: LINGER_IMAGE, labels: LABELS, epoch: EPOCH },
-      ...{ architectures: [OWN_ARCHITECTURE], anew: true },
+      into: join(scratch, 'again'),
+      name: LINGER_IMAGE,
+      labels: LABELS,
+      epoch: EPOCH,
+      architectures: [OWN_ARCHITECTURE],
+      anew: true,
     });
     const digests = (image: Image) => image.layers.map(({ digest }) => digest);
     const [first, second] = [imageFor(OWN_ARCHITECTURE), imageOf(again, OWN_ARCHITECTURE)].map(digests);

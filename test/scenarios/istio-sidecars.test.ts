@@ -139,7 +139,9 @@ describe.runIf(LONG)('sidecars of Istio', () => {
     const { sigtermAt = Number.NaN, exitAt = Number.NaN } = ended.app ?? {};
     const drainedAt = said('Agent draining Proxy for termination');
     const times = {
-      ...{ sigterm: sigtermAt - deletedAt, exit: exitAt - deletedAt, proxySigterm: drainedAt - deletedAt },
+      sigterm: sigtermAt - deletedAt,
+      exit: exitAt - deletedAt,
+      proxySigterm: drainedAt - deletedAt,
       proxyEnd: said('Aborted proxy instance') - deletedAt,
     };
     const lostInWait = lost.filter((at) => at < sigtermAt).length;
@@ -203,7 +205,8 @@ describe.runIf(LONG)('sidecars of Istio', () => {
       // A native one has drained for longer than that when the wait ends, and takes connections all the same.
       const own = { drainDuration: '2s', proxyMetadata: { EXIT_ON_ZERO_ACTIVE_CONNECTIONS: 'true' } };
       const annotations = {
-        ...{ ...KINDS[kind], 'linger.dev/wait': `${WAIT}s` },
+        ...KINDS[kind],
+        'linger.dev/wait': `${WAIT}s`,
         'proxy.istio.io/config': JSON.stringify(own),
       };
       let failed: readonly number[] = [];
@@ -230,12 +233,19 @@ describe.runIf(LONG)('sidecars of Istio', () => {
   async function rollOver(waiting: Waiting, kind: Kind) {
     const namespace = await namespaceFor(waiting, 'istiod');
     await cluster.create({
-      ...{ apiVersion: 'security.istio.io/v1', kind: 'PeerAuthentication' },
-      ...{ metadata: { namespace, name: 'mutual' }, spec: { mtls: { mode: 'STRICT' } } },
+      apiVersion: 'security.istio.io/v1',
+      kind: 'PeerAuthentication',
+      metadata: { namespace, name: 'mutual' },
+      spec: { mtls: { mode: 'STRICT' } },
     } as NewObject);
     const stand = new Stand({
-      ...{ cluster, namespace, name: 'web', replicas: PODS, onSigterm: 'exit' },
-      ...{ annotations: KINDS[kind], timeoutMs: 600_000 },
+      cluster,
+      namespace,
+      name: 'web',
+      replicas: PODS,
+      onSigterm: 'exit',
+      annotations: KINDS[kind],
+      timeoutMs: 600_000,
     });
     await stand.start();
     const edge = await cluster.namespace('edge', { 'linger.dev/inject': 'false', ...INJECTED });

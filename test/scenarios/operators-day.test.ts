@@ -122,11 +122,9 @@ function things(): readonly Thing[] {
   const unreachable = join(scratch, 'unreachable');
   const clamp = [
     {
-      ...{
-        apiVersion: 'admissionregistration.k8s.io/v1',
-        kind: 'MutatingAdmissionPolicy',
-        metadata: { name: 'clamp' },
-      },
+      apiVersion: 'admissionregistration.k8s.io/v1',
+      kind: 'MutatingAdmissionPolicy',
+      metadata: { name: 'clamp' },
       spec: {
         matchConstraints: {
           resourceRules: [
@@ -144,22 +142,24 @@ function things(): readonly Thing[] {
       },
     },
     {
-      ...{
-        apiVersion: 'admissionregistration.k8s.io/v1',
-        kind: 'MutatingAdmissionPolicyBinding',
-        metadata: { name: 'clamp' },
-      },
+      apiVersion: 'admissionregistration.k8s.io/v1',
+      kind: 'MutatingAdmissionPolicyBinding',
+      metadata: { name: 'clamp' },
       spec: { policyName: 'clamp' },
     },
   ];
   const consumer = {
-    ...{ apiVersion: 'linger.dev/v1alpha1', kind: 'DiscoveryConsumer', metadata: { name: 'edge' } },
+    apiVersion: 'linger.dev/v1alpha1',
+    kind: 'DiscoveryConsumer',
+    metadata: { name: 'edge' },
     spec: {
       measure: { inspect: { url: `http://${cluster.nodeAddress}:1/`, format: 'Text', syncInterval: '1s' } },
     },
   };
   const greedy = applicationDeployment({
-    ...{ namespace: day, name: 'greedy', replicas: 1 },
+    namespace: day,
+    name: 'greedy',
+    replicas: 1,
     container: { lifecycle: { preStop: { exec: { command: ['sleep', '60'] } } } },
   });
   return [

@@ -266,7 +266,10 @@ describe.runIf(LONG)('linger prove', () => {
     const namespace = await cluster.namespace('prove-tired', { 'linger.dev/inject': 'false' });
     const stage = new ProveStage(cluster, namespace);
     const services = (name: string, spec: object) => ({
-      ...{ apiVersion: 'v1', kind: 'Service', metadata: { namespace, name }, spec },
+      apiVersion: 'v1',
+      kind: 'Service',
+      metadata: { namespace, name },
+      spec,
     });
     await Promise.all(['web', 'paused', 'two', 'bare', 'names'].map((name) => stage.deploy(name, 2)));
     const selector = { app: 'two' };
@@ -316,11 +319,14 @@ describe.runIf(LONG)('linger prove', () => {
   }, async ({ skip }) => {
     if (setting === undefined) return skip('only in our own cluster');
     const namespace = await cluster.namespace('prove-restricted', {
-      ...{ 'linger.dev/inject': 'false', 'pod-security.kubernetes.io/enforce': 'restricted' },
+      'linger.dev/inject': 'false',
+      'pod-security.kubernetes.io/enforce': 'restricted',
     });
     const stage = new ProveStage(cluster, namespace);
     const application = {
-      ...{ namespace, name: 'web', replicas: 3 },
+      namespace,
+      name: 'web',
+      replicas: 3,
       podSpec: {
         securityContext: {
           runAsNonRoot: true,

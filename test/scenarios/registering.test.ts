@@ -62,7 +62,11 @@ describe.runIf(LONG)('a discovery service that pods enter themselves', () => {
       );
     const services = [...namespaces.values()].map((namespace) => `${namespace}/web`);
     gateways = await Gateways.start({
-      ...{ cluster, instances: 3, intervalMs: INTERVAL_MS, connectTimeoutMs: CONNECT_TIMEOUT_MS, services },
+      cluster,
+      instances: 3,
+      intervalMs: INTERVAL_MS,
+      connectTimeoutMs: CONNECT_TIMEOUT_MS,
+      services,
       discovery: 'registry.ts',
     });
     const measure = { declared: { syncInterval: `${INTERVAL_MS / 1_000}s` } };
@@ -118,7 +122,11 @@ describe.runIf(LONG)('a discovery service that pods enter themselves', () => {
       [...stands].map(async ([name, stand], index) => {
         const clientAddresses = cluster.clientAddresses.slice(index * share, (index + 1) * share);
         const { newConnections } = await rollUnderLoad({
-          ...{ cluster, gateways: gateways as Gateways, stand, clientAddresses, rollouts: 2 },
+          cluster,
+          gateways: gateways as Gateways,
+          stand,
+          clientAddresses,
+          rollouts: 2,
         });
         console.log(
           `${name}: ${formatReport({ ...newConnections, firstLosses: newConnections.firstLosses.slice(0, 3) })}`,

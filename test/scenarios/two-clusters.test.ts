@@ -92,14 +92,22 @@ describe.runIf(LONG)('copies in another cluster', () => {
     const stand = new Stand({ cluster, namespace, name: 'web', replicas, onSigterm: 'exit' });
     await stand.start();
     const copier = await Copier.start({
-      ...{ from: cluster, to: joined!.cluster, namespace, service: 'web' },
-      ...{ copies: ACCESS, delayMs: DELAY_MS },
+      from: cluster,
+      to: joined!.cluster,
+      namespace,
+      service: 'web',
+      copies: ACCESS,
+      delayMs: DELAY_MS,
     });
     copiers.push(copier);
     const url = `http://${copier.clusterIp}/`;
     const plan: TrafficPlan = {
       ways: [{ name: 'access', url, keepAlive: false, verify: false }],
-      ...{ rate: PER_SECOND, seconds: LONGEST_SECONDS, timeoutMs: 5_000, method: 'GET', headers: {} },
+      rate: PER_SECOND,
+      seconds: LONGEST_SECONDS,
+      timeoutMs: 5_000,
+      method: 'GET',
+      headers: {},
     };
     const [program = '', ...words] = joined!.enter;
     const args = [...words, process.execPath, MAIN, 'prove-traffic', '--plan', JSON.stringify(plan)];
@@ -223,7 +231,9 @@ interface Kubeconfig {
 function both(...[here, there]: readonly [Kubeconfig, Kubeconfig]): object {
   const named = { business: here, access: there };
   return {
-    ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'business' },
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': 'business',
     clusters: Object.entries(named).map(([name, { clusters }]) => ({ ...clusters[0], name })),
     users: Object.entries(named).map(([name, { users }]) => ({ ...users[0], name })),
     contexts: Object.keys(named).map((name) => ({ name, context: { cluster: name, user: name } })),

@@ -65,13 +65,12 @@ type PlacedPod = PodObject & { readonly spec: { readonly nodeName?: string } };
 const halfOnEach = (app: string): Json => ({
   topologySpreadConstraints: [
     {
-      ...{
-        maxSkew: 1,
-        topologyKey: 'kubernetes.io/hostname',
-        whenUnsatisfiable: 'DoNotSchedule',
-        nodeTaintsPolicy: 'Honor',
-      },
-      ...{ labelSelector: { matchLabels: { app } }, matchLabelKeys: ['pod-template-hash'] },
+      maxSkew: 1,
+      topologyKey: 'kubernetes.io/hostname',
+      whenUnsatisfiable: 'DoNotSchedule',
+      nodeTaintsPolicy: 'Honor',
+      labelSelector: { matchLabels: { app } },
+      matchLabelKeys: ['pod-template-hash'],
     },
   ],
 });
@@ -289,7 +288,8 @@ describe.runIf(LONG)('two nodes', async () => {
     const read = async (part: string) => linger.replicas.sum(`${metric}_${part}`, 'consumer="cluster-ip"');
     const [sum, count] = [await read('sum'), await read('count')];
     await waitUntil(`${flips} flips`, async () => (await read('count')) >= count + flips, {
-      ...{ timeoutMs: 240_000, intervalMs: 500 },
+      timeoutMs: 240_000,
+      intervalMs: 500,
     });
     return ((await read('sum')) - sum) / ((await read('count')) - count);
   }
@@ -335,7 +335,8 @@ describe.runIf(LONG)('two nodes', async () => {
       await kubectl('--namespace', 'linger', 'rollout', 'status', 'daemonset/linger-node-timer');
       await leadOn(name);
       await waitUntil('both nodes to be timed', async () => (await limits()).includes('2 of 2 nodes'), {
-        ...{ timeoutMs: 240_000, intervalMs: 2_000 },
+        timeoutMs: 240_000,
+        intervalMs: 2_000,
       });
       const other = NODES.find((each) => each !== name)!;
       const before = await told(FLIPS);
@@ -345,7 +346,8 @@ describe.runIf(LONG)('two nodes', async () => {
         'the slow node to be named',
         async () => (await limits()).includes(`slowest is ${other}:`),
         {
-          ...{ timeoutMs: 120_000, intervalMs: 2_000 },
+          timeoutMs: 120_000,
+          intervalMs: 2_000,
         },
       );
       const named = await limits();

@@ -79,8 +79,14 @@ function start(name: string) {
   const token = randomBytes(16).toString('base64url');
   const command = [HOLD_HELPER, `${cluster.nodeAddress}:${HOLD_PORT}`, token, '2', String(MAX)];
   const plan = {
-    ...{ v: 2, wait: 2, grace: 90, baseGrace: 30, hook: 'Hold', containers: ['app'] },
-    ...{ policy: 'test', why: 'initial' },
+    v: 2,
+    wait: 2,
+    grace: 90,
+    baseGrace: 30,
+    hook: 'Hold',
+    containers: ['app'],
+    policy: 'test',
+    why: 'initial',
     hold: { min: 0, max: MAX, percentile: 99, probes: 1, initial: INITIAL },
   };
   const items = [{ key: holdKey(process.arch === 'arm64' ? 'arm64' : 'amd64'), path: 'hold' }];

@@ -16,8 +16,13 @@ export interface FrontInput {
 export type Mood = 'passing' | 'throttling' | 'refusing';
 
 const TOO_MANY = JSON.stringify({
-  ...{ kind: 'Status', apiVersion: 'v1', metadata: {}, status: 'Failure', code: 429 },
-  ...{ reason: 'TooManyRequests', message: 'the soak throttles' },
+  kind: 'Status',
+  apiVersion: 'v1',
+  metadata: {},
+  status: 'Failure',
+  code: 429,
+  reason: 'TooManyRequests',
+  message: 'the soak throttles',
 });
 
 /** Stands between one replica and the API server, which sees the replica's own token. */

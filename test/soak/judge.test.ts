@@ -3,7 +3,12 @@ import type { TrueRemoval } from '../cluster-suite/support/endpoint-history.ts';
 import { earlyHolds, inventedLags, lagsIn, slopeOf } from './judge.ts';
 
 const removal = (pod: string, lagMs: number): TrueRemoval => ({
-  ...{ stage: 'EndpointSlice', service: 'svc-0/IPv4', pod, uid: pod, start: 10_000, end: 10_000 + lagMs },
+  stage: 'EndpointSlice',
+  service: 'svc-0/IPv4',
+  pod,
+  uid: pod,
+  start: 10_000,
+  end: 10_000 + lagMs,
   bounds: [lagMs - 10, lagMs + 10],
 });
 const page = (count: number, within: number) => [

@@ -93,7 +93,8 @@ export class SoakSetting {
     for (const [service, port] of Object.entries(SERVICES)) {
       const name = `${service}-${address}`;
       const slice = {
-        ...{ apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice' },
+        apiVersion: 'discovery.k8s.io/v1',
+        kind: 'EndpointSlice',
         metadata: { name, namespace: NAMESPACE, labels: { 'kubernetes.io/service-name': service } },
         addressType: 'IPv4',
         endpoints: [{ addresses: [address], conditions: { ready, serving: ready } }],
@@ -130,7 +131,9 @@ function adapted(manifest: Manifest): Manifest {
 function policies(page: string): string {
   const soak = { soak: 'true' };
   const of = (waits: string) => ({
-    ...{ mode: 'Enforce', wait: WAIT, namespaceSelector: { matchLabels: soak } },
+    mode: 'Enforce',
+    wait: WAIT,
+    namespaceSelector: { matchLabels: soak },
     podSelector: { matchLabels: { waits } },
   });
   const hold = { min: '0s', max: `${TERMS.maxMs / 1_000}s` };
@@ -188,14 +191,18 @@ async function replica(name: string, host: string, common: Common): Promise<Repl
   writeFileSync(kubeconfig, kubeconfigFor(front.url, read('ca.crt'), token));
   const flags = {
     host,
-    ...{ identity: name, namespace: NAMESPACE, kubeconfig, cluster: 'required', 'pod-ip': host },
-    ...{
-      'certs-secret': 'linger-certificates',
-      'cert-names': 'linger.linger.svc',
-      drain: `${DRAIN_SECONDS}s`,
-    },
-    ...{ policies: join(common.directory, 'policies'), 'audit-every': '30s', 'canary-every': '0' },
-    ...{ 'hold-test-image': images.busybox },
+    identity: name,
+    namespace: NAMESPACE,
+    kubeconfig,
+    cluster: 'required',
+    'pod-ip': host,
+    'certs-secret': 'linger-certificates',
+    'cert-names': 'linger.linger.svc',
+    drain: `${DRAIN_SECONDS}s`,
+    policies: join(common.directory, 'policies'),
+    'audit-every': '30s',
+    'canary-every': '0',
+    'hold-test-image': images.busybox,
   };
   const main = join(common.directory, 'program', 'dist', 'main.js');
   return new Replica({ name, host, directory, main, front, flags, clockLibrary });
@@ -204,7 +211,9 @@ async function replica(name: string, host: string, common: Common): Promise<Repl
 function kubeconfigFor(server: string, authority: string, token: string): string {
   const certificateAuthority = Buffer.from(authority).toString('base64');
   return JSON.stringify({
-    ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'soak' },
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': 'soak',
     clusters: [{ name: 'soak', cluster: { server, 'certificate-authority-data': certificateAuthority } }],
     users: [{ name: 'soak', user: { token } }],
     contexts: [{ name: 'soak', context: { cluster: 'soak', user: 'soak' } }],

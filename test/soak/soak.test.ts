@@ -211,7 +211,9 @@ function report(
 ) {
   const grown = [
     growth('heap after GC, MiB', readings, ({ heapBytes }) => heapBytes, {
-      ...{ bound: 8 * MIB, settling: 8 * MIB, unit: MIB },
+      bound: 8 * MIB,
+      settling: 8 * MIB,
+      unit: MIB,
     }),
     growth('file descriptors', readings, ({ descriptors }) => descriptors, { bound: 6, settling: 20 }),
     growth('handles and requests', readings, ({ handles }) => handles, { bound: 6, settling: 20 }),
@@ -318,7 +320,13 @@ it('soaks', { timeout: (MINUTES + 15) * 60_000 }, async ({ skip }) => {
   const judged = report(outcomes, usage.readings, await steady.page(), [steady, tried]);
   if (!setting.clockShifts) console.log('no C compiler: no clock was shifted');
   expect(judged).toEqual({
-    ...{ invented: [], early: [], notServed: [], failures: [], mistakes: [], crashes: 0, grows: [] },
+    invented: [],
+    early: [],
+    notServed: [],
+    failures: [],
+    mistakes: [],
+    crashes: 0,
+    grows: [],
   });
   expect(sum(outcomes.map(({ churn }) => churn.held.length))).toBeGreaterThan(0);
 });

@@ -8,7 +8,11 @@ const LINGER = 'system:serviceaccount:linger:linger';
 
 function line(username: string, verb: string, requestURI: string, decision: string, code: number): string {
   return `${JSON.stringify({
-    ...{ stage: 'ResponseComplete', verb, requestURI, user: { username }, responseStatus: { code } },
+    stage: 'ResponseComplete',
+    verb,
+    requestURI,
+    user: { username },
+    responseStatus: { code },
     annotations: { 'authorization.k8s.io/decision': decision },
   })}\n`;
 }

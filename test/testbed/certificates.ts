@@ -48,8 +48,12 @@ const leaves: readonly Leaf[] = [
   { name: 'scheduler', commonName: 'system:kube-scheduler', client: true },
   { name: 'proxy', commonName: 'system:kube-proxy', client: true },
   ...[firstNode, secondNode].map(({ name, address }) => ({
-    ...{ name, commonName: `system:node:${name}`, organization: 'system:nodes' },
-    ...{ dns: [name], ips: [address], client: true },
+    name,
+    commonName: `system:node:${name}`,
+    organization: 'system:nodes',
+    dns: [name],
+    ips: [address],
+    client: true,
   })),
 ];
 

@@ -60,8 +60,10 @@ ${cache === undefined ? '' : `  cache ${cache}\n`}}
     health: { url: `http://${server}:${READY_PORT}/ready` },
   };
   await startProcess({
-    ...{ name: NAME, argv: component.argv },
-    ...{ runDir: paths.run, logFile: logFile(paths, NAME) },
+    name: NAME,
+    argv: component.argv,
+    runDir: paths.run,
+    logFile: logFile(paths, NAME),
   });
   await waitHealthy(component, paths);
   return { server, stop };

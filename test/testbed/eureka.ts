@@ -106,7 +106,10 @@ export async function startEureka(settings: ClusterSettings, folder: string): Pr
       health: { url: `http://${address}:${port}/actuator/health` },
     };
     await startProcess({
-      ...{ name: component.name, argv, runDir: paths.run, logFile: logFile(paths, component.name) },
+      name: component.name,
+      argv,
+      runDir: paths.run,
+      logFile: logFile(paths, component.name),
       env: { ...process.env, EUREKA: `${url}/` },
     });
     await waitHealthy(component, paths, { timeoutMs: START_MS });
@@ -122,7 +125,8 @@ export async function startEureka(settings: ClusterSettings, folder: string): Pr
   await start('caller', CALLER_PORT);
   const log = logFile(paths, 'eureka-caller');
   return {
-    ...{ url, at: `${address} ${SERVER_PORT}` },
+    url,
+    at: `${address} ${SERVER_PORT}`,
     caller: { name: 'Spring Cloud LoadBalancer', address, port: CALLER_PORT, sent: () => sentIn(log) },
     container: (application) =>
       onNodeFiles('app', command(folder, 'orders'), { APPLICATION: application, EUREKA: `${url}/` }),

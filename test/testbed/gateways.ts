@@ -114,7 +114,9 @@ export async function startHaproxy(
 ): Promise<GatewayProcess> {
   const { argv, env } = await haproxy(settings, options, network.nodeAddress);
   return startGateway(settings, {
-    ...{ name: 'haproxy', argv, env: { ...process.env, ...env } },
+    name: 'haproxy',
+    argv,
+    env: { ...process.env, ...env },
     page: HAPROXY_PAGE,
   });
 }
@@ -259,7 +261,8 @@ export function startEnvoyOfIstiod(
   };
   const transport_api_version = 'V3';
   const ads = {
-    ...{ api_type: 'DELTA_GRPC', transport_api_version },
+    api_type: 'DELTA_GRPC',
+    transport_api_version,
     grpc_services: [{ envoy_grpc: { cluster_name: 'istiod' } }],
   };
   const id = `sidecar~${network.nodeAddress}~edge.edge~edge.svc.cluster.local`;
@@ -338,7 +341,8 @@ async function envoyOnNode(
   const file = configuration(settings, `${name}.json`, JSON.stringify(bootstrap));
   const argv = [program, '-c', file, '--base-id', String(baseId), ...ENVOY_FLAGS];
   return startGateway(settings, {
-    ...{ name, argv },
+    name,
+    argv,
     page: { path: '/clusters', format: 'Envoy' },
   });
 }
@@ -375,11 +379,19 @@ export async function contourInPod(
   const log = { 'accesslog-format': 'envoy', 'accesslog-format-string': ENVOY_LOG };
   const everywhere = '0.0.0.0';
   const flags = {
-    ...{ kubeconfig, 'config-path': configuration(settings, 'contour.yaml', JSON.stringify(log)) },
-    ...{ 'xds-address': host, 'xds-port': xds },
-    ...{ 'envoy-service-http-address': everywhere, 'envoy-service-http-port': ports.contour.requests },
-    ...{ 'stats-address': everywhere, 'stats-port': stats, 'health-address': host, 'health-port': health },
-    ...{ 'http-address': host, 'http-port': http, 'debug-http-port': debug },
+    kubeconfig,
+    'config-path': configuration(settings, 'contour.yaml', JSON.stringify(log)),
+    'xds-address': host,
+    'xds-port': xds,
+    'envoy-service-http-address': everywhere,
+    'envoy-service-http-port': ports.contour.requests,
+    'stats-address': everywhere,
+    'stats-port': stats,
+    'health-address': host,
+    'health-port': health,
+    'http-address': host,
+    'http-port': http,
+    'debug-http-port': debug,
   };
   const given = Object.entries(flags).map(([name, value]) => `--${name}=${value}`);
   const control = {
@@ -390,7 +402,8 @@ export async function contourInPod(
   await stopRecorded(paths, control.name);
   const running = await startProcess({
     ...control,
-    ...{ runDir: paths.run, logFile: logFile(paths, control.name) },
+    runDir: paths.run,
+    logFile: logFile(paths, control.name),
   });
   await waitHealthy(control, paths);
   const file = join(paths.config, 'contour.json');
@@ -454,9 +467,14 @@ export async function startIstiod(
   const host = network.nodeAddress;
   const { xds, xdsTls, http, https, monitoring } = ISTIOD_PORTS;
   const flags = {
-    ...{ kubeconfig, namespace: 'istio-system', httpAddr: `${host}:${http}`, httpsAddr: `${host}:${https}` },
-    ...{ grpcAddr: `${host}:${xds}`, secureGRPCAddr: `${host}:${xdsTls}` },
-    ...{ monitoringAddr: `${host}:${monitoring}`, meshConfig: configuration(settings, 'mesh.yaml', '{}') },
+    kubeconfig,
+    namespace: 'istio-system',
+    httpAddr: `${host}:${http}`,
+    httpsAddr: `${host}:${https}`,
+    grpcAddr: `${host}:${xds}`,
+    secureGRPCAddr: `${host}:${xdsTls}`,
+    monitoringAddr: `${host}:${monitoring}`,
+    meshConfig: configuration(settings, 'mesh.yaml', '{}'),
   };
   const given = Object.entries(flags).map(([name, value]) => `--${name}=${value}`);
   const istiod = {
@@ -465,8 +483,11 @@ export async function startIstiod(
     // What its chart sets; the injector needs files of that chart.
     env: {
       ...process.env,
-      ...{ POD_NAME: 'istiod', POD_NAMESPACE: 'istio-system', PILOT_CERT_PROVIDER: 'istiod' },
-      ...{ INJECT_ENABLED: 'false', JWT_POLICY: 'third-party-jwt' },
+      POD_NAME: 'istiod',
+      POD_NAMESPACE: 'istio-system',
+      PILOT_CERT_PROVIDER: 'istiod',
+      INJECT_ENABLED: 'false',
+      JWT_POLICY: 'third-party-jwt',
       ...(clusterId && { CLUSTER_ID: clusterId }),
     },
     health: { url: `http://${host}:${http}/ready` },
@@ -531,7 +552,9 @@ function gatewayAt(
 ): Gateway {
   const { requests, page: port } = ports[name];
   return {
-    ...{ name, address, port: requests },
+    name,
+    address,
+    port: requests,
     page: { ...(own ?? { url: `http://${address}:${port}${path}` }), port, path, format },
     sent: () => sentIn(log),
   };

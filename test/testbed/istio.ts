@@ -44,11 +44,14 @@ export async function istioImages(cacheDir: string, say: (line: string) => void)
   const program = (file: string) => copy(file, `/usr/local/bin/${basename(file)}`);
   return imageArchive([
     {
-      ...{ reference: images.pilot, user: '1337:1337', entrypoint: ['/usr/local/bin/pilot-discovery'] },
+      reference: images.pilot,
+      user: '1337:1337',
+      entrypoint: ['/usr/local/bin/pilot-discovery'],
       files: [...common, program(istiod)],
     },
     {
-      ...{ reference: images.proxy, entrypoint: ['/usr/local/bin/pilot-agent'] },
+      reference: images.proxy,
+      entrypoint: ['/usr/local/bin/pilot-agent'],
       files: [
         ...common,
         ...[agent, envoy].map(program),

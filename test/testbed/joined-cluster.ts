@@ -34,11 +34,18 @@ export async function startJoinedCluster(): Promise<JoinedCluster> {
   const api = new ApiClient(connection);
   const { minor } = await api.call<{ readonly minor: string }>('GET', '/version');
   const access = {
-    ...{ own: false, connection, kubeconfig, close: () => {} },
+    own: false,
+    connection,
+    kubeconfig,
+    close: () => {},
     kubectl: [kube, 'kubectl', `--kubeconfig=${kubeconfig}`],
     addresses: () => Promise.resolve({ nodeAddress: network.joined.other, clientAddresses: [] }),
-    ...{ staticPodDirectory: undefined, auditLog: undefined, restart: undefined, startApiServer: undefined },
-    ...{ startNode: undefined, importImages: undefined },
+    staticPodDirectory: undefined,
+    auditLog: undefined,
+    restart: undefined,
+    startApiServer: undefined,
+    startNode: undefined,
+    importImages: undefined,
   };
   const cluster = new Cluster(access, api, await access.addresses(), Number.parseInt(minor, 10));
   return {

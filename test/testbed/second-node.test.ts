@@ -16,7 +16,9 @@ interface Pod {
 
 const SPREAD = [
   {
-    ...{ maxSkew: 1, topologyKey: 'kubernetes.io/hostname', whenUnsatisfiable: 'DoNotSchedule' },
+    maxSkew: 1,
+    topologyKey: 'kubernetes.io/hostname',
+    whenUnsatisfiable: 'DoNotSchedule',
     labelSelector: { matchLabels: { app: 'web' } },
   },
 ];

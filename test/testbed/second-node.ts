@@ -61,7 +61,10 @@ export async function startSecondNode(settings: ClusterSettings, binaries: Binar
     if (record !== undefined) signalIfAlive(record, name);
   };
   return {
-    ...{ name: secondNode.name, address: secondNode.address, enter: place.enter, signal },
+    name: secondNode.name,
+    address: secondNode.address,
+    enter: place.enter,
+    signal,
     importImages: (archive) => importImages(archive, paths, binaries),
     withLogind: async (grace) => {
       const logind = await startLogind(own.stateDir, settings.cacheDir, grace);

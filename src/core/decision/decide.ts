@@ -397,12 +397,16 @@ function planFor(
   }
   const later = chosen.isLater && fitted(longestHold(policy, choice.seconds));
   return {
-    ...{ outcome: 'inject', plan, policy, notes: said },
+    outcome: 'inject',
+    plan,
+    policy,
+    notes: said,
     ...(estimate && { estimate }),
     ...(later && {
       hold: {
         min: Math.min(wholeSeconds(policy['hold.min'].value), later.wait),
-        ...{ max: later.wait, grace: later.grace },
+        max: later.wait,
+        grace: later.grace,
       },
     }),
     ...(setup && { setup }),

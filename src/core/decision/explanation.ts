@@ -43,7 +43,10 @@ export function explain(
   const plan = outcome === 'inject' ? decision.plan : decision.standing;
   const estimate = outcome === 'inject' ? decision.estimate : undefined;
   return {
-    ...{ kind, namespace, name, outcome },
+    kind,
+    namespace,
+    name,
+    outcome,
     mode: policy?.mode.value ?? null,
     /** The digest of the effective policy; plan annotations carry the digest that was in force. */
     digest: policy === undefined ? null : digestOf(policy),

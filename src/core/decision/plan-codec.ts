@@ -19,7 +19,13 @@ export function renderPlan(plan: Plan): string {
   return JSON.stringify({
     v: versionFor(hook),
     by,
-    ...{ wait, grace, baseGrace, hook, containers, policy, why },
+    wait,
+    grace,
+    baseGrace,
+    hook,
+    containers,
+    policy,
+    why,
     // Four digits are a hundredth of a per cent; more would only make replicas' texts differ. 1 says that all are covered.
     coverage: coverage && Math.min(Math.round(coverage * 10_000), coverage < 1 ? 9_999 : 10_000) / 10_000,
     samples,
@@ -86,7 +92,13 @@ export function parsePlan(text: string): Plan | undefined {
   const reason = WAIT_NAMES.find((each) => each === why);
   if (typeof policy !== 'string' || reason === undefined) return undefined;
   return {
-    ...{ wait, grace, baseGrace, hook, containers, policy, why: reason },
+    wait,
+    grace,
+    baseGrace,
+    hook,
+    containers,
+    policy,
+    why: reason,
     ...(typeof coverage === 'number' && { coverage }),
     ...(typeof samples === 'number' && { samples }),
     ...(extended !== undefined && { extended }),
@@ -103,7 +115,11 @@ function holdPlanIn(value: unknown, wait: number, grace: number): HoldPlan | und
   if (min > max || wait > max || max > grace) return undefined;
   if (!isBetween(percentile, 0, 100) || !isBetween(probes, 0, MOST_PROBES)) return undefined;
   return {
-    ...{ min, max, percentile, initial, probes },
+    min,
+    max,
+    percentile,
+    initial,
+    probes,
     ...(observe === true && { observe }),
     ...(hostNetwork === true && { hostNetwork }),
     ...(isString(address) && ADDRESS.test(address) && { address }),

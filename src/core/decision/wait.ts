@@ -227,8 +227,12 @@ const NOWHERE = unseenNamespace('');
 
 /** A typical Service: with a ClusterIP. */
 const PLAIN_SERVICE: ServiceRecord = {
-  ...{ namespace: NOWHERE.name, name: '', labels: NO_LABELS, selector: NO_LABELS },
-  ...{ headless: false, externalName: false },
+  namespace: NOWHERE.name,
+  name: '',
+  labels: NO_LABELS,
+  selector: NO_LABELS,
+  headless: false,
+  externalName: false,
 };
 
 /** A wait with the share of removals that it covers; undefined where a part of the lag is not known. */
@@ -299,7 +303,9 @@ export function estimateOfWait(policy: EffectivePolicy, lag: PlannedLag, wait: n
     percentile,
     /** The lag that `percentile` per cent of the removals did not exceed. */
     lagSeconds: seen.quantile(percentile),
-    ...{ samples, historySeconds, scope },
+    samples,
+    historySeconds,
+    scope,
     safetyFactor: policy['wait.safetyFactor'].value,
     marginSeconds: policy['wait.margin'].value,
     maxSeconds: policy['wait.max'].value,

@@ -537,8 +537,12 @@ function judge(audited: AuditSubject, snapshot: ClusterSnapshot, all: RelatedObj
   const decisive = standing.verdict === 'protected' || standing.verdict === 'unknown' ? sooner : undefined;
   const verdict = (decisive && verdictOf(decisive)) ?? standing.verdict;
   const common = {
-    ...{ kind: workload.kind, namespace, name: workload.name, verdict },
-    ...{ waitSeconds: standing.wait, graceSeconds: standing.grace },
+    kind: workload.kind,
+    namespace,
+    name: workload.name,
+    verdict,
+    waitSeconds: standing.wait,
+    graceSeconds: standing.grace,
     exposureSeconds: openFor(exposure, verdict, decisive?.wait ?? standing.wait),
     evidence: exposure === undefined || verdict === 'skipped' ? null : evidenceOf(exposure),
   };
@@ -1451,7 +1455,11 @@ export function summaryOfAudit(audited: readonly Audited[]): AuditSummary {
     for (const { reason } of findings) reasons[reason] = (reasons[reason] ?? 0) + 1;
   }
   return {
-    ...{ workloads: audited.length, verdicts, wouldBe, reasons, skipped },
+    workloads: audited.length,
+    verdicts,
+    wouldBe,
+    reasons,
+    skipped,
     rolloutSeconds: audited.reduce((sum, { cost }) => sum + cost.rollout, 0),
     drainSeconds: audited.reduce((most, { cost }) => Math.max(most, cost.drain), 0),
   };

@@ -74,7 +74,9 @@ const FIELDS: readonly Field[] = [
     belongs: (kind) => (UPDATED.test(kind) ? 'updateStrategy' : 'strategy'),
   },
   ...['replicas', 'progressDeadlineSeconds', 'podManagementPolicy'].map((name) => ({
-    ...{ name, within: 'the pod' as const, belongs: ofWorkload },
+    name,
+    within: 'the pod' as const,
+    belongs: ofWorkload,
     fits: () => false,
   })),
 ];

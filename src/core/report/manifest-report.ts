@@ -151,8 +151,11 @@ export class JudgedManifests {
       return { file: input.name, workloads: ours, others: Math.max(0, objects.length - others - ours) };
     });
     const subjects = found.map(({ input, found: { object, ...placed } }) => ({
-      ...{ ...placed, object: object.value },
-      ...{ file: input.name, line: object.line, column: object.column },
+      ...placed,
+      object: object.value,
+      file: input.name,
+      line: object.line,
+      column: object.column,
     }));
     const values = objects.map(({ value }) => value);
     const brought = values.filter(isRecord).filter(({ kind }) => kind === WEBHOOK_KIND.kind);

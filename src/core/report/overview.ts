@@ -182,7 +182,10 @@ export function plannedCharts(
   const lag = neededOf(exposure);
   const { basis } = evidenceOf(exposure);
   const now = plannedChart({
-    ...{ title: `${subjectOf(own)}: as it is`, lag, basis, wait: own.waitSeconds },
+    title: `${subjectOf(own)}: as it is`,
+    lag,
+    basis,
+    wait: own.waitSeconds,
     grace: own.graceSeconds ?? plan.baseGraceSeconds ?? 30,
   });
   const { waitSeconds, graceSeconds, outcome } = plan;

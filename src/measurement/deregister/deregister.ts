@@ -207,8 +207,12 @@ export class Deregistrations {
     if (known !== undefined || !this.#shares.hasRoomFor(namespace, 1, LIMITS.pods)) return undefined;
     const spanMs = Math.min(LIMITS.longest, graceSeconds * 1000 + LIMITS.afterGrace);
     const leaving: Leaving = {
-      ...{ pod: { uid, namespace, name }, labels, until: this.#context.clock() + spanMs },
-      ...{ outcomes: new Map(), values: undefined, gone },
+      pod: { uid, namespace, name },
+      labels,
+      until: this.#context.clock() + spanMs,
+      outcomes: new Map(),
+      values: undefined,
+      gone,
     };
     this.#leaving.set(objectKey(pod), leaving);
     this.#shares.add(namespace, 1);
@@ -481,7 +485,14 @@ export class Deregistrations {
     const host = found.addresses[attempts % found.addresses.length] ?? '';
     return askOnce<Answer>(
       {
-        ...{ url, method, body, headers: named, trust, signal, timeoutMs: LIMITS.attempt, to: { host } },
+        url,
+        method,
+        body,
+        headers: named,
+        trust,
+        signal,
+        timeoutMs: LIMITS.attempt,
+        to: { host },
         onConnect: () => onConnect(host),
       },
       'answer',

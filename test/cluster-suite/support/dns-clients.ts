@@ -92,8 +92,10 @@ export class DnsClients {
       this.#withdrawn.delete(address);
       this.#named.delete(address);
       this.departures.push({
-        ...{ address, at },
-        ...{ lag: Math.max(0, until - at), named: Math.max(0, last - at) },
+        address,
+        at,
+        lag: Math.max(0, until - at),
+        named: Math.max(0, last - at),
       });
     }
   }

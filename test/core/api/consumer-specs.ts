@@ -106,7 +106,9 @@ export const CONSUMER_SPECS: readonly SpecCase[] = [
     'istiod with all there is': following({
       ...ISTIOD,
       tls: { caFile: 'root-cert.pem', serverName: 'istiod.istio-system.svc', insecureSkipVerify: false },
-      ...{ tokenFile: 'istio-token', clusterDomain: 'mesh.example', syncInterval: '1s' },
+      tokenFile: 'istio-token',
+      clusterDomain: 'mesh.example',
+      syncInterval: '1s',
     }),
     'copies of other names': copying('access/{namespace}-{service}'),
     'a request that takes a pod out': deregistering({ http: HTTP }),

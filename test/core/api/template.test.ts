@@ -4,7 +4,10 @@ import { discoveryConsumerSpec, fillTemplate, type TemplateValues } from '../../
 import { runs } from '../../property/runs.ts';
 
 const POD: TemplateValues = {
-  ...{ address: '10.1.2.3', port: 8080, pod: 'web-1', namespace: 'shop' },
+  address: '10.1.2.3',
+  port: 8080,
+  pod: 'web-1',
+  namespace: 'shop',
   labels: { app: 'orders', empty: '' },
 };
 

@@ -42,9 +42,22 @@ describe('as JSON', () => {
   it('says the whole plan, and where each field comes from', () => {
     const found = explain(explained(podOf(server('app'), server('log')), snapshotOf([clusterPolicy(FIXED)])));
     expect(found).toMatchObject({
-      ...{ kind: 'Deployment', namespace: 'shop', name: 'web', outcome: 'inject', mode: 'Enforce' },
-      ...{ reason: null, waitSeconds: 20, graceSeconds: 50, baseGraceSeconds: 30, hook: 'Sleep', hold: null },
-      ...{ admitted: null, containers: ['app', 'log'], why: 'fixed', estimate: null, observers: [] },
+      kind: 'Deployment',
+      namespace: 'shop',
+      name: 'web',
+      outcome: 'inject',
+      mode: 'Enforce',
+      reason: null,
+      waitSeconds: 20,
+      graceSeconds: 50,
+      baseGraceSeconds: 30,
+      hook: 'Sleep',
+      hold: null,
+      admitted: null,
+      containers: ['app', 'log'],
+      why: 'fixed',
+      estimate: null,
+      observers: [],
     });
     const fields = new Map(found.fields.map(({ field, ...each }) => [field, each]));
     expect(fields.get('wait.fixed')).toEqual({ value: '20s', origin: 'ClusterTerminationPolicy/base' });

@@ -13,7 +13,9 @@ const hookOf = (seconds: number) =>
 
 function podOf(sleeps: readonly number[], grace: number): PodObject {
   return {
-    ...{ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'web', labels: { app: 'web' } } },
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'web', labels: { app: 'web' } },
     spec: {
       containers: sleeps.map((each, index) =>
         server(`c${index}`, each === 0 ? undefined : preStop(hookOf(each))),

@@ -32,8 +32,12 @@ function entryOf(documents: readonly JsonObject[], circumstances: Circumstances 
 describe('what pods of a namespace get while Linger is down', () => {
   it('is the initial wait where nothing is known', () => {
     expect(entryOf([])).toEqual({
-      ...{ wait: 30, initial: 30, maxGrace: 600, hook: 'Sleep' },
-      ...{ excluded: ['Job', 'DaemonSet'], containers: [] },
+      wait: 30,
+      initial: 30,
+      maxGrace: 600,
+      hook: 'Sleep',
+      excluded: ['Job', 'DaemonSet'],
+      containers: [],
     });
   });
 
@@ -143,15 +147,12 @@ describe('what new namespaces get', () => {
 
 describe('the data of the ConfigMap', () => {
   const entry = (wait: number): FloorEntry => ({
-    ...{
-      wait,
-      initial: 30,
-      maxGrace: 600,
-      hook: 'Sleep',
-      why: 'measured',
-      excluded: ['Job'],
-      containers: [],
-    },
+    wait,
+    initial: 30,
+    maxGrace: 600,
+    hook: 'Sleep',
+    excluded: ['Job'],
+    containers: [],
   });
   const floor = (entries: Readonly<Record<string, FloorEntry | undefined>>, others = entry(30)): Floor => ({
     byNamespace: new Map(Object.entries(entries)),

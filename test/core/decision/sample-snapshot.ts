@@ -112,9 +112,15 @@ export function snapshotOf(
 /** A Linux node on amd64. */
 export function sampleNode(facts: Partial<NodeFacts> = {}): NodeFacts {
   return {
-    ...{ name: 'node', labels: {}, addresses: [], kubeletVersion: 'v1.36.3', virtual: false },
-    ...{ operatingSystem: 'linux', architecture: 'amd64' },
-    ...{ osImage: 'Ubuntu 24.04.2 LTS', containerRuntimeVersion: 'containerd://2.1.4' },
+    name: 'node',
+    labels: {},
+    addresses: [],
+    kubeletVersion: 'v1.36.3',
+    virtual: false,
+    operatingSystem: 'linux',
+    architecture: 'amd64',
+    osImage: 'Ubuntu 24.04.2 LTS',
+    containerRuntimeVersion: 'containerd://2.1.4',
     ...facts,
   };
 }

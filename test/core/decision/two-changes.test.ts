@@ -165,7 +165,9 @@ function tried(seed: number): string | undefined {
   const snapshot = one(random, SNAPSHOTS);
   const grace = one(random, GRACES);
   const pod: PodObject = {
-    ...{ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'web', labels: { app: 'web' } } },
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'web', labels: { app: 'web' } },
     spec: { containers: [], terminationGracePeriodSeconds: grace },
   };
   const of: Case = {

@@ -176,7 +176,9 @@ it('takes a NEG for Ingresses for a way in only where there is one', () => {
 
 it('says which routes are of a class that it does not know', () => {
   const ingress = {
-    ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress', metadata: { name: 'x', namespace: 'shop' } },
+    apiVersion: 'networking.k8s.io/v1',
+    kind: 'Ingress',
+    metadata: { name: 'x', namespace: 'shop' },
     spec: { ingressClassName: 'home-made', defaultBackend: { service: { name: 'web' } } },
   };
   expect(discover([ingress], 'default')).toEqual({
@@ -186,7 +188,10 @@ it('says which routes are of a class that it does not know', () => {
 });
 
 const hostile = (apiVersion: string, kind: string, name: unknown, spec: unknown) => ({
-  ...{ apiVersion, kind, metadata: { name }, spec },
+  apiVersion,
+  kind,
+  metadata: { name },
+  spec,
 });
 
 it.each<[string, unknown]>([
@@ -205,7 +210,8 @@ it.each<[string, unknown]>([
 
 it('takes names with markup for names, and 10,000 routes', () => {
   const route = (index: number) => ({
-    ...{ apiVersion: 'route.openshift.io/v1', kind: 'Route' },
+    apiVersion: 'route.openshift.io/v1',
+    kind: 'Route',
     metadata: { name: `<b>${index}\n# x`, namespace: `team-${index}` },
     spec: { to: { kind: 'Service', name: 'web' } },
   });

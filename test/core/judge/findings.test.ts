@@ -139,7 +139,9 @@ function auditedOf(
     containers: [container],
   };
   const object = {
-    ...{ apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name: 'web', namespace, annotations: own } },
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    metadata: { name: 'web', namespace, annotations: own },
     spec: {
       replicas,
       minReadySeconds,
@@ -154,13 +156,17 @@ function auditedOf(
         ? {}
         : {
             'linger.dev/plan': samplePlan({
-              ...{ wait, grace: wait + 30, why },
+              wait,
+              grace: wait + 30,
+              why,
               ...(wait === 0 && { containers: [] }),
             }),
           },
   }));
   const subject = {
-    ...{ workload, namespace, object },
+    workload,
+    namespace,
+    object,
     ...(pods && { running: pods }),
     ...(plans && { running: plans.map((plan) => ({ annotations: { 'linger.dev/plan': plan } })) }),
     ...(refusal !== undefined && { refusal }),
@@ -383,7 +389,9 @@ test.each([
   [{ type: 'LoadBalancer', externalTrafficPolicy: 'Cluster' }, undefined],
 ])('a Service whose last endpoint is that of each node costs no verdict: %j', (spec, said) => {
   const object = {
-    ...{ apiVersion: 'v1', kind: 'Service', metadata: { name: 'web', namespace: 'shop' } },
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name: 'web', namespace: 'shop' },
     spec: { selector: { app: 'web' }, ...spec },
   };
   const findings = auditOf({}, slow(12), relatedObjectsIn([object], 'default'));
@@ -416,7 +424,9 @@ test.each<[object, RegExp | undefined]>([
   const selector = { matchLabels: { app: 'web' } };
   const metadata = { name: 'web', namespace: 'shop' };
   const budget = {
-    ...{ apiVersion: 'policy/v1', kind: 'PodDisruptionBudget', metadata },
+    apiVersion: 'policy/v1',
+    kind: 'PodDisruptionBudget',
+    metadata,
     spec: { selector, ...spec },
   };
   const findings = auditOf({}, slow(12), relatedObjectsIn([budget], 'default'));
@@ -447,11 +457,9 @@ test('without a webhook configuration, a restart is not the cure', () => {
 
 describe('what sends to a workload and is not declared', () => {
   const ROUTE = {
-    ...{
-      apiVersion: 'projectcontour.io/v1',
-      kind: 'HTTPProxy',
-      metadata: { name: 'root', namespace: 'shop' },
-    },
+    apiVersion: 'projectcontour.io/v1',
+    kind: 'HTTPProxy',
+    metadata: { name: 'root', namespace: 'shop' },
     spec: { virtualhost: { fqdn: 'x' }, routes: [{ services: [{ name: 'web', port: 80 }] }] },
   };
   const related = relatedObjectsIn([ROUTE], 'default');
@@ -484,7 +492,9 @@ describe('what sends to a workload and is not declared', () => {
   test('is not declared by one that asks the pods of another that was found', () => {
     const gateway = { 'app.kubernetes.io/managed-by': 'envoy-gateway' };
     const other = {
-      ...{ apiVersion: 'gateway.networking.k8s.io/v1', kind: 'GatewayClass', metadata: { name: 'eg' } },
+      apiVersion: 'gateway.networking.k8s.io/v1',
+      kind: 'GatewayClass',
+      metadata: { name: 'eg' },
       spec: { controllerName: 'gateway.envoyproxy.io/gatewayclass-controller' },
     };
     const meta = { name: 'eg', namespace: 'shop' };
@@ -552,7 +562,8 @@ describe('an audit of very much', () => {
   test('says of thousands of routes to one Service the first, and how many there are', () => {
     const backend = { service: { name: 'web', port: { number: 80 } } };
     const ingresses = Array.from({ length: 5_000 }, (_, index) => ({
-      ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress' },
+      apiVersion: 'networking.k8s.io/v1',
+      kind: 'Ingress',
       metadata: { name: `edge-${index}`, namespace: 'shop' },
       spec: { defaultBackend: backend, rules: [{ http: { paths: [{ backend }, { backend }] } }] },
     }));

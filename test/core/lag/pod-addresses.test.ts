@@ -9,7 +9,12 @@ function slice(
   addresses: readonly string[] = ['10.0.0.1'],
 ) {
   return {
-    ...{ namespace: 'shop', name, version, serviceName: service, addressType, ports: [8080] },
+    namespace: 'shop',
+    name,
+    version,
+    serviceName: service,
+    addressType,
+    ports: [8080],
     endpoints: [{ targetUid: uid, targetName: `pod-${uid}`, addresses, ready }],
   };
 }

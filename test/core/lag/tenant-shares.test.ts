@@ -37,7 +37,8 @@ describe('a tenant who opens removals without end', () => {
     const more = SERVICES.map((name) =>
       slice(3, Object.fromEntries(PODS.map((uid) => [`more-${uid}`, 'ready'])), {
         ...EVIL,
-        ...{ name, serviceName: name },
+        name,
+        serviceName: name,
       }),
     );
     const { recorder, lags } = recorded(...flood, ...withdrawals, ...more, ...again, ...removal);

@@ -17,9 +17,15 @@ const row = (
   [waitSeconds, exposureSeconds]: readonly [number, number],
   ...reasons: readonly string[]
 ): WorkloadRow<Finding> => ({
-  ...{ address: `Deployment/${namespace}/${name}`, fate },
+  address: `Deployment/${namespace}/${name}`,
+  fate,
   findings: reasons.map((reason) => ({
-    ...{ kind: 'Deployment', namespace, name, reason, waitSeconds, exposureSeconds },
+    kind: 'Deployment',
+    namespace,
+    name,
+    reason,
+    waitSeconds,
+    exposureSeconds,
   })),
 });
 

@@ -7,7 +7,8 @@ const LONG = 'a'.repeat(253);
 const CHART: Chart = {
   title: 'Pod shop/web-1',
   summary: 'edge may have sent to it.',
-  ...{ from: 0, to: 10 },
+  from: 0,
+  to: 10,
   marks: [
     { at: 0, label: 'deleted' },
     { at: 5, label: 'SIGTERM' },

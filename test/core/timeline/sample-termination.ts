@@ -2,14 +2,12 @@ import type { Termination } from '../../../src/core/timeline/index.ts';
 
 /** Held until everything had dropped it. */
 export const CLEAR: Termination = {
-  ...{
-    namespace: 'shop',
-    pod: 'web-1',
-    uid: 'u1',
-    owner: 'Deployment/web',
-    deletedAt: 1_700_000_000,
-    hook: 'Hold',
-  },
+  namespace: 'shop',
+  pod: 'web-1',
+  uid: 'u1',
+  owner: 'Deployment/web',
+  deletedAt: 1_700_000_000,
+  hook: 'Hold',
   withdrawals: [
     { source: 'Endpoints', service: 'web', after: 0.2 },
     { source: 'EndpointSlice', service: 'web', after: 0.1 },
@@ -28,7 +26,11 @@ export const CLEAR: Termination = {
 /** A fixed sleep that was too short for a gateway. */
 export const SENT: Termination = {
   ...CLEAR,
-  ...{ pod: 'web-2', uid: 'u2', hook: 'Sleep', witness: null, release: '' },
+  pod: 'web-2',
+  uid: 'u2',
+  hook: 'Sleep',
+  witness: null,
+  release: '',
   consumers: CLEAR.consumers.map((each) => ({ ...each, by: 'computed' })),
   sigterm: { after: 5, by: 'computed' },
 };
@@ -36,6 +38,10 @@ export const SENT: Termination = {
 /** The watches were behind, and nothing is known of a consumer. */
 export const UNKNOWN: Termination = {
   ...SENT,
-  ...{ pod: 'web-3', uid: 'u3', owner: '', withdrawals: null, gone: null },
+  pod: 'web-3',
+  uid: 'u3',
+  owner: '',
+  withdrawals: null,
+  gone: null,
   consumers: [{ name: 'mesh', after: null, by: 'unknown' }],
 };

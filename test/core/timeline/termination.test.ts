@@ -108,15 +108,13 @@ describe('its picture', () => {
 
 describe('what was observed becomes a termination', () => {
   const END: ObservedEnd = {
-    ...{
-      namespace: 'shop',
-      pod: 'web-1',
-      uid: 'u1',
-      owner: 'Deployment/web',
-      hook: 'Sleep',
-      deletedAt: 100,
-      gone: 12,
-    },
+    namespace: 'shop',
+    pod: 'web-1',
+    uid: 'u1',
+    owner: 'Deployment/web',
+    hook: 'Sleep',
+    deletedAt: 100,
+    gone: 12,
     listed: true,
     withdrawals: [
       { stage: 'EndpointSlice', name: 'web', lag: 0.1 },

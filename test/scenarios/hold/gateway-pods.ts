@@ -76,7 +76,9 @@ export async function createIngress(
   const backend = { service: { name: 'web', port: { number: 80 } } };
   const rules = [{ http: { paths: [{ path: '/', pathType: 'Prefix', backend }] } }];
   await cluster.create({
-    ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress', metadata: { namespace, name } },
+    apiVersion: 'networking.k8s.io/v1',
+    kind: 'Ingress',
+    metadata: { namespace, name },
     spec: { ingressClassName, rules },
   } as NewObject);
 }

@@ -19,7 +19,8 @@ type Webhooks = KubernetesObject & {
 
 const INJECTOR = 'istio-sidecar-injector';
 const injector = (name: string) => ({
-  ...{ apiVersion: 'admissionregistration.k8s.io/v1', kind: 'MutatingWebhookConfiguration' },
+  apiVersion: 'admissionregistration.k8s.io/v1',
+  kind: 'MutatingWebhookConfiguration',
   metadata: { name },
 });
 
@@ -123,7 +124,10 @@ export async function startMeshedClient(
   function gatewayAt(address: string): Gateway {
     const path = `/clusters?filter=${page}`;
     return {
-      ...{ name: 'a meshed client', address, port: REQUESTS, sent: () => [] },
+      name: 'a meshed client',
+      address,
+      port: REQUESTS,
+      sent: () => [],
       page: { url: `http://${address}:${ADMIN}${path}`, port: ADMIN, path, format: 'Envoy' },
     };
   }

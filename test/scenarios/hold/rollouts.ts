@@ -27,8 +27,13 @@ export async function rollOverBehind(cluster: Cluster, stand: Stand, proxy: Gate
   await lives.start();
   const page = new PageWatch(proxy, POD_PORT);
   const load = await startLoad({
-    ...{ cluster, namespace, podSelector, perSecond: PER_SECOND, target: gatewayTarget(proxy) },
-    ...{ clientAddresses: cluster.clientAddresses.slice(0, 4), answerTimeoutMs: 10_000 },
+    cluster,
+    namespace,
+    podSelector,
+    perSecond: PER_SECOND,
+    target: gatewayTarget(proxy),
+    clientAddresses: cluster.clientAddresses.slice(0, 4),
+    answerTimeoutMs: 10_000,
   });
   await sleep(1_000);
   await stand.rollOver(ROLLOUTS);

@@ -61,7 +61,12 @@ export class HoldSetting {
   static async open(cluster: Cluster, options: HoldSettingOptions): Promise<HoldSetting> {
     const { consumers = [], max, addresses = {}, files, sources, dns } = options;
     const waiting = (name: Waiting) => ({ namespaceSelector: { matchLabels: { waiting: name } } });
-    const hold = (min: string) => ({ hook: 'Hold', hold: { min, max: `${max}s` } });
+    // A storm of the size of the report takes longer than the ten minutes that are allowed by default.
+    const hold = (min: string) => ({
+      hook: 'Hold',
+      hold: { min, max: `${max}s` },
+      grace: { max: `${max + 600}s` },
+    });
     const policies = policyFile(
       clusterPolicy('sleep', { ...waiting('sleep'), mode: 'Enforce', wait: WAIT }),
       clusterPolicy('hold', { ...waiting('hold'), mode: 'Enforce', wait: WAIT, ...hold('0s') }),

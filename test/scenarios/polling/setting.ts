@@ -65,7 +65,9 @@ export class Setting {
       const own = applications.namespaces.get('reports') ?? '';
       const access = { namespace: own, consumer: consumerOf('reports'), address: REPORTS_ADDRESS };
       const reports = await allowReports({
-        ...{ cluster, ...access, gateways: namesOf(INSTANCES) },
+        cluster,
+        ...access,
+        gateways: namesOf(INSTANCES),
         authority: linger.authority,
       });
       cleanups.push(() => forbidReports(cluster, access.consumer));

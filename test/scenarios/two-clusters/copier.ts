@@ -43,12 +43,15 @@ export class Copier {
     const name = `${namespace}-${service}`;
     const metadata = { namespace: copies, name };
     const created = await to.create<{ spec: { clusterIP: string } }>({
-      ...{ apiVersion: 'v1', kind: 'Service', metadata },
+      apiVersion: 'v1',
+      kind: 'Service',
+      metadata,
       ...({ spec: { ports: [{ port: 80, targetPort: 8080 }] } } as object),
     });
     const labels = { 'kubernetes.io/service-name': name, 'endpointslice.kubernetes.io/managed-by': 'copier' };
     await to.create({
-      ...{ apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice' },
+      apiVersion: 'discovery.k8s.io/v1',
+      kind: 'EndpointSlice',
       ...({ addressType: 'IPv4', ports: [{ port: 8080 }], endpoints: [] } as object),
       metadata: { ...metadata, labels } as { name: string },
     });

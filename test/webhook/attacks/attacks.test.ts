@@ -337,7 +337,11 @@ describe('a replica answers every review in time, within its memory', { timeout:
     const held = (more: string) =>
       tokens.map((token, index) => () => {
         const { plan: text } = holdOf(token, 1, {
-          ...{ min: 0, max: 60, percentile: 99, initial: 0, probes: 1_000 },
+          min: 0,
+          max: 60,
+          percentile: 99,
+          initial: 0,
+          probes: 1_000,
         });
         const hash = createHash('sha256').update(token).digest('hex');
         const annotations = { 'linger.dev/plan': text, 'linger.dev/hold-token': hash };
