@@ -146,7 +146,7 @@ const SERVE_FLAGS = {
   connectionCloseProbability: documented(
     flag(
       probability,
-      '0.001',
+      '0.01',
       'share of answers after which the connection is closed, so that API servers spread over the replicas again',
     ),
     'Share of answers after which the connection is closed, so that API servers [rebalance](../decisions/0006-connection-close-probability.md).',

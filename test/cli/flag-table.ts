@@ -85,7 +85,7 @@ const SERVE: Rows<'serve'> = {
     refuses: ['', '15', '-1s', '1d', '1s ', 'soon', '168h1s'],
   },
   connectionCloseProbability: {
-    byDefault: 0.001,
+    byDefault: 0.01,
     reads: [
       ['0', 0],
       ['1', 1],
