@@ -162,7 +162,9 @@ export async function serving(
   ];
   const limited = ['-c', `ulimit -n ${options.descriptors}; exec "$0" "$@"`, process.execPath, ...all];
   const [file, words] = options.descriptors === undefined ? [process.execPath, all] : ['sh', limited];
-  const child = spawn(file, words, { cwd: options.cwd ?? ROOT, env: environment(options.env) });
+  // What is asked twice on one connection would fail once in a hundred times.
+  const env = environment({ LINGER_CONNECTION_CLOSE_PROBABILITY: '0', ...options.env });
+  const child = spawn(file, words, { cwd: options.cwd ?? ROOT, env });
   const atEnd = options.atEnd ?? (onTestFinished as AtEnd);
   atEnd(() => stop(child));
   let stdout = '';
