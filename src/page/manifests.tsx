@@ -1,5 +1,5 @@
 import { render } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { asError } from '../core/api/index.ts';
 import { POLICIES } from '../core/report/index.ts';
 import type { Overview, Questions } from './asked.ts';
@@ -200,7 +200,8 @@ function Workloads({ overview, judged }: { readonly overview: Overview; readonly
   const [query, setQuery] = useState<Query>({ search: '', sort: 'fate', limit: ROWS });
   const [list, setList] = useState<Listed>();
   const [opened, open] = useOpened();
-  useEffect(() => {
+  // Before the browser paints, which takes tens of milliseconds beside a long text.
+  useLayoutEffect(() => {
     let isLatest = true;
     void askWorker('list', { ...query, open: opened }).then((answer) => isLatest && setList(answer));
     return () => {
