@@ -19,17 +19,19 @@ const OF_CLUSTER = [
 const OF_ONE_PROCESS = [
   'test/hold/helper.test.ts',
   'test/measurement/canary.test.ts',
-  'test/leader/history-objects.test.ts',
   'test/webhook/slow-clients.test.ts',
   'test/server/serve-policies.test.ts',
   'test/webhook/reports/strangers.test.ts',
   'test/webhook/reports/verdicts.test.ts',
 ];
 
-/** Attacks, simulated weeks and large texts: minutes of processor time, which `npm run test:long` takes. */
+/** Attacks, simulations, large texts and histories, a whole release: minutes of processor time, which `npm run test:long` takes. */
 const OF_LONG_STEP = [
   'test/webhook/attacks/attacks.test.ts',
   'test/core/decision/simulated-weeks.test.ts',
+  'test/core/decision/simulation.test.ts',
+  'test/leader/history-objects.test.ts',
+  'test/deploy/release.test.ts',
   'test/webhook/attacks/samples.test.ts',
   'test/webhook/flood.test.ts',
   'test/webhook/hostile.test.ts',
@@ -48,7 +50,6 @@ const OF_BROWSER = [
 const LONG = [
   'test/measurement/stale-upstreams.test.ts',
   'test/measurement/deregister.test.ts',
-  'test/deploy/release.test.ts',
   'test/server/serve-start.test.ts',
   'test/deploy/bundle.test.ts',
   'test/webhook/secrets.test.ts',
@@ -88,8 +89,8 @@ const common: UserWorkspaceConfig['test'] = {
 export default defineConfig({
   test: {
     // Many tests wait for a process or a timeout: on two cores vitest would run one file after the other, two leave them without
-    // work for a third of the time, and three for a seventh.
-    maxWorkers: 2 * availableParallelism(),
+    // work for a third of the time, and four for a seventh.
+    maxWorkers: 3 * availableParallelism(),
     sequence: { sequencer: LongFirst },
     // Here and not in `common`: a project that inherited it would run it again.
     globalSetup: ['test/scratch.ts', 'test/cli/build.ts'],
