@@ -124,7 +124,9 @@ export function WorkloadList(props: {
           title="Requests"
           of={[
             ['', `all ${workloads}`] as const,
-            ...FATES.map((fate) => [fate, `${WORDS[fate][1]} ${overview.fates[fate]}`] as const),
+            ...FATES.filter((fate) => overview.fates[fate] > 0 || fate === query.fate).map(
+              (fate) => [fate, `${WORDS[fate][1]} ${overview.fates[fate]}`] as const,
+            ),
           ]}
           chosen={query.fate ?? ''}
           onChoose={(fate) => change({ fate: fate === '' ? undefined : fate, limit: ROWS })}

@@ -134,17 +134,21 @@ function basisOf(
   snapshot: ClusterSnapshot,
 ): readonly string[] {
   const exposed = open.flatMap(({ audited }) => audited.findings);
-  const texts = new Set(
+  const texts = Map.groupBy(
     exposed.flatMap(({ exposureSeconds, evidence }) =>
       (exposureSeconds ?? 0) > 0 ? (evidence?.text ?? []) : [],
     ),
+    (text) => text,
   );
+  const forHowMany = (count: number) => (texts.size > 1 ? ` (${count} of them)` : '');
   return [
     ...worstInWords(open, snapshot),
     ...(lost > 0 ? ['Lose: a Service or a route leads to their pods, which stop before it follows.'] : []),
     ...(assumed > 0 ? ['Assumed: their containers declare ports, and no Service here selects them.'] : []),
     ...(unknown > 0 ? ['Not known: the reason stands beside each.'] : []),
-    ...[...texts].slice(0, MOST_TEXTS).map((text) => `How long is ${text}.`),
+    ...[...texts]
+      .slice(0, MOST_TEXTS)
+      .map(([text, { length }]) => `How long is ${text}${forHowMany(length)}.`),
   ];
 }
 

@@ -88,6 +88,18 @@ describe('the headline', () => {
     const { basis } = judge(POD + SERVICE).report;
     expect(basis.join(' ')).toMatch(/How long is assumed: nothing is measured/);
   });
+
+  it('says how many each basis is of, where there are several', () => {
+    const consumer =
+      'apiVersion: linger.dev/v1alpha1\nkind: DiscoveryConsumer\nmetadata: {name: edge}\nspec: {appliesTo: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}}, measure: {declared: {lag: 20s}}}\n';
+    const served = (namespace: string) =>
+      (POD + SERVICE).replaceAll('{name: web', `{namespace: ${namespace}, name: web`);
+    const { basis } = judge([served('shop'), served('mail'), served('chat')].join('---\n'), consumer).report;
+    expect(basis.filter((text) => text.startsWith('How long'))).toEqual([
+      expect.stringMatching(/^How long is declared by edge.* \(1 of them\)\.$/),
+      expect.stringMatching(/^How long is assumed.* \(2 of them\)\.$/),
+    ]);
+  });
 });
 
 describe('a policy', () => {
