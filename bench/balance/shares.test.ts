@@ -37,7 +37,7 @@ const FOLDER = '/certs';
 const MINUTE_MS = 60_000;
 
 interface Setting {
-  /** In the table. */
+  /** Its name in the table. */
   readonly name: string;
   readonly container: Json;
   /** The sample that counts a replica's answered reviews begins so. */
@@ -70,16 +70,16 @@ const SETTINGS: readonly Setting[] = [
 
 /** What a setting is in the cluster. */
 interface Installed extends Setting {
-  /** Of its Deployment, its Service and its webhook configuration. */
+  /** Name of its Deployment and its Service, and part of the name of its webhook configuration. */
   readonly id: string;
   /** Where pods are created for it. */
   readonly loaded: string;
-  /** Of the last seconds. Milliseconds that the creation of a pod took. */
+  /** Milliseconds that each creation of a pod took; emptied when the measurement begins. */
   readonly times: number[];
 }
 
 let cluster: Cluster;
-/** Of the load: connections of its own. */
+/** The load's client, which has connections of its own. */
 let api: ApiClient;
 let namespace = '';
 const installed: Installed[] = [];
@@ -222,7 +222,7 @@ async function replicasOf({ id, counts }: Installed): Promise<ReadonlyMap<string
   return new Map(await Promise.all(read));
 }
 
-/** Of each replica, what came since; @throws when they are not the same */
+/** What each replica has done between two readings. @throws when the replicas are not the same */
 function since(before: ReadonlyMap<string, Done>, after: ReadonlyMap<string, Done>): readonly Done[] {
   expect([...after.keys()].toSorted()).toEqual([...before.keys()].toSorted());
   return [...after].map(([name, { reviews, cpuSeconds, protocols }]) => {

@@ -291,7 +291,7 @@ export const holdReport = z.strictObject({ held: z.array(heldPod).readonly() });
 
 /** Pods of one workload that got SIGTERM, for one cause, before everything that sends to them had followed their removal. */
 const shortfall = z.strictObject({
-  /** Of the latest. */
+  /** When the latest of them got SIGTERM. */
   at: seconds,
   namespace: z.string(),
   /** As `Deployment/web`. */

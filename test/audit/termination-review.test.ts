@@ -77,7 +77,7 @@ async function watching(
     events,
     held,
     registry,
-    /** A pod that is deleted at 0 and is gone so many seconds later. */
+    /** A pod that is deleted at 0 and is gone at `goneAt`, in seconds. */
     ends: (plan: string | undefined, goneAt: number, grace = 90) => {
       const pod = object(plan, grace);
       review.pod({ type: 'modified', listed: false, at: 0, identity, object: pod });
@@ -185,7 +185,7 @@ test('a workload that drains by itself is not stopped too early by its SIGTERM',
 test.each(['Sleep', 'Hold'] as const)(
   'a consumer with too few samples is not known, with hook %s as with the other',
   async (hook) => {
-    // Of the hundred that a built-in consumer needs.
+    // A built-in consumer needs 100 samples.
     const few = measuredTable(0.1, { 'cluster-ip': 0.5, 'cluster-dns': 0.5 }, 40);
     const { log, review, begins, ends } = await watching(-100, plannedLags(few), true);
     const plan = hook === 'Sleep' ? SLEEP : HOLD;

@@ -82,7 +82,7 @@ const trusting = (bundle: string, forMs = SETTLED_MS) => ({ bundle, forMs });
 const servingFrom = (secret: Made): ServingMaterial =>
   planRotation({ secret, trust: undefined, serving: undefined, names: NAMES }, now).serve!;
 
-/** An authority of somebody else's, which serves, too. */
+/** A foreign authority whose certificate also serves. */
 function corporate(host: string): string {
   return signedByItself('linger', days(1, now), [
     { name: 'basicConstraints', cA: true },
@@ -109,7 +109,7 @@ describe('what to do', () => {
     key: good['ca.key'],
   });
 
-  /** Of a replica that serves what the Secret held when all was well. */
+  /** The plan of a replica that serves the certificate of an intact Secret. */
   const plan = (secret: SecretData | undefined, bundle: string | undefined, at = now, names = NAMES) =>
     planRotation(
       {
@@ -379,7 +379,7 @@ class Simulation {
     this.#changedAt = this.now;
   }
 
-  /** Nobody runs meanwhile. */
+  /** Time passes while no replica runs. */
   sleep(ms: number): void {
     this.now += ms;
     this.#changedAt = this.now;
@@ -471,7 +471,7 @@ describe('two replicas', () => {
     await simulation.run(60_000);
     expect(simulation.writes).toEqual(['Absent']);
     expect(simulation.settled).toBe(true);
-    // Nobody can be trusted before the caBundle has come to every API server.
+    // No replica can be trusted before the caBundle has reached every API server.
     expect(simulation.untrusted).toBeLessThanOrEqual((2 * LATE_MS) / 1000);
   });
 

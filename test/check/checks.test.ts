@@ -57,7 +57,7 @@ const slicesOf = (service: string, namespace = 'other') =>
 
 const read = (file: string) => readFileSync(join(ROOT, 'deploy', file), 'utf8');
 
-/** Of deploy/, as it would be stored. */
+/** The webhook of deploy/webhook.yaml, which the tests take for the stored one. */
 const [deployed] = (parse(read('webhook.yaml')) as { webhooks: Json[] }).webhooks;
 const closing = (parse(read('fail-closed/webhook.yaml')) as { op: string; value: unknown }[]).flatMap(
   ({ op, value }) => (op === 'add' ? [value] : []),
@@ -92,7 +92,7 @@ const hooked = (seconds: number | undefined, grace = 90) => {
 /** Linger's Deployment with these flags. */
 const flagged = (...args: readonly string[]) =>
   well({ spec: { replicas: 2, template: { spec: { containers: [{ args }] } } } });
-/** The same with these ports. */
+/** Linger's Deployment with these ports and flags. */
 const ported = (ports: readonly Json[], ...args: readonly string[]) =>
   well({
     spec: {
@@ -243,7 +243,7 @@ interface Asked {
   readonly now?: Date;
   /** The namespaces, or what keeps them from being known. */
   readonly wantingHold?: readonly string[] | Error;
-  /** Why they get none. */
+  /** Why the namespaces in `wantingHold` do not get Hold. */
   readonly noHold?: string;
   readonly policiesUnread?: string;
   /** What is broken in the ConfigMap of policies. */

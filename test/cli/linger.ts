@@ -29,7 +29,7 @@ export interface RunOptions {
   readonly main?: string;
   /** Flags of Node itself. */
   readonly nodeFlags?: readonly string[];
-  /** Of a server: how many file descriptors it may have. */
+  /** How many file descriptors a server may have open. */
   readonly descriptors?: number;
   /** Where the process's end is registered; default: the test's own end. */
   readonly atEnd?: AtEnd;
@@ -128,7 +128,7 @@ export interface Serving {
   readonly stderr: () => string;
   readonly logs: () => readonly LogLine[];
   /**
-   * Resolves once so many lines have this message. The log is written in the background: a line may come after an
+   * Resolves once `times` lines have this message. The log is written in the background: a line may come after an
    * HTTP answer that the server gave later.
    */
   readonly logged: (message: string, times?: number) => Promise<readonly LogLine[]>;

@@ -28,7 +28,7 @@ async function audited(args: readonly string[], stdin?: string) {
 }
 
 const audit = (name: string, ...flags: string[]) => audited(['--webhook', '-f', at(name), ...flags]);
-/** Of an input with something replaced. */
+/** Audits an input in which texts have been replaced. */
 async function auditWith(name: string, ...replaced: readonly (readonly [RegExp | string, string])[]) {
   let text = await textOf(name);
   for (const [from, to] of replaced) {

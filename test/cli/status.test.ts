@@ -31,7 +31,7 @@ const namespaceObject = (name: string, annotations = {}) => ({
   metadata: { name, uid: name, resourceVersion: '1', annotations },
 });
 
-/** Of the leader, and of a follower, which has audited nothing. */
+/** The status of a leader. */
 const LEADS: ReplicaStatus = {
   synced: true,
   watches: { pods: true },
@@ -49,13 +49,14 @@ const LEADS: ReplicaStatus = {
     ],
   },
 };
+/** The status of a follower, which has audited nothing. */
 const FOLLOWS: ReplicaStatus = {
   ...NO_STATUS,
   decisions: { outcomes: { inject: 20 }, skips: {}, seconds: 3_600 },
   held: 0,
 };
 
-/** All that replicas said before `trusted`, `decisions.seconds` and `unreached`. */
+/** A status from before `trusted`, `decisions.seconds` and `unreached` existed. */
 const EARLIER = {
   synced: true,
   watches: { pods: true },

@@ -229,7 +229,7 @@ describe.concurrent('linger watch', RETRY, () => {
     const cluster = await shop();
     const watch = await json(cluster, ...args);
     endPod(cluster);
-    // Of another Service and pod, when all of the above has been seen.
+    // Time for lines that are not expected: those of other Services and pods.
     await new Promise((resolve) => setTimeout(resolve, 400));
     watch.kill('SIGINT');
     expect(await watch.exited).toBe(0);

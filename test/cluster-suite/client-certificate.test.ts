@@ -49,7 +49,7 @@ describe.runIf(await isOwn())('Linger that answers only clients with a certifica
   let namespace = '';
   let folder = '';
   let known: ApiServer;
-  /** Of the API server with the documented configuration. */
+  /** Client of the API server with the documented configuration. */
   let api: ApiClient;
   let linger: Linger;
   let foreignFlag = '';

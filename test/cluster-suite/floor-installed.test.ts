@@ -194,7 +194,7 @@ describe('the floor beside an installed Linger', async () => {
     await cluster.close();
   }, 240_000);
 
-  // Of an API server that has run other tests, some evaluations may have failed.
+  // The count is left out where evaluations failed, as some may on an API server that has run other tests.
   const STANDS =
     /^ok: bound, and ConfigMap linger\/linger-floor is up to date for \d+ min, until [^;]+(; [\d,]+ evaluations? on this API server, none failed)?$/;
 
@@ -266,7 +266,7 @@ describe('the floor beside an installed Linger', async () => {
       for (const count of Object.values(counts).slice(0, 4)) expect(count).toBeGreaterThan(PODS / 10);
       let compared = 0;
       for (const [name, floor] of said) {
-        // Of what it would skip or only audit, explain says nothing.
+        // For pods that would be skipped or only audited, explain says nothing of the floor.
         if (floor === undefined) continue;
         const { body } = await tried({}, { labels: { app: 'web' } }, named(name));
         const plan = planIn(body);
@@ -436,9 +436,9 @@ describe('the floor beside an installed Linger', async () => {
       const withFloor = await outcomes();
       expect(codes(withFloor)).toEqual(codes(without));
       expect(codes(withFloor).filter((code) => code === 201).length).toBeGreaterThan(attempts.length / 2);
-      // Nobody's stamp, size or time has made an evaluation fail.
+      // No stamp, size or time has made an evaluation fail.
       expect(failed(await failures())).toBe(before);
-      // A time that somebody has written does not make what is out of date fresh.
+      // A forged time does not make outdated data fresh.
       expect(sleepIn(withFloor.at(-1) as never)).toBe(30);
 
       const tenant = { kind: 'ServiceAccount', name: 'default', namespace };

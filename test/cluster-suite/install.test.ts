@@ -105,7 +105,7 @@ describe('an installation by hand', async () => {
   const kubectl = (...args: string[]) => cluster.mustKubectl(args, { timeoutMs: 120_000 });
   let namespace = '';
   let caBundle = '';
-  /** Of gateways. */
+  /** Rights of gateways to report: a ClusterRole and its binding. */
   const rights: ObjectReference[] = [];
 
   beforeAll(async () => {
@@ -409,7 +409,7 @@ describe('an installation by hand', async () => {
     'a consumer that is declared gets a status, and linger consumers tells of it',
     { timeout: 240_000 },
     async () => {
-      // Of a Service without pods: waits of others stay what they are.
+      // For a Service without pods, so that the waits of other workloads do not change.
       const elsewhere = await cluster.namespace('elsewhere');
       await cluster.create(service(elsewhere, 'web'));
       const declare = (name: string, measure: object) => {
@@ -488,7 +488,7 @@ describe('an installation by hand', async () => {
       { timeoutMs: 120_000, intervalMs: 5_000 },
     );
     console.log(checks.map(({ state, code, text }) => `${state} ${code}: ${text}`).join('\n'));
-    // Nobody reports for the two consumers that were declared above.
+    // No instance reports for the two consumers that were declared above.
     const other = said.filter((line) => !/^warning Consumers: (edge|silent): NoInstances/.test(line));
     expect([code, other]).toEqual([0, []]);
     expect(checks.find((each) => each.code === 'Policies')?.text).toMatch(
@@ -589,7 +589,7 @@ describe('an installation by hand', async () => {
     );
   });
 
-  /** The pod as it was stored; it goes at once, since a node holds only so many. */
+  /** @returns the pod as it was stored; it is deleted at once, since a node holds a limited number of pods */
   async function createPod(): Promise<PodObject> {
     const object = pod(namespace, 'newcomer', {});
     const stored = await cluster.create<PodObject>(object);

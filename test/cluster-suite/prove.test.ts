@@ -23,7 +23,7 @@ let cluster: Cluster;
 let namespace = '';
 let stage: ProveStage;
 let gateway: PollingGateway | undefined;
-/** Of the run that was killed. */
+/** When a run was killed, in milliseconds since the epoch. */
 let killedAt = 0;
 
 beforeAll(async () => {

@@ -10,7 +10,7 @@ interface Asked {
   readonly url: string;
   readonly headers: http.IncomingHttpHeaders;
   readonly body: string;
-  /** Of the client: tells connections apart. */
+  /** The client's port, which tells connections apart. */
   readonly port: number | undefined;
 }
 

@@ -12,7 +12,7 @@ interface Case {
   readonly asked: number;
 }
 
-/** Of the watch's clock, which moves only when it is looked at. */
+/** How far the watch's clock moves with each look; it does not move otherwise. */
 const STEP_MS = 40;
 const limits = { currentWithinMs: 100, currentRetryMs: 1 };
 const backoff = new Backoff({ firstPauseMs: 1, longestPauseMs: 1 }, () => 0);

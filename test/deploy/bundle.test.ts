@@ -128,7 +128,7 @@ describe('the bundle', () => {
   it.runIf(process.platform === 'linux')('starts with 10,000 policies in 3 s', async () => {
     const directory = await emptyDirectory(atEnd);
     await writeFile(join(directory, 'teams.yaml'), teamPolicies(10_000, '17s'));
-    // Of computing, on all cores: other processes, with which it shares the caches and the memory, can only add to it.
+    // CPU time, on all cores. Other processes share the caches and the memory, and so can only add to it.
     let least = Number.POSITIVE_INFINITY;
     for (let start = 1; start <= 3 && least >= 3; start += 1) {
       const server = await serving(certs(), ['--cluster', 'off', '--policies', directory], {

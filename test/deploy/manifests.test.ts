@@ -200,7 +200,7 @@ describe('the NetworkPolicy', () => {
     // The resolver of src/measurement/cluster-dns/dns.ts asks the servers of resolv.conf, whose port is always this one: over UDP, and
     // over TCP where an answer is too long.
     expect(open(false).toSorted()).toEqual(['443/TCP', '53/TCP', '53/UDP', '6443/TCP']);
-    // Of other replicas: the canary's, and the Hold Service's, to which calls are relayed. And of node timers.
+    // Ports of other replicas (the canary's, and the Hold Service's, to which calls are relayed) and of node timers.
     expect(open(true)).toEqual([canaryPort, holdPort, timers].map(({ fallback }) => `${fallback}/TCP`));
   });
 });
@@ -252,12 +252,12 @@ describe('rights', () => {
         verbs.includes(verb) &&
         (resourceNames === undefined || (name !== undefined && resourceNames.includes(name))),
     );
-  /** Whose objects a RoleBinding grants no access to. */
+  /** Cluster-scoped kinds: a RoleBinding grants no access to their objects. */
   const OF_CLUSTERS = [
     ...['Namespace', 'IngressClass', 'GatewayClass', 'DiscoveryConsumer', 'NodePool'],
     'CiliumClusterwideEnvoyConfig',
   ];
-  /** Of other namespaces, too: an audit of one does without. */
+  /** Kinds that are read in other namespaces, too: an audit of one namespace does without them. */
   const OF_OTHERS = ['Gateway', 'ReferenceGrant'];
 
   it.each<[string, readonly string[]]>([

@@ -130,7 +130,7 @@ it('the bill of materials has what the bundle is made of, and nothing that only 
   const { packages, documentNamespace } = JSON.parse(
     readFileSync(join(out, `linger-${version}.spdx.json`), 'utf8'),
   ) as { packages: { name: string; versionInfo: string }[]; documentNamespace: string };
-  // Of what it lists, and no random number: the image that has it is to come out the same again.
+  // A digest of the listed packages, not a random number: a rebuild of the image must come out the same.
   expect(documentNamespace).toMatch(/-[0-9a-f]{64}$/);
   const versions = new Map(packages.map(({ name, versionInfo }) => [name, versionInfo]));
   for (const [name, wanted] of Object.entries(dependencies))

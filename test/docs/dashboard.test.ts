@@ -59,7 +59,6 @@ test('it shows every part of Linger: each family of metrics is there', () => {
     'report',
     'audited',
     'audit',
-    // Of the last hour, for `linger status`: Prometheus has it from linger_decisions_total.
     'recent',
   ];
   expect([...families].filter((family) => !used.has(family) && !left.includes(family ?? ''))).toEqual([]);

@@ -61,7 +61,7 @@ export function codesOf(cell: string | undefined): readonly string[] {
 
 export interface Block {
   readonly page: string;
-  /** Of the fence, from 1. */
+  /** Line number of the opening fence, from 1. */
   readonly line: number;
   readonly language: string;
   readonly text: string;

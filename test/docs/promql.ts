@@ -6,7 +6,7 @@ export interface Selector {
   readonly labels: readonly string[];
 }
 
-/** Of Linger's own, and of its process: what a scrape of a server that follows a cluster brings. */
+/** Linger's and its process's metrics by series: what a scrape of a server that follows a cluster brings. */
 const scraped = new Map(registered.flatMap((metric) => seriesOf(metric).map((name) => [name, metric])));
 
 /** Metrics of others, which the registry does not have. */

@@ -122,7 +122,7 @@ function unlessMalformed(read: () => void): void {
   }
 }
 
-/** Of one pod, in memory. */
+/** How much may be kept of one pod: the length of its JSON. */
 const MOST_KEPT = 256 * 1024;
 
 function keep(object: unknown): void {

@@ -38,9 +38,9 @@ interface Start {
   /** Namespaces, apart from Linger's own, that request Hold by annotation. */
   readonly holding?: readonly string[];
   readonly refuse?: DeliveryApi['refuse'];
-  /** Empty: none. */
+  /** ClusterIP of the Service; empty: none. */
   readonly clusterIp?: string;
-  /** Of its time. */
+  /** By how much its clock is faster than real time. Default 1. */
   readonly times?: number;
 }
 

@@ -77,7 +77,7 @@ class Story {
     this.begun = performance.now();
   }
 
-  /** @param each called twice a second, as often as the helper samples @returns once the pod has been let go */
+  /** Runs until the pod's hold is released. @param each called twice a second, as often as the helper samples */
   async run(each: (now: number) => void, until = 90_000): Promise<void> {
     for (let now = 0; now <= until && this.releasedAt === undefined; now += 500) {
       each(now);
@@ -121,7 +121,7 @@ describe('an inspected gateway that is itself held', () => {
     expect(story.releasedAt).toBeGreaterThanOrEqual(truth);
     expect(story.releasedAt).toBeLessThan(truth + 6_000);
     expect(story.told.undeclared === undefined).toBe(last === undefined);
-    // Of 8 connections a second from the withdrawal on, and not of the 8 pages beside them.
+    // Counts the sender's 8 connections a second from the withdrawal on, and not the page requests beside them.
     if (last !== undefined) expect(story.told.undeclared?.connections).toBeLessThanOrEqual(4 * 2 * 7);
   });
 });

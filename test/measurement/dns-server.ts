@@ -67,7 +67,7 @@ function recordOf(address: string, ttl: number): Buffer {
   return Buffer.concat([head, bytes]);
 }
 
-/** Of an address with one `::`. */
+/** The bytes of an address with at most one `::`. */
 function ipv6(address: string): Buffer {
   const [front = [], back = []] = address
     .split('::')

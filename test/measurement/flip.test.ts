@@ -34,7 +34,7 @@ describe('a flip', () => {
     expect(outcome.result).toBe('Measured');
     const { removal, addition, trouble } = of('edge');
     expect(trouble).toBeUndefined();
-    // Of four replicas each is met seldom: one flip is off by more than many are on average.
+    // Requests meet each of four replicas seldom: one flip is less exact than the mean of many.
     expect(Math.abs(removal! - each.lagMs / 1000)).toBeLessThan(0.15);
     expect(Math.abs(addition! - each.addsMs / 1000)).toBeLessThan(0.35);
     expect(model.patches).toEqual(['off', 'on']);

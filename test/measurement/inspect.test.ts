@@ -28,7 +28,7 @@ class Gateways {
   readonly asked: { readonly at: number; readonly gateway: string; readonly url: URL }[] = [];
   readonly lags: number[] = [];
   readonly counted: string[] = [];
-  /** Of the Service. */
+  /** Ports of the Service. */
   ports: readonly number[] = [8080];
   answerMs = 0;
   bytes = 100;

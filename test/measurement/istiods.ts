@@ -4,9 +4,9 @@ import { WEB } from './following.ts';
 
 interface IstiodsOptions {
   readonly files?: string | undefined;
-  /** Of the one who follows. */
+  /** Namespace of the follower. Default: linger. */
   readonly namespace?: string;
-  /** Of the Service web. */
+  /** Namespace of the Service `web`. */
   readonly of?: string;
   readonly clock?: () => number;
   readonly signal: AbortSignal;

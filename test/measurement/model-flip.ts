@@ -55,13 +55,14 @@ export class FlipModel {
   readonly ending = new AbortController();
   readonly #options: ModelOptions;
   readonly #random = randomOf(5);
-  /** Of the label, as the API server has it. */
+  /** Whether the API server's pod has the label. */
   on = true;
   holds = true;
-  /** Of the pod that is removed: whether the control plane takes it for ready, and whether the API server has it. */
+  /** Whether the control plane takes the pod for ready. */
   #ready = true;
+  /** Whether the API server has the pod. */
   #there = true;
-  /** What it answers, once it no longer stands still. */
+  /** What the pod answers, once its process no longer stands still. */
   #canary: Answer = { identity: CANARY };
   #frozenUntil = 0;
   /** Replicas that come into the Service during the flip. */
@@ -221,7 +222,7 @@ export class FlipModel {
     const identity = this.#chosen(consumer, fellows);
     const { heldMs } = consumer;
     if (identity === undefined) return this.#after(answerMs, REFUSED);
-    // Of DNS, which does not ask the replica.
+    // DNS answers without asking the replica.
     if (identity === CANARY && heldMs !== undefined) return this.#after(answerMs, { identity, heldMs });
     return identity === CANARY ? this.#answersItself(answerMs) : this.#after(answerMs, { identity });
   }

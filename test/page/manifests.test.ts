@@ -178,7 +178,7 @@ describe.runIf(CHROMIUM !== undefined)('the page, from a disk', { timeout: 60_00
     await says(page, '1 of 1');
     await page.getByRole('button', { name: 'Copy a link' }).click();
     await page.getByText('Copied, without').waitFor();
-    // Of the page itself: what the browser reports of an address without a navigation comes later.
+    // Asked of the page: the browser reports an address that changes without a navigation only later.
     const hash = await page.evaluate<string>('location.hash');
     expect(hash).not.toBe('');
     const other = await opened({ hash });

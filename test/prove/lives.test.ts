@@ -7,7 +7,7 @@ import { listening } from '../webhook/listening.ts';
 
 type Objects = Readonly<Record<'pods' | 'endpointslices', readonly object[]>>;
 
-/** Of a namespace as it is at first; its watches, by kind or by the name of an object, are written to by the caller. */
+/** Lives in a namespace that has these objects at first. `change` writes to the watch of a kind or of one object. */
 async function livesOf(first: Objects) {
   const watches = new Map<string, http.ServerResponse>();
   const server = http.createServer((request, response) => {
@@ -58,7 +58,7 @@ const pod = (name: string, deletionGracePeriodSeconds?: number, owner: object = 
   status: { podIPs: [{ ip: '10.0.0.1' }], conditions: [{ type: 'Ready', status: 'True' }] },
 });
 
-/** Of pods on the network of their node: they have the same address. */
+/** An EndpointSlice of pods on their node's network, which have the same address. */
 const slice = (name: string, ...pods: readonly string[]) => ({
   metadata: { ...metadataOf(name), labels: { 'kubernetes.io/service-name': 'web' } },
   addressType: 'IPv6',

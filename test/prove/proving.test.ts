@@ -39,7 +39,7 @@ const DEPLOYMENT = {
   maxUnavailable: 0,
 } as ProveOptions['workload'];
 
-/** Of two ready pods, the older of which is gone as soon as it has been deleted. */
+/** Options for a Deployment of two ready pods, where a deleted pod is gone at once. */
 function optionsFor(
   change: Partial<ProveOptions> = {},
   access: Partial<WorkloadAccess> = {},

@@ -87,7 +87,7 @@ describe.runIf(LONG)('gateways that are discovered', () => {
     await define(await istioCrds());
     await define(await traefikCrds());
     istiod = await startIstio();
-    // Nobody sends to the ClusterIP, nor asks DNS, but HAProxy.
+    // No client uses the ClusterIP, and none but HAProxy asks DNS.
     const unused = ['cluster-ip', 'cluster-dns'].map((name) =>
       consumer(name, { mesh: 'none' }, { declared: { lag: '10ms' } }),
     );
@@ -188,7 +188,7 @@ describe.runIf(LONG)('gateways that are discovered', () => {
     return started;
   }
 
-  /** Of the mesh alone: it makes no gateway. */
+  /** A route for the mesh alone: it names no gateway. */
   const virtualService = () =>
     ({
       apiVersion: 'networking.istio.io/v1',

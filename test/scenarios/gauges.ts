@@ -62,15 +62,15 @@ export function unexplained(
 }
 
 /**
- * Readings at which many waited, and the lag now was shorter than the oldest of them had waited: they are what it is
- * about, and nobody younger has been seen to end.
+ * Readings at which many removals were under way, and the lag now was shorter than the oldest of them had lasted: the lag
+ * now is about these, and no younger one has been seen to end.
  */
 export function optimistic(
   readings: readonly Reading[],
   removals: readonly TrueRemoval[],
   toleranceMs: number,
 ): readonly Reading[] {
-  // Of a hundred removals and a few, these are more than one per cent, and so the 99th percentile is theirs.
+  // Ten of fewer than 1,000 removals are more than one per cent, and so the 99th percentile is theirs.
   const many = 10;
   return readings.filter(({ asked, answered, now }) => {
     const waiting = waitingAt(removals, asked).filter(({ end = Number.POSITIVE_INFINITY }) => end > answered);

@@ -20,7 +20,7 @@ import { clusterSettings } from '../testbed/settings.ts';
 
 import { LONG } from './form.ts';
 
-/** Neither is called linger. */
+/** Neither the release nor its namespace is called linger. */
 const RELEASE = 'quiet';
 const NAMESPACE = 'tools';
 const IN_NAMESPACE = ['--namespace', NAMESPACE];
@@ -149,7 +149,7 @@ describe.runIf(LONG)('the chart', async () => {
     const node = ['exec', 'deployment/linger', '--', '/bin/node', '--print', limit];
     const mebibytes = Number(await kubectl(...IN_NAMESPACE, ...node)) / 2 ** 20;
     console.log(`the heap may take ${mebibytes.toFixed(0)} MiB`);
-    // Of 512.
+    // About half of 512 MiB.
     expect(mebibytes).toBeGreaterThan(240);
     expect(mebibytes).toBeLessThan(300);
   });

@@ -26,7 +26,7 @@ const REQUEST_EVERY_MS = 50;
 const HOLD = { hook: 'Hold', hold: { min: '0s', max: '60s' } };
 
 interface Row {
-  /** Of the deletion, after the installation. */
+  /** From the installation until the deletion. */
   readonly minutes: number;
   /** Flips that have timed ClusterIPs by then. */
   readonly samples: number;

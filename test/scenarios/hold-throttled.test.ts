@@ -20,7 +20,7 @@ const THROTTLED = ['--kube-api-qps=5', '--kube-api-burst=5'];
 const FAST = ['--kube-api-qps=300', '--kube-api-burst=325'];
 const SERVICES = 300;
 const RUNS = 2;
-/** Of four pods of each application. */
+/** How many of each application's four pods are deleted. */
 const DELETED = 2;
 const PER_SECOND = 100;
 /** The comparison's applications, all at once. */

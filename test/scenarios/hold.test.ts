@@ -210,7 +210,7 @@ const epoch = (monotonic: number) => Date.now() - monotonicMs() + monotonic;
 interface Judged extends Ending {
   /** Until when some consumer may have sent to it. */
   readonly usedUntil: number;
-  /** When the last of its consumers had let go, and a poller had the answer to its report of that. */
+  /** When the last of its consumers had dropped it; for a poller, when it had the answer to its report of that. */
   readonly letGoAt: number;
   /**
    * When Linger could know: a gateway that heard of the withdrawal before Linger did acknowledges it with its next sync
@@ -273,7 +273,7 @@ function timeLines(judged: readonly Judged[]): string {
   return table(head, rows);
 }
 
-/** Of those of which every consumer has told. Milliseconds. */
+/** Milliseconds by which SIGTERM came after `letGoAt`, of the pods for which that is known. */
 const excessOf = (judged: readonly Judged[]) =>
   known(judged.map(({ sigtermAt, letGoAt }) => sigtermAt - letGoAt));
 
@@ -313,7 +313,7 @@ async function startGateway(
   return gateway;
 }
 
-/** HAProxy that resolves every 10 s, as a Deployment of people who have told Linger nothing of it. */
+/** HAProxy that resolves every 10 s, in a Deployment that is not declared to Linger. */
 async function startUndeclared({ namespace }: Place): Promise<Gateway> {
   const options = { namespace, service: 'web-dns', port: POD_PORT, resolveSeconds: 10 };
   const inPod = await haproxyInPod(clusterSettings(), { ...options, dns: `${dns?.server}:53` });

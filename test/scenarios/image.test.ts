@@ -55,14 +55,14 @@ const HELPER_IMAGE = 'registry.example/linger-hold:0.1.0';
 /** An image as a container would have it. */
 interface Container {
   readonly config: ContainerConfig;
-  /** Its files. */
+  /** The folder of its files. */
   readonly root: string;
   /** The program that it should have. Names in it come from digests, in which the way to the sources is, too. */
   readonly bundle: string;
 }
 
 interface Start {
-  /** Of the process, until it listens. */
+  /** CPU time of the process until it listens. */
   readonly cpuMs: number;
   /** What Node says of its compile cache, for each file of the program. */
   readonly compiled: readonly string[];
@@ -205,7 +205,7 @@ describe.runIf(LONG && OUTSIDE !== undefined && isBookworm())('the image', async
       const text = JSON.stringify(statement);
       for (const base of ['node:24-bookworm-slim', 'distroless/cc-debian12']) expect(text).toContain(base);
       for (const command of ['npm ci --ignore-scripts', 'npm run build']) expect(text).toContain(command);
-      // The secret is named, and not told.
+      // The secret's name is in it, and its content is not.
       expect(text).toContain('npmrc');
       expect(text).not.toMatch(/BEGIN CERTIFICATE|registry=/);
     }
@@ -326,7 +326,7 @@ function processorMs(pid: number): number {
   return 10 * (Number(fields[11]) + Number(fields[12]));
 }
 
-/** Of one image with one layer, as docker save writes them. */
+/** Unpacks an archive of one image with one layer, in the format of `docker save`. */
 async function unpackArchive(archive: Buffer, folder: string): Promise<Container> {
   const file = join(folder, 'archive.tar');
   writeFileSync(file, archive);

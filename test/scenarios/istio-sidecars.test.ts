@@ -35,7 +35,7 @@ const KINDS = {
 type Kind = keyof typeof KINDS;
 
 const ISTIOS = ['istio-init', 'istio-proxy'];
-/** Of a native sidecar. */
+/** The preStop hook of a native sidecar. */
 const OWN_HOOK = '["pilot-agent","request","--debug-port=15020","POST","drain"]';
 const POLICIES = { namespace: 'linger', name: 'linger-policies' };
 
@@ -52,7 +52,7 @@ describe.runIf(LONG)('sidecars of Istio', () => {
       consumers: [
         consumer('istio', { follows: 'istiod' }, { xds: { address: mesh.address } }),
         consumer('slow', { follows: 'slowly' }, { declared: { lag: `${WAIT}s` } }),
-        // Nobody sends past the sidecars, nor asks DNS.
+        // No client bypasses the sidecars or resolves names by DNS.
         consumer('cluster-ip', MESHED, { declared: { lag: '10ms' } }),
         consumer('cluster-dns', { mesh: 'none' }, { declared: { lag: '10ms' } }),
       ],
@@ -81,7 +81,7 @@ describe.runIf(LONG)('sidecars of Istio', () => {
     return (JSON.parse(stdout) as { plans: [Told] }).plans[0];
   }
 
-  /** Requests straight to a pod's sidecar, 20 a second, until it is told to stop. @returns when each failed that was lost */
+  /** Sends 20 requests a second to a pod's sidecar until the result is called, which returns when each lost one failed. */
   function requestsTo(address: string) {
     const lost: number[] = [];
     const begun: Promise<void>[] = [];

@@ -297,7 +297,7 @@ describe.runIf(LONG)('beside Kyverno', { timeout: 180_000 }, () => {
     const application = { namespace, name: 'web', replicas: 2 };
     const deployment = applicationDeployment(application);
     const { spec } = await cluster.create<{ spec: { template: PodObject } }>(deployment);
-    // Of a rule that excludes annotations Kyverno makes none for Deployments.
+    // Kyverno derives no rule for Deployments from one that excludes annotations.
     expect(graceOf(spec.template)).toBe(written);
     await cluster.create(applicationService(application));
     await cluster.waitFor<DeploymentObject>(deployment, (each) => isRolledOut(each, 2));

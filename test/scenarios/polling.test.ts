@@ -19,12 +19,12 @@ import { duration, table } from './table.ts';
  */
 const INTERVAL_MS = byForm(2_000, 10_000);
 const CONNECT_TIMEOUT_MS = byForm(6_000, 30_000);
-/** Shorter than the interval. */
+/** A guess that is shorter than the interval. */
 const GUESSED_SECONDS = byForm(1, 5);
 const UPDATES = 5;
 const SAFETY_FACTOR = 1.5;
 const STEP_SECONDS = 5;
-/** Of Linger's grid of lags, for a sum of two. */
+/** Relative tolerance: buckets make the sum of two lags up to 2 % inexact (src/core/lag/buckets.ts). */
 const RESOLUTION = 0.03;
 /** Few enough for a test to have them measured. */
 const MIN_SAMPLES = 6;

@@ -36,7 +36,7 @@ const WAIT = '15s';
 /** kube-proxy then follows a second change within it so much later. */
 const SLOW = '--iptables-min-sync-period=5s';
 const FLIPS = 8;
-/** Of so many pods, five times: 50 terminations. */
+/** Pods in each of five rollouts: 50 terminations. */
 const HELD_PODS = 10;
 const HELD_ROLLOUTS = 5;
 const BURST = 100;
@@ -113,7 +113,7 @@ describe.runIf(LONG)('two nodes', async () => {
 
   afterAll(async () => {
     if (rows.length > 0) console.log(table(['', 'measured', ''], rows));
-    // Pods on a node that hangs are ended by nobody else.
+    // Nothing else ends the pods of a node that hangs.
     await node?.remove();
     if (cluster.own) await cluster.restart('kube-proxy');
     await linger?.remove();
@@ -282,7 +282,7 @@ describe.runIf(LONG)('two nodes', async () => {
     }
   });
 
-  /** The mean lag of `cluster-ip` that the replicas tell of the next flips. Seconds. */
+  /** The mean lag of `cluster-ip` that the replicas measure with the next flips. Seconds. */
   async function told(flips: number): Promise<number> {
     const metric = 'linger_consumer_lag_seconds';
     const read = async (part: string) => linger.replicas.sum(`${metric}_${part}`, 'consumer="cluster-ip"');
@@ -395,7 +395,7 @@ describe.runIf(LONG)('two nodes', async () => {
           expect(report.pods).toHaveLength(HELD_PODS);
           lost.push(report.lost);
           total += report.sent;
-          // Of a pod that is held, the end shows when it was let go.
+          // When a held pod ended shows when its hold was released.
           for (const { deletedAt, endedAt } of report.pods)
             if (deletedAt !== null && endedAt !== null)
               waits.push(Date.parse(endedAt) - Date.parse(deletedAt));

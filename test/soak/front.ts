@@ -4,10 +4,10 @@ import https from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 
 export interface FrontInput {
-  /** Of the API server. */
+  /** URL of the API server. */
   readonly server: URL;
   readonly authority: string;
-  /** What it shows to clients, PEM. */
+  /** The certificate that it presents to clients, PEM. */
   readonly certificate: string;
   readonly key: string;
 }

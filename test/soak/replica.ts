@@ -13,7 +13,7 @@ export interface ReplicaInput {
   readonly name: string;
   /** The replicas have the same ports, as pods have, and so each needs an address of its own. */
   readonly host: string;
-  /** Of this replica alone. */
+  /** A directory that no other replica uses. */
   readonly directory: string;
   readonly main: string;
   readonly front: Front;
@@ -98,7 +98,7 @@ export class Replica {
     await ended;
   }
 
-  /** Sets its wall clock ahead by so many milliseconds. */
+  /** Sets its wall clock ahead. */
   setClockAhead(ms: number): void {
     const file = openSync(this.#aheadFile, 'r+');
     const bytes = Buffer.alloc(8);

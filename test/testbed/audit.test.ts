@@ -26,7 +26,7 @@ it('tells what a user had no right to, from a position on', () => {
   const after = [
     line(LINGER, 'list', '/api/v1/nodes?limit=500', 'forbid', 403),
     line(LINGER, 'get', '/version', 'allow', 200),
-    // Of a namespace that is being deleted.
+    // Allowed, and yet 403: the namespace is being deleted.
     line(LINGER, 'create', '/api/v1/namespaces/shop/events', 'allow', 403),
     line('system:serviceaccount:shop:linger', 'list', '/api/v1/pods', 'forbid', 403),
   ];

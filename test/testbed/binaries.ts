@@ -77,7 +77,7 @@ function kubernetes(): Source {
 
 /** A module from the Go proxy, whose content is checked. */
 interface GoModule {
-  /** With its version. */
+  /** Module path with its version. */
   readonly module: string;
   readonly sum: string;
 }
@@ -112,7 +112,7 @@ const CERT_MANAGER = {
   sum: 'h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=',
 } as const;
 
-/** Of 3.7, which came later, the proxy lacks a commit that it requires. */
+/** Not 3.7, the later release: the Go proxy lacks a commit that it requires. */
 const TRAEFIK = {
   module: 'github.com/traefik/traefik/v3@v3.6.12',
   sum: 'h1:6pe4s7aaDTQs+AsF7KP3sM/xnq7zOVvibRQe5tw9eFo=',

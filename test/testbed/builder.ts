@@ -28,9 +28,9 @@ const NAME = 'buildkitd';
 
 type Say = (line: string) => void;
 
-/** What `docker build` has, too. */
+/** Options that `docker build` has, too. */
 export interface BuildOptions {
-  /** The folder of the image, which there is not yet. */
+  /** The folder of the image, which must not exist yet. */
   readonly into: string;
   readonly architectures: readonly Architecture[];
   /** A stage; default: the last. */
@@ -38,7 +38,7 @@ export interface BuildOptions {
   /** With registry and tag. */
   readonly name: string;
   readonly labels?: Readonly<Record<string, string>>;
-  /** Of all files and dates, in seconds. */
+  /** The time of all files and dates in the image, in seconds since the epoch. */
   readonly epoch: number;
   /** Provenance comes with it, and what packages it has. */
   readonly attested?: boolean;

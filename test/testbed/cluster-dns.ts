@@ -8,7 +8,7 @@ import { type ClusterSettings, statePaths } from './settings.ts';
 
 /** How CoreDNS answers for Services. Seconds. */
 export interface ClusterDnsOptions {
-  /** Of its records. CoreDNS's default is 5, kubeadm's 30. */
+  /** TTL of its records. CoreDNS's default is 5, kubeadm's 30. */
   readonly ttl: number;
   /** For how long it keeps its own answers, at most; undefined: not at all. Both defaults are 30. */
   readonly cache?: number;

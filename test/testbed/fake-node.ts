@@ -9,7 +9,7 @@ export interface FakePod {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;
-  /** Of its container: nothing runs it. */
+  /** Hooks of its container, which nothing runs. */
   readonly lifecycle?: unknown;
 }
 
@@ -22,7 +22,7 @@ const MERGE = 'application/merge-patch+json';
 /** A quarter of the node-lifecycle controller's --node-monitor-grace-period (40 s in its default of 1.31). */
 const HEARTBEAT_MS = 10_000;
 
-/** 198.18.0.0/15 is for benchmarks (RFC 2544): no packet to a fake pod finds anybody. */
+/** 198.18.0.0/15 is for benchmarks (RFC 2544): no packet to a fake pod reaches a machine. */
 const FIRST_ADDRESS = 198 * 2 ** 24 + 18 * 2 ** 16 + 1;
 let addressesGiven = 0;
 
@@ -33,8 +33,8 @@ function nextAddress(): string {
 }
 
 /**
- * A Node without a machine: nothing runs on it, so it carries pods by the thousand. Whoever has started it plays its
- * kubelet. To controllers, and to whoever watches them, its pods are as good as others.
+ * A Node without a machine: nothing runs on it, so it carries pods by the thousand. Its methods play the kubelet. To
+ * controllers and to watchers its pods are as good as others.
  */
 export class FakeNode {
   readonly name: string;

@@ -44,7 +44,7 @@ export interface SentRequest {
 export interface DnsGatewayOptions {
   readonly namespace: string;
   readonly service: string;
-  /** Of the pods. */
+  /** Port of the pods. */
   readonly port: number;
   /** `address:port` of the DNS server. */
   readonly dns: string;
@@ -99,7 +99,7 @@ export async function ensureHaproxy(cacheDir: string, say: Say): Promise<Haproxy
 const ports = {
   haproxy: { requests: 18_080, page: 18_404 },
   envoy: { requests: 18_081, page: 18_901 },
-  // Where `linger witness` listens unless told otherwise.
+  // The page is at the default port of `linger witness`.
   contour: { requests: 18_082, page: 8_446 },
   istio: { requests: 18_083, page: 18_903 },
   // As its chart has it.
@@ -123,7 +123,7 @@ export async function startHaproxy(
 
 /** How a pod runs a gateway that is installed on the node. */
 export interface GatewayInPod {
-  /** Of containers that have the node's files at {@link NODE_FILES}. */
+  /** Containers that have the node's files at {@link NODE_FILES}. */
   readonly containers: readonly {
     readonly name: string;
     readonly command: readonly string[];
@@ -161,7 +161,7 @@ export async function haproxyInPod(
 
 interface HaproxyPage {
   readonly port: number;
-  /** Of `stats uri`. */
+  /** Path of the page: `stats uri`. */
   readonly uri: string;
 }
 
@@ -245,7 +245,7 @@ export async function startEnvoy(
   });
 }
 
-/** Envoy as a sidecar of Istio is told of the endpoints of a Service: by istiod, and here of nothing else. */
+/** Envoy that gets the endpoints of a Service from istiod, as a sidecar does, and here nothing else. */
 export function startEnvoyOfIstiod(
   settings: ClusterSettings,
   { service, istiod }: { readonly service: string; readonly istiod: string },
@@ -347,7 +347,7 @@ async function envoyOnNode(
   });
 }
 
-/** Of whom Contour makes upstreams: those of Ingresses of the class `contour`. */
+/** Contour makes upstreams of the Services behind Ingresses of the class `contour`. */
 export interface ContourOptions {
   readonly kubeconfig: string;
   readonly witness: readonly string[];
@@ -355,7 +355,7 @@ export interface ContourOptions {
 
 /** Its Envoy is in the pod. */
 export interface ContourInPod extends GatewayInPod {
-  /** To Contour. */
+  /** Sends a signal to Contour. */
   readonly signal: (signal: NodeJS.Signals) => void;
   readonly stop: () => Promise<void>;
 }

@@ -10,7 +10,7 @@ import { findProgram, MissingRequirement } from './requirements.ts';
 const images = { pilot: 'linger.test/pilot:1', proxy: 'linger.test/proxyv2:1' } as const;
 
 /**
- * Values of the chart. Envoy's own releases lack Istio's extensions, for telemetry and for ALPN: istiod is told to do without.
+ * Values of the chart. Envoy's own releases lack Istio's extensions, for telemetry and for ALPN, and so istiod does without.
  */
 export const CHART_VALUES = {
   autoscaleEnabled: false,
@@ -25,7 +25,7 @@ export const CHART_VALUES = {
   meshConfig: { defaultProviders: { metrics: [] } },
 };
 
-/** Of istiod: a folder. */
+/** The folder of istiod's chart. */
 export const istioChart = () => istioFile('manifests', 'charts', 'istio-control', 'istio-discovery');
 
 /** One archive with istiod, and with what is beside each application: by Istio's own Dockerfiles, on this machine's libraries. */

@@ -12,7 +12,7 @@ export const network = {
   serviceRange: '10.201.0.0/16',
   /** The API server takes the first address of the service range for `kubernetes.default`. */
   serviceApiAddress: '10.201.0.1',
-  /** Of both nodes. */
+  /** Range of the pods of both nodes. */
   podRanges: '10.202.0.0/15',
   /** A whole /16 for one node: an address comes back only after 65,000 pods, never within a test. */
   podRange: '10.202.0.0/16',
@@ -110,7 +110,7 @@ export async function configureNode(): Promise<void> {
  */
 export async function connectSecondNode(namespace: string): Promise<void> {
   const { name: link, address } = secondNode;
-  // Of one that was removed just now: the kernel takes its network namespace down a moment later.
+  // Left over from a node that was removed just now: the kernel takes its network namespace down a moment later.
   await run(['ip', 'link', 'delete', link]);
   await createNamespace(namespace);
   await must(['ip', 'link', 'add', link, 'type', 'veth', 'peer', 'name', 'node0', 'netns', namespace]);

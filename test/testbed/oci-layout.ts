@@ -12,7 +12,7 @@ export const OWN_ARCHITECTURE: Architecture = process.arch === 'arm64' ? 'arm64'
 /** One image, for one or several architectures, in a folder as OCI's image specification has it. */
 export interface Layout {
   readonly folder: string;
-  /** Of its index, or of its manifest where it is for one architecture and nothing is stated about it. */
+  /** Digest of the image's index; of its manifest where it has one architecture and no attestation. */
   readonly digest: string;
 }
 
@@ -133,7 +133,7 @@ export function imageOf(layout: Layout, architecture: Architecture): Image {
   };
 }
 
-/** As a container would see them. Without deletions: whoever builds without commands makes none. */
+/** Unpacks the files as a container would see them. Deletions are not handled: a build without commands makes none. */
 export async function unpackLayers({ folder }: Layout, { layers }: Image, into: string): Promise<void> {
   for (const { digest } of layers)
     await must(['tar', '--numeric-owner', '-xpzf', blobFile(folder, digest), '-C', into]);

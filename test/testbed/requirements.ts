@@ -110,7 +110,7 @@ export async function aptInstall(words: readonly string[]): Promise<void> {
   }
 }
 
-/** Of packages; that of the lists (apt-get update) has no such option. */
+/** Makes apt-get wait for the lock of packages; that of the lists (apt-get update) has no such option. */
 const LOCK_OPTIONS = ['-o', `DPkg::Lock::Timeout=300`];
 const LOCKED = /Could not get lock|Unable to acquire the dpkg frontend lock|Unable to lock directory/;
 const LOCK_TRIES = { times: 60, pauseMs: 5_000 };

@@ -75,7 +75,7 @@ export type StandIns = Readonly<Record<keyof typeof bases, Layout>>;
 type Say = (line: string) => void;
 
 export async function ensureStandIns(cacheDir: string, say: Say): Promise<StandIns> {
-  // Of the source as it is: whoever changes it gets others.
+  // The digest of this file names the cached images: a change of it makes others.
   const made = createHash('sha256')
     .update(readFileSync(import.meta.filename))
     .digest('hex')

@@ -10,9 +10,9 @@ export interface ApplicationOptions {
   readonly podSpec?: Readonly<Record<string, unknown>>;
   /** Merged over the container, for hooks, environment and the like. */
   readonly container?: Readonly<Record<string, unknown>>;
-  /** Beside the application. */
+  /** Containers beside the application's. */
   readonly containers?: readonly Readonly<Record<string, unknown>>[];
-  /** Of the pods. */
+  /** Annotations of the pods. */
   readonly annotations?: Readonly<Record<string, string>>;
 }
 

@@ -24,7 +24,7 @@ const EDGE = {
 interface Given {
   readonly now: number;
   readonly events?: readonly ClusterEvent[];
-  /** Of the default wait. */
+  /** Share of removals that the default wait covers, from 0 to 1. */
   readonly coverage?: number | undefined;
 }
 

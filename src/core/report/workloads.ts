@@ -186,7 +186,7 @@ export interface FoundWorkload {
 
 /** What is wrong with a manifest. */
 export interface ManifestProblem {
-  /** With its place in words. */
+  /** Includes the place in words. */
   readonly message: string;
   /** undefined: it is about the whole text. */
   readonly place: TextProblem | undefined;
@@ -399,7 +399,7 @@ const SOURCES: readonly (readonly [group: RegExp, kinds: RegExp, how: string])[]
   [/^gitops\.kluctl\.io\//, /^KluctlDeployment$/, 'kluctl render'],
 ];
 
-/** Of a HelmRelease (`chartRef` names the object that holds it), a HelmChart of k3s, a Release of Crossplane. */
+/** The chart of a HelmRelease (`chartRef` names the object that holds it), a HelmChart of k3s or a Release of Crossplane. */
 function chartIn(value: unknown): string {
   const spec = memberAt(value, ['spec']);
   const { kind, name } = recordIn(memberAt(spec, ['chartRef']));

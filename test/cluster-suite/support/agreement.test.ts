@@ -3,7 +3,7 @@ import type { StageSample } from '../../../src/core/lag/index.ts';
 import { agreement } from './agreement.ts';
 import type { TrueRemoval } from './endpoint-history.ts';
 
-/** Of the Service `web`; milliseconds. */
+/** A removal from the Service `web`, in milliseconds. */
 const removal = (uid: string, start: number, end: number | undefined): TrueRemoval => ({
   stage: 'EndpointSlice',
   service: 'web',

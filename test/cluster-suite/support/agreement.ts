@@ -69,7 +69,7 @@ function nearest(
   return best;
 }
 
-/** Of sorted or unsorted values; the smallest that so many per cent do not exceed. */
+/** The smallest value that `percentile` per cent of the values do not exceed. They need not be sorted. */
 export function percentileOf(values: readonly number[], percentile: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.max(0, Math.ceil((sorted.length * percentile) / 100) - 1)] ?? Number.NaN;

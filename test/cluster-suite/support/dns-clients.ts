@@ -6,7 +6,7 @@ import type { Slice } from './programmed-rules.ts';
 /** From when a slice no longer listed an address as ready until no client of DNS had to believe in it. Milliseconds. */
 export interface DnsDeparture {
   readonly address: string;
-  /** Of performance.now: when a watch of the test's own brought the slice. */
+  /** When the test's own watch brought the slice, by `performance.now()`. */
   readonly at: number;
   readonly lag: number;
   /** For how long DNS itself went on naming the address. */

@@ -1,14 +1,14 @@
 import { type AuditEvent, instantOf } from '../../testbed/cluster.ts';
 
 /**
- * What really happened to endpoints, told by API servers' audit logs alone: no line of it comes from Linger's code.
+ * What really happened to endpoints, by API servers' audit logs alone: no line of it comes from Linger's code.
  * Instants are milliseconds since the epoch, of the API server's answer to the writer.
  */
 export interface TrueRemoval {
   readonly stage: 'EndpointSlice' | 'Endpoints';
   readonly service: string;
   readonly pod: string;
-  /** Of the pod, as the endpoints had it; undefined where no write before the withdrawal is logged that lists it. */
+  /** The pod's uid in the endpoints; undefined where no logged write before the withdrawal lists the pod. */
   readonly uid: string | undefined;
   /** The answer to the deletion of the pod. */
   readonly start: number;

@@ -13,9 +13,9 @@ import { type GatewayLoss, type PollingGateway, startPollingGateway } from './po
 interface DeployOptions {
   /** Seconds between two steps of its rollouts, at least. */
   readonly apart?: number;
-  /** Of its own hook. */
+  /** Sleep of its own preStop hook; undefined: no hook. */
   readonly sleepSeconds?: number | undefined;
-  /** So many nodes, each of which is to have as many of its pods. */
+  /** Nodes over which its pods are spread evenly. Default: 1, without a constraint. */
   readonly nodes?: number;
 }
 
@@ -70,7 +70,7 @@ export class ProveStage {
     await this.settled(name, replicas);
   }
 
-  /** Resolves once it has so many pods, all of the newest kind, and no other. */
+  /** Resolves once it has exactly `replicas` pods, all of its newest template. */
   async settled(name: string, replicas: number): Promise<void> {
     await this.#rolledOut(name, replicas);
     await waitUntil(

@@ -63,7 +63,7 @@ const KEY = /expected a label key/;
 const VALUE = /expected a label value/;
 const VALUES = /expected values with In and NotIn/;
 const UNKNOWN_FIELD = /unknown field/;
-/** Of types and sizes both have messages of their own. */
+/** Any message: the API server and the parser of files word errors of types and sizes differently. */
 const ANYHOW = /./;
 
 const taken = (cases: Readonly<Record<string, JsonObject>>): SpecCase[] =>

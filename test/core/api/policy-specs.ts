@@ -11,7 +11,7 @@ const FIXED_ALONE = /has no effect without from: Fixed/;
 const MIN_OVER_MAX = /is longer than max/;
 const GRACE_SHORT = /expected at least 1s/;
 const KEY = /expected a label key/;
-/** Of types, sizes and words both have messages of their own. */
+/** Any message: the API server and the parser of files word errors of types, sizes and enums differently. */
 const ANYHOW = /./;
 
 const taken = (cases: Readonly<Record<string, JsonObject>>): SpecCase[] =>

@@ -92,11 +92,11 @@ interface Given {
   readonly grace?: number;
   readonly replicas?: number;
   readonly annotations?: Readonly<Record<string, string>>;
-  /** Of running pods, the seconds of their plans; undefined: without one. */
+  /** The wait in the plan of each running pod, in seconds; undefined: a pod without a plan. */
   readonly running?: readonly (number | undefined)[];
-  /** How those were chosen. */
+  /** The `why` of these plans. Default: measured. */
   readonly why?: string;
-  /** What the API server says against its pods with a wait. */
+  /** Why the API server refuses its pods with a wait. */
   readonly refusal?: string;
   readonly cut?: GraceCut;
   /** Annotations of the Deployment itself. */
@@ -451,7 +451,7 @@ test('without a webhook configuration, a restart is not the cure', () => {
   expect(inWords(fresh)).toBe('unprotected NotInjected, waits 20, open for 13');
   expect(fresh[0]?.text).toMatch(/^new pods get no wait: /);
   expect(inWords(auditOf({ running: [], sleeps: 20, grace: 60 }, slow(12), none))).toMatch(/^protected Own/);
-  // Of manifests it is not known.
+  // An audit of manifests does not know the cluster's webhook configurations.
   expect(inWords(auditOf({ running: [20] }, slow(12)))).toMatch(/^protected/);
 });
 
@@ -634,7 +634,7 @@ describe('linger audit --suggest', () => {
     const { summary } = JSON.parse(report.stdout) as AuditReport;
     expect([summary.workloads, summary.verdicts.protected]).toEqual([Number(all), Number(claimed)]);
     expect(Number(claimed)).toBeGreaterThan(Number(before));
-    // Of the namespaces that it names each needs it: mode Audit by annotation is beyond any policy.
+    // Each namespace that it lists needs the policy. It sets no mode: no policy overrides mode Audit by annotation.
     expect(stdout).not.toContain('mode:');
     expect([...stdout.matchAll(/^ {10}- (\S+)$/gm)].map(([, name]) => name)).toEqual(['db', 'hooks']);
   });

@@ -57,7 +57,7 @@ describe('the planned lag of a pod with consumers', () => {
 
   test('percentiles are not added: two polls one after the other are rarely both late', () => {
     const p99 = lagIn(tableOfDensities(uniformUpTo(10)), [polling('edge', 10)]).known!.quantile(99);
-    // Of the sum of two uniform [0, 10] s: 20 − √2 s.
+    // The p99 of the sum of two uniform lags from 0 to 10 s is 20 − √2 s.
     expect(Math.abs(p99 - (20 - Math.SQRT2))).toBeLessThan(0.4);
   });
 

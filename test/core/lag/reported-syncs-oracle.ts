@@ -61,7 +61,7 @@ function livesOf(syncs: readonly SimulatedSync[]): readonly Life[] {
   return [...lives, ...open.values()];
 }
 
-/** Of the last eight intervals. */
+/** The longest of the last eight intervals; undefined without any. */
 function longestInterval(ends: readonly number[]): number | undefined {
   const intervals = ends.slice(1).map((end, index) => end - (ends[index] ?? 0));
   return intervals.length === 0 ? undefined : Math.max(...intervals.slice(-8));

@@ -66,7 +66,7 @@ it('two that take turns are as late as one: the last one counts, and it is never
   const together = [...every('a', 10_000), ...every('b', 10_000)];
   const p = (syncs: readonly SimulatedSync[], share: number) =>
     quantile(reported(syncs, 'around', 20 * MINUTE).lags, share);
-  // Of two that take turns, the later one comes 5 s to 10 s after a removal.
+  // Where two take turns, the later one comes 5 s to 10 s after a removal.
   expect(Math.abs(p(staggered, 0.5) - 7.6)).toBeLessThan(0.3);
   expect(p(staggered, 0.01)).toBeGreaterThan(5);
   expect(Math.abs(p(together, 0.5) - 5.1)).toBeLessThan(0.3);
@@ -116,7 +116,7 @@ describe('the instants', () => {
     (period) => {
       const tenths = new Array<number>(10).fill(0);
       for (const at of instants) tenths[Math.floor(((at / 1000 / period) % 1) * 10)]! += 1;
-      // Of 2,000: chance alone would give a deviation of 42.
+      // Each tenth has 2,000 on average: chance alone would give a standard deviation of 42.
       for (const tenth of tenths) expect(Math.abs(tenth - 2_000)).toBeLessThan(150);
     },
   );
@@ -385,7 +385,7 @@ it('what is estimated is what removals really meet', () => {
       );
       const names = [...new Set(syncs.map(({ gateway }) => gateway))];
       const own = names.map((name) => syncs.filter(({ gateway }) => gateway === name));
-      // Removals at instants that have nothing to do with anybody's interval.
+      // Removals at instants that are unrelated to any instance's interval.
       const removals = irregular(5_000).map((share) => 3 * interval + share * (to - 8 * interval));
       const truth = removals.map((removed) => {
         const ends = own.map((each) => each[firstFrom(each, removed)]!.end);
@@ -405,7 +405,7 @@ function quantileOr(values: readonly number[], share: number): number {
   return values.length === 0 ? 0 : quantile(values, share);
 }
 
-/** No two events at one instant: which of them is first would be anybody's guess. */
+/** Moves events apart: of two at one instant, the order would be arbitrary. */
 function separate(syncs: readonly SimulatedSync[]): SimulatedSync[] {
   return syncs.map((sync, index) => ({
     ...sync,

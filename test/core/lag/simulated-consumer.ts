@@ -11,7 +11,7 @@ export interface SimulatedConsumer {
   /** Replicas that can answer, the canary among them. */
   readonly replicas: number;
   readonly everyMs: number;
-  /** Of an answer; drawn evenly up to this. */
+  /** The time of an answer is drawn evenly from 0 up to this. */
   readonly slowestAnswerMs: number;
   /** Share of attempts that hang. */
   readonly hanging: number;

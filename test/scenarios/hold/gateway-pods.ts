@@ -15,7 +15,7 @@ import { clusterSettings } from '../../testbed/settings.ts';
 /** Contour and its Envoy, which is a pod with a witness in it. */
 export interface RunningContour {
   readonly gateway: Gateway;
-  /** To Contour itself, which tells Envoy of every change. */
+  /** Sends a signal to Contour itself, which passes every change on to Envoy. */
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void;
   stop(): Promise<void>;
 }
@@ -25,7 +25,7 @@ export interface GatewayDeployment {
   readonly name: string;
   /** What its containers have instead of the usual image, and do not run either. */
   readonly image?: string;
-  /** Of its pods. */
+  /** Annotations of its pods. */
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
@@ -66,7 +66,7 @@ export async function addressOf(cluster: Cluster, reference: ObjectReference): P
   return found?.status.podIP ?? '';
 }
 
-/** Of everything to the Service `web`. */
+/** Creates an Ingress that routes everything to the Service `web`. */
 export async function createIngress(
   cluster: Cluster,
   namespace: string,

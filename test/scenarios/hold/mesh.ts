@@ -8,9 +8,9 @@ import { clusterSettings } from '../../testbed/settings.ts';
 import { startInPod } from './gateway-pods.ts';
 
 const SYSTEM = 'istio-system';
-/** Of istiod's Service: there is no cluster DNS to ask. */
+/** Fixed ClusterIP of istiod's Service: there is no cluster DNS to look it up in. */
 const ISTIOD = '10.201.15.12';
-/** What a namespace has whose pods get a sidecar. */
+/** Labels of a namespace whose pods get a sidecar. */
 export const INJECTED = { 'istio-injection': 'enabled' };
 
 type Webhooks = KubernetesObject & {
@@ -26,7 +26,7 @@ const injector = (name: string) => ({
 
 /** Istio as its chart installs it: istiod in a pod, which injects the sidecars. */
 export class Mesh {
-  /** Of istiod, without TLS. */
+  /** `address:port` of istiod, without TLS. */
   readonly address = `${ISTIOD}:15010`;
   readonly #cluster: Cluster;
   readonly #manifests: string;

@@ -8,7 +8,7 @@ import type { HoldSetting } from './setting.ts';
 import { type Ending, endingsOf } from './terminations.ts';
 import { gatewayTarget, listed, PageWatch } from './through.ts';
 
-/** Of what is rolled over behind a proxy that follows istiod. */
+/** Pods of the application behind a proxy that follows istiod, and how often they are replaced. */
 export const PODS = 10;
 export const ROLLOUTS = 5;
 export const POD_PORT = 8080;

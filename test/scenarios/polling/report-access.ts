@@ -14,7 +14,7 @@ export interface ReportAccess {
 
 export interface ReportAccessOptions {
   readonly cluster: Cluster;
-  /** Of the ServiceAccount, which is made. */
+  /** Namespace of the ServiceAccount, which is created in it. */
   readonly namespace: string;
   readonly consumer: string;
   /** The names of the gateways. */

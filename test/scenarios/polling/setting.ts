@@ -8,23 +8,23 @@ import { Stand } from './stand.ts';
 import type { TrueLag } from './truth.ts';
 import { withdrawOneByOne } from './withdrawals.ts';
 
-/** What pods wait for. */
+/** What the wait of the pods comes from. */
 export const HOOKS = ['none', 'guessed', 'declared', 'reports', 'probe'] as const;
 export type Hook = (typeof HOOKS)[number];
 
 export interface SettingOptions {
   readonly intervalMs: number;
   readonly connectTimeoutMs: number;
-  /** A guess. */
+  /** The wait that an author guesses. */
   readonly guessedSeconds: number;
-  /** Of each application. */
+  /** Replicas of each application. */
   readonly replicas: number;
   /** `wait` of the policy for all pods. */
   readonly wait: Readonly<Record<string, unknown>>;
 }
 
 const INSTANCES = 3;
-/** Of the Service range, and otherwise unused: there is no cluster DNS. */
+/** Fixed ClusterIPs, unused otherwise: there is no cluster DNS to look Services up by name. */
 const REPORTS_ADDRESS = '10.201.255.10';
 const GATEWAYS_ADDRESS = '10.201.255.11';
 const CANARY = 'linger/linger-canary';

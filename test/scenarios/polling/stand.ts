@@ -16,15 +16,15 @@ export interface StandOptions {
   readonly onSigterm: 'exit' | 'drain';
   /** The author's own hook; undefined: none, so that Linger may put in one. */
   readonly sleepSeconds?: number;
-  /** Beside the application. */
+  /** Containers beside the application's. */
   readonly containers?: readonly Readonly<Record<string, unknown>>[];
   /** No Service selects its pods. */
   readonly serviceless?: true;
   /** Another application than the usual one: the container, and what the pod has for it. */
   readonly application?: { readonly container: Json; readonly podSpec: Json };
-  /** Of its pods. */
+  /** Annotations of its pods. */
   readonly annotations?: Readonly<Record<string, string>>;
-  /** Of the Deployment: its strategy, minReadySeconds and the like. */
+  /** Merged over the Deployment's spec: its strategy, minReadySeconds and the like. */
   readonly rollout?: Json;
   /** How long one update may take. Default: two minutes. */
   readonly timeoutMs?: number;
@@ -35,7 +35,7 @@ export class Stand {
   readonly namespace: string;
   /** `namespace/name`. */
   readonly service: string;
-  /** Of its pods. */
+  /** Label selector of its pods. */
   readonly selector: string;
   readonly #options: StandOptions;
   readonly #deployment: ReturnType<typeof applicationDeployment>;
@@ -93,7 +93,7 @@ export class Stand {
     return [...new Set(hooks.map((hook) => Number(/^sleep (\d+)$/.exec(hook)?.[1] ?? 0)))];
   }
 
-  /** So many updates in a row, each as soon as the one before has replaced all pods; resolves when the last old one is gone. */
+  /** Updates in a row, each as soon as the one before has replaced all pods. Resolves when the last old pod is gone. */
   async rollOver(times: number): Promise<void> {
     for (let time = 0; time < times; time += 1) await this.#rollOnce();
     const { replicas } = this.#options;

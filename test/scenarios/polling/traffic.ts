@@ -8,7 +8,7 @@ export interface TrafficOptions {
   readonly cluster: Cluster;
   readonly gateways: Gateways;
   readonly stand: Stand;
-  /** Of this machine, and unused otherwise. */
+  /** Addresses of this machine that no other client uses. */
   readonly clientAddresses: readonly string[];
   readonly rollouts: number;
 }

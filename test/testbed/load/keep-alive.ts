@@ -55,7 +55,7 @@ export class KeepAliveStream implements Traffic {
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
     const sentTo = this.#target.next();
     if (sentTo === undefined) throw new Error('there is no endpoint to begin with');
-    // Of the last connection: one that the other side has just closed does not know its own any more.
+    // The latest known source: a connection that the other side has just closed no longer knows its own.
     let source: Source | undefined;
     const connected = (from: Source) => {
       if (from.port !== 0) source = from;

@@ -17,9 +17,7 @@ export interface LoadOptions {
   readonly cluster: Cluster;
   readonly namespace: string;
   readonly target: TargetOptions | Target;
-  /**
-   * Of this machine, to connect from: those of the cluster that no other client uses at the same time. Default: all.
-   */
+  /** Addresses of this machine to connect from, which no other client uses at the same time. Default: all of the cluster's. */
   readonly clientAddresses?: readonly string[];
   /** Label selector of the pods behind the Service, whose lives explain the losses. */
   readonly podSelector: string;
@@ -27,7 +25,7 @@ export interface LoadOptions {
   readonly container?: string;
   /** New connections per second. Default 150. */
   readonly perSecond?: number;
-  /** Instead: so many connections that stay, each with one request after the other. */
+  /** Instead: the number of connections that stay, each with one request after the other. */
   readonly keepAlive?: number;
   /** Default 2,000. */
   readonly connectTimeoutMs?: number;
@@ -48,7 +46,7 @@ const TICK_MS = 5;
 /** Until the last words of a pod that is going have come through its log. */
 const LAST_WORDS_MS = 1_000;
 
-/** So many ports in a row are not taken by listeners: then it is the address that is not ours. */
+/** With this many unusable ports in a row, the cause is not listeners: the address is not ours. */
 const UNUSABLE_SOURCES = 100;
 
 /** Resolves once the first request is about to be sent. Rejects when the cluster cannot be asked. */
@@ -136,7 +134,7 @@ class RequestStream implements Traffic {
       return;
     }
     let attempts = 0;
-    // By hand: leaving a for…of loop early would end the generator for everybody.
+    // By hand: leaving a for…of loop early would end the generator for all requests.
     for (let next = this.#sources.next(); next.done !== true; next = this.#sources.next()) {
       const unusable = await this.#send(sentTo, next.value);
       if (unusable === undefined) return;

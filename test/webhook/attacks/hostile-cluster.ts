@@ -45,7 +45,7 @@ export class HostileCluster {
   /** Watches of single objects, with the paths of these. */
   readonly #followers = new Map<http.ServerResponse, string>();
   #revision = 100;
-  /** What requests have come with. */
+  /** The Authorization headers of all requests. */
   readonly credentials = new Set<string>();
 
   static async start(atEnd: AtEnd): Promise<HostileCluster> {
@@ -227,7 +227,7 @@ export const WEB = range(5_000).map((index) => `web-${index}`);
 export const webSlices = (ready: boolean): readonly Made[] =>
   range(50).map((i) => () => slice('shop', `web-${i}`, 'web', WEB.slice(i * 100, i * 100 + 100), ready));
 
-/** Of the tenant: each of its Services lists all of its pods. */
+/** The tenant's pods: each of its Services lists all of them. */
 export const EVIL_PODS = range(100).map((index) => `evil-${index}`);
 export const EVIL_SERVICES = range(600).map((index) => `evil-${index}`);
 export const evilSlices: readonly Made[] = EVIL_SERVICES.map(
