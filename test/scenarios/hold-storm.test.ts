@@ -17,6 +17,8 @@ import { table } from './table.ts';
  * the report's cluster had, it takes 40 minutes.
  */
 const SERVICES = Number(process.env.S1_SERVICES ?? 2_000);
+/** Controllers look at all Services of a pod's namespace, and at all of its pods, whenever one changes. */
+const IN_A_NAMESPACE = 2_000;
 const TERMINATIONS = 200;
 const AFTERWARDS = 10;
 /** Controllers write 20 objects of each kind a second. */
@@ -35,6 +37,8 @@ const LET_GO_MS = 1_010 * DECLARED_SECONDS;
 let cluster: Cluster;
 let setting: HoldSetting | undefined;
 let fleet: Fleet | undefined;
+/** The rest of the Services, of which no pod terminates. */
+const others: Fleet[] = [];
 let measured: MeasuredCluster | undefined;
 const ends: HookEnd[] = [];
 let kubelet: Hooks | undefined;
@@ -52,10 +56,14 @@ beforeAll(async () => {
   fleet = await Fleet.start(cluster, {
     namespace: await setting.namespace('hold', 's1', { consumers: 'dns' }),
     prefix: 's1',
-    services: SERVICES,
+    services: Math.min(SERVICES, IN_A_NAMESPACE),
     victims: TERMINATIONS + AFTERWARDS,
     terminate: async (node, pod) => void ends.push(await hooks.stop(node, await hookOf(cluster, pod))),
   });
+  for (let left = SERVICES - IN_A_NAMESPACE; left > 0; left -= IN_A_NAMESPACE)
+    others.push(
+      await Fleet.start(cluster, { prefix: 's1-more', services: Math.min(left, IN_A_NAMESPACE), victims: 0 }),
+    );
   measured = await MeasuredCluster.start(await readKubeconfig(cluster.kubeconfig));
 }, SETTING_UP_MS);
 
@@ -64,6 +72,7 @@ afterAll(async () => {
   await measured?.stop();
   await setting?.close();
   if (cluster?.own === true && LONG) await cluster.restart('kube-controller-manager', FAST);
+  for (const each of others) await each.remove();
   await fleet?.remove();
   if (cluster?.own === true && LONG) await cluster.restart('kube-controller-manager');
   await cluster?.close();
@@ -128,7 +137,7 @@ describe.runIf(LONG && (await isOwn()))('a storm', () => {
       fleet: of,
       measured,
       auditLog: cluster.auditLog ?? '',
-      storm: () => of.relabel('storm'),
+      storm: async () => void (await Promise.all([of, ...others].map((each) => each.relabel('storm')))),
       terminations: TERMINATIONS,
       everyMs: EVERY_MS,
     });
