@@ -174,7 +174,7 @@ const inNamespace = (...args: string[]) =>
 
 const rolledOut = (id: string) => inNamespace('rollout', 'status', `deployment/${id}`, '--timeout=300s');
 
-/** As a dry run: all of admission, and nothing in etcd. */
+/** Creates a pod as a dry run: all of admission, and nothing in etcd. */
 const created = ({ loaded }: Installed) =>
   api.call<PodObject>('POST', `/api/v1/namespaces/${loaded}/pods?dryRun=All`, {
     body: pod(loaded, 'measured', {}, { labels: { app: 'measured' } }),
@@ -207,7 +207,7 @@ interface Done {
   readonly protocols: readonly string[];
 }
 
-/** By the name of the replica. */
+/** What each replica has done since its start, by the name of the replica. */
 async function replicasOf({ id, counts }: Installed): Promise<ReadonlyMap<string, Done>> {
   const found = await cluster.list<Replica>({ apiVersion: 'v1', kind: 'Pod', namespace }, `app=${id}`);
   const read = found.map(async ({ metadata: { name }, status: { podIP } }) => {
@@ -231,7 +231,7 @@ function since(before: ReadonlyMap<string, Done>, after: ReadonlyMap<string, Don
   });
 }
 
-/** In parts of 1, the largest first. */
+/** The share of reviews that each replica answered, from 0 to 1, the largest first. */
 function sharesOf(done: readonly Done[]): readonly number[] {
   const total = done.reduce((sum, { reviews }) => sum + reviews, 0);
   return done.map(({ reviews }) => round(reviews / total, 3)).toSorted((a, b) => b - a);
@@ -318,6 +318,6 @@ it('the share of each replica after a rolling restart', { timeout: (seconds + 60
   ]);
   const costs = ['p50', 'p90', 'p99', 'in admission (ms)', 'CPU of the replicas (ms a review)'];
   console.log(table(['setting', 'protocol', 'reviews', 'shares', 'largest by minute', ...costs], rows));
-  // Whatever the load was, each was called, and nothing but HTTP/1.1 was spoken to the webhooks.
+  // Whatever the load was, each webhook was called, and only over HTTP/1.1.
   for (const { reviews } of results) expect(reviews).toBeGreaterThan(0);
 });

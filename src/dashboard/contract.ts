@@ -169,9 +169,9 @@ export const workloadsQuery = z.strictObject({
   search: z.string().default(''),
   fate: orAll(FATES),
   reason: z.string().optional(),
-  /** Without it, in the order of `audit`. */
+  /** Default: the order of `audit`. */
   sort: orAll(SORTS),
-  /** `true`: the other way round. */
+  /** `true`: the reverse order. */
   reverse: z.stringbool().default(false),
   group: orAll(GROUPINGS),
   open: z.string().optional(),
@@ -251,7 +251,7 @@ const undeclaredSender = z.strictObject({
   connections: z.number(),
   /** Seconds since the epoch. */
   lastSeen: seconds,
-  /** Whose pods: `shop/Deployment/web`. */
+  /** The workloads of these pods: `shop/Deployment/web`. */
   workloads: z.array(z.string()).readonly(),
 });
 
@@ -450,10 +450,10 @@ const wait = z.strictObject({
 
 /** The answer to `GET /api/v1/what-if?from=…`: what a policy would do, with Linger's webhook in place. */
 export const whatIfReport = z.strictObject({
-  /** For `kubectl apply`. */
+  /** YAML for `kubectl apply`. */
   policy: z.string(),
   waits: z.array(wait).readonly(),
-  /** How many past removals that is; null: none are known. */
+  /** How many past removals the whole lag rests on; null: not enough has been measured. */
   removals: z.union([z.number(), nothingKnown]),
   /** The whole lag in the cluster; empty: not enough has been measured. */
   distribution,
@@ -520,7 +520,7 @@ export const apiRoot = z.strictObject({
   views: z.array(z.enum(TOPICS)).readonly(),
   /** The cluster or the folder that is shown; null: none. */
   source: z.union([z.string(), nothingKnown]),
-  /** It is a recording of this, and no cluster of the reader's. */
+  /** Set where a recording is shown instead of a cluster of the reader's. */
   recording: z.strictObject({ of: z.string(), from: seconds, lasts: seconds }).optional(),
 });
 

@@ -69,7 +69,7 @@ function onceForEach<F extends object>(make: F): F {
 
 type Made = Required<SecretData>;
 
-/** As the first replica makes it. */
+/** The Secret that a first replica makes. */
 async function made(at: Date): Promise<Made> {
   const { issue } = planRotation(
     { secret: undefined, trust: undefined, serving: undefined, names: NAMES },

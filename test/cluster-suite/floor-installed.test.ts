@@ -47,7 +47,7 @@ const planIn = ({ metadata }: PodObject) => metadata.annotations?.[ANNOTATION.pl
 const isStamp = (plan: string | undefined) => plan?.startsWith(FLOOR.stamp) === true;
 const isMarker = (plan: string | undefined) => plan?.startsWith('{"v":1,"by":"webhook","skip":') === true;
 
-/** Without what the API server makes anew for each object. */
+/** An answer without what the API server makes anew for each object. */
 function comparable({ body, status }: { readonly body: PodObject; readonly status: number }): unknown {
   if (status !== 201) return { status, body };
   const left = { ...body.metadata, uid: '', creationTimestamp: '', managedFields: '' };
@@ -421,7 +421,7 @@ describe('the floor beside an installed Linger', async () => {
         return answers;
       };
       const codes = (answers: Awaited<ReturnType<typeof outcomes>>) => answers.map((each) => each.status);
-      // There is none now.
+      // The floor is not installed here.
       const without = await outcomes();
       const late = {
         [FLOOR.newNamespaces]: '5 30 600 Sleep Job,DaemonSet ',

@@ -377,7 +377,7 @@ describe('an installation by hand', async () => {
     );
     // A calm cluster withdraws within a fraction of a second: the shortest wait there is covers nearly all.
     expect(plan).toMatchObject({ wait: 5, policy: 'built-in' });
-    // As many as the leader had published by then.
+    // The number of samples when the leader last published.
     expect(plan.samples).toBeGreaterThanOrEqual(MIN_SAMPLES);
     expect(plan.coverage).toBeGreaterThan(0.9);
     const [{ address } = { address: '' }] = await replicas.list();

@@ -28,7 +28,7 @@ export class ModelApiServer {
   readonly server = http.createServer((request, response) => this.#answer(request, response));
   readonly #objects = new Map<string, ModelObject>();
   readonly #watches = new Set<http.ServerResponse>();
-  /** What the collection was at the instants of lists that go on. */
+  /** The collection at the revision of each list that is continued, for its further pages. */
   readonly #snapshots = new Map<string, readonly ModelObject[]>();
   #changes: Change[] = [];
   #revision = 100;
@@ -46,7 +46,7 @@ export class ModelApiServer {
     return new URL(`http://127.0.0.1:${(this.server.address() as AddressInfo).port}`);
   }
 
-  /** What there is, by name: the truth. */
+  /** The objects that exist, by name: the truth. */
   get objects(): ReadonlyMap<string, ModelObject> {
     return this.#objects;
   }

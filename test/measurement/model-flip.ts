@@ -19,7 +19,7 @@ const UID = 'uid-canary';
 export interface ModelOptions {
   /** Replicas beside the one that is removed. Default 1. */
   readonly fellows?: number;
-  /** From the label's change to the slice's. Default 40. */
+  /** From the change of the label to that of the slice. Default 40. */
   readonly controlPlaneMs?: number;
   /** How much later than that of linger-canary the slice of linger-canary-dns changes. Default 0. */
   readonly dnsSliceMs?: number;
@@ -70,7 +70,7 @@ export class FlipModel {
   readonly #others: { readonly targetUid: string; readonly ready: boolean }[] = [];
   endedAt = 0;
   readonly patches: ('off' | 'on')[] = [];
-  /** What the API server does to the next changes instead. */
+  /** The error with which the API server refuses changes of the label. */
   refuses: Error | undefined;
   /** Whether linger-canary lists it as ready, and since when: the latest last. */
   readonly #listings = [{ listed: true, at: Number.NEGATIVE_INFINITY }];

@@ -43,7 +43,7 @@ const metadataOf = (name: string) => ({
   creationTimestamp: '2026-11-22T10:00:00Z',
 });
 
-/** Its author's hook waits for a minute. */
+/** A pod whose own hook sleeps for a minute. */
 const pod = (name: string, deletionGracePeriodSeconds?: number, owner: object = { name: 'web-5d' }) => ({
   metadata: {
     ...metadataOf(name),

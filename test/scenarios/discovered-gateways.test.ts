@@ -72,7 +72,7 @@ let dns: ClusterDns | undefined;
 let contour: RunningContour | undefined;
 let istiod: Awaited<ReturnType<typeof startIstiod>> | undefined;
 let envoy: GatewayProcess | undefined;
-/** As {@link FOUND}. */
+/** The gateways, in the order of {@link FOUND}. */
 let gateways: readonly Gateway[] = [];
 let namespace = '';
 const places: string[] = [];
@@ -310,7 +310,7 @@ describe.runIf(LONG)('gateways that are discovered', () => {
     return all.filter(({ name }) => FOUND.includes(name));
   }
 
-  /** One of them, and no other. */
+  /** Sets one consumer of {@link FOUND} to Enforce, and the others to Observe. */
   async function enforce(name: string) {
     for (const each of FOUND) {
       const spec = { mode: each === name ? 'Enforce' : 'Observe' };

@@ -169,7 +169,7 @@ describe.runIf(LONG && OUTSIDE !== undefined && isBookworm())('the image', async
       const own = ['(', '-uid', String(USER), '-o', '-perm', '-o+w', ')'];
       const writable = [...own, '!', '-type', 'l', '-printf', '/%P\n'];
       const found = (await must(['find', root, ...writable])).split('\n').filter(Boolean);
-      // Debian's own, for everybody, and the user's home.
+      // Debian's own folders that anyone may write to, the user's home, and the compile cache.
       const usual = /^\/(app\/cache|tmp|var\/tmp|var\/lock|home\/nonroot)(\/|$)/;
       expect(found.filter((path) => !usual.test(path))).toEqual([]);
     });

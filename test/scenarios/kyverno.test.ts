@@ -136,13 +136,13 @@ const setGrace = (seconds: number) => ({
   mutate: { patchStrategicMerge: { spec: { terminationGracePeriodSeconds: seconds } } },
 });
 
-/** As the documentation tells operators to exclude pods that have a plan. */
+/** The documented exclusion of pods that have a plan. */
 function documented(field: string): Json {
   const found = blocksOf('docs/reference/operations.md').find(({ text }) => text.startsWith(`${field}:`));
   return parse(found?.text ?? '') as Json;
 }
 
-/** The same by a newer kind of policy. */
+/** Sets the grace with a MutatingPolicy, the newer kind of policy. */
 function graceByMutatingPolicy(namespace: string, seconds: number, more: Json = {}): NewObject {
   const object = {
     apiVersion: 'policies.kyverno.io/v1',

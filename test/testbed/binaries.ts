@@ -267,7 +267,7 @@ export const ensureContour = ensuring(SOURCES.contour, 'contour');
 /** Only Traefik: a gateway, and no part of the cluster; see gateways.ts. */
 export const ensureTraefik = ensuring(SOURCES.traefik, 'traefik');
 
-/** Its custom resources' definitions, a file. */
+/** The file of Traefik's custom resource definitions. */
 export const traefikCrds = async () =>
   join(
     await downloaded(TRAEFIK),
@@ -277,13 +277,13 @@ export const traefikCrds = async () =>
 /** Only the controller of Argo Rollouts: a neighbour, and no part of the cluster. */
 export const ensureArgoRollouts = ensuring(SOURCES.argoRollouts, 'rollouts-controller');
 
-/** Its custom resources' definitions, a folder. */
+/** The folder of the custom resource definitions of Argo Rollouts. */
 export const argoRolloutsCrds = async () => join(await downloaded(ARGO_ROLLOUTS), 'manifests', 'crds');
 
 /** Only Gatekeeper: a neighbour, and no part of the cluster. */
 export const ensureGatekeeper = ensuring(SOURCES.gatekeeper, 'manager');
 
-/** What its documentation tells people to apply, a file. */
+/** The file that Gatekeeper's documentation has people apply. */
 export const gatekeeperManifests = async () =>
   join(await downloaded(GATEKEEPER), 'deploy', 'gatekeeper.yaml');
 
@@ -304,7 +304,7 @@ export async function certManagerCrds(): Promise<readonly string[]> {
 export const contourCrds = async () =>
   join(await moduleFolder(CONTOUR, 'contour'), 'examples', 'contour', '01-crds.yaml');
 
-/** Only istiod: what tells the sidecars and gateways of Istio of endpoints, and no part of the cluster; see istio.ts. */
+/** Only istiod, which sends endpoints to Istio's sidecars and gateways, and is no part of the cluster; see istio.ts. */
 export const ensureIstiod = ensuring(SOURCES.istio, 'pilot-discovery');
 
 /** Only what runs beside each application of a mesh; see istio.ts. */

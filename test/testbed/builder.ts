@@ -42,7 +42,7 @@ export interface BuildOptions {
   readonly epoch: number;
   /** Provenance comes with it, and what packages it has. */
   readonly attested?: boolean;
-  /** Nothing is taken from former builds. */
+  /** Builds without a cache. */
   readonly anew?: boolean;
 }
 
@@ -85,7 +85,7 @@ export async function startBuilder(
     await endEmulation(binfmt);
     rmSync(directory, { recursive: true, force: true });
   };
-  /** It says on stderr how far it is. */
+  /** Runs buildctl with stderr, where its progress comes, joined to stdout. */
   const buildctl = (words: readonly string[]) =>
     must(['sh', '-c', 'exec "$@" 2>&1', 'sh', join(programs, 'buildctl'), '--addr', address, ...words]);
   await stop();

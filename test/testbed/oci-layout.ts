@@ -87,7 +87,7 @@ export async function writeLayout(
   return layoutIn(folder);
 }
 
-/** As a builder leaves it, too. */
+/** The layout in a folder, also one that a builder has written. */
 export function layoutIn(folder: string): Layout {
   const { manifests } = indexIn(folder);
   return { folder, digest: manifests[0]?.digest ?? '' };

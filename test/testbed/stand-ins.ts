@@ -168,7 +168,7 @@ function addUserAndCertificates(root: string): void {
   mkdirSync(join(root, 'etc/ssl/certs'), { recursive: true });
   writeFileSync(join(root, 'etc/ssl/certs/ca-certificates.crt'), certificates.join(''));
   rmSync(mozilla, { recursive: true });
-  // It needs a shell, which there is none of.
+  // The image has no shell for it.
   rmSync(join(root, 'usr/sbin/update-ca-certificates'));
   const users = [
     ['root', 0, '/root'],

@@ -40,7 +40,7 @@ import type { TextProblem } from '../yaml/index.ts';
 
 /** The text of a file of manifests. */
 export interface ManifestText {
-  /** For messages. */
+  /** The name that messages give. */
   readonly name: string;
   readonly text: string;
 }
@@ -211,7 +211,7 @@ export function* partsIn(
   surveyed: Surveyed,
   reading: Reading,
 ): Generator<{
-  /** As they stand in the text. */
+  /** The objects in the order of the text. */
   readonly objects: readonly ManifestObject[];
   readonly workloads: Iterable<FoundWorkload>;
 }> {

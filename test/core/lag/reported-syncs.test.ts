@@ -418,7 +418,7 @@ function rounded(lags: readonly number[]): readonly number[] {
   return sorted(lags.map((lag) => Math.round(lag * 1000) / 1000));
 }
 
-/** In [0, 1), from a generator of its own (Park and Miller). */
+/** Pseudo-random numbers in [0, 1) (Park and Miller), the same in each run. */
 function irregular(count: number): readonly number[] {
   let state = 20_261_121;
   return Array.from({ length: count }, () => {

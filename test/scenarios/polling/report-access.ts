@@ -7,7 +7,7 @@ import type { Cluster } from '../../testbed/cluster.ts';
 /** What an instance needs to report. */
 export interface ReportAccess {
   readonly url: string;
-  /** By the name of the gateway: each has a pod of its own. */
+  /** Token files by the name of the gateway: each has a pod of its own. */
   readonly tokenFiles: ReadonlyMap<string, string>;
   readonly authorityFile: string;
 }
@@ -21,7 +21,7 @@ export interface ReportAccessOptions {
   readonly gateways: readonly string[];
   /** Where Linger takes reports. */
   readonly address: string;
-  /** PEM. */
+  /** Certificate of the authority, PEM. */
   readonly authority: string;
 }
 

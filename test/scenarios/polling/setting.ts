@@ -118,7 +118,7 @@ export function consumerOf(hook: Hook): string {
 
 interface Applications {
   readonly namespaces: ReadonlyMap<Hook, string>;
-  /** By hook and what they do at SIGTERM. */
+  /** The applications by their hook and what they do at SIGTERM. */
   readonly stands: ReadonlyMap<string, Stand>;
 }
 

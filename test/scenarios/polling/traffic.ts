@@ -28,7 +28,7 @@ const KEPT_CONNECTIONS = 9;
 
 /** Load before anything happens. */
 const CALM_MS = 1_000;
-/** For an answer, beyond what a gateway takes to give up. */
+/** How much longer than a gateway's connect timeout clients wait for an answer. */
 const ANSWER_MS = 5_000;
 
 /** Rolls an application over, again and again, while both kinds of clients send requests through the gateways. */
