@@ -209,3 +209,26 @@ test('a marker is replaced by a plan where the pod gets a wait after all', () =>
   expect(codesOf(decision)).toEqual([]);
   expect(planIn(result)).toMatchObject({ wait: 30 });
 });
+
+/** Its hook is there, so that only what the plan says decides. */
+function claiming(more: JsonObject): PodObject {
+  const object = stamped(pod(), 20);
+  const stamp = { ...(JSON.parse(annotationsOf(object)[PLAN] ?? '') as JsonObject), ...more };
+  object.metadata.annotations = { [PLAN]: JSON.stringify(stamp) };
+  return object;
+}
+
+it.each<[string, JsonObject, boolean]>([
+  ['what the floor writes', {}, true],
+  ['no wait', { wait: 0, containers: [] }, false],
+  ['lengthened sleeps', { extended: { app: 5 } }, false],
+  ['another author', { by: 'tenant' }, false],
+])('a plan of the floor with %s counts: %j, %s', (_, more, counts) => {
+  const { decision, result } = pass(claiming(more));
+  expect(codesOf(decision).includes('StalePlan')).toBe(!counts);
+  // Only a hook that a credible stamp claims is taken out; any other is its author's.
+  const [app] = result.spec.containers;
+  expect(app?.lifecycle).toEqual(
+    counts ? pass(pod()).result.spec.containers[0]?.lifecycle : preStop(sleep(20)).lifecycle,
+  );
+});
