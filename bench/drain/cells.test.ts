@@ -249,7 +249,7 @@ describe('bench:drain', () => {
   });
 });
 
-/** A gateway whose page nobody reads would be waited for as if it had not been declared. */
+/** Waits for the pages: a gateway whose page is not read would be waited for as if it had not been declared. */
 async function pagesAreRead(): Promise<void> {
   const answering = ['poller', ...(quick ? [] : ['envoy'])].map(
     (consumer) => `linger_inspect_instances{consumer="${consumer}",state="answering"} 1`,
@@ -285,7 +285,7 @@ async function makeHistory(): Promise<void> {
   await waitUntil('the pods to be gone', async () => (await stage.pods('app=web')).length === 0);
 }
 
-/** A strategy that somebody brought. */
+/** Installs a strategy that the user brings: a manifest, or a command. */
 async function install(what: string, namespace: string): Promise<void> {
   if (/\.(ya?ml|json)$/.test(what)) await cluster.mustKubectl(['apply', '-n', namespace, '-f', what]);
   else

@@ -33,7 +33,7 @@ const OPT_INS = [
 
 /**
  * More than any real pod has, of whatever a pod has many of. Evaluating an expression has a limit of cost, and validation, which
- * limits the sizes of other things, comes later: without these limits, whoever creates pods could make evaluations fail, and
+ * limits the sizes of other things, comes later: without these limits, authors of pods could make evaluations fail, and
  * with them the alert about it fire.
  */
 const MOST_ENTRIES = 100;

@@ -170,7 +170,7 @@ export class Live {
   /**
    * @param wake when to read again
    * @param read fails with what the page shows in its place
-   * @param shown what of it is shown: where that is as before, the page is told nothing
+   * @param shown what of it is shown: where that is as before, the page gets no event
    * @returns what asks for the latest: read when it is first asked for, then while a page is open
    */
   keep<T>(

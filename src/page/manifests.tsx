@@ -100,7 +100,7 @@ function Page({ linked }: { readonly linked: Linked | undefined }) {
     if (files.length === 0) return;
     try {
       const next = await askWorker('read', files);
-      // An example that nobody has changed is not among what was dropped.
+      // Dropped files replace an unchanged example, and are added to anything else.
       const kept = isExample === undefined ? texts.manifest : '';
       setState({ texts: { ...texts, manifest: kept }, taken: next });
       setReads(reads + 1);

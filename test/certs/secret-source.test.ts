@@ -145,7 +145,7 @@ it('shows that it is trusted once the watch has brought what it has written', as
   await vi.waitFor(async () => expect(await registry.metrics()).toMatch(/^linger_certificate_trusted 1$/m), {
     timeout: 10_000,
   });
-  // Repaired at once, it would be trusted again before anybody looks.
+  // If it were repaired at once, the metric would never show it.
   api.refuse = ({ method, path }) =>
     method === 'PATCH' && path === CONFIGURATION ? { status: 503 } : undefined;
   putConfiguration(api, source.get().caBundle.slice(0, 100));

@@ -203,7 +203,7 @@ describe.concurrent('linger explain with a cluster', () => {
     expect(await planOf(model, DEPLOYMENT, '--linger-namespace', 'platform')).toMatchObject({
       why: 'measured',
     });
-    // Where the webhook leads, unless somebody says otherwise.
+    // The namespace of the webhook's Service counts, unless --linger-namespace names another.
     const clientConfig = { service: { namespace: 'platform', name: 'linger' } };
     model.single.set('/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/linger', {
       metadata: { name: 'linger' },

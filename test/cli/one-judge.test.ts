@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import type { AuditReport } from '../../src/core/judge/index.ts';
 import { linger, ROOT } from './linger.ts';
 
-// What a pod with Linger’s plan is told is what it was told before: with the webhook, or with the plan in its manifest.
+// A workload gets the same verdict with the webhook and with Linger's plan already in its manifest.
 
 const MANIFESTS = ['cases', 'audit', 'corpus'].flatMap((folder) =>
   globSync(`${folder}/*.yaml`, { cwd: join(ROOT, 'test', 'testdata') }),

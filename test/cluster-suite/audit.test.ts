@@ -89,7 +89,7 @@ describe('an audit of a cluster', () => {
       message: 'graces of more than 45 s are not for us',
     };
     const rules = [
-      // Without Linger's webhook no pod would get what is tried here. Nobody answers behind this one.
+      // Without Linger's webhook no pod would get what is tried here. Nothing answers behind this one.
       {
         apiVersion: 'admissionregistration.k8s.io/v1',
         kind: 'MutatingWebhookConfiguration',

@@ -139,7 +139,7 @@ describe.runIf(OWN)('with the rights of', () => {
     expect(code).toBe(0);
     expect(statesOf(stdout)).toMatchObject({ Replicas: 'ok', Webhook: 'ok', Watches: 'unknown' });
     expect(stdout).toMatch(/Get the permission to get pods\/proxy in namespace linger\./);
-    // Nobody but the replicas knows what is held.
+    // Only the replicas know what is held.
     const held = await run(file, 'hold', 'list');
     expect(held).toMatchObject({ code: 1, stdout: '' });
     expect(held.stderr).toMatch(/cannot get resource "pods\/proxy" .*\[cluster-denied\]/);

@@ -87,7 +87,7 @@ export function observe(arena: Arena, options: ObserveOptions = {}): Observed {
 
 const textOf = (state: ReadonlyMap<string, string>) => JSON.stringify([...state].sort());
 
-/** Handlers that write down what they are told. */
+/** Handlers that record their calls. */
 function noting({ onEvent }: ObserveOptions) {
   const notes = {
     events: [] as ResourceEvent<Kept>[],

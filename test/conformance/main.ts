@@ -166,7 +166,7 @@ async function sleepProgram(trial: Trial) {
   return judge(await endOf(trial, podOf(trial.namespace, 'exec', { lifecycle })), 'exec sleep');
 }
 
-/** The helper waits for its static wait where nothing answers; 192.0.2.0/24 is nobody's (RFC 5737). */
+/** The helper waits for its static wait where nothing answers; 192.0.2.0/24 is for documentation (RFC 5737). */
 async function holdByConfigMap(trial: Trial) {
   const { cluster, namespace } = trial;
   const helper = readHelperObject();

@@ -69,7 +69,7 @@ async function startDashboard(server: string) {
   const headers = { Authorization: `Bearer ${new URL(address).hash.replace('#token=', '')}` };
   const ask = (path: string, signal?: AbortSignal) =>
     fetch(new URL(`/api/v1/${path}`, address), { headers, ...(signal && { signal }) });
-  // What nobody looks at is not read again.
+  // The dashboard reads its sources again only while a page is open.
   const looking = new AbortController();
   const events = await ask('events', looking.signal);
   events.body?.pipeTo(new WritableStream()).catch(() => undefined);

@@ -139,7 +139,7 @@ describe('a copied token', () => {
       arena.put(name, holdOf(token));
       arena.list(name);
     }
-    // Before an address tells them apart, the token is nobody's.
+    // Before an address tells the pods apart, the token belongs to neither.
     await arena.call(token, OWN).hears('unsure');
     arena.address('web-1', OWN);
     arena.address('copy', '127.0.0.3');

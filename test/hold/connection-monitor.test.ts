@@ -204,7 +204,7 @@ function poisson(rate: number, from: number, to: number, random: () => number): 
   }
 }
 
-/** When the rule first lets go, evaluated at each line from hold.min on. */
+/** When the rule first releases the pod, evaluated at each line from hold.min on. */
 function letGoAt(
   arrivals: readonly number[],
   phase: number,

@@ -42,7 +42,7 @@ const listing = (withdrawn?: number, truncated = false): ListingFacts => ({
   truncated,
 });
 
-/** A pod that was withdrawn a second after its deletion and let go by a consumer 2 s later. */
+/** A pod that was withdrawn a second after its deletion and dropped by a consumer 2 s later. */
 const CALM: HoldFacts = {
   now: at(5),
   terms: TERMS,

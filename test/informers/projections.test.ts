@@ -44,7 +44,7 @@ describe('a pod', () => {
   });
 });
 
-/** What nobody but an attacker writes. */
+/** Objects that only an attacker would write. */
 describe('a hostile pod', () => {
   const plan = 'x'.repeat(8_192);
   const many = Object.fromEntries(Array.from({ length: 129 }, (_, index) => [`key-${index}`, '']));

@@ -53,7 +53,7 @@ describe('whatever happens', () => {
         for (const [index, { term, identity }] of terms.entries()) {
           const before = terms[index - 1];
           if (before === undefined) continue;
-          // Who lapsed and led again before anybody else is in the same term.
+          // A leader that lapsed, and led again before another replica did, is in the same term.
           if (before.identity === identity) expect(term).toBeGreaterThanOrEqual(before.term);
           else expect(term).toBeGreaterThan(before.term);
         }

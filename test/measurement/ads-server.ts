@@ -50,7 +50,7 @@ type Endpoint = string | readonly [address: string, health: number];
 
 interface AdsOptions {
   readonly tls?: { readonly cert: string; readonly key: string };
-  /** Whoever brings no such token is refused. */
+  /** Clients without this token are refused. */
   readonly token?: () => string;
   readonly port?: number;
 }

@@ -19,7 +19,7 @@ import {
 
 const START = 20_000 * 86_400;
 
-/** A measurement that has been told these events; its clocks stand still until they are set. */
+/** A measurement that has got these events; its clocks stand still until they are set. */
 function measuring(...events: readonly ClusterEvent[]) {
   const clocks = { ms: 0, epoch: START };
   const measurement = new Measurement({ clock: () => clocks.ms, epochSeconds: () => clocks.epoch });

@@ -169,7 +169,7 @@ it('tries only while it is asked, and says what it met since the number asked fo
   const second = await get(`/attempts/${first.next}`);
   if (!('made' in second)) throw new Error(second.message);
   expect(second.made.length).toBe(second.next - first.next);
-  // Nobody asks any more.
+  // No request is made any more.
   await vi.waitFor(
     async () => {
       const before = tried;

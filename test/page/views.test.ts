@@ -381,7 +381,7 @@ describe.runIf(CHROMIUM !== undefined)('each view', () => {
   });
 });
 
-/** What somebody would choose in a view, by keyboard. */
+/** A choice that a user would make in each view, by keyboard. */
 const CHOICES: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
   Workloads: async (page) => {
     await tabTo(page, 'shop/web');

@@ -78,7 +78,7 @@ it('says how each request was lost', async () => {
   expect(outcomes.every(({ at }) => at <= last)).toBe(true);
 });
 
-/** Answers a tenth of a second after it has told of a request. */
+/** Answers a tenth of a second after it has reported a request. */
 const ANSWERS_LATER = `
   const { parentPort } = require('node:worker_threads');
   const server = require('node:http').createServer((request, response) => {

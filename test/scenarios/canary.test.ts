@@ -347,7 +347,7 @@ describe.runIf(await isOwn())('the canary', () => {
         timeoutMs: 60_000,
       });
       const backAfter = performance.now() - at;
-      // Whoever was killed counts from zero.
+      // A replica that was killed counts from zero.
       const since = (each: string) =>
         each === leader || (both && each === name) ? 0 : (before.get(each) ?? 0);
       const again = async () => [...(await measuredBy())].some(([each, count]) => count > since(each));

@@ -26,7 +26,7 @@ const STORM_MS = SERVICES * 50;
 const EVERY_MS = STORM_MS / TERMINATIONS;
 const DEFAULTS = ['--kube-api-qps=20', '--kube-api-burst=30'];
 const FAST = ['--kube-api-qps=300', '--kube-api-burst=325', '--concurrent-endpoint-syncs=30'];
-/** After this time pods are let go in any case: on a busy machine the storm of 2,000 has lasted for 253 s. */
+/** After this time pods are released in any case: on a busy machine the storm of 2,000 has lasted for 253 s. */
 const MAX_SECONDS = 3 * (STORM_MS / 1_000);
 /** Each Service, its pod, its slice and its Endpoints are made, and removed. */
 const SETTING_UP_MS = 300_000 + 100 * SERVICES;

@@ -47,7 +47,7 @@ describe.runIf(LONG)('Istio', () => {
     setting = await HoldSetting.open(cluster, {
       consumers: [
         consumer('istio', meshed, { xds: { address: istiod.address } }),
-        // Nobody sends to the ClusterIP, nor asks DNS.
+        // No client uses the ClusterIP or DNS.
         consumer('cluster-ip', meshed, { declared: { lag: '10ms' } }),
         consumer('cluster-dns', { mesh: 'none' }, { declared: { lag: '10ms' } }),
       ],
@@ -142,7 +142,7 @@ describe.runIf(LONG)('Istio', () => {
     const [ours, foreign, elsewhere, headless] = [
       await follow('token'),
       await follow('other'),
-      // Istiod takes nobody for a proxy of another namespace.
+      // Istiod takes no client for a proxy of another namespace.
       await follow('token', 'shop'),
       // As by the name of a headless Service, unless serverName says otherwise.
       await follow('token', namespace, 'istiod-headless.istio-system.svc'),

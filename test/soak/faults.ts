@@ -100,7 +100,7 @@ export class Faults {
     await this.#cluster.restart('kube-apiserver').catch((error: Error) => console.log(error.message));
     const ready = () => this.#cluster.api.call('GET', '/readyz');
     await waitUntil('the API server to be ready', ready, { timeoutMs: 300_000 });
-    // Whoever has a connection that was reset then is told a moment later.
+    // Clients notice reset connections a moment later.
     await sleep(1_000);
     this.apiServerIsDown = false;
     this.gaps.push({ from, until: Date.now() + FOLLOWED_MS });

@@ -95,8 +95,8 @@ export interface HoldTerms {
 const SAME_MOMENT_MS = 20;
 
 /**
- * Hooks that ended before everything had let go of their pods: the objects that list them and then the declared consumers, by the API
- * server's account; the gateway, by its own page. With the static wait over, a hook may end: Linger may be unsure, or away.
+ * Hooks that ended before everything had dropped their pods: the objects that list them and then the declared consumers, by the
+ * API server's account; the gateway, by its own page. With the static wait over, a hook may end: Linger may be unsure, or away.
  */
 export function earlyHolds(
   held: readonly HeldPod[],

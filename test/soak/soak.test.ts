@@ -16,7 +16,7 @@ import { SoakSetting, TERMS } from './setting.ts';
 
 /*
  * Everything at once, for as long as one likes: pods come and go, all that can break around Linger breaks in turn, and at the end
- * nothing has grown, no lag was invented, no pod let go early, and no pod was created without its hook. See CONTRIBUTING.md.
+ * nothing has grown, no lag was invented, no pod released early, and no pod was created without its hook. See CONTRIBUTING.md.
  */
 const MINUTES = Number(process.env.SOAK_MINUTES ?? byForm(2, 10));
 const PER_SECOND = Number(process.env.SOAK_RATE ?? byForm(1, 2));

@@ -59,7 +59,7 @@ export class Balancer {
     return [...this.#pairs].map(({ client }) => client.remotePort ?? 0);
   }
 
-  /** What comes over the connections that are open now is lost from here on, and neither side is told. */
+  /** What comes over the connections that are open now is lost from here on, and neither side notices. */
   freeze(): void {
     for (const { client, server } of this.#pairs)
       for (const socket of [client, server]) socket.unpipe().resume();

@@ -78,7 +78,7 @@ export interface NodePlace {
   readonly enter: readonly string[];
 }
 
-/** That of the first node, for whoever is there. */
+/** The first node, for a process that runs in its network already. */
 const HERE: NodePlace = { node: firstNode, enter: [] };
 
 /** Returns a function that starts one component and waits until it works. */

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { ApiClient } from './api.ts';
 import { WaitTimeout, waitUntil } from './waiting.ts';
 
-/** Whoever writes EndpointSlices and Endpoints has nothing to do where none has been written for so long. */
+/** Where no EndpointSlice or Endpoints has been written for this long, their writers have nothing left to do. */
 const CALM_MS = 2_000;
 
 /** The longest backlog of a storm that the suite makes takes less. */

@@ -292,8 +292,8 @@ export class Cluster {
   }
 
   /**
-   * Deletes the namespaces that this object made, and its connections. Their end is not waited for, but whoever opens the
-   * cluster next does, so their pods have a second.
+   * Deletes the namespaces that this object made, and its connections. Their end is not waited for here, but when the
+   * cluster is opened next, and so their pods have a second.
    */
   async close(): Promise<void> {
     await Promise.all(this.#apiServers.splice(0).map((server) => server.stop()));

@@ -17,7 +17,7 @@ export interface Addresses {
   readonly clientAddresses: readonly string[];
 }
 
-/** How a suite reaches a cluster: the one thing in which our own and somebody else's differ. */
+/** How a suite reaches a cluster: the one thing in which our own and a foreign one differ. */
 export interface ClusterAccess {
   /** Whether it is the cluster that this project boots. */
   readonly own: boolean;

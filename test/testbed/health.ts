@@ -79,7 +79,7 @@ async function containerdProblem(
   return result.code === 0 ? undefined : `does not answer: ${result.stderr.trim().split('\n').at(-1)}`;
 }
 
-/** What a health endpoint answers. Their certificates are made at start and signed by nobody. */
+/** What a health endpoint answers. Certificates of components are made at start, and no authority signs them. */
 function answerOf(url: string): Promise<{ status: number; body: string }> {
   const transport = url.startsWith('https:') ? https : http;
   const options = { signal: AbortSignal.timeout(3_000), rejectUnauthorized: false, agent: false as const };

@@ -121,7 +121,7 @@ async function main([command = '', ...args]: readonly string[]): Promise<number>
   }
 }
 
-/** Says what went wrong in words; a stack only for what nobody foresaw. Returns the exit code. */
+/** Says what went wrong in words; a stack only for unforeseen errors. Returns the exit code. */
 function report(error: unknown): number {
   if (error instanceof UsageError) {
     console.error(`${error.message}\n\n${usage}`);

@@ -85,7 +85,7 @@ export async function startSecondNode(settings: ClusterSettings, binaries: Binar
   };
 }
 
-/** Removes the second node, whatever state it is in, and its pods: nobody else would end them. */
+/** Removes the second node, whatever state it is in, and its pods: nothing else would end them. */
 export async function removeSecondNode(settings: ClusterSettings): Promise<void> {
   // First of all its kubelet, which would register it again.
   await removeNode(secondNodeOf(settings));

@@ -3,7 +3,7 @@ import { type ClusterSettings, statePaths } from './settings.ts';
 
 /**
  * Makes a cluster's state directory, or makes sure that an existing one is its own:
- * everything in it is deleted sooner or later. Throws when it is somebody else's.
+ * everything in it is deleted sooner or later. Throws when it belongs to another cluster or holds other files.
  */
 export function claimStateDirectory({ name, cacheDir, stateDir }: ClusterSettings): void {
   mkdirSync(stateDir, { recursive: true });

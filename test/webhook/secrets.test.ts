@@ -130,7 +130,7 @@ it('nor does one that shares its certificates by a Secret', async () => {
     const text = Buffer.from(data[name] ?? '', 'base64').toString();
     return [...linesOf(text), (data[name] ?? '').slice(0, 64)];
   });
-  // What somebody has broken is made anew, and said.
+  // A broken certificate is issued again, and logged.
   cluster.store(path, { ...(cluster.stored(path) as object), data: { ...data, 'tls.key': data['ca.key'] } });
   await server.logged('shared certificates written', 2);
   server.kill('SIGINT');

@@ -24,7 +24,7 @@ export const LINGER_IMAGE = 'registry.example/linger:0.1.0';
 /**
  * The image of deploy/Containerfile, assembled without a container engine: Node with its shared libraries and the bundle,
  * started as the Containerfile says, with the compile cache that its commands fill. Or what LINGER_IMAGE_ARCHIVE names: an
- * archive that somebody has built.
+ * archive that has been built elsewhere.
  */
 export async function lingerImageArchive(): Promise<Buffer> {
   const built = process.env.LINGER_IMAGE_ARCHIVE;

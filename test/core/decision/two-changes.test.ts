@@ -55,7 +55,7 @@ const GRACES = [0, 1, 2, 10, 20, 29, 30, 31, 45, 60, 75, 120, 130, 180, 400, 600
 interface Case {
   pod: PodObject;
   snapshot: ClusterSnapshot;
-  /** The longest grace that anybody but Linger has asked for. */
+  /** The longest grace that anything but Linger has asked for. */
   asked: number;
   /** The hooks that others wrote. */
   readonly foreign: Set<string>;

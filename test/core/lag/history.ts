@@ -106,7 +106,7 @@ export class History {
     this.#write(uid, object, object === 'web' && state === 'terminating' ? 'absent' : state, step);
   }
 
-  /** The other slice lists the pod before this one lets go of it. */
+  /** The other slice lists the pod before this one drops it. */
   #reshard(uid: string, step: Step): void {
     const [from, to] = this.#objects.get('web-1')!.has(uid)
       ? (['web-1', 'web-2'] as const)

@@ -109,7 +109,7 @@ export class HoldSetting {
     });
   }
 
-  /** The pods of a namespace that have been let go, by the logs of the current replicas. */
+  /** The pods of a namespace that have been released, by the logs of the current replicas. */
   async releases(namespace: string): Promise<readonly Released[]> {
     return this.#said<Released>('pod released', namespace);
   }

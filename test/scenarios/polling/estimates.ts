@@ -38,7 +38,7 @@ export function kubeProxyLag(cluster: Cluster): Promise<PublishedLag> {
 }
 
 /**
- * A percentile of the sum of the control plane's lag and that of whoever polls at an interval: worked out from a thousand
+ * A percentile of the sum of the control plane's lag and that of a client that polls at an interval: worked out from a thousand
  * percentiles of the one and the uniform distribution of the other, with nothing of Linger's. Milliseconds.
  */
 export function combinedMs(controlPlane: PublishedLag, intervalMs: number, percentile: number): number {

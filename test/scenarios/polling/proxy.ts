@@ -6,7 +6,7 @@ export interface ProxyOptions {
   readonly connectTimeoutMs: number;
   /** `ip:port` of those that a new connection may be sent to, now. */
   readonly endpoints: () => readonly string[];
-  /** Told of each connection once it is known what becomes of it, and before its client is. */
+  /** Called for each connection once its outcome is known, and before its client knows it. */
   readonly sent: (connection: GatewayConnection) => void;
 }
 

@@ -6,7 +6,7 @@ export interface TrueLag extends Entry {
   readonly at: number;
   readonly lagMs: number;
   /**
-   * How long until Linger had also been told by the report of each gateway that follows: longer where processes wait for a
+   * How long until Linger also had the report of each gateway that follows: longer where processes wait for a
    * processor. NaN where one has not reported since.
    */
   readonly toldMs: number;

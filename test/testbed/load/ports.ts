@@ -6,7 +6,7 @@ export interface Source {
 
 /**
  * Ports outside 32768–60999, from which Linux takes those of connections that did not
- * choose (net.ipv4.ip_local_port_range): nobody else takes ours away. 36,280 of them.
+ * choose (net.ipv4.ip_local_port_range): no other connection takes ours away. 36,280 of them.
  */
 export const usablePorts: readonly number[] = [...span(1_024, 32_767), ...span(61_000, 65_535)];
 

@@ -15,7 +15,7 @@ export type LossCause =
   | 'alive'
   /** It was sent to an address of no pod that the client knows. */
   | 'unknownPod'
-  /** Nobody was chosen: there was no endpoint. */
+  /** No pod was chosen: there was no endpoint. */
   | 'noEndpoint'
   /** The client could not find out who was chosen. */
   | 'unknown';
@@ -66,7 +66,7 @@ export interface RawLoss {
   readonly source: string;
 }
 
-/** A loss, and where the client had been told to send the request. */
+/** A loss, and where the client was to send the request. */
 export interface SentLoss extends RawLoss {
   readonly sentTo: Endpoint | undefined;
 }

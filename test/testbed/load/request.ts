@@ -36,7 +36,7 @@ export interface RequestOptions {
   readonly connectTimeoutMs: number;
   /** Milliseconds from the established connection to the last byte of the answer. */
   readonly answerTimeoutMs: number;
-  /** Told of the connection that it goes out on, once there is one. */
+  /** Called with the source of the request's connection, once there is one. */
   readonly connected?: (source: Source) => void;
 }
 

@@ -17,7 +17,7 @@ export interface Target {
   next(): Endpoint | undefined;
   /** Where a request really went. `source` is the client's side of its connection. */
   backendOf(source: string, sentTo: Endpoint): Backend;
-  /** How it was lost, where somebody in between knows better than the client. */
+  /** How a request was lost, where a proxy in between knows better than the client. */
   kindOf?(source: string): LossKind | undefined;
   answered(source: string): void;
   notes(): string[];
