@@ -523,7 +523,7 @@ async function stopRecorded({ run }: StatePaths, name: string): Promise<void> {
   if (record !== undefined) await stopProcess(record, run);
 }
 
-/** Starts a gateway in place of an earlier one with the same name. `down` stops it, too. */
+/** Starts a gateway in place of an earlier one with the same name. */
 async function startGateway(
   settings: ClusterSettings,
   { name, argv, page, env }: Started,
