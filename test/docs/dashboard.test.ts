@@ -59,7 +59,6 @@ test('it shows every part of Linger: each family of metrics is there', () => {
     'report',
     'audited',
     'audit',
-    'recent',
   ];
   expect([...families].filter((family) => !used.has(family) && !left.includes(family ?? ''))).toEqual([]);
 });

@@ -51,7 +51,16 @@ async function killAll(processes: readonly ProcessIdentity[]): Promise<void> {
 }
 
 /** What is started beside the components: cluster-dns.ts, gateways.ts, builder.ts and rollouts-controller.ts do. */
-const BESIDES = ['coredns', 'haproxy', 'envoy', 'contour', 'buildkitd', 'rollouts-controller'];
+const BESIDES = [
+  'buildkitd',
+  'contour',
+  'coredns',
+  'envoy',
+  'haproxy',
+  'pilot-discovery',
+  'rollouts-controller',
+  'traefik',
+];
 
 /** Components, and what is beside them, by the command line: our binary, its name, our state directory. */
 function componentProcesses({ cacheDir, stateDir }: ClusterSettings): ProcessIdentity[] {
