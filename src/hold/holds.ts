@@ -94,6 +94,9 @@ export interface HoldSources {
   readonly onStranger: (pod: HeldPod, stranger: Waiter) => void;
 }
 
+/** Helpers call again at most this long after a connection ended. Milliseconds. */
+export const RECONNECTED_MS = 4_000;
+
 /** Milliseconds. */
 const LIMITS = {
   /** Between two checks for due holds: a release is at most this much later than its condition. */
@@ -194,8 +197,17 @@ export class Holds {
     this.#blindSince = sources.clock();
   }
 
+  /** How many pods are held now: as many as {@link list} shows. */
   get size(): number {
-    return this.#holds.size;
+    return this.#heldNow().length;
+  }
+
+  /** Those with a hook that is connected, or may still call again. */
+  #heldNow(): readonly Hold[] {
+    const now = this.#sources.clock();
+    return [...this.#holds.values()].filter(
+      ({ leftAt }) => leftAt === undefined || now - leftAt < RECONNECTED_MS,
+    );
   }
 
   /** This replica no longer leads. */
@@ -314,7 +326,7 @@ export class Holds {
 
   list() {
     const now = this.#sources.clock();
-    return [...this.#holds.values()].map((hold) => {
+    return this.#heldNow().map((hold) => {
       const { pod, cause, waiters, verdict, helper, remotes } = hold;
       const { namespace, name, uid, deletion, nodeBudget, terms } = pod;
       return {

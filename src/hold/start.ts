@@ -8,7 +8,7 @@ import type { Deregistrations, Inspection, Measurement } from '../measurement/in
 import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { connectionLimits, HOLD_LIMITS, type Route } from './caller.ts';
 import { HeldPods } from './held-pods.ts';
-import { type HoldSources, Holds } from './holds.ts';
+import { type HoldSources, Holds, RECONNECTED_MS } from './holds.ts';
 import { PodLookup } from './pod-lookup.ts';
 import { registerHoldMetrics, reportRelease } from './release-reporting.ts';
 import { HoldService } from './service.ts';
@@ -41,9 +41,6 @@ interface HoldContext
   readonly logger: Logger;
   readonly signal: AbortSignal;
 }
-
-/** Helpers call again at most this long after a connection ended. Milliseconds. */
-const RECONNECTED_MS = 4_000;
 
 export function startHold(context: HoldContext) {
   const { registry, measurement, clock, logger, leader } = context;

@@ -222,6 +222,28 @@ describe('the replica that leads', () => {
     expect(replica.hold.list()).toBeUndefined();
   });
 
+  it('counts and lists a pod whose hook has left for as long as the hook may call again', async () => {
+    const replica = await new Replica().listen();
+    let later = 0;
+    replica.now = () => clock() + later;
+    const helper = await replica.holds();
+    const heldNow = async () => [
+      await replica.metric('linger_hold_pods'),
+      replica.hold.runnable.status().held,
+      replica.hold.list()?.map(({ pod }) => pod),
+    ];
+    later = 4_000;
+    expect(await heldNow()).toEqual([1, 1, ['web-1']]);
+    helper.socket.destroy();
+    await until('its end to show', () => replica.hold.list()?.[0]?.hooks === 0);
+    later += 3_000;
+    expect(await heldNow()).toEqual([1, 1, ['web-1']]);
+    later += 1_000;
+    expect(await heldNow()).toEqual([0, 0, []]);
+    await replica.call().hears('holding');
+    expect(await heldNow()).toEqual([1, 1, ['web-1']]);
+  });
+
   it('neither lists nor releases once its Lease has expired, though nobody has told it', async () => {
     const replica = await new Replica().listen();
     let valid = true;
