@@ -1,7 +1,7 @@
 import type { Registry } from '@prometheus-io/client';
 import { tellConfigured } from '../certs/index.ts';
 import { asFailure, type KubeConnection, type ObjectEvents } from '../cluster/index.ts';
-import { ANNOTATION, fewOf, type ReplicaStatus, setNewest } from '../core/api/index.ts';
+import { ANNOTATION, fewOf, type OwnStatus, setNewest } from '../core/api/index.ts';
 import { type ClusterSnapshot, workloadKey } from '../core/decision/index.ts';
 import {
   type Audited,
@@ -111,7 +111,7 @@ export class ClusterAudit {
   }
 
   /** What the last audit of this term has found. */
-  latest(): ReplicaStatus['audit'] {
+  latest(): OwnStatus['audit'] {
     const { tally, lead } = this.#last ?? {};
     if (tally === undefined || lead?.holds() !== true) return null;
     const findings = tally.series.map(([{ namespace, reason }, count]) => ({ namespace, reason, count }));

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import type { FactsOf } from '../core/api/index.ts';
 import { holdPart } from '../hold/index.ts';
 import { clusterPart } from '../informers/index.ts';
 import { publishingPart } from '../leader/index.ts';
@@ -68,7 +69,7 @@ export const clusterAuditPart = part({
       pods: cluster.pods,
       barePods: cluster.barePods,
     });
-    const status = () => ({ audit: audit.latest() });
+    const status = (): FactsOf<'audit'> => ({ audit: audit.latest() });
     return { provides: undefined, runnables: [{ name: 'audit', status, lead: (term) => audit.lead(term) }] };
   },
 });

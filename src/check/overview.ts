@@ -3,48 +3,106 @@ import type { Overview, ReplicaStatus } from '../core/api/index.ts';
 import type { Inquiry } from './checks.ts';
 import { floorState } from './floor.ts';
 import { hooksNowIn } from './hooks-now.ts';
-import { leaseOf, replicaPods, replicaStatuses, sumOf, UNREACHED_UNKNOWN, unreachedIn } from './replicas.ts';
+import {
+  isHolder,
+  leaseOf,
+  replicaPods,
+  replicaStatuses,
+  sumOf,
+  UNREACHED_UNKNOWN,
+  unreachedIn,
+} from './replicas.ts';
+
+/** What ready replicas say, at least one. */
+interface Said {
+  /** By the names of their pods. */
+  readonly replicas: ReadonlyMap<string, ReplicaStatus>;
+  readonly leader: Overview['leader'];
+  /** Takes the reason why something is not known. */
+  readonly unseen: (line: string) => void;
+}
+
+/** What an installation's overview shows of a fact that each replica says; `elsewhere`: checks or the headline show it. */
+type Combined<Fact> = Fact extends keyof Overview ? (said: Said) => Overview[Fact] : 'elsewhere';
+
+const FACTS: { readonly [Fact in keyof ReplicaStatus]-?: Combined<Fact> } = {
+  synced: 'elsewhere',
+  watches: 'elsewhere',
+  trusted: 'elsewhere',
+  flips: 'elsewhere',
+  /** The sum: each review reaches one replica. */
+  decisions({ replicas }) {
+    const all = [...replicas].map(([replica, { decisions }]) => ({ replica, ...decisions }));
+    return {
+      outcomes: sumOf(all.map(({ outcomes }) => outcomes)),
+      skips: sumOf(all.map(({ skips }) => skips)),
+      started: all
+        .map(({ replica, seconds }) => ({ replica, seconds: seconds ?? null }))
+        .filter(({ seconds }) => seconds === null || seconds < 3_600),
+    };
+  },
+  /** The leader's: the others hold nothing. */
+  held({ replicas, leader, unseen }) {
+    if ([...replicas.values()].every(hasNoHold)) return 0;
+    const notKnown = (why: string) => {
+      unseen(`held: ${why}`);
+      return null;
+    };
+    if (leader === null) return notKnown('which replica leads is not known');
+    const status = [...replicas].find(([pod]) => isHolder(leader.name, pod))?.[1];
+    if (status === undefined) return notKnown(`${leader.name} leads and was not asked: it is not ready`);
+    if (hasNoHold(status)) return 0;
+    const { held } = status;
+    return held ?? notKnown(`${leader.name} does not know yet: hooks call a new leader within seconds`);
+  },
+  /** The maximum: all replicas see the same pods. */
+  unreached({ replicas, unseen }) {
+    const unreached = unreachedIn([...replicas.values()]);
+    if (unreached === undefined) unseen(UNREACHED_UNKNOWN);
+    return unreached ?? null;
+  },
+  /** The leader's: the others audit nothing. */
+  audit({ replicas }) {
+    const audit = [...replicas.values()].map((each) => each.audit).find((each) => each !== null);
+    return audit === undefined ? null : { verdicts: audit.verdicts, findings: counted(audit.findings) };
+  },
+};
 
 /** Asks everything on its own, so that a right that is missing costs one line. */
 export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
-  const unseen: string[] = [];
-  const attempt = async <T>(what: string, ask: () => Promise<T>): Promise<T | undefined> => {
+  const lines: string[] = [];
+  const unseen = (line: string) => void lines.push(line);
+  const attempt = async <T>(what: string, ask: () => Promise<T>): Promise<T | null> => {
     try {
       return await ask();
     } catch (thrown) {
-      unseen.push(`${what}: ${messageOf(thrown)}`);
-      return undefined;
+      unseen(`${what}: ${messageOf(thrown)}`);
+      return null;
     }
   };
   const hooks = await hooksNowIn(inquiry);
   const pods = await attempt('replicas', () => replicaPods(inquiry));
-  const lease = await attempt('leader', () => leaseOf(inquiry));
-  const byReplica = [...((await attempt('status', () => replicaStatuses(inquiry))) ?? [])];
-  const statuses = byReplica.map(([, status]) => status);
-  const floor = await attempt('floor', () => floorState(inquiry));
-  const known = statuses.length > 0;
-  const unreached = unreachedIn(statuses);
-  if (known && unreached === undefined) unseen.push(UNREACHED_UNKNOWN);
-  const audit = statuses.map((each) => each.audit).find((each) => each !== null);
+  const leader = (await attempt('leader', () => leaseOf(inquiry))) ?? null;
+  const replicas = await attempt('status', () => replicaStatuses(inquiry));
+  if (replicas?.size === 0) unseen('status: no replica is ready, so none was asked');
+  const combined = <T>(combine: (said: Said) => T) =>
+    replicas === null || replicas.size === 0 ? null : combine({ replicas, leader, unseen });
   return {
     hooks,
     replicas: pods && { ready: pods.filter(({ ready }) => ready).length, all: pods.length },
-    leader: lease,
-    decisions: known
-      ? {
-          outcomes: sumOf(statuses.map(({ decisions }) => decisions.outcomes)),
-          skips: sumOf(statuses.map(({ decisions }) => decisions.skips)),
-          started: byReplica
-            .map(([replica, { decisions }]) => ({ replica, seconds: decisions.seconds ?? null }))
-            .filter(({ seconds }) => seconds === null || seconds < 3_600),
-        }
-      : undefined,
-    held: known ? statuses.reduce((sum, { held }) => sum + (held ?? 0), 0) : undefined,
-    unreached,
-    audit: audit && { verdicts: audit.verdicts, findings: counted(audit.findings) },
-    floor,
-    unseen,
+    leader,
+    decisions: combined(FACTS.decisions),
+    held: combined(FACTS.held),
+    unreached: combined(FACTS.unreached),
+    audit: combined(FACTS.audit),
+    floor: await attempt('floor', () => floorState(inquiry)),
+    unseen: lines,
   };
+}
+
+/** Replicas of an earlier version without a Hold Service say nothing of `unreached`. */
+function hasNoHold({ held, unreached }: ReplicaStatus): boolean {
+  return held === null && unreached == null;
 }
 
 function counted(findings: NonNullable<ReplicaStatus['audit']>['findings']) {

@@ -155,6 +155,11 @@ export async function leaseOf(inquiry: Inquiry) {
   return { name, renewedSeconds };
 }
 
+/** The holder of the Lease is the name of a pod, and a suffix that differs after a restart. */
+export function isHolder(holder: string, pod: string): boolean {
+  return holder.startsWith(`${pod}_`);
+}
+
 export async function leader(inquiry: Inquiry): Promise<Seen> {
   const cure =
     'Normal for half a minute after a start. Otherwise see the log of the replicas; deploy/role-publish.yaml has the permissions that the leader needs.';
@@ -170,8 +175,7 @@ export async function leader(inquiry: Inquiry): Promise<Seen> {
       'Check NTP on its node, and on this machine.',
     );
   if (!(age < LEASE_SECONDS)) return warning(`${holder} holds the Lease, ${renewed}`, cure);
-  // The name of a pod, and a suffix that differs after a restart.
-  const known = (await replicaPods(inquiry)).some(({ name }) => holder.startsWith(`${name}_`));
+  const known = (await replicaPods(inquiry)).some(({ name }) => isHolder(holder, name));
   if (!known)
     return warning(
       `${holder} leads, ${renewed}, but is not a pod of this installation`,

@@ -72,7 +72,7 @@ async function statusOf(
   );
   const stale = table && stalenessOf(table, now());
   if (stale !== undefined) unseen.push(`consumers: ${stale}`);
-  const troubled = table?.consumers.filter(({ condition }) => condition.status === 'False');
+  const troubled = table?.consumers.filter(({ condition }) => condition.status === 'False') ?? null;
   return {
     headline: statusHeadline(overview),
     ...overview,
@@ -89,7 +89,7 @@ export function statusHeadline({ hooks, audit }: Pick<Overview, 'hooks' | 'audit
 }
 
 function verdictsOf(audit: Overview['audit']): string {
-  if (audit !== undefined) {
+  if (audit !== null) {
     const { protected: safe = 0, unprotected = 0, skipped = 0, unknown = 0 } = audit.verdicts;
     const verdicts = { protected: safe, unprotected, skipped, unknown };
     return headlineOf({ workloads: safe + unprotected + skipped + unknown, verdicts, skipped: {} });
@@ -100,25 +100,32 @@ function verdictsOf(audit: Overview['audit']): string {
 const MOST_NAMES = 5;
 const MOST_FINDINGS = 5;
 
+const NOT_SEEN = 'not seen';
+
+/** What a line of the table says; null: not known. `elsewhere`: it has no line of its own. */
+type Line = ((value: StatusReport, now: number) => string | null) | 'elsewhere';
+
+const LINES: { readonly [Fact in keyof Overview]: Line } = {
+  replicas: ({ replicas }) => replicas && `${replicas.ready} of ${replicas.all} ready`,
+  leader: ({ leader }) => leader && `${leader.name}, renewed ${span(leader.renewedSeconds)} ago`,
+  decisions: ({ decisions }) => decisions && decisionsInWords(decisions),
+  held: heldInWords,
+  floor: ({ floor }, now) => floor && floorInWords(floor, now),
+  hooks: 'elsewhere',
+  unreached: 'elsewhere',
+  audit: 'elsewhere',
+  unseen: 'elsewhere',
+};
+
 function renderStatus(value: StatusReport, now: number, wide: boolean): string {
-  const { replicas, leader, decisions, held, floor, audit, namespaces, consumers, unseen } = value;
-  const unreached = value.unreached ?? 0;
+  const { audit, namespaces, consumers, unseen } = value;
   const few = (names: readonly string[]) => {
     const shown = wide ? names : names.slice(0, MOST_NAMES);
     return `${shown.join(', ')}${names.length > shown.length ? `, and ${names.length - shown.length} more` : ''}`;
   };
-  const facts = [
-    ['replicas', replicas && `${replicas.ready} of ${replicas.all} ready`],
-    ['leader', leader && `${leader.name}, renewed ${span(leader.renewedSeconds)} ago`],
-    ['decisions', decisions && decisionsInWords(decisions)],
-    [
-      'held',
-      held === undefined
-        ? undefined
-        : `${count(held, 'pod')} now${held > 0 ? ': linger hold list' : ''}${unreached > 0 ? `; ${unreachedInWords(unreached)} (linger check)` : ''}`,
-    ],
-    ['floor', floor && floorInWords(floor, now)],
-  ] as const;
+  const facts = Object.entries<Line>(LINES).flatMap(([name, line]) =>
+    line === 'elsewhere' ? [] : [[name, line(value, now) ?? NOT_SEEN]],
+  );
   const rows = namespaces.map(({ mode, hook, waitSeconds, why, namespaces: names }) => [
     mode,
     mode === 'Off' ? '-' : hook,
@@ -135,7 +142,7 @@ function renderStatus(value: StatusReport, now: number, wide: boolean): string {
     .map(({ reason, workloads, namespaces: names }) => ['', reason, String(workloads), `in ${few(names)}`]);
   return paragraphs(
     [value.headline],
-    columns(facts.map(([name, text]) => [name, text ?? 'not seen'])),
+    columns(facts),
     rows.length === 0 ? [] : columns([['MODE', 'HOOK', 'WAIT', 'WHY', 'NAMESPACES'], ...rows]),
     troubles.length === 0 ? [] : ['consumers in trouble (linger consumers)', ...troubles],
     findings.length === 0
@@ -143,6 +150,13 @@ function renderStatus(value: StatusReport, now: number, wide: boolean): string {
       : ['findings (linger audit)', ...columns(findings, ['left', 'left', 'right', 'left'])],
     unseen.length === 0 ? [] : ['not seen', ...unseen.map((line) => `  ${line}`)],
   );
+}
+
+function heldInWords({ held, unreached }: StatusReport): string {
+  const now = held === null ? NOT_SEEN : `${count(held, 'pod')} now${held > 0 ? ': linger hold list' : ''}`;
+  return unreached === null || unreached === 0
+    ? now
+    : `${now}; ${unreachedInWords(unreached)} (linger check)`;
 }
 
 function floorInWords(

@@ -325,7 +325,7 @@ export const historyReport = z.strictObject({
   forgotten: z.array(forgotten).readonly(),
 });
 
-/** `linger status -o json`; what is absent could not be read, and `unseen` says why. */
+/** `linger status -o json`; null: not known, and `unseen` says why. */
 export const statusReport = overview.extend({
   headline: z.string(),
   /** Namespaces whose pods get the same, the most first. */
@@ -341,7 +341,7 @@ export const statusReport = overview.extend({
     )
     .readonly(),
   /** Those whose lag cannot be relied on. */
-  consumers: z.array(consumerView).readonly().optional(),
+  consumers: z.array(consumerView).readonly().nullable(),
 });
 
 const place = { namespace: z.string(), service: z.string(), pod: z.string(), source: z.string() };

@@ -1,7 +1,7 @@
 import type { Registry } from '@prometheus-io/client';
 import type { SigningKeys } from '../certs/index.ts';
 import type { KubeConnection, ObjectEvents } from '../cluster/index.ts';
-import { canonicalAddress } from '../core/api/index.ts';
+import { canonicalAddress, type FactsOf } from '../core/api/index.ts';
 import { witnessName } from '../core/lag/index.ts';
 import type { Leadership, Runnable } from '../manager/index.ts';
 import type { Deregistrations, Inspection, Measurement } from '../measurement/index.ts';
@@ -115,12 +115,14 @@ export function startHold(context: HoldContext) {
     // What was relayed so far is held here from now on. What waits for a leader has found one.
     service.hangUp(({ state }) => state === 'Relayed');
   };
+  /** Not while this replica does not lead, nor while helpers are still calling again after it began to. */
+  const knowsHeld = () => isLeading() && clock() - ledSince >= RECONNECTED_MS;
   return {
     /** Not listening yet. */
     server: service.server,
     runnable: {
       name: 'hold',
-      status: () => ({ held: holds.size, unreached: unreached() }),
+      status: (): FactsOf<'hold'> => ({ held: knowsHeld() ? holds.size : null, unreached: unreached() }),
       onPod: pods.apply.bind(pods),
       onEvent: pods.observe.bind(pods),
       lead,
@@ -136,8 +138,8 @@ export function startHold(context: HoldContext) {
     },
     /** An instance of the consumer has said what it has applied. */
     heard: holds.heard.bind(holds),
-    /** undefined: this replica does not lead, or helpers are still reconnecting after it began to. */
-    list: () => (isLeading() && clock() - ledSince >= RECONNECTED_MS ? holds.list() : undefined),
+    /** undefined: not known. */
+    list: () => (knowsHeld() ? holds.list() : undefined),
   };
 }
 

@@ -1,5 +1,5 @@
 import { watchReporting, watchReportingOf } from '../cluster/index.ts';
-import { fewOf } from '../core/api/index.ts';
+import { type FactsOf, fewOf } from '../core/api/index.ts';
 import type { EndpointsChoice } from '../core/lag/index.ts';
 import { type PartContext, part } from '../manager/index.ts';
 import {
@@ -35,7 +35,7 @@ export const clusterPart = part({
       runnables: [
         {
           name: 'cluster',
-          status: () => ({ synced: sync.state === 'synced' }),
+          status: (): FactsOf<'cluster'> => ({ synced: sync.state === 'synced' }),
           watches: () => source.watches,
         },
       ],

@@ -1,6 +1,6 @@
 import { Counter, type Registry } from '@prometheus-io/client';
 import type { WatchStats } from '../cluster/index.ts';
-import { asError, type ReplicaStatus } from '../core/api/index.ts';
+import { asError, type OwnStatus } from '../core/api/index.ts';
 import type { ClusterEvent } from '../core/lag/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { Backoff, pause } from '../timing/index.ts';
@@ -26,7 +26,7 @@ const RETRY = { firstPauseMs: 1_000, longestPauseMs: 60_000 };
 const LOG_AGAIN_MS = 60_000;
 
 /** What a member says while no part of the server has one. */
-export const NO_STATUS: ReplicaStatus = {
+export const NO_STATUS: OwnStatus = {
   synced: null,
   watches: {},
   trusted: null,
@@ -115,7 +115,7 @@ export class Manager {
     Object.assign({}, ...this.#runnables.map((each) => each.watches?.()));
 
   /** What all runnables say of this replica, and which of its watches are current. */
-  readonly status = (): ReplicaStatus => {
+  readonly status = (): OwnStatus => {
     const watches = Object.entries(this.watches()).map(([name, { current }]) => [name, current] as const);
     const status = { ...NO_STATUS, watches: Object.fromEntries(watches) };
     for (const each of this.#runnables)

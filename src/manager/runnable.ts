@@ -1,6 +1,6 @@
 import type { Registry } from '@prometheus-io/client';
 import type { ResourceEvent, WatchStats } from '../cluster/index.ts';
-import type { ReplicaStatus } from '../core/api/index.ts';
+import type { OwnStatus } from '../core/api/index.ts';
 import type { ClusterEvent, PodMetadata } from '../core/lag/index.ts';
 
 /** A term as the leader, for code that does what only a leader may do. */
@@ -21,8 +21,8 @@ export interface Runnable {
   metrics?(registry: Registry): void;
   /** The list-watches of its own, by the plural of their kind. */
   watches?(): Readonly<Record<string, WatchStats>>;
-  /** What it adds to the status of this replica, at `/status`. */
-  status?(): Partial<ReplicaStatus>;
+  /** What it adds to the status of this replica, at `/status`: its `FactsOf`. */
+  status?(): Partial<OwnStatus>;
   /** Hears each event of the cluster's watches, synchronously. */
   onEvent?(event: ClusterEvent): void;
   /** Hears each event of the pods' watch, before {@link onEvent} hears what it means for endpoints. */

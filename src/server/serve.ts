@@ -3,6 +3,7 @@ import type { Server } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { CertificateSource } from '../certs/index.ts';
 import type { KubeConnection } from '../cluster/index.ts';
+import type { FactsOf } from '../core/api/index.ts';
 import { newSnapshotHolder } from '../core/decision/index.ts';
 import { Manager } from '../manager/index.ts';
 import type { CanarySettings } from '../measurement/index.ts';
@@ -223,13 +224,13 @@ async function answerUntilShutdown(
       name: 'certificates',
       // New handshakes get the new pair; open connections keep theirs.
       watches: () => certificates.watches?.() ?? {},
-      status: () => ({ trusted: certificates.trusted?.() ?? null }),
+      status: (): FactsOf<'certificates'> => ({ trusted: certificates.trusted?.() ?? null }),
       run: () => certificates.follow((pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)), running),
     },
     { name: 'admin', close: () => close(admin) },
     {
       name: 'webhook',
-      status: () => ({ decisions: admissionMetrics.recent() }),
+      status: (): FactsOf<'webhook'> => ({ decisions: admissionMetrics.recent() }),
       close: () => close(webhook),
     },
   );

@@ -1,5 +1,5 @@
 import express, { type Express, type Response } from 'express';
-import type { ReplicaStatus } from '../core/api/index.ts';
+import type { OwnStatus } from '../core/api/index.ts';
 import type { Metrics } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
 
@@ -23,7 +23,7 @@ interface AdminOptions {
   readonly dead?: (() => string | undefined) | undefined;
   readonly metrics: Metrics;
   /** What `/status` shows. */
-  readonly status: () => ReplicaStatus;
+  readonly status: () => OwnStatus;
   /** What `/estimates` shows; undefined without a cluster. */
   readonly estimates?: (() => unknown) | undefined;
   /** What `/holds` shows: the pods that are held; where it answers undefined, another replica leads. */

@@ -1,5 +1,5 @@
 import { Counter, Histogram, type Registry } from '@prometheus-io/client';
-import { ANNOTATION, type ReplicaStatus } from '../core/api/index.ts';
+import { ANNOTATION, type OwnStatus } from '../core/api/index.ts';
 import { NOTES, type Note } from '../core/decision/index.ts';
 
 /**
@@ -73,7 +73,7 @@ export class AdmissionMetrics {
   }
 
   /** The decisions of the last hour, to five minutes. */
-  recent(): ReplicaStatus['decisions'] {
+  recent(): OwnStatus['decisions'] {
     this.#flush();
     return this.#recent.totals();
   }
@@ -114,7 +114,7 @@ class RecentDecisions {
     counts.set(key, (counts.get(key) ?? 0) + 1);
   }
 
-  totals(): ReplicaStatus['decisions'] {
+  totals(): OwnStatus['decisions'] {
     this.#forget();
     const outcomes: Record<string, number> = {};
     const skips: Record<string, number> = {};

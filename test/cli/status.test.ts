@@ -20,6 +20,7 @@ const items = (...objects: readonly unknown[]): Answer =>
   well({ metadata: { resourceVersion: '1' }, items: objects });
 const LISTED = '?limit=250';
 const PODS = `/api/v1/namespaces/linger/pods?labelSelector=${encodeURIComponent('app.kubernetes.io/name=linger')}&limit=250`;
+const LEASE = '/apis/coordination.k8s.io/v1/namespaces/linger/leases/linger';
 const ownStatusOf = (pod: string) => `/api/v1/namespaces/linger/pods/${pod}:8080/proxy/status`;
 
 const replica = (name: string) => ({
@@ -53,7 +54,7 @@ const LEADS: ReplicaStatus = {
 const FOLLOWS: ReplicaStatus = {
   ...NO_STATUS,
   decisions: { outcomes: { inject: 20 }, skips: {}, seconds: 3_600 },
-  held: 0,
+  unreached: 0,
 };
 
 /** A status from before `trusted`, `decisions.seconds` and `unreached` existed. */
@@ -88,7 +89,7 @@ function running(): Answers {
   return {
     '/version': well({ gitVersion: 'v1.36.3' }),
     [PODS]: items(replica('a'), replica('b')),
-    '/apis/coordination.k8s.io/v1/namespaces/linger/leases/linger': well({
+    [LEASE]: well({
       // Ages of more than ten seconds have no decimals: a second more on a busy machine changes nothing.
       spec: { holderIdentity: 'a_1f', renewTime: new Date(Date.now() - 11_000).toISOString() },
     }),
@@ -118,12 +119,12 @@ async function statusAt(server: AnsweringServer, ...args: readonly string[]) {
 }
 
 it('--watch prints it again when it changes, and not when only time has passed, until Ctrl-C', async () => {
-  const [same, other] = [FOLLOWS, { ...FOLLOWS, held: 5 }].map((each) => well(JSON.stringify(each)));
+  const [same, other] = [LEADS, { ...LEADS, held: 8 }].map((each) => well(JSON.stringify(each)));
   if (same === undefined || other === undefined) throw new Error('two answers');
-  const answers = { ...running(), [ownStatusOf('b')]: [same, same, other] };
+  const answers = { ...running(), [ownStatusOf('a')]: [same, same, other] };
   const server = await AnsweringServer.start(answers, atEnd);
   const watching = statusAt(server, '--watch');
-  while (server.asked.filter(({ path }) => path === ownStatusOf('b')).length < 5) await sleep(20);
+  while (server.asked.filter(({ path }) => path === ownStatusOf('a')).length < 5) await sleep(20);
   process.emit('SIGINT');
   const { code, stdout, stderr } = await watching;
   expect([code, stderr]).toEqual([0, '']);
@@ -244,6 +245,47 @@ describe.concurrent('linger status', () => {
       /^decisions +200 injected, .* in the last hour, of b perhaps only since its start/m,
     );
     expect(mixed).not.toMatch(notKnown);
+  });
+
+  const leaving = {
+    ...replica('a'),
+    metadata: { ...replica('a').metadata, deletionTimestamp: '2026-01-01T00:00:30Z' },
+  };
+  it.for<[string, Answers, RegExp]>([
+    ['the leader is not ready', { [PODS]: items(unready, replica('b')) }, /a_1f leads and was not asked: /],
+    ['the leader is deleted', { [PODS]: items(leaving, replica('b')) }, /a_1f leads and was not asked: /],
+    [
+      'its term has just begun',
+      { [ownStatusOf('a')]: well(JSON.stringify({ ...LEADS, held: null })) },
+      /a_1f does not know yet: /,
+    ],
+    [
+      'no replica leads',
+      { [LEASE]: well({ spec: { holderIdentity: '' } }) },
+      /which replica leads is not known/,
+    ],
+    ['the Lease may not be read', { [LEASE]: refused(403, 'no') }, /which replica leads is not known/],
+  ])('does not know how many pods are held where %s', async ([, changes, why]) => {
+    const { stdout } = await statusOf(changes);
+    expect(stdout).toMatch(/^held +not seen$/m);
+    expect(stdout.split('\n')).toContainEqual(expect.stringMatching(new RegExp(`^ {2}held: ${why.source}`)));
+    const json = await statusOf(changes, '--output', 'json');
+    expect(statusReport.parse(JSON.parse(json.stdout)).held).toBeNull();
+  });
+
+  it('says why, once, where no replica is ready', async () => {
+    const { stdout } = await statusOf({ [PODS]: items(unready) });
+    expect(stdout).toMatch(/^held +not seen$/m);
+    expect(stdout).toMatch(/^ {2}status: no replica is ready, so none was asked$/m);
+  });
+
+  it('knows that no pod is held where there is no Hold Service', async () => {
+    const [a, b] = [LEADS, FOLLOWS].map((each) =>
+      well(JSON.stringify({ ...each, held: null, unreached: null })),
+    );
+    if (a === undefined || b === undefined) throw new Error('two answers');
+    const { stdout } = await statusOf({ [ownStatusOf('a')]: a, [ownStatusOf('b')]: b });
+    expect(stdout).toMatch(/^held +0 pods now$/m);
   });
 
   it('says how many pods call an address that the Hold Service no longer has', async () => {

@@ -146,7 +146,7 @@ export {
   type PageFormatKind,
   type PageReader,
 } from './page-formats/page-reader.ts';
-export { parseReplicaStatus, type ReplicaStatus } from './replica-status.ts';
+export { type FactsOf, type OwnStatus, parseReplicaStatus, type ReplicaStatus } from './replica-status.ts';
 export {
   CURSOR_HEADER,
   REPORT_RESULTS,

@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 const counts = z.record(z.string(), z.number()).readonly();
 
-/** A running Linger at a glance. What is absent could not be read, and `unseen` says why. */
+/** A running Linger at a glance; null: not known, and `unseen` says why. */
 export const overview = z.strictObject({
   /** Whether pods that are created now get a hook; `headline` is a sentence where they get none. */
   hooks: z.strictObject({
@@ -10,9 +10,9 @@ export const overview = z.strictObject({
     why: z.string().optional(),
     headline: z.string().optional(),
   }),
-  replicas: z.strictObject({ ready: z.number(), all: z.number() }).optional(),
+  replicas: z.strictObject({ ready: z.number(), all: z.number() }).nullable(),
   /** The replica that leads, and how many seconds ago it renewed its lease. */
-  leader: z.strictObject({ name: z.string(), renewedSeconds: z.number() }).optional(),
+  leader: z.strictObject({ name: z.string(), renewedSeconds: z.number() }).nullable(),
   /** Decisions of the last hour, on all replicas together: by outcome, and skips by reason. */
   decisions: z
     .strictObject({
@@ -21,11 +21,11 @@ export const overview = z.strictObject({
       /** The replicas that have started since: they have counted for so many seconds only; null: they do not say how long. */
       started: z.array(z.strictObject({ replica: z.string(), seconds: z.number().nullable() })).readonly(),
     })
-    .optional(),
-  /** Pods that are held now. */
-  held: z.number().optional(),
+    .nullable(),
+  /** Pods that are held now, as the leader says. */
+  held: z.number().nullable(),
   /** Running pods whose hooks (Hold) call an address where the Hold Service is not. */
-  unreached: z.number().optional(),
+  unreached: z.number().nullable(),
   /** The last audit: workloads by verdict, and findings by reason and namespace. */
   audit: z
     .strictObject({
@@ -40,7 +40,7 @@ export const overview = z.strictObject({
         )
         .readonly(),
     })
-    .optional(),
+    .nullable(),
   /**
    * Whether the policy that gives pods a wait while Linger is down is bound in the API server, and until when its waits count
    * as up to date, in seconds since the epoch; null: there are none that can be used. `changed`: paths at which the policy and
@@ -52,7 +52,7 @@ export const overview = z.strictObject({
       validUntil: z.number().nullable(),
       changed: z.array(z.string()).readonly(),
     })
-    .optional(),
+    .nullable(),
   unseen: z.array(z.string()).readonly(),
 });
 export type Overview = z.infer<typeof overview>;

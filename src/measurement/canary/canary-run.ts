@@ -1,5 +1,6 @@
 import { EventEmitter } from 'node:events';
 import { Counter, type Registry } from '@prometheus-io/client';
+import type { FactsOf } from '../../core/api/index.ts';
 import type { Consumer, MeasurementState } from '../../core/lag/index.ts';
 import type { Leadership, Runnable } from '../../manager/index.ts';
 import { type Logger, LogOnce, numberAtScrape } from '../../telemetry/index.ts';
@@ -80,7 +81,7 @@ export function startCanary(context: CanaryRunContext): Runnable {
     const flipping = { endpoints, dns, everyMs, timed, consumers: present, removals, onFlip };
     await runCanary({ ...context, ...flipping, random: Math.random }, lead);
   };
-  const status = () => ({ flips: flips.totals() });
+  const status = (): FactsOf<'canary'> => ({ flips: flips.totals() });
   return { name: 'canary', status, onEvent: endpoints.observe.bind(endpoints), lead };
 }
 
