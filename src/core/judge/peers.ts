@@ -3,14 +3,13 @@ import {
   type Labels,
   labelOf,
   memberAt,
-  recordsAt,
   type ServiceRecord,
   selectedLabels,
   selectsPod,
   textOf,
 } from '../api/index.ts';
 import { type Workload, workloadKey } from '../decision/index.ts';
-import { countOf, isPicked } from './rollouts.ts';
+import { countOf, isPicked, portsIn } from './rollouts.ts';
 
 /** Pods with the same labels: of one workload as a manifest has it, or as they run. */
 export interface PodsOf {
@@ -197,13 +196,7 @@ export interface TargetPorts {
 
 /** The named ports of a pod: `http/TCP`. Source: k8s.io/kubernetes pkg/api/v1/pod (FindPort). */
 export function portNamesIn({ pod }: Workload): ReadonlySet<string> {
-  const spec = memberAt(pod, ['spec']);
-  const containers = [
-    ...recordsAt(spec, 'containers'),
-    ...recordsAt(spec, 'initContainers').filter(({ restartPolicy }) => restartPolicy === 'Always'),
-  ];
-  const ports = containers.flatMap((each) => recordsAt(each, 'ports'));
-  return new Set(ports.map(({ name, protocol = 'TCP' }) => `${textOf(name)}/${textOf(protocol)}`));
+  return new Set(portsIn(pod).map(({ name, protocol = 'TCP' }) => `${textOf(name)}/${textOf(protocol)}`));
 }
 
 /** Whether one of a Service’s ports leads to pods of this workload. */

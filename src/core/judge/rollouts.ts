@@ -107,10 +107,20 @@ export function countOf(
   return Number.isFinite(count) ? Math.max(0, Math.trunc(count)) : 0;
 }
 
+/** The ports of the containers that run for as long as the pod does. Native sidecars are among its init containers. */
+export function portsIn(pod: unknown): readonly Readonly<Record<string, unknown>>[] {
+  const spec = memberAt(pod, ['spec']);
+  const containers = [
+    ...recordsAt(spec, 'containers'),
+    ...recordsAt(spec, 'initContainers').filter(({ restartPolicy }) => restartPolicy === 'Always'),
+  ];
+  return containers.flatMap((each) => recordsAt(each, 'ports'));
+}
+
 /** Whether a new pod may need the node of an old one: host ports, or a required anti-affinity to its own kind. */
 function takesItsNode(pod: unknown): boolean {
   const spec = memberAt(pod, ['spec']);
-  const ports = recordsAt(spec, 'containers').flatMap((container) => recordsAt(container, 'ports'));
+  const ports = portsIn(pod);
   if (ports.some(({ hostPort }) => typeof hostPort === 'number' && hostPort > 0)) return true;
   if (memberAt(spec, ['hostNetwork']) === true && ports.length > 0) return true;
   const required = ['affinity', 'podAntiAffinity', 'requiredDuringSchedulingIgnoredDuringExecution'];

@@ -22,6 +22,13 @@ const rolling = (of: object) => ({ strategy: { rollingUpdate: of } });
 const updating = (of: object) => ({ updateStrategy: { rollingUpdate: of } });
 const onNode = (spec: object) => ({ template: { metadata: { labels: { app: 'web' } }, spec } });
 const PORT = onNode({ containers: [{ name: 'app', ports: [{ containerPort: 80, hostPort: 80 }] }] });
+const takingPort = (more: object) =>
+  onNode({
+    containers: [{ name: 'app' }],
+    initContainers: [{ name: 'proxy', ports: [{ containerPort: 80, hostPort: 80 }], ...more }],
+  });
+const SIDECAR_PORT = takingPort({ restartPolicy: 'Always' });
+const INIT_PORT = takingPort({});
 const term = { topologyKey: 'kubernetes.io/hostname', labelSelector: { matchLabels: { app: 'web' } } };
 const APART = onNode({
   containers: [{ name: 'app' }],
@@ -44,6 +51,8 @@ describe('what a rollout does', () => {
     ['more than there are', 'Deployment', rolling({ maxUnavailable: 10 }), 3, true, 0],
     ['Recreate', 'Deployment', { strategy: { type: 'Recreate' } }, 3, true, 1],
     ['a host port', 'Deployment', { ...PORT, ...rolling({ maxUnavailable: 2 }) }, 5, false, 3],
+    ['a host port of a native sidecar', 'Deployment', SIDECAR_PORT, 4, false, 4],
+    ['a host port of what runs before', 'Deployment', INIT_PORT, 4, false, 0],
     ['an anti-affinity to its own pods', 'Deployment', APART, 4, false, 4],
     ['blue and green', 'Rollout', { strategy: { blueGreen: {} } }, 1, false, 0],
     [
