@@ -1,3 +1,4 @@
+import type { V1ServiceSpec } from '@kubernetes/client-node';
 import {
   type ClusterTerminationPolicy,
   type DiscoveryConsumer,
@@ -53,7 +54,7 @@ export function namespace(
   return { apiVersion: 'v1', kind: 'Namespace', metadata: { name, annotations, labels } };
 }
 
-export function service(spec: JsonObject, name = 'web', ofNamespace = NAMESPACE): JsonObject {
+export function service(spec: V1ServiceSpec, name = 'web', ofNamespace = NAMESPACE): JsonObject {
   return { apiVersion: 'v1', kind: 'Service', metadata: { name, namespace: ofNamespace }, spec };
 }
 
