@@ -6,14 +6,14 @@ import {
   type Explanation,
   explain as explanationOf,
   NO_DOCUMENTS,
-  NOTES,
   parsePlan,
   SKIP_REASONS,
   shareInWords,
   snapshotOf,
 } from '../core/decision/index.ts';
-import { AUDIT_FINDINGS } from '../core/judge/index.ts';
+import { isFinding } from '../core/judge/index.ts';
 import {
+  EXPLAINED,
   explanationsIn,
   type FloorShown,
   floorShown,
@@ -44,7 +44,11 @@ export async function explain(settings: Settings<'explain'>, surroundings: Surro
   const { failOn, output, kubeconfig, context } = settings;
   const { print, warn } = surroundings;
   // `skip` is an outcome: it stands for every reason.
-  checkFailOn(failOn, ['skip', ...[SKIP_REASONS, NOTES, AUDIT_FINDINGS].flatMap(Object.keys)]);
+  const known = ['skip', ...Object.keys(SKIP_REASONS), ...EXPLAINED];
+  const ofAudit = failOn?.find((word) => isFinding(word) && !known.includes(word));
+  if (ofAudit !== undefined)
+    throw usageError(`--fail-on: explain never reports ${ofAudit}: use linger audit --fail-on ${ofAudit}`);
+  checkFailOn(failOn, known);
   const named = settings.operands.filter((word) => LIVE_NAME.test(word) && !existsSync(word));
   const files = settings.operands.filter((word) => !named.includes(word));
   if (

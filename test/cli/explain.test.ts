@@ -2,9 +2,11 @@ import { symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
+import { EXPLAINED } from '../../src/core/report/index.ts';
+import type { ExplainReport } from '../../src/dashboard/index.ts';
 import type { JsonObject } from '../core/decision/sample-pod.ts';
 import { atEndOfFile } from '../webhook/connection.ts';
-import { emptyDirectory, linger } from './linger.ts';
+import { emptyDirectory, linger, ROOT } from './linger.ts';
 import { DEPLOYMENT, JOB, POD, POLICY } from './manifests.ts';
 
 const atEnd = atEndOfFile();
@@ -158,6 +160,24 @@ describe.concurrent('linger explain --fail-on', () => {
     const { code, stdout } = await explain(`${ANNOTATED}---\n${JOB}`, args);
     expect(code).toBe(expected);
     expect(stdout).toContain('Deployment shop/web');
+  });
+
+  it('a finding that only an audit reports would never be found: exit 2, with the way out', async () => {
+    const { code, stdout, stderr } = await explain(JOB, ['--fail-on', 'skip,NotInjected']);
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toBe(
+      'linger: --fail-on: explain never reports NotInjected: use linger audit --fail-on NotInjected [settings-invalid]\n',
+    );
+  });
+
+  it('knows all codes that it reports', async () => {
+    const args = ['-R', '-f', join(ROOT, 'test/testdata/audit'), '-f', join(ROOT, 'test/testdata/cases')];
+    const { stdout } = await linger(['explain', '-o', 'json', ...args]);
+    const { plans } = JSON.parse(stdout) as ExplainReport;
+    const codes = new Set(plans.flatMap(({ notes }) => notes.map(({ code }) => code)));
+    // Of the judge, not of the decision.
+    expect([...codes]).toEqual(expect.arrayContaining(['HookTooShort', 'NeverWithdrawn', 'NoOtherEndpoint']));
+    expect([...codes].filter((code) => !EXPLAINED.includes(code))).toEqual([]);
   });
 
   it('an unknown code would never be found: exit 2', async () => {

@@ -6,6 +6,7 @@ import {
   type AuditReason,
   type AuditSummary,
   headlineOf,
+  isFinding,
   subjectOf,
 } from './findings.ts';
 
@@ -85,7 +86,7 @@ export function sarif(report: AuditReport, version: string): object {
 
 /** What code scanning shows beside a result: what the reason means, and the way out. */
 function ruleOf(id: AuditReason): object {
-  const found = id in AUDIT_FINDINGS ? AUDIT_FINDINGS[id as keyof typeof AUDIT_FINDINGS] : undefined;
+  const found = isFinding(id) ? AUDIT_FINDINGS[id] : undefined;
   const means =
     id in SKIP_REASONS ? SKIP_REASONS[id as keyof typeof SKIP_REASONS].means : (found?.means ?? id);
   return {

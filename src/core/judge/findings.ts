@@ -82,37 +82,57 @@ interface FindingKind extends Curable {
   /** When a workload's finding gives another verdict ({@link Said}), and which. Its level is the one of that verdict. */
   readonly sometimes?: string;
   readonly level: AuditLevel;
+  /** Whether it is reported of workloads that are skipped, too: a DaemonSet, a Job. */
+  readonly ofSkipped: boolean;
+  /**
+   * When an explanation has it, beside the notes of the decision: `warning`, where its level is that; `running`, the same, but
+   * only running pods can have it, and `linger explain` judges manifests.
+   */
+  readonly explained: 'always' | 'warning' | 'running' | 'never';
 }
 
-/** The findings beside the reasons of decisions, in the order in which they are reported. */
+/**
+ * The findings beside the reasons of decisions, in the order in which a workload's are reported. The first that makes a
+ * protected workload unprotected decides on it and comes before all others.
+ */
 export const AUDIT_FINDINGS = {
   AuditOnly: {
     verdict: 'unprotected',
     level: 'warning',
+    ofSkipped: false,
+    explained: 'never',
     means: 'Its pods would get a wait, but the mode is Audit.',
     cure: 'Set the mode to Enforce.',
   },
   PatchRefused: {
     verdict: 'unprotected',
     level: 'warning',
+    ofSkipped: false,
+    explained: 'never',
     means: 'With `--server-dry-run`: the cluster refuses its pods with the wait, and accepts them without.',
     cure: 'Change the policy that the text quotes, or stay in Audit.',
   },
   HookTooShort: {
     verdict: 'unprotected',
     level: 'warning',
+    ofSkipped: false,
+    explained: 'warning',
     means: "The containers' own hooks sleep for less than the lag, or than the policy's fixed wait.",
     cure: 'Remove the hooks, or `linger.dev/existing-hook: Extend`.',
   },
   GraceEaten: {
     verdict: 'unprotected',
     level: 'warning',
+    ofSkipped: false,
+    explained: 'warning',
     means: NOTES.GraceEaten.means,
     cure: NOTES.GraceEaten.cure,
   },
   PartialWait: {
     verdict: 'unprotected',
     level: 'warning',
+    ofSkipped: false,
+    explained: 'warning',
     means: NOTES.PartialWait.means,
     cure: NOTES.PartialWait.cure,
   },
@@ -120,18 +140,24 @@ export const AUDIT_FINDINGS = {
     verdict: null,
     sometimes: 'unprotected if the rest is shorter than the lag',
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means: `${NOTES.WaitShrunk.means} Or, with \`--server-dry-run\`: the cluster cuts the grace period that the wait needs.`,
     cure: 'Exempt the pods there, or lower `grace.max`. A restart changes nothing.',
   },
   SidecarHook: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means: NOTES.SidecarHook.means,
     cure: NOTES.SidecarHook.cure,
   },
   HoldUnavailable: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means: NOTES.HoldUnavailable.means,
     cure: NOTES.HoldUnavailable.cure,
   },
@@ -140,54 +166,72 @@ export const AUDIT_FINDINGS = {
     sometimes:
       'unprotected if what is left of the wait is shorter than the lag, unknown if the lag is assumed',
     level: 'note',
+    ofSkipped: false,
+    explained: 'warning',
     means: NOTES.NodeBudgetShort.means,
     cure: NOTES.NodeBudgetShort.cure,
   },
   ShutdownShortened: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means: NOTES.ShutdownShortened.means,
     cure: NOTES.ShutdownShortened.cure,
   },
   ProbeGraceShort: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means: NOTES.ProbeGraceShort.means,
     cure: NOTES.ProbeGraceShort.cure,
   },
   HookUnsupported: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means: NOTES.HookUnsupported.means,
     cure: NOTES.HookUnsupported.cure,
   },
   InvalidAnnotation: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means: NOTES.InvalidAnnotation.means,
     cure: NOTES.InvalidAnnotation.cure,
   },
   UnknownAnnotation: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means: NOTES.UnknownAnnotation.means,
     cure: NOTES.UnknownAnnotation.cure,
   },
   UnknownContainer: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means: NOTES.UnknownContainer.means,
     cure: NOTES.UnknownContainer.cure,
   },
   MetricsOnly: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means: 'Its only Services are for metrics, by the names of their ports, and nothing routes to them.',
     cure: 'Nothing, unless clients push to that port.',
   },
   NoService: {
     verdict: 'unknown',
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means:
       'Its containers declare ports, and no Service selects its pods, although the namespace has others; or a Service selects them, and its `targetPort` is the name of no port of theirs.',
     cure: 'Give the audit the Service too, or declare the consumer (`podSelector`); correct `targetPort`.',
@@ -196,6 +240,8 @@ export const AUDIT_FINDINGS = {
     verdict: 'unprotected',
     sometimes: 'none for the Service of the pods’ peers',
     level: 'warning',
+    ofSkipped: false,
+    explained: 'warning',
     means: 'A Service with `publishNotReadyAddresses` sends to terminating pods until they are gone.',
     cure: 'Give clients another Service.',
   },
@@ -203,6 +249,8 @@ export const AUDIT_FINDINGS = {
     verdict: null,
     sometimes: 'unprotected if a rollout causes the gap',
     level: 'note',
+    ofSkipped: false,
+    explained: 'warning',
     means:
       'When its pods stop, no other serves, and kube-proxy keeps sending to them: Recreate, a StatefulSet of one, a `maxUnavailable` that lets all pods stop at once.',
     cure: 'Use two replicas, RollingUpdate, a lower `maxUnavailable`.',
@@ -210,6 +258,8 @@ export const AUDIT_FINDINGS = {
   RollsTogether: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means:
       'Its rollout stops all of its pods; those of other workloads serve behind the same Service. One `kubectl apply` rolls all at once.',
     cure: 'Roll them one after the other.',
@@ -217,6 +267,8 @@ export const AUDIT_FINDINGS = {
   DrainRefused: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means:
       'A PodDisruptionBudget allows no eviction, or two select the same pods: a drain of the node never ends.',
     cure: 'Run more replicas than it requires, or `maxUnavailable: 1`. One budget for each pod.',
@@ -224,6 +276,8 @@ export const AUDIT_FINDINGS = {
   LocalTrafficPolicy: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means:
       'A Service has traffic policy `Local`: the last endpoint is [that of each node](../concepts.md#traffic-policy-local).',
     cure: "Declare the load balancer's health check interval as a DiscoveryConsumer; two pods on each node, or policy `Cluster`.",
@@ -231,6 +285,8 @@ export const AUDIT_FINDINGS = {
   NotInjected: {
     verdict: 'unprotected',
     level: 'warning',
+    ofSkipped: false,
+    explained: 'running',
     means:
       'In manifests: its pods get no wait, and [no webhook is known](#with-the-webhook-and-without). In a cluster: pods run without a wait: older than the policy, created while the webhook was down, or changed afterwards.',
     cure: '`linger inject`, or the webhook. In a cluster: `kubectl rollout restart`, once the webhook is there.',
@@ -238,6 +294,8 @@ export const AUDIT_FINDINGS = {
   UnknownKind: {
     verdict: 'unknown',
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means:
       'An unknown kind of workload, a template that was not found, or an API version that is no longer served.',
     cure: 'Add the object with the template; look at a pod with `linger explain`.',
@@ -245,24 +303,32 @@ export const AUDIT_FINDINGS = {
   NotRendered: {
     verdict: 'unknown',
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means: 'A HelmRelease, Application or another source of GitOps, whose workloads are not in the input.',
     cure: 'Render them as the text says, and audit that.',
   },
   InvalidObject: {
     verdict: 'unknown',
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means: NOTES.InvalidObject.means,
     cure: NOTES.InvalidObject.cure,
   },
   StampedTooShort: {
     verdict: 'unprotected',
     level: 'warning',
+    ofSkipped: false,
+    explained: 'warning',
     means: "Pods carry a wait that is shorter than today's lag.",
     cure: '`kubectl rollout restart`, or `inject --refresh`.',
   },
   HoldUnreached: {
     verdict: 'unprotected',
     level: 'warning',
+    ofSkipped: false,
+    explained: 'running',
     means:
       'Pods with hook Hold call [an address where the Service of Hold is not](operations.md#the-address-of-hold): they wait only statically.',
     cure: '`kubectl rollout restart`: new pods get the present address. The text says what they call.',
@@ -270,6 +336,8 @@ export const AUDIT_FINDINGS = {
   LagNotCovered: {
     verdict: 'unprotected',
     level: 'warning',
+    ofSkipped: false,
+    explained: 'warning',
     means:
       'Most removals take longer than its wait, and `wait.max`, `ceiling.wait` or `grace.max` prevents a longer one.',
     cure: 'Faster controllers ([`diagnose`](#diagnose)), or raise that bound.',
@@ -277,6 +345,8 @@ export const AUDIT_FINDINGS = {
   UndeclaredConsumer: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'always',
     means:
       'A gateway or mesh that [`consumers discover`](../gateways.md#find-the-consumers) recognises, or something else that [routes traffic](#what-routes-traffic-to-a-service), sends to it, and no DiscoveryConsumer covers its lag.',
     cure: '`linger consumers discover` prints the DiscoveryConsumer.',
@@ -284,12 +354,16 @@ export const AUDIT_FINDINGS = {
   LivenessRestart: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'always',
     means: NOTES.LivenessRestart.means,
     cure: NOTES.LivenessRestart.cure,
   },
   SidecarAddedLater: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means:
       'Another webhook (Linkerd, Istio, Dapr, Consul) adds a proxy that stops sooner. Only where the webhook of Linger is not known to be there.',
     cure: "The proxy's annotation in the text, or Linger's webhook.",
@@ -297,6 +371,8 @@ export const AUDIT_FINDINGS = {
   RolloutOutrunsConsumers: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means:
       'A rollout removes old pods before a consumer sends to the new ones: `minReadySeconds` is shorter than the p99 of `ADDED`.',
     cure: 'Set `minReadySeconds` to the value in the text.',
@@ -304,42 +380,61 @@ export const AUDIT_FINDINGS = {
   DaemonSetServing: {
     verdict: null,
     level: 'note',
+    ofSkipped: true,
+    explained: 'never',
     means: NOTES.DaemonSetServing.means,
     cure: NOTES.DaemonSetServing.cure,
   },
   AnnotationMisplaced: {
     verdict: null,
     level: 'note',
+    ofSkipped: true,
+    explained: 'never',
     means: NOTES.AnnotationMisplaced.means,
     cure: NOTES.AnnotationMisplaced.cure,
   },
   FieldMisplaced: {
     verdict: null,
     level: 'note',
+    ofSkipped: true,
+    explained: 'never',
     means: NOTES.FieldMisplaced.means,
     cure: NOTES.FieldMisplaced.cure,
   },
   StormNotCovered: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means: NOTES.StormNotCovered.means,
     cure: 'Faster controllers.',
   },
   Episode: {
     verdict: null,
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means: NOTES.Episode.means,
     cure: NOTES.Episode.cure,
   },
   ObjectsUnread: {
     verdict: 'unknown',
     level: 'note',
+    ofSkipped: false,
+    explained: 'never',
     means:
       "Objects around it are not known: its namespace's take more room than a namespace may, or one is too large.",
     cure: 'Delete what is not needed; the text names the kinds.',
   },
 } as const satisfies Readonly<Record<string, FindingKind>>;
 export type FindingCode = keyof typeof AUDIT_FINDINGS;
+
+const IN_ORDER = Object.keys(AUDIT_FINDINGS);
+
+/** Narrows a reason or a note to one that is a finding, too. */
+export function isFinding(code: string): code is FindingCode {
+  return Object.hasOwn(AUDIT_FINDINGS, code);
+}
 
 /** The reasons of workloads without findings. */
 export const GOOD_REASONS = ['Injected', 'OwnHook', 'AlreadyInjected', 'NotAsked', 'NoReplicas'] as const;
@@ -532,8 +627,12 @@ function judge(audited: AuditSubject, snapshot: ClusterSnapshot, all: RelatedObj
       ? []
       : furtherFindings(subject, exposure, related, standing, snapshot);
   const others = found.filter(({ reason }) => reason !== standing.reason);
-  const said = traffic?.reason === 'MetricsOnly' ? ofMetricsOnly(others, traffic, standing) : others;
-  const sooner = said.find((each) => verdictOf(each) !== undefined);
+  const said = (
+    traffic?.reason === 'MetricsOnly' ? ofMetricsOnly(others, traffic, standing) : others
+  ).toSorted((a, b) => IN_ORDER.indexOf(a.reason) - IN_ORDER.indexOf(b.reason));
+  const sooner =
+    said.find((each) => verdictOf(each) === 'unprotected') ??
+    said.find((each) => verdictOf(each) !== undefined);
   const decisive = standing.verdict === 'protected' || standing.verdict === 'unknown' ? sooner : undefined;
   const verdict = (decisive && verdictOf(decisive)) ?? standing.verdict;
   const common = {
@@ -644,11 +743,9 @@ function verdictOf({ reason, verdict }: Said): AuditVerdict | undefined {
 
 /** A line's level: the one of the verdict that it gives in this case, or else the finding's. */
 function levelOf(line: Standing | Said): AuditLevel | null {
-  const found: FindingKind | undefined =
-    line.reason in AUDIT_FINDINGS ? AUDIT_FINDINGS[line.reason as FindingCode] : undefined;
   if (line.verdict === 'unprotected') return 'warning';
   if (line.verdict === 'unknown' || line.verdict === null) return 'note';
-  return found?.level ?? null;
+  return isFinding(line.reason) ? AUDIT_FINDINGS[line.reason].level : null;
 }
 
 /** How long requests may still come after the pod has stopped, as far as the lag is known. */
@@ -824,16 +921,7 @@ function ordinaryRows({ request, decision }: Decided, given: boolean): readonly 
   return table.filter(({ sidecar, ends }) => !sidecar && !ends);
 }
 
-/**
- * Notes of the decision that are findings, too: all that change what a pod gets, but for ceilings and overrides, which the
- * status of the policy names.
- */
-const OF_NOTES = [
-  ...(['PartialWait', 'WaitShrunk', 'SidecarHook', 'HoldUnavailable', 'NodeBudgetShort'] as const),
-  ...(['ShutdownShortened', 'ProbeGraceShort', 'HookUnsupported', 'InvalidAnnotation'] as const),
-  ...(['UnknownAnnotation', 'UnknownContainer', 'DaemonSetServing', 'StormNotCovered', 'Episode'] as const),
-] as const;
-
+/** All that is found beside the verdict, in any order. */
 function furtherFindings(
   subject: Decided,
   exposure: Exposure,
@@ -852,23 +940,23 @@ function furtherFindings(
     decision.plan.hold === undefined
       ? longestWait(decision.plan)
       : undefined;
-  const ofNotes = decision.notes.flatMap(({ code, text }) =>
-    OF_NOTES.filter((reason) => reason === code).map(
-      (reason): Said => ({
-        reason,
+  const ofNotes = decision.notes.flatMap(({ code, text }): readonly Said[] => {
+    // graceEaten looks at the containers itself, as they may wait by a plan that stands.
+    if (!isFinding(code) || code === 'GraceEaten') return [];
+    return [
+      {
+        reason: code,
         text,
-        ...(reason === 'PartialWait' && least !== undefined && { wait: least }),
-        ...(reason === 'NodeBudgetShort' && cutTo !== undefined && shortBy(cutTo, exposure)),
-      }),
-    ),
-  );
+        ...(code === 'PartialWait' && least !== undefined && { wait: least }),
+        ...(code === 'NodeBudgetShort' && cutTo !== undefined && shortBy(cutTo, exposure)),
+      },
+    ];
+  });
   const misplaced = misplacedIn(subject.workload, subject.object).map(({ code, text }) => ({
     reason: code,
     text,
   }));
-  if (standing.verdict === 'skipped')
-    return [...ofNotes.filter(({ reason }) => reason === 'DaemonSetServing'), ...misplaced];
-  return [
+  const found: readonly Said[] = [
     ...patchRefused(subject),
     ...waitShrunk(subject, exposure),
     ...graceEaten(subject, related),
@@ -887,6 +975,9 @@ function furtherFindings(
     ...misplaced,
     ...objectsUnread(subject, related),
   ];
+  return standing.verdict === 'skipped'
+    ? found.filter(({ reason }) => AUDIT_FINDINGS[reason].ofSkipped)
+    : found;
 }
 
 function objectsUnread({ namespace }: Decided, { unread }: RelatedObjects): readonly Said[] {

@@ -6,12 +6,16 @@ import {
   floorEntry,
   floorWaits,
   isAudit,
+  NOTES,
   type Pod,
   SKIP_REASONS,
 } from '../decision/index.ts';
 import {
+  AUDIT_FINDINGS,
+  type AuditLevel,
   type AuditSubject,
   auditWorkload,
+  isFinding,
   misplacedIn,
   type RelatedObjects,
   relatedTo,
@@ -89,8 +93,7 @@ export function explanationOf(
   const judged = auditWorkload(subject, snapshot, related).findings;
   const noted = new Set<string>(notes.map(({ code }) => code));
   const said = judged
-    .filter(({ reason, level }) => (level === 'warning' || OF_JUDGE.has(reason)) && !noted.has(reason))
-    .filter(({ reason }) => !OF_OUTCOME.has(reason))
+    .filter(({ reason, level }) => isExplained(reason, level) && !noted.has(reason))
     .map(({ reason, text }) => ({ code: reason, text }));
   const also = [...said, ...misplacedIn(workload, object).map(({ code, text }) => ({ code, text }))];
   const unknown =
@@ -107,10 +110,18 @@ export function explanationOf(
   };
 }
 
-/** What the judge of audits says of the traffic and the probes of pods, beside what it warns of. */
-const OF_JUDGE: ReadonlySet<string> = new Set(['LivenessRestart', 'UndeclaredConsumer']);
-/** What an explanation says by its outcome and its mode. */
-const OF_OUTCOME: ReadonlySet<string> = new Set(['AuditOnly', ...Object.keys(SKIP_REASONS)]);
+function isExplained(reason: string, level: AuditLevel | null): boolean {
+  const when = isFinding(reason) ? AUDIT_FINDINGS[reason].explained : 'never';
+  return when === 'always' || (when !== 'never' && level === 'warning');
+}
+
+/** The codes of notes that an explanation of manifests, or of a workload that runs, may have. */
+export const EXPLAINED: readonly string[] = [
+  ...Object.keys(NOTES),
+  ...Object.entries(AUDIT_FINDINGS).flatMap(([code, { explained }]) =>
+    code in NOTES || explained === 'never' || explained === 'running' ? [] : [code],
+  ),
+];
 
 function unknownText(unknown: string, isOpen: boolean): string {
   const webhook = isOpen ? 'the decision of the webhook is unknown' : 'the webhook would decide as above';

@@ -2,6 +2,7 @@ export { blockYaml } from './block-yaml.ts';
 export { causeInWords } from './causes.ts';
 export {
   becauseOf,
+  EXPLAINED,
   explanationOf,
   explanationsIn,
   type FloorShown,

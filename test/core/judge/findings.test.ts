@@ -10,7 +10,6 @@ import { type AuditReport, byWorkload } from '../../../src/core/judge/audit-form
 import {
   AUDIT_FINDINGS,
   type AuditFinding,
-  auditWorkload,
   type FindingCode,
   type GraceCut,
   summaryOfAudit,
@@ -22,21 +21,11 @@ import { samplePlan } from '../decision/sample-plan.ts';
 import { clusterPolicy, consumer, service, snapshotOf } from '../decision/sample-snapshot.ts';
 import { historyOf, measuredTable, tableOf } from '../lag/sample-table.ts';
 import { auditOfData, DATA, expectations, saidOf } from './expectations.ts';
-import { judgedText } from './judged-text.ts';
-
-/** What any case of this file has reported. */
-const reported = new Set<string>();
-
-const judged: typeof auditWorkload = (...given) => {
-  const audited = auditWorkload(...given);
-  for (const { reason } of audited.findings) reported.add(reason);
-  return audited;
-};
+import { judged, judgedText, reported } from './judged-text.ts';
 
 describe('workloads in the style of public manifests', () => {
   const report = auditOfData();
   const { findings, summary } = report;
-  for (const { reason } of findings) reported.add(reason);
   const cases = expectations();
 
   test('there are at least 60 of them, and each has been judged', () => {
@@ -244,7 +233,7 @@ describe('what is held against the lag that has been measured', () => {
       'pods with less than wait.max allows',
       { running: [60, 20] },
       90,
-      'unprotected StampedTooShort,StormNotCovered,LagNotCovered, waits 60, open for 71',
+      'unprotected StampedTooShort,LagNotCovered,StormNotCovered, waits 60, open for 71',
     ],
   ])('%s', (_title, given, lag, expected) =>
     expect(inWords(auditOf(given, slow(lag)), 'StormNotCovered')).toBe(expected),
@@ -694,11 +683,41 @@ describe('the catalogue', () => {
     );
     for (const text of [...texts, TEXTS])
       for (const webhooks of [undefined, []] as const)
-        for (const { findings } of judgedText(text, snapshotOf(servicesIn(text)), webhooks && []).audited)
-          for (const { reason } of findings) reported.add(reason);
+        judgedText(text, snapshotOf(servicesIn(text)), webhooks && []);
     auditedOf({}, slow(1), { ...NOTHING_RELATED, unread: new Map([['shop', new Set(['Ingress'])]]) });
     // A note of a decision has its own case.
     const silent = Object.keys(AUDIT_FINDINGS).filter((code) => !reported.has(code) && !(code in NOTES));
     expect(silent).toEqual([]);
+  });
+
+  test('is in the order in which findings are reported', () => {
+    const { findings } = auditedOf({ running: [60, 20] }, slow(90));
+    const order = Object.keys(AUDIT_FINDINGS);
+    const reasons = findings.map(({ reason }) => reason);
+    expect(reasons).toContain('StormNotCovered');
+    expect(reasons).toEqual(reasons.toSorted((a, b) => order.indexOf(a) - order.indexOf(b)));
+  });
+
+  test('decides by what is unprotected, before what is unknown', () => {
+    const text = [
+      '{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 3, template: {metadata: {labels: {app: web}}, spec: {nodeSelector: {cloud.google.com/gke-spot: "true"}, containers: [{name: app, image: app, ports: [{containerPort: 80}]}]}}}}',
+      '{apiVersion: v1, kind: Service, metadata: {name: web, namespace: default}, spec: {selector: {app: web}, publishNotReadyAddresses: true, ports: [{port: 80}]}}',
+    ].join('\n---\n');
+    const [audited] = judgedText(text, snapshotOf(servicesIn(text))).audited;
+    expect(audited?.findings.map(({ verdict, reason, level }) => [verdict, reason, level])).toEqual([
+      ['unprotected', 'NeverWithdrawn', 'warning'],
+      ['unprotected', 'NodeBudgetShort', 'note'],
+    ]);
+  });
+
+  test('has, of a workload that is skipped, what it says of those', () => {
+    const daemons = [
+      '{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: web, annotations: {linger.dev/wait: 5s}}, spec: {template: {metadata: {labels: {app: web}, annotations: {linger.dev/wiat: 5s}}, spec: {containers: [{name: app, image: app, ports: [{containerPort: 80}]}]}}}}',
+      '{apiVersion: v1, kind: Service, metadata: {name: web, namespace: default}, spec: {selector: {app: web}, publishNotReadyAddresses: true, type: LoadBalancer, externalTrafficPolicy: Local, ports: [{port: 80}]}}',
+    ].join('\n---\n');
+    const [audited] = judgedText(daemons, snapshotOf(servicesIn(daemons))).audited;
+    const [own, ...further] = audited?.findings ?? [];
+    expect([own?.verdict, own?.reason]).toEqual(['skipped', 'DaemonSet']);
+    expect(further.map(({ reason }) => reason)).toEqual(['DaemonSetServing', 'AnnotationMisplaced']);
   });
 });

@@ -8,6 +8,16 @@ import {
 } from '../../../src/core/judge/index.ts';
 import { partsIn, survey, withEmbedded } from '../../../src/core/report/index.ts';
 
+/** The reasons of all findings that a file of tests has made. */
+export const reported = new Set<string>();
+
+/** As an audit does, and remembers what is {@link reported}. */
+export const judged: typeof auditWorkload = (...given) => {
+  const audited = auditWorkload(...given);
+  for (const { reason } of audited.findings) reported.add(reason);
+  return audited;
+};
+
 export interface JudgedText {
   readonly subjects: readonly AuditSubject[];
   readonly objects: readonly unknown[];
@@ -33,6 +43,6 @@ export function judgedText(text: string, snapshot: ClusterSnapshot, webhooks?: [
     subjects,
     objects,
     related,
-    audited: subjects.map((each) => auditWorkload(each, snapshot, related)),
+    audited: subjects.map((each) => judged(each, snapshot, related)),
   };
 }
