@@ -61,11 +61,12 @@ export class HoldSetting {
   static async open(cluster: Cluster, options: HoldSettingOptions): Promise<HoldSetting> {
     const { consumers = [], max, addresses = {}, files, sources, dns } = options;
     const waiting = (name: Waiting) => ({ namespaceSelector: { matchLabels: { waiting: name } } });
-    // A storm of the size of the report takes longer than the ten minutes that are allowed by default.
+    // A storm of the size of the report takes longer than what is allowed by default.
     const hold = (min: string) => ({
       hook: 'Hold',
       hold: { min, max: `${max}s` },
       grace: { max: `${max + 600}s` },
+      ceiling: { wait: `${Math.max(max, 300)}s` },
     });
     const policies = policyFile(
       clusterPolicy('sleep', { ...waiting('sleep'), mode: 'Enforce', wait: WAIT }),
