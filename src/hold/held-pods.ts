@@ -1,5 +1,5 @@
 import type { ResourceEvent } from '../cluster/index.ts';
-import { canonicalAddress, type Labels, NO_LABELS } from '../core/api/index.ts';
+import { canonicalAddress, type Labels, NO_LABELS, objectKey } from '../core/api/index.ts';
 import { type ClusterSnapshot, holdUnreached, parsePlan } from '../core/decision/index.ts';
 import type { PodMetadata } from '../core/lag/index.ts';
 import {
@@ -7,6 +7,7 @@ import {
   type EndpointChange,
   type EndpointGroup,
   HEARTBEAT_STREAMS,
+  type SliceState,
   type Stream,
 } from '../core/lag/index.ts';
 import type { HoldTerms } from './release-rules.ts';
@@ -74,6 +75,12 @@ export class HeldPods {
   readonly #perAddress = new Map<string, number>();
   /** When each stream was first read in full. */
   readonly #read = new Map<Stream, number>();
+  /**
+   * The slices that came while the pods' stream was not current, and may list pods that it has yet to bring: the streams have
+   * no order. By namespace and name, so that they take no more room than the watch leaves to all slices.
+   */
+  readonly #early = new Map<string, SliceState>();
+  #podsAreCurrent = false;
 
   constructor(options: HeldPodsOptions) {
     this.#options = options;
@@ -118,11 +125,28 @@ export class HeldPods {
   /** An event of the watches: slices carry the addresses of pods. */
   observe(event: ClusterEvent): void {
     if (event.type === 'ListEnds' && !this.#read.has(event.stream)) this.#read.set(event.stream, event.at);
-    if (event.type !== 'Slice' || event.slice.managedBy !== SLICE_CONTROLLER) return;
-    for (const { targetUid, addresses = [] } of event.slice.endpoints) {
+    if ('stream' in event && event.stream === 'pods') this.#podsStream(event.type === 'StreamCurrent');
+    else if (event.type === 'SliceDeleted') this.#early.delete(objectKey(event));
+    else if (event.type === 'Slice') {
+      // A slice may have changed its writer.
+      this.#early.delete(objectKey(event.slice));
+      if (event.slice.managedBy !== SLICE_CONTROLLER) return;
+      if (!this.#podsAreCurrent) this.#early.set(objectKey(event.slice), event.slice);
+      this.#takeAddresses(event.slice);
+    }
+  }
+
+  #podsStream(isCurrent: boolean): void {
+    for (const slice of this.#early.values()) this.#takeAddresses(slice);
+    this.#podsAreCurrent = isCurrent;
+    if (isCurrent) this.#early.clear();
+  }
+
+  #takeAddresses({ namespace, endpoints }: SliceState): void {
+    for (const { targetUid, addresses = [] } of endpoints) {
       const pod = targetUid === undefined ? undefined : this.#byUid.get(targetUid);
       // A uid is not secret, so slices of other namespaces must not affect this pod.
-      if (pod?.namespace !== event.slice.namespace) continue;
+      if (pod?.namespace !== namespace) continue;
       const known = addresses.map(canonicalAddress).filter((each) => each !== undefined);
       const added = known.filter((each) => !pod.addresses.includes(each));
       if (added.length === 0) continue;
