@@ -198,7 +198,7 @@ export const AUDIT_FINDINGS = {
   InvalidAnnotation: {
     verdict: null,
     level: 'note',
-    ofSkipped: false,
+    ofSkipped: true,
     explained: 'never',
     means: NOTES.InvalidAnnotation.means,
     cure: NOTES.InvalidAnnotation.cure,
@@ -206,7 +206,7 @@ export const AUDIT_FINDINGS = {
   UnknownAnnotation: {
     verdict: null,
     level: 'note',
-    ofSkipped: false,
+    ofSkipped: true,
     explained: 'never',
     means: NOTES.UnknownAnnotation.means,
     cure: NOTES.UnknownAnnotation.cure,

@@ -718,6 +718,10 @@ describe('the catalogue', () => {
     const [audited] = judgedText(daemons, snapshotOf(servicesIn(daemons))).audited;
     const [own, ...further] = audited?.findings ?? [];
     expect([own?.verdict, own?.reason]).toEqual(['skipped', 'DaemonSet']);
-    expect(further.map(({ reason }) => reason)).toEqual(['DaemonSetServing', 'AnnotationMisplaced']);
+    expect(further.map(({ reason }) => reason)).toEqual([
+      'UnknownAnnotation',
+      'DaemonSetServing',
+      'AnnotationMisplaced',
+    ]);
   });
 });
