@@ -25,13 +25,14 @@ const OF_ONE_PROCESS = [
   'test/webhook/reports/verdicts.test.ts',
 ];
 
-/** Attacks, simulations, large texts and histories, a whole release: minutes of processor time, which `npm run test:long` takes. */
+/** Attacks, simulations, large texts and histories, the release and what the bundle takes: minutes of processor time, which `npm run test:long` takes. */
 const OF_LONG_STEP = [
   'test/webhook/attacks/attacks.test.ts',
   'test/core/decision/simulated-weeks.test.ts',
   'test/core/decision/simulation.test.ts',
   'test/leader/history-objects.test.ts',
   'test/deploy/release.test.ts',
+  'test/deploy/bundle.test.ts',
   'test/webhook/attacks/samples.test.ts',
   'test/webhook/flood.test.ts',
   'test/webhook/hostile.test.ts',
@@ -51,7 +52,6 @@ const LONG = [
   'test/measurement/stale-upstreams.test.ts',
   'test/measurement/deregister.test.ts',
   'test/server/serve-start.test.ts',
-  'test/deploy/bundle.test.ts',
   'test/webhook/secrets.test.ts',
   'test/check/checks.test.ts',
   'test/server/serve-shutdown.test.ts',
