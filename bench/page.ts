@@ -236,8 +236,7 @@ async function timed(url: URL, headers: Readonly<Record<string, string>>) {
 const PATHS = {
   'the list, the worst first': () => '/workloads?sort=fate&limit=100',
   'a search in it': (round: number) => `/workloads?sort=name&search=web-${round}&limit=100`,
-  'one explanation': (round: number) =>
-    `/explanation?kind=Deployment&namespace=${namespaceOf(round)}&name=web-${round}`,
+  'one explanation': (round: number) => `/explanation?workload=Deployment/${namespaceOf(round)}/web-${round}`,
   now: () => '/now',
   'lag of the cluster': () => '/lag?scope=cluster',
   'lag of a namespace': (round: number) => `/lag?scope=namespace/${namespaceOf(round % 50)}`,
