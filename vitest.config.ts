@@ -25,7 +25,10 @@ const OF_ONE_PROCESS = [
   'test/webhook/reports/verdicts.test.ts',
 ];
 
-/** Attacks, simulations, large texts and histories, the release and what the bundle takes: minutes of processor time, which `npm run test:long` takes. */
+/**
+ * Attacks, simulations, large texts and histories, the release and what the bundle takes: minutes of processor time.
+ * `npm run test:long` takes them, four files at a time.
+ */
 const OF_LONG_STEP = [
   'test/webhook/attacks/attacks.test.ts',
   'test/core/decision/simulated-weeks.test.ts',
