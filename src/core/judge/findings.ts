@@ -661,7 +661,7 @@ function judge(audited: AuditSubject, snapshot: ClusterSnapshot, all: RelatedObj
   });
   return {
     findings,
-    cost: asked ? costOf(subject, related) : { rollout: 0, drain: 0 },
+    cost: asked && standing.wait !== 0 ? costOf(subject, related) : { rollout: 0, drain: 0 },
     minReadySeconds: said.find((each) => each.minReadySeconds !== undefined)?.minReadySeconds,
     wouldBe: WITHOUT_LINGER.has(standing.reason) && said.every((each) => verdictOf(each) !== 'unprotected'),
   };

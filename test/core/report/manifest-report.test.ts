@@ -89,6 +89,12 @@ describe('the headline', () => {
     expect(basis.join(' ')).toMatch(/How long is assumed: nothing is measured/);
   });
 
+  it('costs no drain while nothing waits, and with Linger the wait', () => {
+    const judged = judge(POD + SERVICE);
+    const { before, after } = judged.whatIf({});
+    expect([before.drainSeconds, after.drainSeconds]).toEqual([0, 30]);
+  });
+
   it('says how many each basis is of, where there are several', () => {
     const consumer =
       'apiVersion: linger.dev/v1alpha1\nkind: DiscoveryConsumer\nmetadata: {name: edge}\nspec: {appliesTo: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}}, measure: {declared: {lag: 20s}}}\n';
