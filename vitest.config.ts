@@ -31,6 +31,7 @@ const OF_ONE_PROCESS = [
  */
 const OF_LONG_STEP = [
   'test/webhook/attacks/attacks.test.ts',
+  'test/hold/attacks.test.ts',
   'test/core/decision/simulated-weeks.test.ts',
   'test/core/decision/simulation.test.ts',
   'test/leader/history-objects.test.ts',
