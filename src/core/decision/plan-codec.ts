@@ -84,19 +84,15 @@ export function parsePlan(text: string): Plan | undefined {
   if (!isNameList(containers) || (wait === 0) !== (containers.length === 0)) return undefined;
   if (extended !== undefined && !isExtension(extended, containers, wait, grace)) return undefined;
   if (least !== undefined && !(isSeconds(least) && least < wait)) return undefined;
+  const plan = { wait, grace, baseGrace, hook, containers } as const;
   if (value.by !== undefined) {
     const isStamp = value.by === 'floor' && wait > 0 && held === undefined && extended === undefined;
-    const plan = { wait, grace, baseGrace, hook, containers } as const;
     return isStamp ? { ...plan, policy: 'floor', why: 'floor', by: 'floor' } : undefined;
   }
   const reason = WAIT_NAMES.find((each) => each === why);
   if (typeof policy !== 'string' || reason === undefined) return undefined;
   return {
-    wait,
-    grace,
-    baseGrace,
-    hook,
-    containers,
+    ...plan,
     policy,
     why: reason,
     ...(typeof coverage === 'number' && { coverage }),
