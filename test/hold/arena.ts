@@ -12,8 +12,12 @@ import {
   renderPlan,
   snapshotOf,
 } from '../../src/core/decision/index.ts';
-import type { PodMetadata } from '../../src/core/lag/index.ts';
-import { type EndpointGroup, HEARTBEAT_STREAMS } from '../../src/core/lag/index.ts';
+import {
+  type Consumer,
+  type EndpointGroup,
+  HEARTBEAT_STREAMS,
+  type PodMetadata,
+} from '../../src/core/lag/index.ts';
 import { HOLD_LIMITS, type HoldLimits, type Route } from '../../src/hold/caller.ts';
 import { HeldPods } from '../../src/hold/held-pods.ts';
 import { type HoldSources, Holds, type PodState, type Release } from '../../src/hold/holds.ts';
@@ -134,6 +138,20 @@ export const SLICES: EndpointGroup = {
   service: 'web',
   mirrored: false,
   overCapacity: false,
+};
+
+/** A consumer of all Services whose instances report what they have applied. */
+export const REPORTING: Consumer = {
+  name: 'edge',
+  lagKey: 'edge',
+  builtIn: false,
+  namespaceSelector: {},
+  serviceSelector: {},
+  podSelector: undefined,
+  services: 'all',
+  measure: { kind: 'reports' },
+  declared: undefined,
+  observed: false,
 };
 
 const TERMS: HoldPlan = { min: 0, max: 60, percentile: 99, initial: 0, probes: 0 };

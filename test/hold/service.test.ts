@@ -2,10 +2,20 @@ import { describe, expect, it } from 'vitest';
 import type { SigningKeys } from '../../src/certs/index.ts';
 import type { DiscoveryConsumerSpec } from '../../src/core/api/index.ts';
 import type { HoldPlan } from '../../src/core/decision/index.ts';
-import { type Consumer, consumerOf } from '../../src/core/lag/index.ts';
+import { consumerOf } from '../../src/core/lag/index.ts';
 import type { Route } from '../../src/hold/caller.ts';
 import type { PodState } from '../../src/hold/holds.ts';
-import { Arena, clock, FakeHelper, holdOf, REPLICAS_OWN, snapshotWith, stall, until } from './arena.ts';
+import {
+  Arena,
+  clock,
+  FakeHelper,
+  holdOf,
+  REPLICAS_OWN,
+  REPORTING,
+  snapshotWith,
+  stall,
+  until,
+} from './arena.ts';
 import { pass, simulateTime } from './simulated-time.ts';
 
 simulateTime();
@@ -219,19 +229,6 @@ describe('a pod that shows no deletion', () => {
 });
 
 describe('instances of consumers', () => {
-  const consumer: Consumer = {
-    name: 'edge',
-    lagKey: 'edge',
-    declared: undefined,
-    builtIn: false,
-    namespaceSelector: {},
-    serviceSelector: {},
-    podSelector: undefined,
-    services: 'all',
-    measure: { kind: 'reports' },
-    observed: false,
-  };
-
   it('are waited for until they have acknowledged the withdrawal', async () => {
     let still: readonly string[] = ['edge-1'];
     const asked: unknown[] = [];
@@ -243,7 +240,7 @@ describe('instances of consumers', () => {
       hasSilent: () => false,
     } as never;
     const arena = await new Arena({
-      snapshot: snapshotWith({ consumers: [consumer] }),
+      snapshot: snapshotWith({ consumers: [REPORTING] }),
       reports: () => ({ taken, since: Number.NEGATIVE_INFINITY }),
     }).start();
     const helper = arena.call(arena.admit('web-1'));
@@ -287,7 +284,7 @@ describe('instances of consumers', () => {
   it('are unknown to a leader that has just begun: `initial` counts from its first call, not the withdrawal', async () => {
     const arena = await new Arena({
       snapshot: snapshotWith({
-        consumers: [{ ...consumer, measure: { kind: 'inspect', inspect: {} as never } }],
+        consumers: [{ ...REPORTING, measure: { kind: 'inspect', inspect: {} as never } }],
       }),
       usersOf: () => 'unknown',
     }).start();
@@ -305,7 +302,7 @@ describe('instances of consumers', () => {
     let users: readonly string[] | 'unknown' = ['envoy-0'];
     const arena = await new Arena({
       snapshot: snapshotWith({
-        consumers: [{ ...consumer, measure: { kind: 'inspect', inspect: {} as never } }],
+        consumers: [{ ...REPORTING, measure: { kind: 'inspect', inspect: {} as never } }],
       }),
       usersOf: () => users,
     }).start();

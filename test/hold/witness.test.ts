@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { HoldPlan } from '../../src/core/decision/index.ts';
-import type { Consumer } from '../../src/core/lag/index.ts';
 import type { Waiter } from '../../src/hold/holds.ts';
-import { Arena, snapshotWith } from './arena.ts';
+import { Arena, REPORTING, snapshotWith } from './arena.ts';
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', 'Date'] }));
 afterEach(() => void vi.useRealTimers());
@@ -10,19 +9,7 @@ afterEach(() => void vi.useRealTimers());
 const POD_IP = '10.0.1.7';
 const GATEWAY_IP = '10.0.9.9';
 
-/** A consumer that stops at the withdrawal itself: later connections are from another one. */
-const DECLARED: Consumer = {
-  name: 'edge',
-  lagKey: 'edge',
-  builtIn: false,
-  namespaceSelector: {},
-  serviceSelector: {},
-  podSelector: undefined,
-  services: 'all',
-  measure: { kind: 'reports' },
-  declared: undefined,
-  observed: false,
-};
+/** No instance is waited for: the consumer stops at the withdrawal itself, and later connections are from another one. */
 const reports = () => ({
   taken: { waitingFor: () => [], hasSilent: () => false } as never,
   since: Number.NEGATIVE_INFINITY,
@@ -30,7 +17,7 @@ const reports = () => ({
 
 /** A held pod, and what its helper counts. Instants are milliseconds since the deletion. */
 class Story {
-  readonly arena = new Arena({ snapshot: snapshotWith({ consumers: [DECLARED] }), reports });
+  readonly arena = new Arena({ snapshot: snapshotWith({ consumers: [REPORTING] }), reports });
   readonly #waiters = new Map<string, Waiter>();
   releasedAt: number | undefined;
   #opens = 1_000;

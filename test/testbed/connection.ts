@@ -40,6 +40,17 @@ export interface ClusterAccess {
   readonly close: () => void;
 }
 
+/** What only the machine that boots a cluster can do to it. */
+export const OUT_OF_REACH = {
+  own: false,
+  staticPodDirectory: undefined,
+  auditLog: undefined,
+  restart: undefined,
+  startApiServer: undefined,
+  startNode: undefined,
+  importImages: undefined,
+} as const satisfies Partial<ClusterAccess>;
+
 /** The cluster that KUBECONFIG names, else our own, which must be up and around us. */
 export async function accessCluster(env: NodeJS.ProcessEnv = process.env): Promise<ClusterAccess> {
   const kubeconfig = env.KUBECONFIG;
@@ -103,7 +114,7 @@ async function accessNamed(kubeconfig: string, address: string | undefined): Pro
     proxy.on('close', (code) => reject(new Error(`kubectl proxy: exit ${code}\n${said}`)));
   });
   return {
-    own: false,
+    ...OUT_OF_REACH,
     connection: { url },
     kubectl: ['kubectl'],
     kubeconfig,
@@ -111,12 +122,6 @@ async function accessNamed(kubeconfig: string, address: string | undefined): Pro
       const ours = await addressTowards(await node());
       return { nodeAddress: address ?? ours, clientAddresses: [ours] };
     },
-    staticPodDirectory: undefined,
-    auditLog: undefined,
-    restart: undefined,
-    startApiServer: undefined,
-    startNode: undefined,
-    importImages: undefined,
     close,
   };
 }

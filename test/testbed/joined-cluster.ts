@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { ApiClient, ownConnection } from './api.ts';
 import { ensureBinaries } from './binaries.ts';
 import { Cluster } from './cluster.ts';
+import { OUT_OF_REACH } from './connection.ts';
 import { down, up } from './lifecycle.ts';
 import { enter, joinCluster, leaveCluster, network } from './network.ts';
 import { clusterSettings, statePaths } from './settings.ts';
@@ -34,18 +35,12 @@ export async function startJoinedCluster(): Promise<JoinedCluster> {
   const api = new ApiClient(connection);
   const { minor } = await api.call<{ readonly minor: string }>('GET', '/version');
   const access = {
-    own: false,
+    ...OUT_OF_REACH,
     connection,
     kubeconfig,
     close: () => {},
     kubectl: [kube, 'kubectl', `--kubeconfig=${kubeconfig}`],
     addresses: () => Promise.resolve({ nodeAddress: network.joined.other, clientAddresses: [] }),
-    staticPodDirectory: undefined,
-    auditLog: undefined,
-    restart: undefined,
-    startApiServer: undefined,
-    startNode: undefined,
-    importImages: undefined,
   };
   const cluster = new Cluster(access, api, await access.addresses(), Number.parseInt(minor, 10));
   return {
