@@ -13,6 +13,7 @@ import {
   selects,
 } from '../core/api/index.ts';
 import { countOf } from '../core/judge/index.ts';
+import { wallClock } from './traffic.ts';
 
 const PROVABLE: readonly string[] = ['Deployment', 'StatefulSet', 'DaemonSet', 'Rollout'];
 
@@ -109,12 +110,7 @@ export class WorkloadAccess {
     const object = await this.#request('GET', this.#path, signal);
     if (object === undefined)
       throw new LingerError('not-found', `there is no ${fullName(this.#name)}; -n names another namespace`);
-    if (memberAt(object, ['spec', 'workloadRef']) !== undefined)
-      throw new LingerError(
-        'prove-refused',
-        `${fullName(this.#name)} takes its template from another workload (workloadRef): only one with a template of its own can be proved`,
-      );
-    return readWorkload(this.#name, object);
+    return readWorkload(this.#name, await withOwnTemplate(this.#request, this.#name, object, signal));
   }
 
   /** Services of the namespace that select these pods. */
@@ -209,6 +205,31 @@ export class WorkloadAccess {
     if (memberAt(before, ['spec', 'unschedulable']) !== true) begin((within) => set(null, within));
     await set(true, signal);
   }
+}
+
+/**
+ * A Rollout whose template and selector are another workload's (`workloadRef`), as if they were its own.
+ * Source: argo-rollouts 1.10, rollout/templateref.go.
+ * @throws LingerError `prove-refused`; KubeFailure
+ */
+export async function withOwnTemplate(
+  request: Request,
+  named: WorkloadName,
+  object: unknown,
+  signal: AbortSignal,
+): Promise<unknown> {
+  const spec = memberAt(object, ['spec']);
+  if (!isRecord(object) || !isRecord(spec) || !isRecord(spec.workloadRef)) return object;
+  const { workloadRef, ...rest } = spec;
+  const { apiVersion, kind, name } = workloadRef;
+  const refers = `${fullName(named)} takes its template from ${kind} ${name} (workloadRef)`;
+  // A PodTemplate selects nothing.
+  if (apiVersion !== 'apps/v1' || (kind !== 'Deployment' && kind !== 'ReplicaSet') || !isString(name))
+    throw new LingerError('prove-refused', `${refers}: expected an apps/v1 Deployment or ReplicaSet`);
+  const found = await request('GET', objectPath({ apiVersion, kind }, named.namespace, name), signal);
+  if (found === undefined) throw new LingerError('prove-refused', `${refers}, which does not exist`);
+  const [selector, template] = ['selector', 'template'].map((member) => memberAt(found, ['spec', member]));
+  return { ...object, spec: { ...rest, selector, template } };
 }
 
 const ACCESS_REVIEW: Kind = { apiVersion: 'authorization.k8s.io/v1', kind: 'SelfSubjectAccessReview' };
@@ -328,9 +349,21 @@ function readWorkload(named: WorkloadName, object: unknown): ProvableWorkload {
       memberAt(object, ['spec', 'paused']) !== true &&
       number('spec', 'updateStrategy', 'rollingUpdate', 'partition') === 0 &&
       memberAt(object, ['spec', 'updateStrategy', 'type']) !== 'OnDelete',
-    settled: observed && counts.every((count) => count === replicas),
+    settled: observed && !isRestarting(object) && counts.every((count) => count === replicas),
     maxUnavailable: maxUnavailableOf(object, replicas),
   };
+}
+
+/**
+ * Whether Argo's controller has pods of a Rollout left to restart: between two of them, up to half a minute apart, all others are
+ * ready. Source: argo-rollouts 1.10, rollout/restart.go and utils/replicaset (NeedsRestart).
+ */
+function isRestarting(object: unknown): boolean {
+  const [asked, done] = [
+    memberAt(object, ['spec', 'restartAt']),
+    memberAt(object, ['status', 'restartedAt']),
+  ];
+  return isString(asked) && asked !== done && Date.parse(asked) <= wallClock();
 }
 
 /** Source: k8s.io/kubernetes pkg/controller/deployment/util (ResolveFenceposts): rounded down for Deployments. */

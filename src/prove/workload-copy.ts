@@ -26,6 +26,7 @@ import {
   requestTo,
   selecting,
   WorkloadAccess,
+  withOwnTemplate,
 } from './provable-workload.ts';
 
 /** For the webhook to follow a new namespace, and with Hold for its helper to arrive there. */
@@ -74,7 +75,7 @@ export async function readOriginal(
   const { kind, name, namespace, podLabels, selector } = named;
   const get = (path: string) => request('GET', path, signal);
   const [workload, services, policies, pods, own] = await Promise.all([
-    get(objectPath(kind, namespace, name)),
+    get(objectPath(kind, namespace, name)).then((object) => withOwnTemplate(request, named, object, signal)),
     get(pathOf(core('Service'), namespace)),
     get(pathOf(POLICY, namespace)),
     get(`${pathOf(POD, namespace)}?labelSelector=${encodeURIComponent(selector)}`),

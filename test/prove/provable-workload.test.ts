@@ -138,8 +138,12 @@ describe('a Rollout of Argo', () => {
     // Its controller writes the generation as a text.
     status: { observedGeneration: '7', updatedReplicas: 4, replicas: 4, readyReplicas: 4, ...status },
   });
-  const accessTo = async (object: object, patches: unknown[] = []) => {
+  const accessTo = async (object: object, patches: unknown[] = [], referred?: object) => {
     const server = http.createServer((request, response) => {
+      if (request.url === '/apis/apps/v1/namespaces/shop/deployments/base' && referred !== undefined) {
+        response.end(JSON.stringify(referred));
+        return;
+      }
       if (request.url !== '/apis/argoproj.io/v1alpha1/namespaces/shop/rollouts/web')
         response.statusCode = 404;
       const body: string[] = [];
@@ -154,6 +158,7 @@ describe('a Rollout of Argo', () => {
     return new WorkloadAccess({ server: url, credentials: async () => ({}) }, named('rollout/web'));
   };
   const within = () => AbortSignal.timeout(10_000);
+  const RESTART = { restartAt: '2026-11-28T10:11:12Z' };
   const canary = (maxUnavailable: number | string) => ({ strategy: { canary: { maxUnavailable } } });
 
   it.each<[string, Parameters<typeof rollout>[0], object]>([
@@ -178,6 +183,14 @@ describe('a Rollout of Argo', () => {
     ['in the middle of a canary', { status: { updatedReplicas: 1 } }, { settled: false }],
     ['with the pods of two versions', { status: { replicas: 5 } }, { settled: false }],
     ['with a pod that is not ready', { status: { readyReplicas: 3 } }, { settled: false }],
+    // Between two pods all others are ready, for up to half a minute.
+    ['that is being restarted', { spec: RESTART }, { settled: false }],
+    [
+      'whose restart is over',
+      { spec: RESTART, status: { restartedAt: RESTART.restartAt } },
+      { settled: true },
+    ],
+    ['that is to restart next century', { spec: { restartAt: '2126-01-01T00:00:00Z' } }, { settled: true }],
     ['that is paused', { spec: { paused: true } }, { rollsOut: false }],
     ['that may lose half', { spec: canary('50%') }, { maxUnavailable: 2 }],
     ['that may lose two', { spec: canary(2) }, { maxUnavailable: 2 }],
@@ -188,12 +201,37 @@ describe('a Rollout of Argo', () => {
     expect(await (await accessTo(rollout(changes))).read(within())).toMatchObject(expected);
   });
 
-  it('with the template of another workload is refused', async () => {
-    const workloadRef = { apiVersion: 'apps/v1', kind: 'Deployment', name: 'web' };
-    const access = await accessTo(rollout({ spec: { workloadRef } }));
-    await expect(access.read(within())).rejects.toThrow(
-      /takes its template from another workload \(workloadRef\)/,
-    );
+  describe('with the template of another workload', () => {
+    const referringTo = (workloadRef: object) => {
+      const own = { selector: undefined, template: undefined };
+      return rollout({ spec: { ...own, workloadRef } });
+    };
+    const BASE = { apiVersion: 'apps/v1', kind: 'Deployment', name: 'base' };
+
+    it('is read with that template and selector, and its own replicas', async () => {
+      const template = { metadata: { labels: { app: 'base', tier: 'front' } } };
+      const spec = { replicas: 0, selector: { matchLabels: { app: 'base' } }, template };
+      const access = await accessTo(referringTo(BASE), [], { kind: 'Deployment', spec });
+      expect(await access.read(within())).toMatchObject({
+        replicas: 4,
+        selector: 'app=base',
+        podLabels: template.metadata.labels,
+        settled: true,
+      });
+    });
+
+    it.each([
+      ['which does not exist', BASE, /from Deployment base \(workloadRef\), which does not exist/],
+      [
+        'that selects nothing',
+        { ...BASE, apiVersion: 'v1', kind: 'PodTemplate' },
+        /expected an apps\/v1 Deployment/,
+      ],
+      ['without a name', { ...BASE, name: undefined }, /expected an apps\/v1 Deployment/],
+    ])('%s is refused', async (_, workloadRef, expected) => {
+      const access = await accessTo(referringTo(workloadRef));
+      await expect(access.read(within())).rejects.toThrow(expected);
+    });
   });
 
   it('is restarted by its own field, in the whole seconds that its schema takes; its template stays', async () => {

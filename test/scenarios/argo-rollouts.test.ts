@@ -3,10 +3,13 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditReport } from '../../src/core/judge/index.ts';
+import { proveReport } from '../../src/prove/index.ts';
 import { emptyDirectory, shipped as linger } from '../cli/linger.ts';
+import { lingerImageArchive } from '../cluster-suite/support/linger-image.ts';
 import type { PodObject } from '../cluster-suite/support/manifests.ts';
 import { hookOf } from '../cluster-suite/support/outcome.ts';
 import { clusterPolicy, fixedWait, policyFile } from '../cluster-suite/support/policies.ts';
+import { ProveStage } from '../cluster-suite/support/prove.ts';
 import { openStage, type Stage } from '../cluster-suite/support/stage.ts';
 import { argoRolloutsCrds } from '../testbed/binaries.ts';
 import { type KubernetesObject, waitUntil } from '../testbed/cluster.ts';
@@ -90,6 +93,20 @@ function objectsOf(namespace: string, how: string) {
   return [service, second, { ...ROLLOUT, metadata, spec: { ...spec, strategy: { canary } } }];
 }
 
+/** @returns its pods, once all are of its newest template and none of them is among those `before` */
+async function healthy(namespace: string, before: ReadonlySet<string>): Promise<readonly PodObject[]> {
+  const { cluster } = stage;
+  const reference = { ...ROLLOUT, metadata: { namespace, name: 'web' } };
+  const look = async () => {
+    const { status } = (await cluster.get<Rollout>(reference)) ?? {};
+    const all = await cluster.list<PodObject>({ apiVersion: 'v1', kind: 'Pod', namespace }, 'app=web');
+    const found = all.filter(({ metadata }) => metadata.deletionTimestamp === undefined);
+    const isNew = found.length === REPLICAS && found.every(({ metadata }) => !before.has(metadata.uid));
+    return isNew && status?.phase === 'Healthy' && status.stableRS === status.currentPodHash && found;
+  };
+  return waitUntil('the Rollout to be healthy', look, { timeoutMs: 120_000 });
+}
+
 describe.runIf(LONG)('pods of an Argo Rollout', () => {
   it.each(['a template', 'a workloadRef', 'a template, and Services for its two sides'])(
     'with %s wait, and lose nothing while they are replaced',
@@ -99,20 +116,7 @@ describe.runIf(LONG)('pods of an Argo Rollout', () => {
       if (!cluster.own) return;
       const namespace = await cluster.namespace('argo');
       for (const object of objectsOf(namespace, how)) await cluster.create(object);
-      const pods = async () =>
-        (await cluster.list<PodObject>({ apiVersion: 'v1', kind: 'Pod', namespace }, 'app=web')).filter(
-          ({ metadata }) => metadata.deletionTimestamp === undefined,
-        );
-      const settled = async (before: ReadonlySet<string>) => {
-        const reference = { ...ROLLOUT, metadata: { namespace, name: 'web' } };
-        const { status } = (await cluster.get<Rollout>(reference)) ?? {};
-        const found = await pods();
-        const isNew = found.length === REPLICAS && found.every(({ metadata }) => !before.has(metadata.uid));
-        return isNew && status?.phase === 'Healthy' && status.stableRS === status.currentPodHash && found;
-      };
-      const first = await waitUntil('the Rollout to be healthy', () => settled(new Set()), {
-        timeoutMs: 90_000,
-      });
+      const first = await healthy(namespace, new Set());
       expect(first.map(({ spec }) => spec.containers.map(hookOf))).toEqual(
         Array(REPLICAS).fill([`sleep ${WAIT}`]),
       );
@@ -132,7 +136,7 @@ describe.runIf(LONG)('pods of an Argo Rollout', () => {
         contentType: 'application/merge-patch+json',
       });
       const old = new Set(first.map(({ metadata }) => metadata.uid));
-      await waitUntil('the Rollout to be through', () => settled(old), { timeoutMs: 120_000 });
+      await healthy(namespace, old);
       const all = { apiVersion: 'v1', kind: 'Pod', namespace };
       await waitUntil('the old pods to be gone', async () =>
         (await cluster.list(all, 'app=web')).every(({ metadata }) => !old.has(metadata.uid)),
@@ -160,6 +164,30 @@ describe.runIf(LONG)('pods of an Argo Rollout', () => {
       expect(found).toContain('Rollout Injected');
       // The Deployment of a workloadRef has no pods of its own.
       expect(found.filter((each) => !/^Rollout|^Deployment NoReplicas$/.test(each))).toEqual([]);
+    },
+  );
+
+  it.each(['a template', 'a workloadRef'])(
+    'with %s are proved, all of them, as those of a Deployment are',
+    { timeout: 400_000 },
+    async (how) => {
+      const { cluster } = stage;
+      if (!cluster.own) return;
+      await cluster.importImages(await lingerImageArchive());
+      const namespace = await cluster.namespace('argo-prove');
+      for (const object of objectsOf(namespace, how)) await cluster.create(object);
+      const before = await healthy(namespace, new Set());
+      const { code, stdout, stderr } = await new ProveStage(cluster, namespace).prove([
+        ...['rollout/web', '--rate', '50', '--quiet', '5s', '-o', 'json'],
+      ]);
+      expect([code, stderr]).toEqual([0, expect.stringContaining('rollout restart')]);
+      const report = proveReport.parse(JSON.parse(stdout));
+      console.log([how, report.verdict, ...report.notes].join('\n'));
+      // Its controller evicts them one by one, half a minute apart.
+      const names = (pods: readonly { readonly name: string }[]) => pods.map(({ name }) => name).toSorted();
+      expect(names(report.pods)).toEqual(names(before.map(({ metadata }) => metadata)));
+      expect(report.lost).toBe(0);
+      expect(report.atRisk).toBeGreaterThan(500);
     },
   );
 });
