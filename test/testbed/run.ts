@@ -122,8 +122,9 @@ async function runEverything(first: ClusterSettings): Promise<number> {
   }
 }
 
-/** What single files of the long form need besides. */
-const LONG_PARTS = {
+/** What single files need besides, of the long form and of `bench/`. */
+const PARTS = {
+  'bench/drain/cells.test.ts': [ensureEnvoy],
   'test/scenarios/alerts.test.ts': [ensurePromtool],
   'test/scenarios/argo-rollouts.test.ts': [ensureArgoRollouts],
   'test/scenarios/cert-manager.test.ts': [certManagerCrds],
@@ -145,9 +146,12 @@ async function runInOwnCluster(): Promise<number> {
   const always = [ensureHaproxy, ensureCoreDns, ensureHelm, ensureQueueProxy, ensureFloors];
   for (const ensure of always) await ensure(settings.cacheDir, say);
   const words = args.filter((word) => !word.startsWith('-'));
-  const isNamed = (file: string) => words.length === 0 || words.some((word) => file.includes(word));
-  for (const [file, ensures] of LONG ? Object.entries(LONG_PARTS) : [])
-    if (isNamed(file)) for (const ensure of ensures) await ensure(settings.cacheDir, say);
+  const isRun = (file: string) =>
+    file.startsWith('bench/')
+      ? words.includes(file)
+      : LONG && (words.length === 0 || words.some((word) => file.includes(word)));
+  for (const [file, ensures] of Object.entries(PARTS))
+    if (isRun(file)) for (const ensure of ensures) await ensure(settings.cacheDir, say);
   await ensureReportCrd('wgpolicyk8s.io', settings.cacheDir);
   await ensureReportCrd('openreports.io', settings.cacheDir);
   for (const name of ['SIGINT', 'SIGTERM'] as const) process.on(name, () => stopping.abort());
