@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import type { Heartbeat } from '../../../src/core/lag/events.ts';
+import type { Heartbeat, HeartbeatStream } from '../../../src/core/lag/events.ts';
 import { heartbeatOf, heartbeatText, WatchDelay } from '../../../src/core/lag/watch-delay.ts';
 import { runs } from '../../property/runs.ts';
 import { type Delays, LateCluster, LateReplica, sendHeartbeatsFrom } from './late-streams.ts';
-import { slice, terminating } from './sample-events.ts';
+import { marker, slice, terminating } from './sample-events.ts';
 
 const UNTIL = 60_000;
 
@@ -128,6 +128,37 @@ describe('a watch that is alive may still be behind', () => {
     expect(lateness.mock.calls.length).toBeLessThan(20_000);
     expect(replica.recorder.wantsHeartbeat(17_000, '')).toBe(true);
     lateness.mockRestore();
+  });
+
+  it('what was late before its watch broke does not make a later removal late', () => {
+    const replica = new LateReplica();
+    const none = { number: 0, at: 0 };
+    const heartbeat = (
+      from: HeartbeatStream,
+      number: number,
+      at: number,
+      more: Partial<Heartbeat['acknowledged']> = {},
+    ) => {
+      const acknowledged = { pods: none, EndpointSlice: none, Endpoints: none, ...more };
+      replica.apply({
+        type: 'Heartbeat',
+        at,
+        from,
+        heartbeat: { life: '', number, sentAt: at, acknowledged },
+      });
+    };
+    heartbeat('pods', 1, 1_000);
+    replica.recorder.heartbeatWritten('', 'EndpointSlice', { number: 1, at: 2_000 });
+    heartbeat('EndpointSlice', 1, 9_000);
+    replica.apply(marker(9_050, 'StreamBroken', 'EndpointSlice'));
+    replica.apply(marker(9_100, 'StreamCurrent', 'EndpointSlice'));
+    replica.apply(slice(9_150, { a: 'ready' }));
+    replica.apply(terminating(9_200, 'a'));
+    replica.apply(slice(10_400, {}));
+    heartbeat('EndpointSlice', 2, 10_500);
+    heartbeat('pods', 2, 10_600, { EndpointSlice: { number: 2, at: 10_500 } });
+    heartbeat('pods', 3, 11_600, { pods: { number: 2, at: 10_600 } });
+    expect([replica.stages, replica.recorder.discarded.Late]).toMatchObject([[{ uid: 'a', lag: 1.2 }], 0]);
   });
 
   it('a new leader’s heartbeats are not compared with the former’s', () => {
