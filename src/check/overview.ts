@@ -1,5 +1,5 @@
 import { messageOf } from '../cluster/index.ts';
-import type { Overview, ReplicaStatus } from '../core/api/index.ts';
+import { fewOf, type Overview, type ReplicaStatus } from '../core/api/index.ts';
 import type { Inquiry } from './checks.ts';
 import { floorState } from './floor.ts';
 import { hooksNowIn } from './hooks-now.ts';
@@ -17,6 +17,8 @@ import {
 interface Said {
   /** By the names of their pods. */
   readonly replicas: ReadonlyMap<string, ReplicaStatus>;
+  /** Names of the pods that are not ready. */
+  readonly unasked: readonly string[];
   readonly leader: Overview['leader'];
   /** Takes the reason why something is not known. */
   readonly unseen: (line: string) => void;
@@ -31,7 +33,9 @@ const FACTS: { readonly [Fact in keyof ReplicaStatus]-?: Combined<Fact> } = {
   trusted: 'elsewhere',
   flips: 'elsewhere',
   /** The sum: each review reaches one replica. */
-  decisions({ replicas }) {
+  decisions({ replicas, unasked, unseen }) {
+    if (unasked.length > 0)
+      unseen(`decisions: those of ${fewOf(unasked)}, which ${unasked.length === 1 ? 'is' : 'are'} not ready`);
     const all = [...replicas].map(([replica, { decisions }]) => ({ replica, ...decisions }));
     return {
       outcomes: sumOf(all.map(({ outcomes }) => outcomes)),
@@ -85,8 +89,9 @@ export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
   const leader = (await attempt('leader', () => leaseOf(inquiry))) ?? null;
   const replicas = await attempt('status', () => replicaStatuses(inquiry));
   if (replicas?.size === 0) unseen('status: no replica is ready, so none was asked');
+  const unasked = (pods ?? []).filter(({ ready }) => !ready).map(({ name }) => name);
   const combined = <T>(combine: (said: Said) => T) =>
-    replicas === null || replicas.size === 0 ? null : combine({ replicas, leader, unseen });
+    replicas === null || replicas.size === 0 ? null : combine({ replicas, unasked, leader, unseen });
   return {
     hooks,
     replicas: pods && { ready: pods.filter(({ ready }) => ready).length, all: pods.length },

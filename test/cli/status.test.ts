@@ -273,6 +273,13 @@ describe.concurrent('linger status', () => {
     expect(statusReport.parse(JSON.parse(json.stdout)).held).toBeNull();
   });
 
+  it('says whose decisions are missing', async () => {
+    const { stdout } = await statusOf({ [PODS]: items(unready, replica('b')) });
+    expect(stdout).toMatch(/^decisions +\d+ injected/m);
+    expect(stdout).toMatch(/^ {2}decisions: those of a, which is not ready$/m);
+    expect((await statusOf({})).stdout).not.toContain('decisions: those of');
+  });
+
   it('says why, once, where no replica is ready', async () => {
     const { stdout } = await statusOf({ [PODS]: items(unready) });
     expect(stdout).toMatch(/^held +not seen$/m);
