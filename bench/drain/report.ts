@@ -48,26 +48,33 @@ interface Order {
   readonly strategies: readonly string[];
 }
 
-/** A table for each disturbance, with a row for each strategy: what each client lost of what it sent. */
+/** A table for each disturbance. */
 export function tablesOf(cells: readonly Cell[], order: Order): string {
-  const clients = Object.values(CLIENTS).filter((name) => cells.some(({ client }) => client === name));
-  const head = ['strategy', 'runs', ...clients, 'SIGTERM after', 'dropped after', 'wait ÷ lag', 'done after'];
-  const tables = disturbancesOf(cells, order).map(({ disturbance, strategies }) => {
-    const rows = strategies.map(([strategy, own]) => rowOf(strategy, own, clients));
-    return `${disturbance}\n\n${table(head, rows)}`;
-  });
-  return tables.join('\n\n');
+  return order.disturbances
+    .map((disturbance) => `${disturbance}\n\n${clientsTable(cells, disturbance, order.strategies)}`)
+    .join('\n\n');
 }
 
-/** For each disturbance, the cells of each strategy that has some. */
-function disturbancesOf(cells: readonly Cell[], { disturbances, strategies }: Order) {
-  return disturbances.map((disturbance) => ({
-    disturbance,
-    strategies: strategies.flatMap((strategy) => {
-      const own = cells.filter((each) => each.disturbance === disturbance && each.strategy === strategy);
-      return own.length === 0 ? [] : [[strategy, own] as const];
-    }),
-  }));
+/** A row for each strategy: what each client lost of what it sent. */
+export function clientsTable(
+  cells: readonly Cell[],
+  disturbance: string,
+  strategies: readonly string[],
+): string {
+  const clients = Object.values(CLIENTS).filter((name) => cells.some(({ client }) => client === name));
+  const head = ['strategy', 'runs', ...clients, 'SIGTERM after', 'dropped after', 'wait ÷ lag', 'done after'];
+  const rows = byStrategy(cells, disturbance, strategies).map(([strategy, own]) =>
+    rowOf(strategy, own, clients),
+  );
+  return table(head, rows);
+}
+
+/** The cells of each strategy that has some. */
+function byStrategy(cells: readonly Cell[], disturbance: string, strategies: readonly string[]) {
+  return strategies.flatMap((strategy) => {
+    const own = cells.filter((each) => each.disturbance === disturbance && each.strategy === strategy);
+    return own.length === 0 ? [] : [[strategy, own] as const];
+  });
 }
 
 function rowOf(strategy: string, cells: readonly Cell[], clients: readonly string[]) {
@@ -86,10 +93,10 @@ function lostOf(cells: readonly Cell[]): string {
 }
 
 /** A picture for each disturbance, with a lane for each strategy: how long SIGTERM waits, and what new connections lose. */
-export function chartsOf(cells: readonly Cell[], order: Order): readonly Chart[] {
-  const isNew = ({ client }: Cell) => NEW_CONNECTIONS.includes(client);
-  return disturbancesOf(cells.filter(isNew), order).map(({ disturbance, strategies }) => {
-    const lanes = strategies.map(([strategy, own]) => laneOf(strategy, own));
+export function chartsOf(cells: readonly Cell[], { disturbances, strategies }: Order): readonly Chart[] {
+  const fresh = cells.filter(isFresh);
+  return disturbances.map((disturbance) => {
+    const lanes = byStrategy(fresh, disturbance, strategies).map(([strategy, own]) => laneOf(strategy, own));
     const to = Math.max(1, ...lanes.flatMap(({ spans = [] }) => spans.map((span) => span.to)));
     const summary =
       'Seconds from the deletion to SIGTERM (mean), and until the slowest client sent nothing more to the last pod, where that lost requests on new connections.';
@@ -108,7 +115,9 @@ function laneOf(label: string, cells: readonly Cell[]): Lane {
   return { label, note: `${lostOf(cells)} lost`, spans: spans.filter(({ from, to }) => to > from) };
 }
 
-const NEW_CONNECTIONS: readonly string[] = [CLIENTS.service, CLIENTS.poller, CLIENTS.envoy];
+/** Of a client that makes a new connection for each request. */
+export const isFresh = ({ client }: Pick<Cell, 'client'>): boolean =>
+  client !== CLIENTS.keptService && client !== CLIENTS.keptPoller;
 
 const sum = (values: readonly number[]) => values.reduce((total, each) => total + each, 0);
 

@@ -9,7 +9,7 @@ import { CHART } from './chart.ts';
 import { CLUSTER_TERMINATION_POLICY, crdText, DISCOVERY_CONSUMER, TERMINATION_POLICY } from './crd.ts';
 import { floorText } from './floor.ts';
 import { installedText } from './installed.ts';
-import { TABLE_PAGES } from './tables.ts';
+import { drainPicture, TABLE_PAGES } from './tables.ts';
 
 const VALUES_SCHEMA = 'deploy/chart/values.schema.json';
 const HOLD_RIGHTS = ['deploy/rbac-hold.yaml', 'deploy/rbac-view.yaml'];
@@ -45,4 +45,5 @@ export const GENERATED: readonly { readonly path: string; readonly text: () => s
   { path: 'src/check/installed.json', text: installedText },
   ...CHART,
   ...TABLE_PAGES,
+  { path: 'bench/results/drain.svg', text: drainPicture },
 ];

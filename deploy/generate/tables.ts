@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
+import { type Cell, chartsOf, clientsTable, isFresh, type Results } from '../../bench/drain/report.ts';
 import { TERMINATION_FINDINGS } from '../../src/audit/index.ts';
 import { CERTIFICATE_ERRORS } from '../../src/certs/index.ts';
 import { CHECKS } from '../../src/check/index.ts';
@@ -32,6 +33,7 @@ import {
 } from '../../src/core/decision/index.ts';
 import { AUDIT_FINDINGS } from '../../src/core/judge/index.ts';
 import { CONDITIONS, DISCARDS } from '../../src/core/lag/index.ts';
+import { chartSvg } from '../../src/core/timeline/index.ts';
 import { DIAGNOSES } from '../../src/diagnose/index.ts';
 import { RELEASE_REASONS } from '../../src/hold/index.ts';
 import { REFUSALS } from '../../src/leader/index.ts';
@@ -175,33 +177,15 @@ function ofFlags(flags: readonly Of<Flag<unknown>>[], examples: Verb['examples']
   return parts.join('\n\n');
 }
 
-interface DrainCell {
-  readonly strategy: string;
-  readonly disturbance: string;
-  readonly client: string;
-  readonly run: number;
-  readonly load: number;
-  readonly sent: number;
-  readonly lost: number;
-  readonly waits: readonly number[];
-}
-
-interface DrainResults {
-  readonly machine: string;
-  readonly kubernetes: string;
-  readonly cells: readonly DrainCell[];
-}
-
-const resultsOf = <Results>(file: string) =>
-  JSON.parse(readFileSync(join(ROOT, 'bench/results', file), 'utf8')) as Results;
+const resultsOf = <T>(file: string) =>
+  JSON.parse(readFileSync(join(ROOT, 'bench/results', file), 'utf8')) as T;
 
 const count = (value: number) => value.toLocaleString('en-US');
-const lostIn = (cells: readonly DrainCell[]) => cells.reduce((total, { lost }) => total + lost, 0);
-const sentIn = (cells: readonly DrainCell[]) => cells.reduce((total, { sent }) => total + sent, 0);
-const isFresh = ({ client }: DrainCell) => !client.endsWith(', kept open');
-const isThrottled = ({ disturbance }: DrainCell) => disturbance === 'throttled';
+const lostIn = (cells: readonly Cell[]) => cells.reduce((total, { lost }) => total + lost, 0);
+const sentIn = (cells: readonly Cell[]) => cells.reduce((total, { sent }) => total + sent, 0);
+const isThrottled = ({ disturbance }: Cell) => disturbance === 'throttled';
 
-function lostOf(cells: readonly DrainCell[]): string {
+function lostOf(cells: readonly Cell[]): string {
   const lost = lostIn(cells);
   return `${lost === 0 ? '**0**' : count(lost)}/${count(sentIn(cells))}`;
 }
@@ -213,7 +197,7 @@ function span(values: readonly number[], digits = 0): string {
 }
 
 /** Those that are one run. */
-const runsIn = (cells: readonly DrainCell[]) =>
+const runsIn = (cells: readonly Cell[]) =>
   Map.groupBy(cells, ({ strategy, disturbance, run }) => `${strategy}, ${disturbance}, ${run}`);
 
 /** The strategies of `npm run bench:drain`, as docs/benchmarks.md says them. */
@@ -232,7 +216,7 @@ const DISTURBANCES = ['rollout', 'scale', 'drain', 'throttled', 'storm'];
 
 /** What each strategy lost of everything, under what it was measured with. */
 function drainStrategies(): string {
-  const { machine, kubernetes, cells } = resultsOf<DrainResults>('drain.json');
+  const { machine, kubernetes, cells } = resultsOf<Results>('drain.json');
   const runs = [...runsIn(cells).keys()].map((each) => each.replace(/, \d+$/, ''));
   const each = [...Map.groupBy(runs, (cell) => cell).values()].map(({ length }) => length);
   const head =
@@ -255,9 +239,9 @@ function drainStrategies(): string {
   return `${head}\n\n${body}`;
 }
 
-/** The same by disturbance, with the seconds from the deletion to SIGTERM. */
+/** The same by disturbance, with what single runs lost and the seconds from the deletion to SIGTERM. */
 function drainDisturbances(): string {
-  const fresh = resultsOf<DrainResults>('drain.json').cells.filter(isFresh);
+  const fresh = resultsOf<Results>('drain.json').cells.filter(isFresh);
   return table(Object.entries(STRATEGIES), {
     strategy: ([, what]) => what.replace(/,.*/, (rest) => (rest.includes('inspected') ? ', inspected' : '')),
     ...Object.fromEntries(
@@ -266,12 +250,31 @@ function drainDisturbances(): string {
         ([strategy]: Of<string>) => {
           const own = fresh.filter((cell) => cell.strategy === strategy && cell.disturbance === disturbance);
           const waits = own.flatMap((cell) => cell.waits);
-          return `${lostOf(own).replaceAll('*', '')} (${waits.length === 0 ? '–' : span(waits)})`;
+          const each = [...runsIn(own).values()].map(lostIn);
+          const spread = lostIn(own) > 0 && each.length > 1 ? `; ${span(each)}` : '';
+          return `${lostOf(own).replaceAll('*', '')}${spread} (${waits.length === 0 ? '–' : span(waits)})`;
         },
       ]),
     ),
   });
 }
+
+/** For each disturbance, what each client saw. */
+const DRAIN_CLIENTS = Object.fromEntries(
+  DISTURBANCES.map((disturbance) => [
+    `drain-${disturbance}`,
+    () => clientsTable(resultsOf<Results>('drain.json').cells, disturbance, Object.keys(STRATEGIES)),
+  ]),
+);
+
+/** bench/results/drain.svg */
+export const drainPicture = (): string =>
+  chartSvg(
+    chartsOf(resultsOf<Results>('drain.json').cells, {
+      disturbances: DISTURBANCES,
+      strategies: Object.keys(STRATEGIES),
+    }),
+  );
 
 interface BalanceResults {
   readonly machine: string;
@@ -347,7 +350,7 @@ type Language = 'en' | 'zh';
 
 /** Requests on new connections that were lost, by what waits: connections that stay open are the application's to drain. */
 function drainRows(language: Language) {
-  const { kubernetes, cells } = resultsOf<DrainResults>('drain.json');
+  const { kubernetes, cells } = resultsOf<Results>('drain.json');
   const rows = DRAIN_ROWS.map(({ [language]: what, strategies }) => {
     const own = cells.filter((cell) => isFresh(cell) && strategies.includes(cell.strategy));
     const throttled = lostIn(own.filter(isThrottled));
@@ -532,6 +535,7 @@ export const TABLES: Readonly<Record<string, () => string>> = {
   'drain-claim-zh': () => drainClaim('zh'),
   'drain-strategies': drainStrategies,
   'drain-disturbances': drainDisturbances,
+  ...DRAIN_CLIENTS,
   balance,
   ...Object.fromEntries(FLAG_TABLES),
 };
@@ -561,6 +565,7 @@ const PAGES = [
   'README.md',
   'README.zh-CN.md',
   'certs/README.md',
+  'bench/results/measurements.md',
   ...readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.md'))
     .map((name) => relative(ROOT, join(ROOT, 'docs', name))),
