@@ -17,32 +17,37 @@ import { isMarker, parsePlan } from './plan-codec.ts';
 import type { Container, Pod } from './pod.ts';
 import { type Note, note } from './reasons.ts';
 
-/** A pod as it came in, and the same pod without what Linger has put in. */
+/** An incoming pod, and the same pod with Linger's own changes undone. */
 export interface AuthorsPod {
   readonly incoming: Pod;
   /**
-   * As its author and other webhooks mean it: the recorded hooks that are there are gone, and lengthened sleeps are as long
-   * as their authors wrote them. It shares every object that Linger has not changed. The grace is as it came, because another
-   * webhook may have set it; so are the helper's volume and mounts, which are recognised by their content.
+   * The pod as its author and other webhooks want it: recorded hooks that are really there are removed, and lengthened
+   * sleeps have their authors' length again. It shares every object that Linger has not changed. The grace stays as it came
+   * in, because another webhook may have set it; so do the helper's volume and mounts, which are recognised by their
+   * content.
    */
   readonly pod: Pod;
-  /** What is recorded; absent: nothing, or nothing that counts. */
+  /** The plan that the annotation records. Absent: there is none, or it does not count. */
   readonly plan?: Plan;
-  /** The containers that had the plan's hooks, and nothing else in them. Empty: the plan claims what is not there. */
+  /** The containers whose hooks are exactly those of the plan. Empty: none of the hooks that the plan claims is there. */
   readonly carriers: Carriers;
-  /** What the first of these hooks calls, with hook Hold. */
+  /** With hook Hold: the call that the first of these hooks makes. */
   readonly call?: HoldCall;
-  /** Another webhook has merged a handler of its own into one of the hooks: the API server would reject a hook of two. */
+  /**
+   * Another webhook has merged a handler of its own into one of Linger's hooks. The API server would reject a hook with two
+   * handlers.
+   */
   readonly merged: boolean;
-  /** A stamp of the floor was taken out: hooks, grace and annotation. */
+  /** The floor's stamp has been removed: its hooks, grace and annotation. */
   readonly stamped: boolean;
   readonly notes: readonly Note[];
 }
 
 /**
- * Takes out what Linger has put in: hooks that the plan annotation claims *and* that are there, or a forged annotation could
- * claim an author's hook. Hooks that run the helper go in any case, since only Linger writes them.
- * @param object unchecked: what cannot be read comes out as it came
+ * Undoes Linger's changes. A hook is removed only if the plan annotation claims it *and* it has the content that the plan
+ * says; otherwise a forged annotation could claim an author's hook. Hooks that run the helper are always removed, since only
+ * Linger writes them.
+ * @param object unchecked: a malformed object is returned as it came
  */
 export function authorsPod(object: unknown): AuthorsPod {
   const incoming = object as Pod;
@@ -60,7 +65,7 @@ export function authorsPod(object: unknown): AuthorsPod {
   for (const hook of claims === undefined ? [] : claimedBy(claims, hooks)) {
     const { index, name, rest, handler, kind } = hook;
     hookOf.set(index, kind === 0 ? rest : withSeconds(handler, kind));
-    // What is left of a hook into which another webhook has merged its own is that webhook's.
+    // A hook into which another webhook has merged its own handler: what remains of it belongs to that webhook.
     if (rest !== undefined) {
       merged = true;
       continue;
@@ -78,7 +83,7 @@ export function authorsPod(object: unknown): AuthorsPod {
     const restored = withoutRecord(pod, plan, plan.baseGrace);
     const isChanged = graceIn(restored) !== plan.baseGrace;
     const stamp = { incoming, pod: restored, carriers: NO_CARRIERS, merged, stamped: true, notes: [] };
-    // A grace that another webhook has changed since is not raised again.
+    // Another webhook has changed the grace since: keep the plan, so that the grace is not raised again.
     return isChanged ? { ...stamp, plan } : stamp;
   }
   return {
@@ -93,7 +98,7 @@ export function authorsPod(object: unknown): AuthorsPod {
   };
 }
 
-/** Nearly every pod: Linger has put nothing in. */
+/** The usual case: Linger has not changed the pod. */
 function untouched(pod: Pod, text: unknown): AuthorsPod {
   const notes = staleNotes(text, undefined, NO_CARRIERS);
   return { incoming: pod, pod, carriers: NO_CARRIERS, merged: false, stamped: false, notes };
@@ -110,12 +115,15 @@ function staleNotes(text: unknown, plan: Plan | undefined, carriers: Carriers): 
   return missing.length === 0 ? [] : [note('StalePlan', stale)];
 }
 
-/** What a plan claims of the pod's hooks: computed once, and not for each hook, as a forged plan may have a thousand. */
+/**
+ * What a plan claims about the pod's hooks. Computed once per pod instead of once per hook, because a forged plan may name a
+ * thousand.
+ */
 interface Claims {
   readonly plan: Plan;
-  /** By how much sleeps are lengthened. */
+  /** How many seconds the plan adds to authors' sleeps. */
   readonly rise: number;
-  /** By container: the seconds of its author's own sleep; 0: it has a hook of Linger's own. */
+  /** By container: the seconds of its author's own sleep, or 0 for one of Linger's own hooks. */
   readonly kinds: ReadonlyMap<string, number>;
   readonly hasOwnHooks: boolean;
 }
@@ -133,10 +141,10 @@ interface Hook {
   readonly index: number;
   readonly name: string;
   readonly handler: LifecycleHandler;
-  /** The kind of claim that it fits. */
+  /** The kind of claim that it matches, as in {@link Claims.kinds}; undefined: none. */
   readonly kind: number | undefined;
   readonly call: HoldCall | undefined;
-  /** What others have merged into a hook of Linger's own. */
+  /** The handlers that other webhooks have merged into one of Linger's own hooks. */
   readonly rest: LifecycleHandler | undefined;
   readonly isHelper: boolean;
 }
@@ -167,7 +175,11 @@ function hookIn(container: unknown, index: number, claims: Claims | undefined): 
   };
 }
 
-/** What a hook of Linger's shares its place with. @param own the handler that may be Linger's; undefined: no other is there */
+/**
+ * The handlers that share a hook with Linger's own.
+ * @param own the kind of handler that may be Linger's
+ * @returns undefined where there is no other
+ */
 function besides(handler: LifecycleHandler, own: string): LifecycleHandler | undefined {
   if (Object.keys(handler).length < 2) return undefined;
   const { [own]: mine, ...others } = handler;
@@ -175,10 +187,10 @@ function besides(handler: LifecycleHandler, own: string): LifecycleHandler | und
 }
 
 /**
- * The hooks that the plan's claims fit. Usually each claim fits the container of its name. Where one does not, another
- * webhook may have renamed containers, or swapped their names: then claims go to whichever hooks they fit, those of their name
- * first. A hook fits claims of one kind only: beside a hook of Linger's own, all sleeps of authors rise by the whole wait,
- * and so beyond it.
+ * The hooks that match the plan's claims. Usually each claim matches the container of its name. Where one does not, another
+ * webhook may have renamed containers or swapped their names; claims then match any hook of the same content, those under
+ * the claimed name first. A hook can match only one kind of claim: where Linger also has a hook of its own, authors' sleeps
+ * rise by the whole wait and so are always longer than it.
  */
 function claimedBy(
   { plan, kinds }: Claims,
@@ -205,7 +217,7 @@ function withContainers(pod: Pod, change: (container: Container, index: number) 
   return { ...pod, spec: { ...pod.spec, containers: pod.spec.containers.map(change) } };
 }
 
-/** @param preStop undefined: none, and no lifecycle where nothing else is in it */
+/** @param preStop undefined: removes the hook, and the lifecycle too if nothing else is in it */
 export function withPreStop(container: Container, preStop: LifecycleHandler | undefined): Container {
   if (preStop !== undefined) return { ...container, lifecycle: { ...container.lifecycle, preStop } };
   const { lifecycle, ...rest } = container;
@@ -213,7 +225,7 @@ export function withPreStop(container: Container, preStop: LifecycleHandler | un
   return Object.keys(others).length === 0 ? rest : { ...container, lifecycle: others };
 }
 
-/** @param handler a plain sleep; another stays as it is */
+/** @param handler only a plain sleep is changed */
 export function withSeconds(handler: LifecycleHandler, seconds: number): LifecycleHandler {
   const sleep = plainSleep(handler);
   if (sleep === undefined) return handler;
@@ -231,7 +243,7 @@ function replacedAt(value: unknown, [key, ...rest]: readonly string[], leaf: unk
 }
 
 /**
- * Also without the annotations that Linger writes; the grace is its author's again, unless it has been changed since.
+ * Removes Linger's annotations too, and restores the author's grace unless it has been changed since.
  * @param baseGrace undefined: the author wrote none
  */
 export function withoutRecord(pod: Pod, plan: Plan | undefined, baseGrace: number | undefined): Pod {

@@ -33,16 +33,16 @@ export interface HoldAbsence {
   readonly why: string;
 }
 
-/** Everything that a decision knows beside the pod: one immutable value, replaced as a whole. */
+/** Everything besides the pod that a decision depends on: one immutable value, replaced as a whole. */
 export interface ClusterSnapshot {
   readonly policies: PolicySet;
   readonly namespaces: ReadonlyMap<string, NamespaceRecord>;
   readonly services: ServiceIndex;
-  /** Those that decisions consider, including the built-in ones. */
+  /** The consumers that waits cover, including the built-in ones. */
   readonly consumers: readonly Consumer[];
-  /** Those, and the ones that are only observed. */
+  /** The same, followed by consumers in mode Observe, which are measured and do not affect waits. */
   readonly measured: readonly Consumer[];
-  /** undefined: without a cluster; counts as a current one. */
+  /** undefined: there is no cluster; its components are assumed to be current. */
   readonly fleet: Fleet | undefined;
   readonly lags: LagSource;
   /** undefined: not known. */
@@ -90,7 +90,7 @@ export interface Sources {
   /** Policy files. */
   readonly files: Documents;
   readonly cluster: ClusterView;
-  /** The manifests that are being decided: their Namespaces and Services are about to replace those of the cluster. */
+  /** The manifests that are being checked: their Namespaces and Services are about to replace those of the cluster. */
   readonly applied: Documents;
   readonly lags: LagSource;
 }
@@ -121,10 +121,11 @@ function sourcesAfter(sources: Sources, { kind, ...change }: SnapshotChange): So
 }
 
 /**
- * The snapshot that follows from its sources; the one place that says which of them wins:
- * - Namespaces and Services: those being applied, then the cluster's. Those of files count until the cluster's have been
- *   read, since files can only say what their author once believed of the cluster.
- * - policies and consumers: those of files and of the cluster stand side by side; of one kind and name, the cluster's.
+ * The snapshot that follows from its sources; the one place that says which source wins:
+ * - Namespaces and Services: those being applied, then the cluster's. Those of files apply only until the cluster's have
+ *   been read, since files may be out of date.
+ * - policies and consumers: files and the cluster both count; where both have an object of one kind and name, the cluster's
+ *   wins.
  */
 export function snapshotOf(sources: Sources): ClusterSnapshot {
   return snapshotWith(taken(policiesOf(sources)), sources);
@@ -170,7 +171,7 @@ function* policiesOf(sources: Sources, before?: Before): Generator<undefined, Po
   );
 }
 
-/** The cluster's, and those of files that are not among them. */
+/** The cluster's objects, and those of files that the cluster does not replace. */
 function unlessIn<T extends ClusterTerminationPolicy | TerminationPolicy>(
   cluster: readonly T[],
   files: readonly T[],
@@ -199,21 +200,22 @@ function namespacesOf({ files, cluster, applied }: Sources): ClusterSnapshot['na
 }
 
 function servicesOf({ files, cluster, applied }: Sources): ServiceIndex {
-  // Files may be incomplete: a namespace without a Service in them may still have one in the cluster.
+  // Files may be incomplete: a namespace for which they list no Service may still have one in the cluster.
   const base = cluster.services ?? serviceIndex(files.services, false);
   if (applied.services.length === 0) return base;
   const byNamespace = new Map(base.byNamespace);
   for (const [namespace, services] of Map.groupBy(applied.services, (each) => each.namespace)) {
     const names = new Set(services.map(({ name }) => name));
     const others = byNamespace.get(namespace)?.filter(({ name }) => !names.has(name)) ?? [];
-    // One input may have a Service for each of several places: of the same name, for other pods.
+    // An input may contain several Services of one name, for different environments: they differ in the pods that they
+    // select.
     const distinct = new Map(services.map((each) => [`${each.name} ${JSON.stringify(each.selector)}`, each]));
     byNamespace.set(namespace, [...others, ...distinct.values()]);
   }
   return { ...base, byNamespace };
 }
 
-/** An observed consumer replaces none of the same name: adding one changes no decision. */
+/** A consumer in mode Observe never replaces another of the same name, so that adding one changes no decision. */
 function consumersOf(
   sources: Sources,
   before: Before | undefined,
@@ -230,9 +232,9 @@ function consumersOf(
   return { consumers: [...inForce.values()], measured: [...inForce.values(), ...observed.values()] };
 }
 
-/** The snapshot in force, which one writer replaces as a whole. */
+/** Holds the current snapshot. Only one writer replaces it, always as a whole. */
 export interface SnapshotHolder {
-  /** The current snapshot: a value that never changes under its reader. */
+  /** The current snapshot. It is immutable, so a reader may keep it across awaits. */
   current(): ClusterSnapshot;
   apply(event: SnapshotChange): void;
   /**

@@ -24,19 +24,24 @@ import { type Note, note } from './reasons.ts';
 
 export interface Target {
   readonly container: Container;
-  /** Seconds that its preStop sleeps already: 0 without a hook, infinitely many where the hook is not ours to change. */
+  /**
+   * How long the author's preStop hook sleeps, in seconds: 0 without a hook, infinite where Linger must not change the hook.
+   */
   readonly sleeps: number;
 }
 
-/** By container that had Linger's hook: the seconds of its author's own sleep, where that was lengthened. */
+/**
+ * The containers that carry Linger's wait. Value: the seconds of the author's own sleep where Linger has lengthened that;
+ * undefined for a hook of Linger's own.
+ */
 export type Carriers = ReadonlyMap<string, number | undefined>;
 export const NO_CARRIERS: Carriers = new Map();
 
 /**
- * The ordinary containers that the policy names (all, where it names none), with what can be done to each. Containers that
- * exit by themselves are left out: a native sleep would outlive them. Native sidecars are init containers and so never among
- * them: the kubelet sends their SIGTERM only when the ordinary ones have ended. Source: KEP-753.
- * @param standing those that keep their hooks, whatever the policy says
+ * The ordinary containers that the policy names (all, where it names none). Containers that exit by themselves are left out:
+ * a native sleep would outlive them. Native sidecars are init containers and so never among them: the kubelet sends their
+ * SIGTERM only when the ordinary ones have ended. Source: KEP-753.
+ * @param standing the containers that already carry a wait: they stay targets, whatever the policy says
  */
 export function targetsOf(pod: Pod, policy: EffectivePolicy, standing: Carriers): readonly Target[] {
   const names = policy.containers.value;
@@ -68,8 +73,9 @@ export function shortestOf(sleeps: readonly number[]): number | undefined {
 }
 
 /**
- * The targets that the wait changes: those without a hook, and all sleeps of authors where the shortest is shorter than
- * the wait, or as short beside a container that had no hook. These rise by the same, so that an order among them stays.
+ * The targets that this wait changes: those without a hook, and authors' sleeps if the shortest of them is shorter than the
+ * wait (or equally short, beside a container without a hook). All sleeps rise by the same number of seconds, so that their
+ * order stays.
  */
 export function changedBy(targets: readonly Target[], wait: number): readonly Target[] {
   const hasBare = targets.some(({ sleeps }) => sleeps === 0);
@@ -80,7 +86,10 @@ export function changedBy(targets: readonly Target[], wait: number): readonly Ta
   );
 }
 
-/** Whether every target keeps its author's hook: because it must not be changed, or all sleep for the wait already. */
+/**
+ * Whether every target keeps its author's hook, because Linger must not change it or because it sleeps for the whole wait
+ * already.
+ */
 export function isAllKept(targets: readonly Target[], wait: number): boolean {
   return targets.every(({ sleeps }) => sleeps > 0) && changedBy(targets, wait).length === 0;
 }
@@ -104,8 +113,8 @@ export function targetNotes(pod: Pod, policy: EffectivePolicy): readonly Note[] 
 }
 
 /**
- * What is known of one container's termination: the one table from which notes and findings come. All times in seconds;
- * those of hooks may have fractions.
+ * How one container terminates. Notes and findings are all derived from the table of these rows. All times in seconds; those
+ * of hooks may have fractions.
  */
 export interface ContainerWait {
   readonly container: Container;
@@ -114,15 +123,15 @@ export interface ContainerWait {
    * ended.
    */
   readonly sidecar: boolean;
-  /** It exits by itself, so no traffic is its own. */
+  /** It exits by itself, so it serves no traffic of its own. */
   readonly ends: boolean;
   /** Its author's own hook; undefined: it has none. */
   readonly own: HookReading | undefined;
   /** Linger's wait, given now or by an earlier pass; undefined: none. */
   readonly wait: number | undefined;
-  /** How long SIGTERM is held back in the end, by whichever hook; see {@link leastSecondsOf} for the least. */
+  /** How long SIGTERM is delayed in total, by whichever hook; see {@link leastSecondsOf} for the lower bound. */
   readonly held: HookReading;
-  /** The pod's grace in the end. */
+  /** The pod's grace after all changes. */
   readonly grace: number;
 }
 
@@ -150,14 +159,20 @@ export function containerTable(
   ];
 }
 
-/** Programs that no image for Windows has, and shells, of which there may be one. */
+/** Programs that Windows images do not have, and shells, which they may have. */
 const UNIX_SLEEP = /(^|\/)sleep$/;
 const UNIX_SHELL = /(^|\/)(ba|da|a|z|k)?sh$/;
-/** Google’s images without a shell, but for the variants for debugging, also as mirrors have them, and static ones of Chainguard. */
+/**
+ * Images without a shell: Google’s distroless ones, also from mirrors but not the debug variants, and Chainguard’s static
+ * ones.
+ */
 const WITHOUT_SHELL =
   /^gcr\.io\/distroless\/(?!.*debug)|\/distroless\/(static|base|cc|java|nodejs)(?!.*debug)|^cgr\.dev\/chainguard\/static(?!.*dev)/;
 
-/** What is not trusted in Linger’s own hooks is not trusted in an author’s: a program that the image does not have fails at once. */
+/**
+ * Linger does not rely on such a program in its own hooks, so it does not in an author's either: where the image lacks it,
+ * the hook fails at once.
+ */
 function unlessMissing(pod: Pod, { image }: Container, handler: LifecycleHandler): HookReading | undefined {
   const command = memberAt(handler, ['exec', 'command']);
   const program = Array.isArray(command) ? textOf(command[0]) : '';
@@ -181,16 +196,16 @@ function unlessMissing(pod: Pod, { image }: Container, handler: LifecycleHandler
  */
 const LEAST_GRACE = 2;
 
-/** Whether the hook takes so much of the grace that the application is killed as soon as it has SIGTERM. */
+/** Whether the hook uses up the grace, so that the application is killed as soon as it gets SIGTERM. */
 export function eatsGrace({ held, grace }: ContainerWait): boolean {
   const least = leastSecondsOf(held);
   return least > 0 && least > grace - LEAST_GRACE;
 }
 
-/** No pod has such a grace: a longer sleep is meant to be endless. Seconds. */
+/** Seconds. No pod has such a grace, so a longer sleep is meant never to end. */
 const A_DAY = 86_400;
 
-/** What comes of a hook that eats the grace, and the way out. Source of the rejection: KEP-3960. */
+/** The consequence of a hook that uses up the grace, and the fix. Source of the rejection: KEP-3960. */
 export function eatenInWords({ container, held, grace }: ContainerWait): string {
   const isRejected = preStopOf(container)?.sleep !== undefined && leastSecondsOf(held) > grace;
   const effect = isRejected
@@ -203,14 +218,15 @@ export function eatenInWords({ container, held, grace }: ContainerWait): string 
   return `container ${quoted(container.name)}: its own hook ${readingInWords(held)}, and the grace is ${grace}s, so ${effect}; ${cure}`;
 }
 
-/** Whether SIGTERM certainly comes before `wait` is over. */
+/** Whether SIGTERM certainly arrives before `wait` seconds have passed. */
 export function waitsLess({ held, sidecar, ends }: ContainerWait, wait: number): boolean {
   return !sidecar && !ends && held.kind === 'exact' && held.seconds < wait;
 }
 
 /**
- * The shortest certain wait of the containers that get traffic and none of Linger's.
- * @param named the only ones with traffic, as the policy says; empty: all
+ * The shortest guaranteed delay of SIGTERM among containers that get traffic but no wait from Linger; undefined: none is
+ * below `wait`.
+ * @param named the only containers with traffic, as the policy says; empty: all
  */
 export function leastOf(table: readonly ContainerWait[], wait: number, named: readonly string[]) {
   const isNamed = ({ name }: Container) => named.length === 0 || named.includes(name);
@@ -221,9 +237,9 @@ export function leastOf(table: readonly ContainerWait[], wait: number, named: re
 }
 
 /**
- * Notes on the pod as it is in the end.
+ * Notes on the pod with all changes applied.
  * @param wait of the plan; undefined: the pod gets none
- * @param longest that SIGTERM is held back by Linger
+ * @param longest the longest that Linger delays SIGTERM
  */
 export function tableNotes(
   table: readonly ContainerWait[],
@@ -281,7 +297,7 @@ export function quoted(name: string): string {
   return `"${name.length > LONGEST_NAME ? `${name.slice(0, LONGEST_NAME)}...` : name}"`;
 }
 
-/** A kind of workload that drains by itself when its termination begins, so that a wait would undo or delay that. */
+/** A kind of workload that drains by itself when its termination begins, so that a wait would disrupt or delay its drain. */
 interface OwnDrain {
   readonly workload: string;
   /** The effect of a wait, as the end of the sentence "a wait would …". */
@@ -315,7 +331,7 @@ const OWN_DRAINS: readonly OwnDrain[] = [
   },
 ];
 
-/** Why the pod is one that drains by itself, as a sentence; undefined: it is none that is known. */
+/** Why the pod needs no wait because it drains by itself, as a sentence; undefined: it is not known to. */
 export function ownDrainOf(pod: Pod): string | undefined {
   const known = OWN_DRAINS.find(({ isKnownBy }) => isKnownBy(pod));
   return known && `this is ${known.workload}, which drains by itself: a wait would ${known.harm}`;
@@ -325,7 +341,7 @@ function hasContainer(pod: Pod, name: string): boolean {
   return servingContainers(pod).some((each) => each.name === name);
 }
 
-/** Whether the hook of some container calls such a path. */
+/** Whether a preStop hook of some container calls such a path. */
 function calls(pod: Pod, path: RegExp): boolean {
   return pod.spec.containers.some((container) => path.test(calledPath(container)));
 }

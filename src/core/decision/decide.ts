@@ -68,19 +68,22 @@ export interface PodRequest {
   readonly operation: string;
   readonly resource: { readonly group: string; readonly resource: string };
   readonly subResource: string | undefined;
-  /** The request's namespace: a controller's pod may not name its own. */
+  /**
+   * The request's namespace. It comes from the request because a pod that a controller creates may have none in its
+   * metadata.
+   */
   readonly namespace: string;
   /** The request's object, unchecked. */
   readonly object: unknown;
   /** The kind that will own the pod, where the object cannot say so itself (a template in a manifest). */
   readonly ownerKind?: string;
-  /** A fresh token, used if the pod gets hook Hold. Absent where there is no Hold Service. */
+  /** A new token, used if the pod gets hook Hold. Absent where there is no Hold Service. */
   readonly holdToken?: HoldToken | undefined;
-  /** The object is a pod or pod template in a manifest, which must not get what is unique to one pod, such as a token. */
+  /** The object is a pod or a pod template of a manifest, so it must not get anything unique to one pod, such as a token. */
   readonly isManifest?: boolean;
 }
 
-/** The request that admission receives when the workload's controller creates a pod. */
+/** Simulates the request that admission gets when the workload's controller creates a pod. */
 export function requestOf({
   workload: { pod: object, ownerKind },
   namespace,
@@ -101,7 +104,7 @@ export function requestOf({
 
 /**
  * The decision for one pod: a plan, or the first reason in the catalogue's order why there is none. In mode Audit the
- * decision is the same as in Enforce; the caller leaves the pod unchanged.
+ * decision is the same as in Enforce; {@link patchInForce} then leaves the pod unchanged.
  */
 export function decide(request: PodRequest, snapshot: ClusterSnapshot): Decision {
   const found = authorsPod(request.object);
@@ -133,7 +136,7 @@ function policyFor({ namespace: name, labels, annotations }: PlacedPod, snapshot
 export interface Traffic {
   readonly policy: EffectivePolicy;
   readonly services: SelectingServices;
-  /** The consumers that send it traffic, or may. */
+  /** The consumers that send traffic to the pod, or may. */
   readonly consumers: readonly Consumer[];
   readonly lag: PlannedLag;
 }
@@ -145,14 +148,14 @@ export function trafficOf(pod: PlacedPod, snapshot: ClusterSnapshot): Traffic {
   return { policy, services, consumers, lag };
 }
 
-/** The names of the consumers that send traffic to a pod, or may, and are only observed: no wait considers them. */
+/** The names of the consumers in mode Observe that send traffic to a pod, or may. No wait considers them. */
 export function observersOf(
   namespaceName: string,
   labels: Labels,
   snapshot: ClusterSnapshot,
 ): readonly string[] {
   const { consumers, measured } = snapshot;
-  // Those in force come first.
+  // `measured` begins with all of `consumers`; the rest are in mode Observe.
   const observed = measured.slice(consumers.length);
   if (observed.length === 0) return [];
   const namespace = snapshot.namespaces.get(namespaceName) ?? unseenNamespace(namespaceName);
@@ -162,12 +165,15 @@ export function observersOf(
   );
 }
 
-/** A pod's traffic, and the wait that its policy comes to, whatever hooks the pod has. */
+/** A pod's traffic, and the wait that its policy leads to, whatever hooks the pod has. */
 export interface Exposure extends Traffic {
   readonly choice: WaitChoice;
 }
 
-/** For audits: the wait that {@link decide}'s outcome is compared with. Undefined for an object that is not decided on. */
+/**
+ * For audits: the wait that a pod needs, to compare with the one that {@link decide} gives it. Undefined for objects that
+ * Linger does not decide on.
+ */
 export function exposureOf(request: PodRequest, snapshot: ClusterSnapshot): Exposure | undefined {
   if (screen(request) !== undefined) return undefined;
   const traffic = trafficOf(placeOf(request), snapshot);
@@ -180,7 +186,7 @@ export function screen(request: PodRequest): Skip | undefined {
   return screenPod(request, authorsPod(request.object).pod);
 }
 
-/** @param object the request's, without what Linger has put in, and unchecked */
+/** @param object the request's object without Linger's changes, unchecked */
 function screenPod(request: PodRequest, object: unknown): Skip | undefined {
   if (!isPodCreate(request)) return skip('NotPodCreate');
   const problem = podProblemOf(object);
@@ -204,7 +210,8 @@ function decideUnder(
   snapshot: ClusterSnapshot,
 ): Decision {
   const { pod, merged, carriers } = found;
-  // A pod that opts out keeps what is there, but for a container's second handler, with which the API server would reject the pod.
+  // A pod that opts out keeps its hooks. Only a hook with a second handler is repaired, because the API server would reject
+  // the pod.
   if (policy.inject.value === false) return leave('OptedOut', found, policy, [], merged);
   if (policy.mode.value === 'Off') return leave('ModeOff', found, policy, [], merged);
 
@@ -217,12 +224,13 @@ function decideUnder(
   const question = { found, policy, kind, namespace, terms, notes };
   if (standing === undefined) return decideOn(question);
   const decision = decideOn(question, standing);
-  // Authors' sleeps are as long as the wait that stands without being lengthened: nothing of it is left.
+  // Without the lengthening, the authors' sleeps already are as long as the recorded wait, so that wait no longer adds
+  // anything.
   const isMoot = decision.outcome === 'skip' && decision.reason === 'ExistingHook';
   return isMoot ? decideOn(question) : decision;
 }
 
-/** A pod that is not opted out, and what is decided on it by. */
+/** A pod that has not opted out, and what the decision on it depends on. */
 interface Question {
   readonly found: AuthorsPod;
   readonly policy: EffectivePolicy;
@@ -263,10 +271,13 @@ function decideOn(question: Question, standing?: StandingWait): Decision {
 
 const NOT_ITS_OWN = 'the pod’s hooks of Hold are not its own (a copied manifest?), or cannot stay';
 
-/** A recorded wait that counts, since its hooks are there. Whatever the policy says by now, it stays as it is, or falls. */
+/**
+ * A wait of an earlier pass that counts because its hooks are there. It is kept or removed; a change of policy never makes
+ * it longer.
+ */
 interface StandingWait {
   readonly plan: Plan;
-  /** With hook Hold: what its hooks call. */
+  /** With hook Hold: what its hooks call, and the volume that they need. */
   readonly setup?: HoldSetup;
 }
 
@@ -283,9 +294,11 @@ function standingWait(
 }
 
 /**
- * The plan that limits the grace. A grace that Linger has raised is not raised a second time, nor is one that has been
- * changed since: each pass would add a wait, and so would two webhooks that take turns. undefined: nothing in the pod is of
- * that plan, neither a hook nor the grace, so the annotation was copied, or the spec was restored.
+ * The earlier plan, if its grace limits this one. A grace that Linger has raised is not raised a second time, even if it has
+ * been changed since: otherwise each pass would add another wait, and two webhooks that overwrite each other would raise it
+ * without end.
+ * @returns undefined where the pod has neither a hook nor the grace of that plan: its annotation was copied, or its spec
+ * restored
  */
 function graceRecord({ plan, carriers, pod }: AuthorsPod): Plan | undefined {
   const grace = graceOf(pod);
@@ -293,7 +306,7 @@ function graceRecord({ plan, carriers, pod }: AuthorsPod): Plan | undefined {
   return isForeign ? undefined : plan;
 }
 
-/** @param withdraws whether hooks of Linger's go; the record of the grace stays, or another pass would raise it again */
+/** @param withdraws whether Linger's hooks are removed; the grace stays on record, or another pass would raise it again */
 function leave(
   reason: SkipReason,
   { pod, plan, carriers, merged }: AuthorsPod,
@@ -310,7 +323,7 @@ function leave(
 const DAEMON_SET =
   'a Service sends traffic to this pod of a DaemonSet: linger.dev/inject: "true" on the pod template gives it a wait';
 
-/** The wait that stands, or the lag that a new one is taken from. */
+/** What the wait is based on: one that the pod already has, or the planned lag for a new one. */
 type Basis =
   | { readonly standing: StandingWait; readonly lag?: undefined }
   | { readonly standing?: undefined; readonly lag: PlannedLag };
@@ -358,7 +371,7 @@ function planFor(
       : longestHold(policy, choice.seconds);
   const wanted = Math.min(promised, Math.floor(policy['ceiling.wait'].value));
   const fitted = (longest: number) => fitGrace(longest, own, record ? Math.min(max, grace) : max, grace);
-  // A wait that stands has its room, unless the grace has been cut since.
+  // The grace already includes a recorded wait, unless it has been cut since.
   const hasRoom = standing && grace >= standing.plan.grace;
   const fit = hasRoom ? { wait: wanted, grace } : fitted(wanted);
   const room = { grace: fit.grace, baseGrace: own };
@@ -424,7 +437,9 @@ function coverageOf(
   return typeof coverage === 'number' && samples !== undefined ? { coverage, samples } : {};
 }
 
-/** Whether the pod already is as the plan says; the record stays where only the policy's names or a longer grace differ. */
+/**
+ * Whether the pod already matches the plan. The recorded plan is kept where only names of policies or a longer grace differ.
+ */
 function isInPlace(
   found: AuthorsPod,
   { standing, plan, policy }: { standing: StandingWait; plan: Plan; policy: EffectivePolicy },
@@ -437,8 +452,8 @@ function isInPlace(
 }
 
 /**
- * The wait, and the targets that it can change: without the sleeps of authors where the grace has no room for longer
- * ones.
+ * The wait that the grace has room for, and the targets that it can change. Where authors' sleeps cannot be made longer,
+ * they are kept as they are.
  */
 function extendable(
   targets: readonly Target[],
@@ -451,7 +466,7 @@ function extendable(
   if (sleeps.length === 0) return { wait, targets };
   const shortest = targets.some(({ sleeps: own }) => own === 0) ? 0 : Math.min(...sleeps);
   const extended = fitExtended(wait, sleeps, room, shortest);
-  // A sleep that would stay as it is must not shorten the wait.
+  // A sleep that would not change must not limit the wait.
   const isForAll = changedBy(targets, extended).length === changed.length;
   if (extended > shortest && isForAll) return { wait: extended, targets };
   const kept = Number.POSITIVE_INFINITY;
@@ -459,8 +474,8 @@ function extendable(
 }
 
 /**
- * The table of a decision on a pod, one row for each container that runs as long as the pod: what audits, explanations
- * and notes say of hooks and graces comes from it.
+ * The termination table of a decision, one row for each container that runs as long as the pod. Audits, explanations and
+ * notes derive all statements on hooks and graces from it.
  */
 export function containerWaits(object: Pod, decision: Decision): readonly ContainerWait[] {
   const plan = decision.outcome === 'inject' ? decision.plan : decision.standing;
@@ -469,8 +484,9 @@ export function containerWaits(object: Pod, decision: Decision): readonly Contai
 }
 
 /**
- * Where a pod can only run on nodes that go away at short notice, the kubelet gives it the node's budget instead of its
- * grace: a wait beyond a third of that would cost the application its shutdown. The author's own wait stands.
+ * On nodes that go away at short notice, the kubelet grants the node's budget instead of the pod's grace. Where a pod can
+ * run only on such nodes, its wait is limited to a third of that budget, to leave the application time to shut down. A wait
+ * from the pod's own annotation is not limited, only noted.
  */
 function withinBudget(choice: WaitChoice, budget: number | undefined): WaitChoice {
   if (budget === undefined) return choice;
@@ -485,17 +501,17 @@ function withinBudget(choice: WaitChoice, budget: number | undefined): WaitChoic
   return isAuthors ? { ...choice, notes } : { ...choice, seconds: most, onOtherNodes: choice.seconds, notes };
 }
 
-/** How origins of a pod's own annotations begin. */
+/** The prefix of the origins of a pod's own annotations. */
 const POD_ORIGIN = 'Pod ';
 
-/** The longest hold: never shorter than the wait without the Hold Service. */
+/** The longest hold. Never shorter than the wait that applies without the Hold Service. */
 function longestHold(policy: EffectivePolicy, wait: number): number {
   return holdBounds(policy, wait).max;
 }
 
 /**
- * @param max seconds, as the grace allows
- * @param recorded by an earlier pass: what it took from the policy stands
+ * @param max seconds, limited by the grace
+ * @param recorded by an earlier pass: the values that it took from the policy are kept
  */
 function holdPlanOf(
   policy: EffectivePolicy,
@@ -544,7 +560,7 @@ function shrunkInWords(found: AuthorsPod, policy: EffectivePolicy, standing: Pla
   return `grace.max is ${max.value}s (${max.origin}) and the pod's own grace is ${grace}s`;
 }
 
-/** The notes on what a plan makes of a pod. */
+/** The notes on the effects of a plan. */
 export function planNotes(plan: Plan, table: readonly ContainerWait[]): readonly Note[] {
   const { wait, grace, baseGrace, hold } = plan;
   const own = Math.min(baseGrace, grace);
@@ -559,7 +575,7 @@ export function planNotes(plan: Plan, table: readonly ContainerWait[]): readonly
   return notes;
 }
 
-/** By container: the author's own seconds, where a sleep is lengthened. */
+/** The authors' own seconds of the sleeps that are lengthened, by container. */
 function extendedIn(changed: readonly Target[]): Pick<Plan, 'extended'> {
   const lengthened = changed.filter(({ sleeps }) => sleeps > 0);
   if (lengthened.length === 0) return {};
@@ -573,18 +589,18 @@ const HOST_NETWORK =
 
 type HookTerms = DeliveryTerms & { readonly isManifest: boolean; readonly snapshot: ClusterSnapshot };
 
-/** @returns no hook where no allowed one works on this fleet */
+/** The hook to use; undefined: none of the allowed ones works on this fleet. */
 interface ChosenHook {
   readonly hook: HookName | undefined;
   readonly setup?: HoldSetup;
   readonly notes: readonly Note[];
-  /** Its pods get Hold when they are admitted. */
+  /** The object is a manifest, and its pods get Hold at admission. */
   readonly isLater?: true;
 }
 
 const AUTO_HOOKS = HOOK_NAMES.filter((name) => HOOKS[name].auto);
 
-/** @param changed those that get a hook, or a longer sleep */
+/** @param changed the containers that get a hook or a longer sleep */
 function chooseHook(
   policy: EffectivePolicy,
   pod: Pod,
@@ -596,7 +612,7 @@ function chooseHook(
   const why = setup && 'why' in setup ? setup.why : undefined;
   const nodes = {
     nativeSleep: supportsNativeSleep(terms.snapshot.fleet),
-    // No getter: an accessor in a literal gives each review a hidden class of its own, which halved the throughput.
+    // Not a getter: an accessor in an object literal gives each review its own hidden class, which halved the throughput.
     windows: runsOnWindows(pod, terms.snapshot.fleet),
     holdHelper: why === undefined,
   };
@@ -612,9 +628,9 @@ function chooseHook(
   return { hook, notes: [note('HoldNeedsPod', text)], isLater: true };
 }
 
-/** Not an obstacle: its pods get what they need when they are admitted. */
+/** Not a real obstacle: pods of the manifest get Hold at admission. */
 const OF_MANIFEST = 'the pod comes from a manifest';
-/** Stands for the token that a pod gets at admission. */
+/** A placeholder for the token that a pod gets at admission. */
 const TOKEN_TO_COME: HoldToken = { text: '', hashOf: () => '' };
 
 function setupFor(pod: Pod, hooked: readonly Container[], terms: HookTerms): HoldSetup | NoHold {
@@ -636,7 +652,7 @@ function namesOf(services: SelectingServices): readonly string[] {
   return services === 'unknown' ? [] : services.map(({ name }) => name);
 }
 
-/** `unknown` while the namespace’s Services are. */
+/** `unknown` until the namespace’s Services have been read. */
 function isSelected(
   pod: Pod,
   namespace: NamespaceRecord,
@@ -651,10 +667,16 @@ function isSelected(
   return found || (selecting === 'unknown' ? selecting : selecting.length > 0);
 }
 
-/** Their own ports and probes say nothing of the application, and its manifest does not have them. */
+/**
+ * Sidecars of service meshes: their ports and probes do not show that the application serves, and manifests do not contain
+ * them.
+ */
 export const MESH_PROXIES: ReadonlySet<string> = new Set(['istio-proxy', 'linkerd-proxy']);
 
-/** Ports and readiness probes show that a pod serves, even if its Service is applied a moment later. */
+/**
+ * Whether ports or readiness probes show that a pod serves. They count because its Service may be applied only a moment
+ * later.
+ */
 export function declaresTraffic(pod: Pod): boolean {
   const all = servingContainers(pod);
   const isGateway = all.every(({ name }) => MESH_PROXIES.has(name));
@@ -665,9 +687,10 @@ export function declaresTraffic(pod: Pod): boolean {
 }
 
 /**
- * The reasons that come from what the pod is, in catalogue order.
+ * The skip reasons that apply to the pod itself, in catalogue order.
  * @param kind of the pod's owner
- * @param serves unknown: a Service that is not known yet may select the pod, and an unneeded wait is the cheaper mistake
+ * @param serves unknown counts as true: a Service that has not been read yet may select the pod, and an unneeded wait is the
+ * cheaper mistake
  */
 function* exclusionsOf(
   pod: Pod,
@@ -685,7 +708,7 @@ function* exclusionsOf(
   if (ownDrainOf(pod) !== undefined) yield 'DrainsItself';
 }
 
-/** The consumers that send traffic to the pod, their planned lag, and a note on consumers that are only assumed to. */
+/** The consumers that send traffic to the pod, their planned lag, and a note where it is only assumed that they do. */
 function sendersAndLags(
   labels: Labels,
   namespace: NamespaceRecord,

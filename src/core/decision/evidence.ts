@@ -4,25 +4,25 @@ import { BUILT_IN } from './policy-values.ts';
 import { spanInWords } from './wait.ts';
 
 /**
- * What a wait and an exposure rest on: on removals in this cluster; on what a policy or a DiscoveryConsumer declares; or, where
- * not enough is known, on `wait.initial`.
+ * What a wait or an exposure is based on: removals measured in this cluster, a lag that a policy or a DiscoveryConsumer
+ * declares, or `wait.initial` where not enough is known.
  */
 export const BASES = ['measured', 'declared', 'assumed'] as const;
 export type Basis = (typeof BASES)[number];
 
 export interface Evidence {
   readonly basis: Basis;
-  /** How many removals have been measured, enough or not; 0 where the number is declared. */
+  /** How many removals have been measured, whether or not they suffice; 0 where the number is declared. */
   readonly removals: number;
-  /** How far back they reach. */
+  /** How many seconds back they reach. */
   readonly historySeconds: number;
   /** `measured: 812 removals over 5 d`, `declared by gateway`, `assumed: nothing is measured yet, and 30s is built in`. */
   readonly text: string;
 }
 
 /**
- * The evidence for the lag and the wait of a pod. Whatever shows one of these numbers to a person shows this beside it: the
- * `text`, or the `basis` where there is room for one word.
+ * The evidence for the lag and the wait of a pod. Each output that shows one of these numbers shows this beside it: the
+ * `text`, or only the `basis` where space is short.
  */
 export function evidenceOf({ policy, choice, lag }: Pick<Exposure, 'policy' | 'choice' | 'lag'>): Evidence {
   const { why, origin } = choice;

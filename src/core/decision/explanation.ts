@@ -18,7 +18,7 @@ export interface Explained {
   readonly decision: Decision;
   /** Consumers in mode Observe that send traffic to its pods. */
   readonly observers?: readonly string[];
-  /** What its lag rests on. */
+  /** What the lag is based on. */
   readonly evidence?: Evidence;
 }
 
@@ -27,14 +27,14 @@ export type Explanation = ReturnType<typeof explain>;
 
 export interface ExplainedField {
   readonly field: string;
-  /** Durations as a policy would say them: `30s`. */
+  /** Durations are texts, as in a policy: `30s`. */
   readonly value: unknown;
   readonly origin: string;
-  /** Values that would have won but were not allowed to. */
+  /** Values of later layers that were refused. */
   readonly ignored?: readonly IgnoredValue[];
 }
 
-/** @param running the plans that its pods carry */
+/** @param running the plans of the workload's running pods */
 export function explain(
   { workload: { kind, name }, namespace, decision, observers = [], evidence }: Explained,
   running: readonly Plan[] = [],
@@ -48,7 +48,7 @@ export function explain(
     name,
     outcome,
     mode: policy?.mode.value ?? null,
-    /** The digest of the effective policy; plan annotations carry the digest that was in force. */
+    /** The digest of the effective policy. Plan annotations carry the digest of the policy that applied at admission. */
     digest: policy === undefined ? null : digestOf(policy),
     reason: outcome === 'skip' ? decision.reason : null,
     waitSeconds: plan?.wait ?? null,
@@ -57,18 +57,15 @@ export function explain(
     hook: plan?.hook ?? null,
     /** The terms of the hold; null with any other hook. */
     hold: plan?.hold ? holdOf(plan.hold) : null,
-    /**
-     * What pods of a manifest get in place of that when they are admitted: `Hold 5s..120s, fallback Sleep 30s, grace
-     * 150s`.
-     */
+    /** For manifests: the plan that its pods get at admission: `Hold 5s..120s, fallback Sleep 30s, grace 150s`. */
     admitted: outcome === 'inject' && decision.hold ? promiseOf(decision) : null,
     containers: plan?.containers ?? [],
     why: plan?.why ?? null,
     /** The measurement behind the wait; null where the wait is fixed or nothing is known. */
     estimate: estimate && plan ? { text: estimateInWords(estimate, plan.wait), ...estimate } : null,
-    /** What the lag rests on today; null: no wait is taken from it. */
+    /** The current evidence for the lag; null: the wait does not depend on it. */
     evidence: outcome === 'inject' ? (evidence ?? null) : null,
-    /** Consumers in mode Observe: measured, and in no wait. */
+    /** Consumers in mode Observe: measured, but in no wait. */
     observers,
     fields: policy === undefined ? [] : fieldsOf(policy),
     notes: [...notes, ...cutAfterwards(decision, running)].map(({ code, text }) => ({ code, text })),
@@ -76,8 +73,8 @@ export function explain(
 }
 
 /**
- * What something in the cluster has taken from the waits of running pods: their plans are of the policy of today, and
- * shorter. A measured wait changes by itself.
+ * Finds running pods whose wait was shortened after admission: their plans have the current policy's digest, but a shorter
+ * wait. Measured waits are excluded, since they change by themselves.
  */
 function cutAfterwards(decision: Decision, running: readonly Plan[]): readonly Note[] {
   if (decision.outcome !== 'inject') return [];

@@ -6,23 +6,26 @@ export interface Version {
 }
 
 /**
- * What serves the cluster's pods: the API server, and the oldest kubelet of any real node. A version that
- * does not parse is undefined, and does not count.
+ * The versions that serve the cluster's pods: the API server's, and the oldest kubelet's of all real nodes. A version that
+ * does not parse is undefined and ignored.
  */
 export interface Fleet {
   readonly apiServer: Version | undefined;
   readonly oldestKubelet: Version | undefined;
-  /** The nodes whose kubelet has said what it runs on: no pod starts on another one. */
+  /** The nodes whose kubelet has reported its platform. Pods start on no others. */
   readonly nodes: readonly NodeFacts[];
 }
 
 export interface NodeVersion {
   readonly kubeletVersion: string;
-  /** A virtual node (a kubelet that is no kubelet) says nothing about what the real ones can do. */
+  /**
+   * A virtual node, such as that of a serverless provider, does not run a kubelet, so it shows nothing about what real nodes
+   * support.
+   */
   readonly virtual: boolean;
 }
 
-/** The properties of a node that decide whether a pod may run on it. Texts are the Node's own; empty where it has none. */
+/** The properties that decide whether a pod may run on the node, as text from the Node object; empty where it has none. */
 export interface NodeFacts extends NodeVersion {
   readonly name: string;
   readonly labels: Labels;
@@ -36,7 +39,7 @@ export interface NodeFacts extends NodeVersion {
   readonly containerRuntimeVersion: string;
 }
 
-/** Nodes of one kind are alike: what works on one works on all. */
+/** The kind of a node. Nodes of one kind are alike: what works on one works on all. */
 export function nodeKind(node: NodeFacts): string {
   const { architecture, osImage, containerRuntimeVersion, kubeletVersion } = node;
   return [architecture, osImage, containerRuntimeVersion, kubeletVersion].join('|');
@@ -70,13 +73,13 @@ export function fleetOf(apiServer: string, nodes: readonly NodeFacts[]): Fleet {
   return { apiServer: parseVersion(apiServer), oldestKubelet: oldest, nodes: real };
 }
 
-/** Whether native sleep works everywhere. An unknown fleet (no cluster) is taken for a current one. */
+/** Whether native sleep works everywhere. Without a cluster, current versions are assumed. */
 export function supportsNativeSleep(fleet: Fleet | undefined): boolean {
   const versions = [fleet?.apiServer, fleet?.oldestKubelet];
   return versions.every((version) => version === undefined || atLeast(version, NATIVE_SLEEP));
 }
 
-/** Whether image volumes work everywhere. An unknown fleet counts as not: a dropped volume would cost every wait. */
+/** Whether image volumes work everywhere. Without a cluster, no: if the volume were dropped, every wait would be lost. */
 export function supportsImageVolumes(fleet: Fleet | undefined): boolean {
   const versions = [fleet?.apiServer, fleet?.oldestKubelet];
   return versions.every((version) => version !== undefined && atLeast(version, IMAGE_VOLUMES));
@@ -85,18 +88,21 @@ export function supportsImageVolumes(fleet: Fleet | undefined): boolean {
 export interface SettlingFleet {
   readonly inForce: Fleet | undefined;
   readonly candidate: Fleet | undefined;
-  /** When the candidate’s answer first differed, in seconds on any monotonic clock. */
+  /** When the candidate’s answer first differed from the current one, in seconds of a monotonic clock. */
   readonly since: number;
 }
 
 export const UNSETTLED: SettlingFleet = { inForce: undefined, candidate: undefined, since: 0 };
 
-/** A node pool that scales from zero must not switch the hook of every pod back and forth. */
+/**
+ * A changed answer must hold this long, so that a node pool that scales from zero does not switch the hook of every pod back
+ * and forth.
+ */
 export const FLEET_SETTLE_SECONDS = 600;
 
 /**
  * Takes a new observation. The answer of `Auto` changes only when the new answer has held for ten minutes; the first
- * observation counts at once. The nodes are always the current ones, since they decide where a pod may run now.
+ * observation counts at once. The list of nodes is updated at once, because it decides where a pod can run now.
  */
 export function settle(state: SettlingFleet, observed: Fleet, now: number): SettlingFleet {
   const settled = { inForce: observed, candidate: undefined, since: now };

@@ -20,13 +20,13 @@ import { type Policy, type PolicySet, restrains } from './policy-set.ts';
 import { BUILT_IN, type EffectivePolicy, leaf } from './policy-values.ts';
 import { boundOfWait, chooseWait, enoughOf, initialWait, type WaitChoice } from './wait.ts';
 
-/** The first API server that serves MutatingAdmissionPolicy v1, and the first that evaluates one without a cost to speak of. */
+/** The first version that serves MutatingAdmissionPolicy v1, and the first that evaluates it at negligible cost. */
 export const FLOOR_VERSIONS = {
   oldest: { major: 1, minor: 36 },
   recommended: { major: 1, minor: 37 },
 } as const;
 
-/** What pods of a namespace get while Linger is down: of everything that they could get, the longest wait. */
+/** What the pods of a namespace get while Linger is down: the longest wait that any of them could get. */
 export interface FloorEntry {
   /** Whole seconds, at least 1. */
   readonly wait: number;
@@ -37,18 +37,18 @@ export interface FloorEntry {
   readonly hook: 'Sleep' | 'Exec';
   /** The kinds of owner whose pods are left alone. */
   readonly excluded: readonly ExcludableKind[];
-  /** Names of the containers that wait; empty: all; `?`: all, of pods in which none has a hook. */
+  /** Names of the containers that wait. Empty: all. `?`: all, but only in pods where no container has a hook. */
   readonly containers: readonly string[];
 }
 
 export interface Floor {
-  /** undefined: the pods of that namespace are left alone. */
+  /** undefined: pods of that namespace are not changed. */
   readonly byNamespace: ReadonlyMap<string, FloorEntry | undefined>;
   /** For namespaces that Linger has not seen. */
   readonly newNamespaces: FloorEntry | undefined;
 }
 
-/** In steps, because a cluster may have thousands of namespaces and Services. */
+/** A generator, because a cluster may have thousands of namespaces and Services: reviews are answered between its steps. */
 export function* floorOf(snapshot: ClusterSnapshot): Generator<undefined, Floor> {
   const byNamespace = new Map<string, FloorEntry | undefined>();
   const policies = unconditional(snapshot.policies);
@@ -63,7 +63,7 @@ export function* floorOf(snapshot: ClusterSnapshot): Generator<undefined, Floor>
   return { byNamespace, newNamespaces };
 }
 
-/** What the pods of one namespace get while Linger is down. @returns undefined: they are left alone */
+/** What the pods of one namespace get while Linger is down. @returns undefined: nothing, they are not changed */
 export function* floorEntry(
   name: string,
   snapshot: ClusterSnapshot,
@@ -82,7 +82,7 @@ function* entryFor(
   const { policy } = effectivePolicy(policies, subject, snapshot.modeLimit);
   if (policy.mode.value !== 'Enforce' || policy.inject.value === false) return undefined;
   const others = conditional(namespace, policy, snapshot.policies);
-  // It may restrain the pod that is about to be created.
+  // It may set Audit or Off for the very pod that is being created.
   if (others.some(({ values }) => restrains(values))) return undefined;
   const hook = hookFor(policy, snapshot);
   if (hook === undefined) return undefined;
@@ -102,7 +102,10 @@ function* entryFor(
   };
 }
 
-/** A policy for some pods may name containers that keep their hooks: then only pods without any hook get one. */
+/**
+ * Where a policy for some pods sets `containers`, it may leave out containers of this entry: then only pods without any hook
+ * are changed.
+ */
 function namedBy(policy: EffectivePolicy, others: readonly Policy[]): readonly string[] {
   return others.some(({ values }) => values.containers !== undefined) ? [NO_HOOKS] : policy.containers.value;
 }
@@ -119,7 +122,7 @@ function unconditional({ cluster, byNamespace, thresholds }: PolicySet): PolicyS
   return { cluster: cluster.filter(isUnconditional), byNamespace: new Map(kept), thresholds };
 }
 
-/** The policies that select some pods of the namespace by their labels, or may. */
+/** Policies with a podSelector that may select pods of the namespace. */
 function conditional(
   namespace: NamespaceRecord,
   policy: EffectivePolicy,
@@ -134,10 +137,10 @@ function conditional(
 
 function hookFor(policy: EffectivePolicy, { fleet }: ClusterSnapshot): FloorEntry['hook'] | undefined {
   const { value: choice } = policy.hook;
-  // Hold needs a token for each pod: without Linger its pods wait as with Auto.
+  // Hold needs a token for each pod, which only the webhook can issue: until it is back, pods of Hold get what Auto gives.
   const names =
     choice === 'Auto' || choice === 'Hold' ? HOOK_NAMES.filter((name) => HOOKS[name].auto) : [choice];
-  // Which nodes a pod can run on is for the webhook to say: with Windows nodes, none can be sure to have a `sleep`.
+  // Only the webhook can tell which nodes a pod may run on, so with any Windows node, no pod can be sure to have a `sleep`.
   const windows = fleet?.nodes.some(({ operatingSystem }) => operatingSystem === 'windows') === true;
   const nodes = { nativeSleep: supportsNativeSleep(fleet), windows, holdHelper: false };
   const hook = names.find((name) => HOOKS[name].supports(nodes));
@@ -168,9 +171,9 @@ const LENGTHENING: readonly Lengthening[] = [
   'grace.max',
 ];
 
-/** A policy with each value as large as any pod of the namespace may have it. */
+/** The policy with each field at the largest value that any policy of the namespace sets for some of its pods. */
 function raisedBy(policy: EffectivePolicy, others: readonly Policy[]): EffectivePolicy {
-  // A ceiling only lowers the one that is declared for all pods; the built-in one does not hold beside any.
+  // Other policies can only tighten a ceiling that is declared for all pods; the built-in one gives way to any declared one.
   const isOpen = policy['ceiling.wait'].origin === BUILT_IN;
   const fields: readonly Lengthening[] = isOpen ? [...LENGTHENING, 'ceiling.wait'] : LENGTHENING;
   const raised: { -readonly [F in Lengthening]?: EffectivePolicy[F] } = {};
@@ -183,7 +186,7 @@ function raisedBy(policy: EffectivePolicy, others: readonly Policy[]): Effective
   return { ...policy, ...raised };
 }
 
-/** The longest wait that any pod of the namespace gets now, whichever Services select it. */
+/** The longest wait that any pod of the namespace would get now, whichever Services select it. */
 function* longestIn(
   namespace: NamespaceRecord,
   policy: EffectivePolicy,
@@ -205,7 +208,7 @@ function* longestIn(
   };
   const isHere = (each: Consumer) => selectsNamespace(each.namespaceSelector, namespace) !== false;
   const finding = consumers.filter((each) => each.podSelector !== undefined && isHere(each));
-  // A pod may come before its Service: then every consumer that may send to it counts.
+  // A pod may be created before its Service: so consider all consumers that may send to it.
   const assumed = consumers.filter((each) => sendsTo(each, namespace, NO_LABELS, 'unknown') !== false);
   consider(assumed, []);
   if (finding.length > 0) consider([...new Set([...assumed, ...finding])], []);
@@ -218,7 +221,7 @@ function* longestIn(
   return longest;
 }
 
-/** The longest fixed wait that a policy for some pods declares; 0 s without any. */
+/** The longest fixed wait of the policies that select only some pods; 0 s without any. */
 function fixedBy(policy: EffectivePolicy, others: readonly Policy[]): Pick<WaitChoice, 'seconds' | 'why'> {
   const fixed = others.map(({ values }) => values['wait.fixed'] ?? 0);
   const seconds = Math.min(Math.ceil(Math.max(0, ...fixed)), Math.floor(policy['ceiling.wait'].value));
@@ -229,14 +232,14 @@ function fixedBy(policy: EffectivePolicy, others: readonly Policy[]): Pick<WaitC
 export interface FloorWaits {
   readonly hook: FloorEntry['hook'];
   readonly atFirst: number;
-  /** Once the entry is out of date. */
+  /** The same once the entry is out of date. */
   readonly later: number;
 }
 
 /**
- * What the entry comes to for a pod that the decision gives a wait. Its annotations, hooks and nodes may still make the
- * policy in the API server leave it alone, and only that policy decides.
- * @param kind of its owner
+ * The wait that the floor gives to a pod for which the webhook would decide on a wait. Its annotations, hooks and nodes may
+ * still keep the admission policy from changing it; only that policy decides.
+ * @param kind of the pod's owner
  */
 export function floorWaits(pod: Pod, kind: string | undefined, entry: FloorEntry): FloorWaits {
   const { hook, wait, initial, maxGrace, excluded } = entry;
@@ -245,7 +248,7 @@ export function floorWaits(pod: Pod, kind: string | undefined, entry: FloorEntry
   return { hook, atFirst: fitted(wait), later: fitted(Math.max(wait, initial)) };
 }
 
-/** As the policy in the API server reads it: without JSON, which CEL cannot read. */
+/** In the format that the admission policy parses; not JSON, because CEL cannot parse that. */
 export function floorText(entry: FloorEntry | undefined): string {
   if (entry === undefined) return NONE;
   const { wait, initial, maxGrace, hook, excluded, containers } = entry;
@@ -257,8 +260,8 @@ const NONE = 'none';
 const ENTRY = /^(\d{1,9} ){3}(Sleep|Exec) \S+ \S*$/;
 
 /**
- * The lines of the ConfigMap's data that the policy cannot evaluate or takes for none, although they are not `none`: an
- * administrator has written them.
+ * The names of lines in the ConfigMap's data that Linger cannot have written, so an administrator edited them. The admission
+ * policy fails to evaluate them or takes them for `none`.
  */
 export function unreadableFloorLines(data: Readonly<Record<string, unknown>>): readonly string[] {
   const own: readonly string[] = [FLOOR.validUntil, FLOOR.dropped];
@@ -267,15 +270,18 @@ export function unreadableFloorLines(data: Readonly<Record<string, unknown>>): r
   );
 }
 
-/** A ConfigMap may have 1 MiB, and an object 1.5 MB in etcd, where each key stands once more, in managedFields. */
+/**
+ * A ConfigMap's data may have 1 MiB, and an object in etcd 1.5 MB, in which each key appears a second time in managedFields.
+ */
 const MOST_CHARACTERS = 900_000;
 
-/** A key's quotes, colons and braces, in data and in managedFields. */
+/** Characters that each entry adds around its key and value, in data and in managedFields. */
 const OVERHEAD = 16;
 
 /**
- * The ConfigMap's data. Namespaces whose entry is that of new ones are left out. Where the others have no room, some
- * have to be left alone: then new ones are, too, because the policy cannot distinguish the two.
+ * The ConfigMap's data. Namespaces with the same entry as new namespaces are left out. If the rest does not fit, some
+ * namespaces have to be dropped; new ones then get no wait either, because the admission policy cannot distinguish a dropped
+ * namespace from a new one.
  * @param validUntil seconds since the epoch
  */
 export function floorData(

@@ -43,7 +43,7 @@ export interface HoldSetup {
 /** Why Hold cannot be used, as the end of a sentence. */
 export interface NoHold {
   readonly why: string;
-  /** The obstacle is in the pod itself: no node and no setting would help. */
+  /** The obstacle is in the pod itself, so no other node and no setting would help. */
   readonly ofPod?: true;
 }
 
@@ -75,8 +75,8 @@ export function newSetup(
 const ANY_POD: Pod = { spec: { containers: [] } };
 
 /**
- * Why pods of a namespace that can run on any node get no hook Hold, as the end of a sentence; undefined: they do, or it
- * is not known.
+ * Why a pod of this namespace without node constraints gets no hook Hold, as the end of a sentence; undefined: it does, or
+ * that is not known.
  */
 export function holdObstacle(
   namespace: string,
@@ -91,7 +91,7 @@ export function holdObstacle(
 
 /**
  * Why the hooks of a pod with this plan no longer reach the Hold Service, as the end of a sentence: they call the address
- * that they were given at admission, and a Service that is deleted and created again has another.
+ * that they got at admission, and a Service that is deleted and created again gets another.
  * @returns undefined: they do reach it, or that is not known
  */
 export function holdUnreached(
@@ -112,8 +112,8 @@ export function holdUnreached(
 const ADMISSION_SECONDS = 60;
 
 /**
- * What an earlier pass of the same admission has set up. A pod copied from a live one carries it, too, but with an older
- * token: with one token for both, the Hold Service would confuse the two.
+ * The setup of an earlier pass of the same admission, if it can be reused. A pod copied from a running one carries a setup
+ * too, but with an old token; two pods with one token would be confused by the Hold Service.
  * @param call what the pod's hooks call
  * @param containers those that get the hook
  */
@@ -149,7 +149,7 @@ export function ownVolume({
 
 const CONFIG_MAP_NAME = /^linger-hold-[0-9a-f]{16}$/;
 
-/** Only members that the API server does not default are compared. */
+/** Compares only members for which the API server sets no defaults. */
 function isOwnVolume(volume: unknown): volume is HoldVolume {
   if (isString(memberAt(volume, ['image', 'reference']))) return true;
   const configMap = memberAt(volume, ['configMap']);
@@ -171,7 +171,7 @@ function isOwnMount(mount: unknown): boolean {
   return mount.name === HOLD_VOLUME && mount.mountPath === HOLD_MOUNT && mount.readOnly === true;
 }
 
-/** What of the pod keeps the helper from running, or would make the API server refuse the pod. */
+/** What in the pod prevents the helper from running, or would make the API server reject the pod. */
 function obstacleIn(pod: Pod, containers: readonly Container[]): string | undefined {
   const { spec } = pod;
   if (isWindows(pod)) return 'the helper does not run on Windows';
@@ -258,7 +258,7 @@ function configMapVolume(
       };
     return holdVolume(digest, first);
   };
-  // In most clusters the helper works on every node, so the pod's own constraints need not be evaluated.
+  // Usually the helper works on every kind of node, so the pod's own constraints need not be evaluated.
   const anywhere = fits(reachOf(fleet).kinds);
   return 'why' in anywhere && constraintsOf(pod) !== '' ? fits(reachOf(fleet, pod).kinds) : anywhere;
 }

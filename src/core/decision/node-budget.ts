@@ -1,7 +1,7 @@
 import { GROUP, type Labels, labelOf } from '../api/index.ts';
 
 /**
- * How long a node leaves its pods once it is taken away, by the labels that clouds give such nodes. Seconds.
+ * How long pods may keep running once their node is being taken away, by the labels of such nodes. Seconds.
  * - GKE: the kubelet gives pods that are not critical 15 s (graceful termination of Spot and preemptible VMs).
  * - EKS, Karpenter, self-managed nodes on AWS: the notice before an interruption is two minutes.
  * - AKS: the Preempt event comes 30 s before.

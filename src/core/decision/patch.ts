@@ -25,15 +25,15 @@ export type Operation =
 const VOLUMES = '/spec/volumes';
 
 /**
- * The operations that bring the pod to what the decision says in mode Enforce: the difference between the pod that came in
- * and the one that was planned, so none for a pod that is there already. Paths are those of a Pod (or of a pod template).
- * Members are added one by one and no array is ever rewritten: other webhooks' and the author's entries stay where they are.
+ * The operations that turn the incoming pod into the one that the decision asks for in mode Enforce; none if it already
+ * matches. Paths are those of a Pod (or of a pod template). Members are added one by one and no array is rewritten, so the
+ * entries of the author and of other webhooks keep their places.
  */
 export function patchFor(object: unknown, decision: Decision): readonly Operation[] {
   return changesNothing(decision) ? [] : operationsFor(authorsPod(object), decision);
 }
 
-/** The same in the mode in force. Audit changes nothing of its own: only a stamp of the floor goes. */
+/** The operations in the pod's actual mode. In mode Audit, none, except that the floor's stamp is removed. */
 export function patchInForce(object: unknown, decision: Decision): readonly Operation[] {
   if (!isAudit(decision)) return patchFor(object, decision);
   if (changesNothing(decision)) return [];
@@ -41,7 +41,9 @@ export function patchInForce(object: unknown, decision: Decision): readonly Oper
   return found.stamped ? unstamped(found, decision.outcome === 'skip' ? decision.reason : 'Audit') : [];
 }
 
-/** Whether the decision says so by itself: the pod is not looked at, or it has been found to be as its plan says. */
+/**
+ * Whether the decision alone shows that there is nothing to do: the pod is not looked at, or it already matches its plan.
+ */
 function changesNothing(decision: Decision): boolean {
   if (decision.outcome !== 'skip') return false;
   return decision.standing !== undefined || SKIP_REASONS[decision.reason].standing === 'unread';
@@ -55,15 +57,15 @@ export function operationsFor(found: AuthorsPod, decision: Decision): readonly O
   return withdrawn ? difference(found.incoming, annotated(found.pod, renderPlan(withdrawn))) : [];
 }
 
-/** The floor leaves a pod with such a marker alone, or it would stamp it again. */
+/** Leaves a marker in place of the floor's stamp. Without it, the floor would stamp the pod again in the next pass. */
 function unstamped({ incoming, pod }: AuthorsPod, reason: SkipReason | 'Audit'): readonly Operation[] {
   return difference(incoming, annotated(pod, renderMarker(reason)));
 }
 
 /**
- * The operations that take a plan out of a pod again: its hooks where they still are as the plan says, the grace where
- * it has not been changed since, and the annotation. What an author wrote stays, but for an explicit grace of 30 s,
- * which is what an absent one means. None for a pod without a plan.
+ * The operations that remove a plan from a pod: its hooks if they are as the plan says, the grace if it has not been changed
+ * since, and the annotation. An author's values stay, except that an explicit grace of 30 s is removed, which means the
+ * same. None for a pod without a plan.
  */
 export function undoFor(object: unknown): readonly Operation[] {
   const { incoming, pod, plan } = authorsPod(object);
@@ -76,11 +78,13 @@ export function undoFor(object: unknown): readonly Operation[] {
   );
 }
 
-/** The pod with the plan: it shares with the pod that came in whatever is not changed, which comparing relies on. */
+/**
+ * The pod with the plan applied. It shares all unchanged objects with the incoming pod, which makes the comparison cheap.
+ */
 function planned({ incoming, pod, plan: recorded }: AuthorsPod, plan: Plan, setup?: HoldSetup): Pod {
   const { hook, wait, hold } = plan;
   const call = setup && hold && { address: setup.address, token: setup.token, wait, max: hold.max };
-  // A handler of its own for each container: applying the patch may change one of them in place.
+  // A new handler for each container: applying the patch may change one of them in place.
   const own = () => HOOKS[hook].render({ wait, ...(call && { call }) });
   const waiting = secondsByContainer(plan);
   const containers = pod.spec.containers.map((container) => {
@@ -92,7 +96,7 @@ function planned({ incoming, pod, plan: recorded }: AuthorsPod, plan: Plan, setu
   const grace = Math.max(graceOf(pod), plan.grace);
   const text = renderPlan(plan);
   const there = labelOf(annotationsOf(incoming), ANNOTATION.plan);
-  // A record that says the same in other words stays.
+  // A recorded plan that differs only in its JSON formatting is not rewritten.
   const isSame = there !== text && recorded !== undefined && renderPlan(recorded) === text;
   const told = isSame && there !== undefined ? there : text;
   const spec = { ...pod.spec, containers, terminationGracePeriodSeconds: grace };
@@ -113,8 +117,8 @@ function annotated(pod: Pod, plan: string, tokenHash?: string): Pod {
 }
 
 /**
- * In the order in which a pod is read: hooks, volumes, grace, annotations. Only the members that Linger may have changed are
- * compared: comparing the others would cost more than all else.
+ * The patch between two pods, in this order: hooks, volumes, grace, annotations. Compares only members that Linger may have
+ * changed, because comparing whole pods would cost more than everything else in a review.
  */
 function difference(before: Pod, after: Pod, setup?: HoldSetup): readonly Operation[] {
   const operations: Operation[] = [];
@@ -122,7 +126,7 @@ function difference(before: Pod, after: Pod, setup?: HoldSetup): readonly Operat
     const was = before.spec.containers[index]?.lifecycle;
     operations.push(...changes(`/spec/containers/${index}/lifecycle`, was, lifecycle));
   });
-  // By hand: compared, the removal of an entry would rewrite all those behind it.
+  // Not by comparison: where an entry is removed, that would rewrite all entries behind it.
   operations.push(...helperOperations(before, after, setup));
   const [was, is] = [before.spec, after.spec].map((spec) => spec.terminationGracePeriodSeconds);
   operations.push(...changes('/spec/terminationGracePeriodSeconds', was, is));
@@ -135,7 +139,7 @@ function difference(before: Pod, after: Pod, setup?: HoldSetup): readonly Operat
     : [...operations, ...changes('/metadata', before.metadata, after.metadata)];
 }
 
-/** What changes one member into the other. Objects that both share are not looked into. */
+/** The operations that change one member into the other. Identical objects are not compared. */
 function changes(path: string, before: unknown, after: unknown): readonly Operation[] {
   if (before === after) return [];
   if (before === undefined) return [{ op: 'add', path, value: after }];

@@ -8,13 +8,13 @@ export type Kinds = ReadonlyMap<string, NodeFacts>;
 
 interface Reach {
   readonly kinds: Kinds;
-  /** There are some, and all of them run Windows. */
+  /** The pod can run on some node, and all nodes that it can run on have Windows. */
   readonly windows: boolean;
-  /** The least time, in seconds, that one of them leaves its pods when it is taken away; undefined: not all of them are. */
+  /** The shortest node budget, in seconds; undefined: the pod can also run on a node without one. */
   readonly budget: number | undefined;
 }
 
-/** By Fleet, which is replaced as a whole, and by the text of a pod’s node constraints. */
+/** Cached answers: by the list of nodes, which is replaced as a whole, and by the text of a pod’s node constraints. */
 const ANSWERS = new WeakMap<readonly NodeFacts[], Map<string, Reach>>();
 /** Bounded, because the pods of a DaemonSet each have different constraints. */
 const MOST_ANSWERS = 1_000;
@@ -44,9 +44,10 @@ export function runsOnWindows(pod: Pod, fleet: Fleet | undefined): boolean {
 }
 
 /**
- * The least time, in seconds, that a node leaves the pod when it is taken away (a spot node, for one); undefined where the
- * pod can also run on nodes that stay. By the nodes that it can run on, which may have the operator's own label, or say more
- * than the label that the pod asks for (Karpenter's on Azure); by what the pod asks for where a pool has no node yet.
+ * The shortest time, in seconds, that a node leaves the pod when it is taken away, such as a spot node; undefined where the
+ * pod can also run on nodes that stay. Taken from the nodes that it can run on, since they may have the operator's own
+ * label, or a more precise one than the pod asks for (Karpenter's on Azure). Where a pool has no node yet, taken from the
+ * labels that the pod asks for.
  */
 export function nodeBudget(pod: Pod, fleet: Fleet | undefined): number | undefined {
   const seen = fleet && reachOf(fleet, pod).budget;
@@ -82,7 +83,7 @@ interface Constraints {
   readonly terms: readonly (readonly Requirement[])[] | undefined;
 }
 
-/** A field stands among the labels, under a key that no label can have. */
+/** A field selector is kept among the labels, under a key that no label can have. */
 const NAME_FIELD = 'metadata.name ';
 
 function constraintsIn({ spec }: Pod): Constraints {
@@ -101,13 +102,13 @@ function requirementsOf(term: unknown): readonly Requirement[] {
   const listed = (member: string, keyOf: (key: string) => string) =>
     entriesOf(memberAt(term, [member])).map((each) => {
       const { key, operator, values } = isRecord(each) ? each : {};
-      // A requirement that cannot be read has no operator, and counts as possibly met.
+      // A requirement that is malformed has no operator and counts as possibly met.
       return { key: keyOf(textOf(key)), operator: isString(key) ? operator : '', values: entriesOf(values) };
     });
   return [...listed('matchExpressions', (key) => key), ...listed('matchFields', (key) => `${key} `)];
 }
 
-/** How many comparisons one review may cost; constraints beyond that count as met on every node. */
+/** How many comparisons one review may cost. Constraints beyond that count as met on every node. */
 const MOST_COMPARISONS = 50_000;
 
 /** The nodes where the scheduler may put the pod. Taints are not looked at: the answer may be too wide, never too narrow. */

@@ -4,7 +4,7 @@ import { POD_LIMITS } from './pod.ts';
 import type { SkipReason } from './reasons.ts';
 import { WAIT_REASONS, type WaitReason } from './wait.ts';
 
-/** The version in the plan annotation: a reader that predates Hold must not apply a Hold plan. */
+/** The version in the plan annotation. Hold has its own, because an older reader must not apply a Hold plan. */
 function versionFor(hook: HookName): number {
   return hook === 'Hold' ? 2 : 1;
 }
@@ -26,7 +26,8 @@ export function renderPlan(plan: Plan): string {
     containers,
     policy,
     why,
-    // Four digits are a hundredth of a per cent; more would only make replicas' texts differ. 1 says that all are covered.
+    // Four digits are enough (a hundredth of a per cent); more would only make replicas' texts differ. 1 is kept for full
+    // coverage, so a lower value is never rounded up to it.
     coverage: coverage && Math.min(Math.round(coverage * 10_000), coverage < 1 ? 9_999 : 10_000) / 10_000,
     samples,
     extended,
@@ -38,7 +39,9 @@ export function renderPlan(plan: Plan): string {
 
 const MARKER = '{"v":1,"by":"webhook","skip":';
 
-/** The annotation of a skipped pod from which a stamp of the floor was taken: the floor leaves it alone from then on. */
+/**
+ * The annotation for a skipped pod from which the floor's stamp was removed: it keeps the floor from stamping the pod again.
+ */
 export function renderMarker(reason: SkipReason | 'Audit'): string {
   return `${MARKER}"${reason}"}`;
 }
@@ -51,8 +54,8 @@ export function isMarker(text: string): boolean {
 const PLAN_MAX_LENGTH = 72 * 1024;
 
 /**
- * V8 hashes strings of digits by their values, so an attacker can make them collide, and each then takes longer to parse
- * than the one before. No real pod has so many containers whose names begin with a digit.
+ * V8 hashes strings of digits by their value, so an attacker can choose keys that collide and make parsing quadratic. No
+ * real pod has so many containers whose names begin with a digit.
  */
 const MOST_TEXTS_OF_DIGITS = 250;
 
@@ -63,7 +66,7 @@ const DIGEST = /^[0-9a-f]{8}$/;
 /** Reads a plan annotation; undefined for any text that neither {@link renderPlan} nor the floor would have written. */
 export function parsePlan(text: string): Plan | undefined {
   if (text.length > PLAN_MAX_LENGTH) return undefined;
-  // Escaped, digits would not be seen; names have none.
+  // With escapes, digits would go unnoticed; container names never need any.
   if (text.includes('\\u')) return undefined;
   if ((text.match(/"\d/g)?.length ?? 0) > MOST_TEXTS_OF_DIGITS) return undefined;
   const value = jsonIn(text);
@@ -136,7 +139,7 @@ function isSeconds(value: unknown): value is number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
 }
 
-/** Whether this is a valid `extended`: seconds by container, which all have risen by the same and fit into the grace. */
+/** Whether this is a valid `extended`: seconds by container; all have risen by the same number and fit into the grace. */
 function isExtension(
   value: unknown,
   containers: readonly string[],

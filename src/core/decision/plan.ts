@@ -11,7 +11,7 @@ export interface Plan {
   /** The grace that the author asked for. */
   readonly baseGrace: number;
   readonly hook: HookName;
-  /** Names of the containers that carry our wait, in the pod's order. */
+  /** Names of the containers that carry Linger's wait, in the pod's order. */
   readonly containers: readonly string[];
   /** The layer that decided the wait. */
   readonly policy: Origin;
@@ -21,13 +21,16 @@ export interface Plan {
   readonly samples?: number;
   /** By container: the seconds of its author's own sleep, where that was lengthened. All rise by the same: {@link riseOf}. */
   readonly extended?: Readonly<Record<string, number>>;
-  /** The shortest certain wait of a container with traffic that keeps its author's hook; absent: none is below `wait`. */
+  /**
+   * The shortest guaranteed delay of SIGTERM in a container with traffic that keeps its author's hook; absent: none is below
+   * `wait`.
+   */
   readonly least?: number | undefined;
   /** With hook Hold and a wait above 0: what the Hold Service needs to know of the pod's policy. */
   readonly hold?: HoldPlan;
-  /** The digest of the effective policy that was in force: {@link digestOf}. Absent in plans of older versions. */
+  /** The digest of the effective policy at admission: {@link digestOf}. Absent in plans of older versions. */
   readonly digest?: string;
-  /** The floor has stamped it while no webhook answered: it does not stand once one does. */
+  /** The floor stamped the pod while no webhook answered. Such a plan no longer counts once a webhook sees the pod. */
   readonly by?: 'floor';
 }
 
@@ -46,20 +49,20 @@ export interface HoldPlan {
   readonly observe?: true;
   /** The pod uses its node's network, so its connections cannot be distinguished from others'. */
   readonly hostNetwork?: true;
-  /** What its hooks call: watches deliver no pod's spec. Absent: not recorded. */
+  /** The address that its hooks call, recorded because watches do not deliver the specs of pods. Absent in older plans. */
   readonly address?: string;
 }
 
 export interface Injection {
   readonly outcome: 'inject';
   readonly plan: Plan;
-  /** What the wait was taken from; absent where it is fixed, recorded by an earlier pass, or nothing is known. */
+  /** The estimate behind the wait; absent where the wait is fixed, recorded by an earlier pass, or nothing is known. */
   readonly estimate?: WaitEstimate;
   readonly policy: EffectivePolicy;
   readonly notes: readonly Note[];
   /** With hook Hold: what its hooks call, and the volume that they need. */
   readonly setup?: HoldSetup;
-  /** In manifests whose policy says Hold: what the pods get when they are admitted; the plan is the fallback. Seconds. */
+  /** For manifests whose policy asks for Hold: what the pods get at admission, in seconds. The plan is the fallback. */
   readonly hold?: { readonly min: number; readonly max: number; readonly grace: number };
 }
 
@@ -71,7 +74,7 @@ export interface Skip {
   readonly notes: readonly Note[];
   /** With `AlreadyInjected`: the plan on the pod. */
   readonly standing?: Plan;
-  /** The hooks of an earlier pass are taken out, and this is recorded instead: with a wait of 0, and the grace to come. */
+  /** What is recorded where the hooks of an earlier pass are removed: a wait of 0, and the grace that the pod keeps. */
   readonly withdrawn?: Plan;
 }
 
@@ -94,8 +97,8 @@ interface Fit {
 }
 
 /**
- * The share of `grace.max` that the application keeps at least for its own shutdown where its grace is large already: a
- * long shutdown gives up at most a tenth for the wait.
+ * The share of `grace.max` up to which an application keeps its own time to shut down: one with a long grace gives up at
+ * most a tenth for the wait.
  */
 const KEPT_SHARE = 0.9;
 
@@ -117,11 +120,11 @@ export function fitGrace(wait: number, grace: number, maxGrace: number, current 
 }
 
 /**
- * The wait to which the shortest of the authors' sleeps may rise: none of them may end beyond the grace, nor leave the
- * application less time than it had, but for the tenth that {@link fitGrace} takes.
- * @param grace as it is in the end
+ * The wait to which the shortest of the authors' sleeps may rise. None of the sleeps may exceed the grace, nor reduce the
+ * application's time to shut down, except for the tenth that {@link fitGrace} takes.
+ * @param grace after it has been raised
  * @param shortest of the sleeps; 0 beside a container without a hook
- * @returns not more than the shortest where there is no room
+ * @returns not more than `shortest` where there is no room
  */
 export function fitExtended(
   wait: number,
@@ -134,14 +137,14 @@ export function fitExtended(
   return Math.min(wait, shortest + Math.floor(grace - keep - longest));
 }
 
-/** The longest that the plan holds SIGTERM back, in containers without a hook of their author's. */
+/** The longest that the plan delays SIGTERM, in containers without a hook of their author's. */
 export function longestWait({ wait, hold }: Plan): number {
   return hold?.max ?? wait;
 }
 
 /**
- * By how much the sleeps of authors rise, so that their order stays: the shortest to the wait; beside a container without a
- * hook, which had waited for nothing, all by the wait.
+ * How many seconds authors' sleeps rise. All rise by the same, so that their order stays: by the whole wait where a
+ * container without a hook gets it too, else so far that the shortest reaches the wait.
  */
 export function riseOf({
   wait,
@@ -154,7 +157,7 @@ export function riseOf({
   );
 }
 
-/** By container of the plan: the seconds of its hook. With Hold, without the Hold Service. */
+/** The seconds of each container's hook. With Hold, those that apply without the Hold Service. */
 export function secondsByContainer({ wait, containers, extended }: Plan): ReadonlyMap<string, number> {
   const rise = riseOf({ wait, containers, ...(extended && { extended }) });
   const secondsOf = (name: string) =>

@@ -31,20 +31,23 @@ import {
   shortTextIn,
 } from './pod.ts';
 
-/** A member that decisions read. */
+/** A member of a pod that decisions read. */
 export interface Member {
-  /** What it must be where it is neither absent nor null. Without: it is read unchecked, as validation is the API server's. */
+  /**
+   * The type that it must have unless it is absent or null. Without: it is read unchecked, because validating it is the API
+   * server's job.
+   */
   readonly must?: readonly [is: (value: unknown) => boolean, expected: string];
   /** It must be there. */
   readonly isRequired?: true;
-  /** What is read of it, or of each entry where it is a list. Without: anything that is in it. */
+  /** Which members are read of it, or of each entry of a list. Without: all. */
   readonly members?: Members;
   /**
-   * What large reviews keep of it; undefined: nothing. Without: its members, or all of it. What is absent or null stays so. What
-   * is below one without members is not read.
+   * What the copy for large reviews keeps of it; undefined: nothing. By default it keeps `members`, or everything if there
+   * are none. Absent or null values stay so.
    */
   keep?(value: unknown): unknown;
-  /** A node constraint: large reviews keep it where the pod's constraints have a length that is read. */
+  /** A node constraint. The copy for large reviews keeps it only if the pod's constraints are short enough to be read. */
   readonly isConstraint?: true;
 }
 
@@ -52,12 +55,12 @@ export type Members = Readonly<Record<string, Member>>;
 /** The rows of a type: one for each of its members. */
 type RowsOf<T> = Readonly<Record<keyof T, Member>>;
 
-/** As much of a text as can matter; for any other value, whether it is truthy. */
+/** As much of a text as can matter; for other values, only whether they are truthy. */
 const shortText = (value: unknown) => (isString(value) ? shortTextIn(value) : Boolean(value));
 const TEXT: Member = { keep: shortText };
 const FLAG: Member = { keep: (value) => value === true };
 const NUMBER: Member = { keep: (value) => (typeof value === 'number' ? value : undefined) };
-/** Only that there is something matters. */
+/** Only whether it is present matters. */
 const PRESENCE: Member = { keep: (value) => (value ? {} : undefined) };
 const TEXT_MAP = [isStringMap, 'a map of strings'] as const;
 const OBJECT = [isRecord, 'an object'] as const;
@@ -84,7 +87,7 @@ const PROFILE: Members = { type: { keep: (value) => (value === 'Localhost' ? val
 const SECURITY: Members = {
   seccompProfile: { members: PROFILE },
   appArmorProfile: { members: PROFILE },
-  // They say that the pod is one for Windows, and so does what is kept of `spec.os`.
+  // Its presence marks a pod for Windows, but so does `spec.os`, which is kept.
   windowsOptions: { keep: () => undefined },
 };
 
@@ -113,7 +116,7 @@ const MOUNT: Members = {
 };
 const DEVICE: Members = { devicePath: TEXT };
 
-/** Only mounts and devices with the name of Linger's volume or at its mount path matter. */
+/** Whether a mount or device has the name of Linger's volume or its mount path; no others matter. */
 function isNear(entry: unknown): boolean {
   const paths = ['mountPath', 'devicePath'].map((member) => shortTextIn(memberAt(entry, [member])));
   return isOwnName(entry) || paths.some((path) => path.includes(HOLD_MOUNT));
@@ -123,7 +126,7 @@ function isOwnName(entry: unknown): boolean {
   return memberAt(entry, ['name']) === HOLD_VOLUME;
 }
 
-/** A list of which only some entries matter; the others keep their places. */
+/** A list of which only some entries matter. The others are blanked, so that indices stay the same. */
 function listWith(members: Members, matters: (entry: unknown) => boolean): Member {
   return {
     members,
@@ -190,8 +193,8 @@ const CONTAINER = {
 } satisfies RowsOf<Container>;
 
 /**
- * The members of a pod that decisions read: the one list of them. What each must be comes from it, and what large reviews keep.
- * A member of the types in `pod.ts` that has no row does not compile; one that is read by its path fails a test.
+ * All members of a pod that decisions read, with their checks and what large reviews keep of them. A member of the types in
+ * `pod.ts` without a row here does not compile; one that is read by its path without a row fails a test.
  */
 export const POD_MEMBERS = {
   kind: {},
@@ -203,8 +206,8 @@ export const POD_MEMBERS = {
 } satisfies Members;
 
 /**
- * A copy of what decisions read of a pod within {@link POD_LIMITS}: small enough to be passed between threads. The
- * decision for it is the same as for the whole pod.
+ * A copy of what decisions read of a pod within {@link POD_LIMITS}, small enough to be passed between threads. It leads to
+ * the same decision as the whole pod.
  */
 export function essentialsOf(pod: Pod): Pod {
   const essentials = keptOf(POD_MEMBERS, pod, constraintsOf(pod) !== '') as Pod;
@@ -213,14 +216,14 @@ export function essentialsOf(pod: Pod): Pod {
     : essentials;
 }
 
-/** A value without members, such as a list that is too long to be read, is kept only as whether it is truthy. */
+/** Anything other than an object or a list that can be read is reduced to whether it is truthy. */
 function keptOf(members: Members, value: unknown, isConstrained = false): unknown {
   if (isReadableList(value)) return value.map((each) => keptOf(members, each, isConstrained));
   if (!isRecord(value)) return Boolean(value);
   const kept: Record<string, unknown> = {};
   for (const [name, member] of Object.entries(members)) {
     const part = keptPart(member, value[name], isConstrained);
-    // What is absent stays absent: a member that is undefined would be replaced where the whole pod gets one added.
+    // Absent members stay absent: for an undefined one, the patch would say `replace` instead of `add`.
     if (part !== undefined) kept[name] = part;
   }
   return kept;
@@ -233,7 +236,7 @@ function keptPart({ members, keep, isConstraint }: Member, value: unknown, isCon
   return members ? keptOf(members, value, isConstrained) : value;
 }
 
-/** A lifecycle in which there is something else is not removed with its preStop. */
+/** Keeps whether the lifecycle has other members: if so, removing the preStop hook does not remove the lifecycle. */
 function essentialsOfLifecycle(lifecycle: unknown): Lifecycle {
   const { preStop, ...others } = lifecycle as Lifecycle;
   const kept = preStop && recognisable(preStop);
@@ -241,7 +244,9 @@ function essentialsOfLifecycle(lifecycle: unknown): Lifecycle {
   return { ...(hasOthers && { postStart: {} }), ...(preStop !== undefined && { preStop: kept }) };
 }
 
-/** Kind by kind: another webhook may have merged one into a hook of Linger's, which must still be seen beside it. */
+/**
+ * Keeps each kind of handler: where another webhook has merged one into a hook of Linger's, both must still be recognised.
+ */
 function recognisable(handler: LifecycleHandler): LifecycleHandler {
   const kinds = Object.entries(handler).map(([kind, value]) => {
     const alone = { [kind]: value };
@@ -258,7 +263,7 @@ interface Check {
   readonly problem: string;
 }
 
-/** What members must be, those of a member behind it. */
+/** The checks for these members and, recursively, for members below them. */
 function checksOf(rows: Members, above: readonly string[] = []): readonly Check[] {
   return Object.entries(rows).flatMap(([name, { must, isRequired, members: own = {} }]): readonly Check[] => {
     const members = [...above, name];

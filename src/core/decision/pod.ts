@@ -9,8 +9,8 @@ import {
 } from '../api/index.ts';
 
 /**
- * A Pod as far as the decision reads it: everything else in the object is passed over unseen. Optional members
- * may be absent or null, as JSON from any client may have them. Each member has its row in `pod-members.ts`.
+ * The part of a Pod that decisions read; everything else is ignored. Optional members may be absent or null, since clients
+ * send either. Each member has its row in `pod-members.ts`.
  */
 export interface Pod {
   readonly metadata?: PodMetadata | null | undefined;
@@ -47,9 +47,11 @@ export interface PodSpec {
 
 export interface Container {
   readonly name: string;
-  /** Read for its own hook only: what the image cannot run. */
+  /** Read only to recognise images that cannot run the hook. */
   readonly image?: unknown;
-  /** `Always` makes an init container a native sidecar; an ordinary container's wins over the pod's. Source: KEP-5307. */
+  /**
+   * `Always` makes an init container a native sidecar; for an ordinary container it overrides the pod's. Source: KEP-5307.
+   */
   readonly restartPolicy?: unknown;
   readonly ports?: readonly unknown[] | null | undefined;
   readonly readinessProbe?: ReadinessProbe | null | undefined;
@@ -64,7 +66,7 @@ export interface Container {
 
 export interface Lifecycle {
   readonly preStop?: LifecycleHandler | null | undefined;
-  /** Only that there is something else in it matters. */
+  /** Only its presence matters. */
   readonly postStart?: unknown;
 }
 
@@ -73,7 +75,7 @@ export interface ReadinessProbe {
   readonly exec?: unknown;
 }
 
-/** A failing one ends its container. */
+/** A probe whose failure ends the container. */
 export interface KillingProbe {
   readonly terminationGracePeriodSeconds?: unknown;
 }
@@ -116,7 +118,7 @@ export function endsByItself({ spec }: Pod, { restartPolicy }: Container): boole
   return (restartPolicy ?? spec.restartPolicy ?? 'Always') !== 'Always';
 }
 
-/** The second is no longer on new nodes from 1.37 on; manifests still use it. */
+/** The second label is no longer set on new nodes from 1.37 on, but manifests still use it. */
 export const OS_LABELS = ['kubernetes.io/os', 'beta.kubernetes.io/os'] as const;
 /** Only Windows nodes have it. */
 export const WINDOWS_BUILD = 'node.kubernetes.io/windows-build';
@@ -146,7 +148,7 @@ export function isWindows({ spec }: Pod): boolean {
   return Boolean(runtimeClassName) && /windows|wcow/i.test(shortTextIn(runtimeClassName));
 }
 
-/** A term that Windows nodes match, and perhaps others: then the image has to be one for Windows. */
+/** A node selector term that Windows nodes match (and perhaps others): then the image must be one for Windows. */
 function asksForWindows(term: unknown): boolean {
   return entriesOf(memberAt(term, ['matchExpressions'])).some((expression) => {
     const { key, operator, values } = isRecord(expression) ? expression : {};

@@ -15,9 +15,9 @@ import type { Field, Layer, PolicyValues } from './policy-values.ts';
 import { type Note, note } from './reasons.ts';
 
 interface AnnotationReader {
-  /** @returns what was expected, where the text does not parse */
+  /** @returns a message with what was expected, where the text does not parse */
   read(text: string): Partial<PolicyValues> | string;
-  /** The annotation can only restrain: if its value cannot be read, the pod is kept in Audit. */
+  /** This annotation can only make the policy stricter, so an unreadable value keeps the pod in Audit. */
   readonly restrains?: true;
 }
 
@@ -53,7 +53,7 @@ function choiceReader<F extends Field>(
   };
 }
 
-/** As many names as a pod may have containers, of 63 characters each, and their commas. */
+/** Room for the names of as many containers as a pod may have, of 63 characters each, and their commas. */
 const NAMES_MAX_LENGTH = POD_LIMITS.containers * 64;
 
 function readContainers(text: string): Partial<PolicyValues> | string {
@@ -70,7 +70,7 @@ function readContainers(text: string): Partial<PolicyValues> | string {
 /** Annotations that Linger writes itself; they set no policy. */
 const WRITTEN: ReadonlySet<string> = new Set([ANNOTATION.plan, ANNOTATION.holdToken]);
 
-/** The layers that the annotations of one object make, and the problems with them. */
+/** The policy layers from one object's annotations, and the problems found in them. */
 interface AnnotationLayers {
   readonly layers: readonly Layer[];
   readonly restrainedBy: string | undefined;
@@ -80,9 +80,9 @@ interface AnnotationLayers {
 const NOTHING_SAID: AnnotationLayers = { layers: [], restrainedBy: undefined, notes: [] };
 
 /**
- * The layers that an object's linger.dev annotations make. A value that does not parse is left out and noted: it
- * must never block a pod. `linger.dev/inject` also counts as a label, where the API server can select on it; of
- * two that contradict each other on the same object, false wins: opting out must always work.
+ * The layers from one object's linger.dev annotations. A value that does not parse is ignored and noted, because it must
+ * never block a pod. `linger.dev/inject` is also read as a label, on which the API server can select; if label and
+ * annotation of one object contradict each other, false wins, because opting out must always work.
  * @param owner the object, as origins name it: `Pod` or `Namespace/shop`
  */
 export function annotationLayers(owner: string, annotations: Labels, labels: Labels): AnnotationLayers {
@@ -112,7 +112,7 @@ export function annotationLayers(owner: string, annotations: Labels, labels: Lab
     read(ANNOTATION.inject, label);
     if (annotation?.values.inject === false) layers.set(ANNOTATION.inject, annotation);
   }
-  // One note, whatever their number: a pod has room for 20,000, and notes stay in memory until metrics have counted them.
+  // A single note for all of them: a pod has room for 20,000, and notes stay in memory until metrics have counted them.
   if (unknown.length > 0) {
     const isOne = unknown.length === 1;
     const known = Object.keys(READERS).join(', ');

@@ -35,9 +35,9 @@ export interface MergedPolicy {
 }
 
 /**
- * Merges the layers for one pod, later wins leaf by leaf: built-in, ClusterTerminationPolicies, the namespace's
- * TerminationPolicies, Namespace annotations, Pod annotations. Only ceilings (the smallest that is declared) and
- * overrides (AND) are not last-wins: a later layer may tighten them and never loosen them.
+ * Merges the layers for one pod, field by field, the later layer wins: built-in, ClusterTerminationPolicies, the namespace's
+ * TerminationPolicies, Namespace annotations, Pod annotations. Ceilings (the smallest declared) and overrides (AND) are the
+ * exceptions: a later layer may only tighten them.
  */
 export function effectivePolicy(policies: PolicySet, subject: PolicySubject, modeLimit: Mode): MergedPolicy {
   const merge = new Merge();
@@ -64,8 +64,8 @@ export function effectivePolicy(policies: PolicySet, subject: PolicySubject, mod
 type Permission = (typeof PERMISSIONS)[number];
 
 /**
- * The most refused TerminationPolicies that a decision names, those that would have won first: their owners may create any number
- * of them, and each review of their pods carries the names.
+ * How many refused TerminationPolicies a decision names, counting from the one that would have won. The owner of a namespace
+ * may create any number of them, and each review of its pods carries the names.
  */
 const MOST_REFUSALS = 8;
 
@@ -89,7 +89,7 @@ class Merge implements MergedPolicy {
     (this.policy as Record<Field, unknown>)[field] = value;
   }
 
-  /** A Namespace that has not been seen yet may be selected by this policy: its refusals apply, to be safe. */
+  /** For a policy that may select a Namespace that has not been seen yet: to be safe, what it forbids is forbidden. */
   applyRefusals(layer: Layer): void {
     for (const field of PERMISSIONS) if (layer.values[field] === false) this.#set(field, layer);
   }
@@ -149,7 +149,7 @@ class Merge implements MergedPolicy {
     this.notes.push(note('OverrideIgnored', text));
   }
 
-  /** @returns the mode that was lowered, and where it came from; undefined where the cap changes nothing */
+  /** @returns the mode that was lowered, and its origin; undefined where the cap changes nothing */
   #capMode(cap: Mode, by: Origin, because: string): string | undefined {
     const { value: mode, origin, ignored } = this.policy.mode;
     if (STRICTNESS[mode] <= STRICTNESS[cap]) return undefined;
@@ -164,7 +164,7 @@ class Merge implements MergedPolicy {
     this.notes.push(note('CeilingApplied', `${lowered} is lowered to ${cap} by ${because} (${by})`));
   }
 
-  /** Enforces nothing while a policy that may apply says Audit or Off. */
+  /** Lowers the mode to Audit while a policy that may apply to the unseen Namespace says Audit or Off. */
   holdUnresolved(unresolved: readonly Policy[], { name }: NamespaceRecord): void {
     const holding = unresolved.find(({ values }) => restrains(values));
     if (holding === undefined) return;
@@ -177,7 +177,7 @@ class Merge implements MergedPolicy {
 
 const STRICTNESS: Readonly<Record<Mode, number>> = { Off: 0, Audit: 1, Enforce: 2 };
 
-/** Whether a later layer's value is tighter than the one in force. */
+/** Whether a later layer's value is tighter than the current one. */
 export type Tighter<T> = (later: T, inForce: T) => boolean;
 
 export const TIGHTENING: { readonly [F in Field]?: Tighter<PolicyValues[F]> } = {

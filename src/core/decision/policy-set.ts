@@ -25,17 +25,17 @@ export interface Policy extends Layer {
 const POLICIES_OF_STEP = 50;
 
 /**
- * All policies, each list in layer order: ascending priority, then name; later wins. A review tries every policy of the
+ * All policies, each list in layer order: ascending priority, then name; the last wins. A review tries each policy of the
  * cluster and of its namespace: 1,000 of them take it 0.06 ms, 10,000 half a millisecond.
  */
 export interface PolicySet {
   readonly cluster: readonly Policy[];
   readonly byNamespace: ReadonlyMap<string, readonly Policy[]>;
-  /** Each `wait.minSamples` and each `wait.minHistory` that some layer may bring in force. */
+  /** All values of `wait.minSamples` and `wait.minHistory` that may apply to some pod. */
   readonly thresholds: readonly Enough[];
 }
 
-/** In steps, because thousands of policies would otherwise delay reviews. */
+/** A generator, because thousands of policies would otherwise delay reviews. */
 export function* policySet(
   cluster: readonly ClusterTerminationPolicy[],
   namespaced: readonly TerminationPolicy[],
@@ -79,7 +79,7 @@ function thresholdsOf(policies: readonly Policy[]): readonly Enough[] {
   ];
 }
 
-/** @returns its selectors, and the leaves that it sets */
+/** Splits a policy object into its selectors and the fields that it sets. */
 export function policyOf({ kind, metadata, spec }: ClusterTerminationPolicy | TerminationPolicy): Policy {
   const { priority = 0, podSelector, namespaceSelector }: ClusterTerminationPolicySpec = spec;
   const { name } = metadata;
@@ -105,14 +105,16 @@ export function inLayerOrder(a: Policy, b: Policy): number {
   return a.name < b.name ? -1 : Number(a.name > b.name);
 }
 
-/** The field of each member of a spec, and of each member of that: `wait`, `percentile` → `wait.percentile`. */
+/**
+ * The path of each field, by the member of the spec and the member within that: `wait`, `percentile` → `wait.percentile`.
+ */
 const FIELD_OF = new Map<string, Map<string, string>>();
 for (const field of Object.keys(BUILT_IN_VALUES)) {
   const [name = '', member = ''] = field.split('.');
   FIELD_OF.set(name, (FIELD_OF.get(name) ?? new Map<string, string>()).set(member, field));
 }
 
-/** The leaves that a document sets, and only those: an absent field must not hide a lower layer. */
+/** Only the fields that a document sets: an absent field must not hide the value of a lower layer. */
 function leavesOf(spec: ClusterTerminationPolicySpec): Partial<PolicyValues> {
   const leaves: Record<string, unknown> = {};
   const set = (field: string | undefined, value: unknown) => {

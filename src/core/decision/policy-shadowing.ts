@@ -10,8 +10,8 @@ export interface ShadowedPolicy {
 }
 
 /**
- * The policies without any effect: for all pods that they select, later policies of the same layer set each of their
- * fields. Finds only those that are hidden by policies with the same selectors, or with none.
+ * The policies without any effect: for all pods that they select, later policies of the same layer set each of their fields.
+ * Finds only those that are overridden by policies with the same selectors, or with none.
  */
 export function shadowedPolicies(
   documents: readonly (ClusterTerminationPolicy | TerminationPolicy)[],

@@ -36,7 +36,7 @@ export const BUILT_IN_VALUES = {
   'hold.observe': false,
   'hold.delivery': 'Auto' as HoldDelivery,
   existingHook: 'Keep' as ExistingHookRule,
-  // What cluster-autoscaler grants a pod at most (--max-graceful-termination-sec).
+  // The longest grace that cluster-autoscaler honours (--max-graceful-termination-sec).
   'grace.max': 600,
   'ceiling.wait': 300,
   'ceiling.mode': 'Enforce' as Mode,
@@ -69,11 +69,11 @@ export type Origin = string;
 
 export const BUILT_IN: Origin = 'built-in';
 
-/** A value that would have won, had it been allowed to. */
+/** A value of a later layer that was refused. */
 export interface IgnoredValue {
   readonly value: unknown;
   readonly origin: Origin;
-  /** The cause of the refusal: the field `ceiling.mode` or `overrides.pods`, an annotation, or the flag. */
+  /** What refused it: the field `ceiling.mode` or `overrides.pods`, an annotation, or the flag. */
   readonly because: string;
 }
 
@@ -96,8 +96,8 @@ export function leaf<T>(value: T, origin: Origin, ignored: readonly IgnoredValue
 }
 
 /**
- * Identifies the values of a policy, wherever they come from: 8 hex characters, `00000000` where all are built-in. A
- * built-in value adds nothing, so a field that a later version adds does not change the digest of existing policies.
+ * A digest of the policy's values, independent of their origins: 8 hex characters, `00000000` where all are built-in.
+ * Built-in values do not count, so a field that a later version adds does not change the digest of existing policies.
  */
 export function digestOf(policy: EffectivePolicy): string {
   let sum = 0;
@@ -105,7 +105,7 @@ export function digestOf(policy: EffectivePolicy): string {
   return (sum >>> 0).toString(16).padStart(8, '0');
 }
 
-/** Prints are summed, so their bits must be well mixed. */
+/** The hash of one field. Hashes are added up, so their bits must be well mixed. */
 function printOf(field: Field, value: unknown): number {
   if (value === BUILT_IN_VALUES[field]) return 0;
   const said = String(value);

@@ -19,13 +19,13 @@ import { type PolicySet, policyOf } from './policy-set.ts';
 import type { EffectivePolicy, Field, Leaf } from './policy-values.ts';
 import { holdBounds, reasonInWords, waitBehindPlainService } from './wait.ts';
 
-/** The current result of a policy for a pod that it selects, without annotations, behind an ordinary Service. */
+/** What a policy currently leads to for a pod that it selects, without annotations, behind an ordinary Service. */
 export interface PolicyView {
   readonly mode: Mode;
   readonly hook: HookChoice;
-  /** Whole seconds, before the pod's own grace has its say; undefined where the mode is Off. */
+  /** Whole seconds, before the pod's own grace limits it; undefined where the mode is Off. */
   readonly wait: number | undefined;
-  /** How that wait was chosen, such as `initial: 31 of 200 samples, 7h of 24h`; undefined as the wait is. */
+  /** How that wait was chosen, such as `initial: 31 of 200 samples, 7h of 24h`; undefined where there is no wait. */
   readonly why: string | undefined;
   /** The shortest and the longest hold, in seconds; undefined: the hook is another. */
   readonly hold: { readonly min: number; readonly max: number } | undefined;
@@ -36,13 +36,13 @@ export interface PolicyView {
   readonly samples: number | undefined;
   /** Fields of the policy that have no effect, each with the reason. */
   readonly ignored: readonly string[];
-  /** The origin of the setting that disables the whole policy; undefined: none. */
+  /** The origin of the setting that disables the whole policy; undefined: it is not disabled. */
   readonly forbiddenBy: string | undefined;
 }
 
 type AnyPolicy = ClusterTerminationPolicy | TerminationPolicy;
 
-/** More would not be read at a glance. */
+/** How many ignored fields are listed: more would not be read. */
 const MOST_IGNORED = 16;
 
 export function policyView(policy: AnyPolicy, snapshot: ClusterSnapshot): PolicyView {
@@ -77,7 +77,7 @@ export function policyView(policy: AnyPolicy, snapshot: ClusterSnapshot): Policy
   };
 }
 
-/** For pods that can run on any node, in each namespace that the policy selects. */
+/** For pods without node constraints, in each namespace that the policy selects. */
 function holdObstacles(
   policy: AnyPolicy,
   merged: EffectivePolicy,
@@ -138,7 +138,7 @@ function namespaceOf(policy: AnyPolicy, { namespaces }: ClusterSnapshot): Namesp
   return namespaces.get(name) ?? namespaceRecord(name, labels, NO_LABELS);
 }
 
-/** Labels that a selector matches, if any does. */
+/** Labels that the selector matches; undefined: no labels can match it. */
 function labelsFor({ matchLabels = {}, matchExpressions = [] }: LabelSelector): Labels {
   const labels: Record<string, string> = { ...matchLabels };
   for (const { key, operator, values = [] } of matchExpressions) {

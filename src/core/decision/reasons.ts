@@ -16,9 +16,8 @@ interface SkipReasonKind extends Curable {
   /** What an audit says of such pods. `skipped`: they lose no request, or are none of Linger's business. */
   readonly verdict: 'skipped' | 'unprotected' | 'unknown';
   /**
-   * What becomes of a wait that an earlier pass gave to the pod. `unread`: the pod is not looked at, and nothing is taken out.
-   * `stays`: the reason says what new pods get, and does not apply to a wait that stands. `goes`: no wait is left, so its hooks
-   * are taken out.
+   * What happens to a wait of an earlier pass. `unread`: the pod is not looked at, and nothing is removed. `stays`: the
+   * reason concerns new pods only, so the wait is kept. `goes`: its hooks are removed.
    */
   readonly standing: 'unread' | 'stays' | 'goes';
   /** Whether `linger.dev/inject: "true"` overrides it. Overriding any of the others would break the pod or have no effect. */
@@ -198,7 +197,7 @@ export const OVERRIDABLE: ReadonlySet<SkipReason> = new Set(
 );
 
 interface NoteKind extends Curable {
-  /** Whether the pod's creator also gets it, as an admission warning. */
+  /** Whether the pod's creator also sees the note, as an admission warning. */
   readonly warns: boolean;
 }
 
@@ -415,9 +414,9 @@ export function note(code: NoteCode, text: string, subject?: string): Note {
 }
 
 /**
- * kubectl and client-go print warnings as they come; the API server truncates all of a response's warnings
- * beyond 4 KiB and drops a header that is not valid text, so ours are one short line of ASCII.
- * Source: k8s.io/apiserver pkg/endpoints/filters/warning.go.
+ * kubectl and client-go print warnings as they arrive. The API server truncates all warnings of a response beyond 4 KiB and
+ * drops a header that is not valid text, so each of Linger's is one short line of ASCII. Source: k8s.io/apiserver
+ * pkg/endpoints/filters/warning.go.
  */
 const WARNING_MAX_BYTES = 256;
 const PREFIX = 'linger: ';

@@ -19,13 +19,13 @@ export interface SimulatedEvent {
   /** When it ended, since the epoch. */
   readonly at: number;
   readonly lag: number;
-  /** Absent: another namespace than the simulated one. */
+  /** The pod's namespace; absent: one other than the simulated namespace. */
   readonly namespace?: string | undefined;
   /** Absent: the lag of the control plane. */
   readonly consumer?: string | undefined;
 }
 
-/** The wait in force from an instant on. */
+/** The wait that pods get from an instant on. */
 export interface SimulatedWait {
   readonly at: number;
   readonly waitSeconds: number;
@@ -36,19 +36,19 @@ export interface SimulatedWait {
   readonly coverage: number | null;
 }
 
-/** How often a new table is considered; a running Linger publishes at most as often. */
+/** How often the simulation recomputes the table. A running Linger publishes no more often. */
 const TICK_SECONDS = 600;
 const DAY_SECONDS = 86_400;
 
-/** Longer than any history: after that long without an event nothing changes any more. */
+/** Longer than any history: after that long without an event, nothing changes any more. */
 const SILENCE_SECONDS = 30 * DAY_SECONDS;
 
 const MEASURED: DiscoveryConsumerSpec = { measure: { reports: {} } };
 
 /**
- * The waits that pods of a namespace get while these events happen, by the arithmetic of a running Linger: one for each
- * change of the wait in force, and one for each midnight (UTC). Consumers are those that the events name, and those of
- * the snapshot that may send traffic to some pod of the namespace; the built-in ones count where the events name them.
+ * The waits that pods of a namespace get while these events happen, by the arithmetic of a running Linger: one entry for
+ * each change of the wait, and one for each midnight (UTC). Consumers are those that the events name, and those of the
+ * snapshot that may send traffic to some pod of the namespace; the built-in ones count where the events name them.
  *
  * @param events in the order in which they happen; where one is earlier than the one before, the clock has been set back
  */
@@ -107,7 +107,7 @@ export function simulate(
     now = event.at;
     if (event.consumer !== undefined) consumers.record(event.consumer, 'removal', event.lag, now);
     else estimator.record({ namespace: event.namespace ?? '', lag: event.lag }, now);
-    // The first lags, and reaching enough of them, count at once.
+    // As in a running Linger, the first lags, and having enough of them for the first time, do not wait for the next tick.
     if (isDueAtOnce(table, { cluster: estimator.cluster, consumers: consumers.removals }, now, [enough]))
       look(now);
   }

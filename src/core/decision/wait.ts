@@ -45,14 +45,14 @@ export interface WaitChoice {
   /** The layer that decided it. */
   readonly origin: Origin;
   readonly notes: readonly Note[];
-  /** What it would be on nodes that stay; absent: the same. Whole seconds. */
+  /** The wait where nodes without a budget allow a longer one; absent: the same everywhere. Whole seconds. */
   readonly onOtherNodes?: number;
 }
 
 /** Measured waits are multiples of this, so that noise does not make the pods of one workload differ. */
 export const STEP_SECONDS = 5;
 
-/** How much coverage a storm-bound wait may give away against `max`: half a point. */
+/** How much coverage a wait during a storm may give up compared with `wait.max`: half a percentage point. */
 const NEGLIGIBLE_COVERAGE = 0.005;
 
 export function enoughOf(policy: EffectivePolicy): Enough {
@@ -62,7 +62,7 @@ export function enoughOf(policy: EffectivePolicy): Enough {
 export function chooseWait(policy: EffectivePolicy, lag: PlannedLag): WaitChoice {
   const choice = uncappedWait(policy, lag);
   const ceiling = policy['ceiling.wait'];
-  // A ceiling rounds down, or the result would be above it.
+  // Round the ceiling down, or the result would exceed it.
   const capped = Math.min(choice.seconds, Math.floor(ceiling.value));
   if (capped === choice.seconds) return choice;
   const text = `the wait of ${choice.seconds}s (${choice.origin}) is lowered to ${capped}s by ceiling.wait (${ceiling.origin})`;
@@ -71,7 +71,7 @@ export function chooseWait(policy: EffectivePolicy, lag: PlannedLag): WaitChoice
 
 function uncappedWait(policy: EffectivePolicy, lag: PlannedLag): WaitChoice {
   const { value: fixed = 0, origin } = policy['wait.fixed'];
-  // The operator's own number: no factor, no margin, no step, no min or max.
+  // The operator's own number is used as it is: no factor, margin, step, minimum or maximum.
   if (isFixed(policy)) return { seconds: wholeSeconds(fixed), why: 'fixed', origin, notes: [] };
   const { known, coverage } = lag;
   return known !== undefined && coverage !== undefined
@@ -86,8 +86,8 @@ export function initialWait(policy: EffectivePolicy): number {
 }
 
 /**
- * Not shorter than what {@link chooseWait} gives under any policy whose values are no larger: the wait of a storm is
- * shorter, but which policies make a lag one depends on their other values.
+ * An upper bound of what {@link chooseWait} gives under any policy whose values are no larger. It ignores the shorter waits
+ * of storms, because whether a lag counts as a storm depends on a policy's other values.
  */
 export function boundOfWait(
   policy: EffectivePolicy,
@@ -104,7 +104,10 @@ function isFixed(policy: EffectivePolicy): boolean {
   return policy['wait.from'].value === 'Fixed' && policy['wait.fixed'].value !== undefined;
 }
 
-/** Unknown never shortens: where a part is not known well enough, `initial`, or longer if the known parts need it. */
+/**
+ * Too little knowledge never shortens a wait: if any part is not known well enough, the wait is `initial`, or longer if the
+ * known parts need it.
+ */
 function cautiousWait(policy: EffectivePolicy, lag: PlannedLag): WaitChoice {
   const { value, origin } = policy['wait.initial'];
   const notes = unknownNotes(lag);
@@ -116,7 +119,7 @@ function cautiousWait(policy: EffectivePolicy, lag: PlannedLag): WaitChoice {
   return { seconds: known, why, origin: policy['wait.from'].origin, notes };
 }
 
-/** Built-in consumers are noted only where they are the only unknown part: in a new cluster everything is unknown. */
+/** Built-in consumers are noted only if nothing else is unknown: in a new cluster everything is. */
 function unknownNotes({ parts }: PlannedLag): readonly Note[] {
   const plane = parts.find(({ name }) => name === CONTROL_PLANE);
   const names = parts
@@ -148,7 +151,7 @@ function measuredWait(
   return { seconds, why: protectedLag > max ? 'storm' : 'measured', origin, notes };
 }
 
-/** The wait that a lag asks for: with the safety factor and margin, in steps, within min and max. */
+/** The wait that a lag needs: with the safety factor and margin, in steps, within min and max. */
 function waitFrom(policy: EffectivePolicy, lag: Lags): number {
   const protectedLag = protectedLagOf(policy, lag);
   return protectedLag > policy['wait.max'].value
@@ -184,17 +187,17 @@ function coveredInWords(coverage: number): string {
 }
 
 /**
- * The smallest step whose coverage is within half a point of what `max` covers: where the tail lies beyond `max`,
- * waiting longer costs every rollout and saves almost nothing. Coverage is taken with the safety factor
- * (factor × lag ≤ wait), so a cluster that is slow throughout, where the factor itself carries the lag beyond
- * `max`, gets `max`, and one with two modes stays short.
+ * The smallest step whose coverage is within half a percentage point of what `wait.max` covers: where the tail of the lag
+ * lies beyond the maximum, waiting longer slows every rollout and saves almost nothing. Coverage includes the safety factor
+ * (factor × lag ≤ wait). So a cluster that is slow throughout, where only the factor carries the lag beyond the maximum,
+ * gets the maximum; one with a short and a long mode gets a short wait.
  */
 function stormWait(policy: EffectivePolicy, lag: Lags): number {
   const max = policy['wait.max'].value;
   const factor = policy['wait.safetyFactor'].value;
   const covered = (seconds: number) => lag.coverage(seconds / factor);
   const enough = covered(max) - NEGLIGIBLE_COVERAGE;
-  // Nothing is covered within max, so there is no short mode worth a shorter wait.
+  // Nothing is covered within the maximum, so there is no short mode that would justify a shorter wait.
   if (enough <= 0) return max;
   for (let seconds = STEP_SECONDS; seconds < max; seconds += STEP_SECONDS) {
     if (covered(seconds) >= enough) return seconds;
@@ -202,7 +205,7 @@ function stormWait(policy: EffectivePolicy, lag: Lags): number {
   return max;
 }
 
-/** Limits to min and max, in whole seconds; max wins over min. */
+/** Limits to min and max, in whole seconds; if they contradict each other, max wins. */
 function bounded(seconds: number, policy: EffectivePolicy): number {
   return Math.min(
     Math.max(seconds, Math.ceil(policy['wait.min'].value)),
@@ -235,7 +238,7 @@ const PLAIN_SERVICE: ServiceRecord = {
   externalName: false,
 };
 
-/** A wait with the share of removals that it covers; undefined where a part of the lag is not known. */
+/** A wait with the share of removals that it covers; the share is undefined where a part of the lag is not known. */
 export interface DefaultWait extends WaitChoice {
   readonly coverage: number | undefined;
 }
@@ -263,7 +266,7 @@ export function waitBehindPlainService(
   return { choice: chooseWait(policy, lag), lag };
 }
 
-/** `initial: 31 of 200 samples, 7h of 24h`: how a wait was chosen, and what an initial one waits for. */
+/** `initial: 31 of 200 samples, 7h of 24h`: how a wait was chosen, and for an initial one, what is still missing. */
 export function reasonInWords(why: WaitReason, policy: EffectivePolicy, { parts }: PlannedLag): string {
   if (why !== 'initial') return why;
   const lacking = parts.filter(({ enough }) => !enough);
@@ -276,13 +279,13 @@ export function reasonInWords(why: WaitReason, policy: EffectivePolicy, { parts 
   return `initial: ${plane.samples} of ${minSamples} samples, ${history}`;
 }
 
-/** The shortest and the longest hold, before the grace has its say. Seconds. */
+/** The shortest and the longest hold, before the grace limits them. Seconds. */
 export function holdBounds(policy: EffectivePolicy, wait: number) {
   const max = Math.max(wait, Math.floor(Math.min(policy['hold.max'].value, policy['ceiling.wait'].value)));
   return { min: Math.min(wholeSeconds(policy['hold.min'].value), max), max };
 }
 
-/** The measurement behind one wait, and the policy's part in it. In seconds; coverage is a share, 0 to 1. */
+/** The estimate behind one wait, and what the policy made of it. In seconds; coverage is a share, 0 to 1. */
 export type WaitEstimate = NonNullable<ReturnType<typeof estimateOfWait>>;
 
 /**
@@ -294,7 +297,7 @@ export function estimateOfWait(policy: EffectivePolicy, lag: PlannedLag, wait: n
   const { seen, samples, historySeconds, scope } = lag;
   if (seen === undefined || isFixed(policy)) return undefined;
   const percentile = policy['wait.percentile'].value;
-  // The percentiles of parts do not add up to that of the whole; null where nothing is known.
+  // Percentiles of parts do not add up to the percentile of the whole. Null where nothing is known.
   const parts = lag.parts.map(({ name, source, lags, ...part }) => {
     const lagSeconds = lags?.quantile(percentile) ?? null;
     return { name, source, lagSeconds, samples: part.samples, historySeconds: part.historySeconds };
@@ -312,7 +315,7 @@ export function estimateOfWait(policy: EffectivePolicy, lag: PlannedLag, wait: n
     /** Until these have been reached once, the wait is at least `initial`. */
     minSamples: policy['wait.minSamples'].value,
     minHistorySeconds: policy['wait.minHistory'].value,
-    /** Whether they have been, for the control plane and every consumer that applies. */
+    /** Whether that has been reached for the control plane and for every consumer that applies. */
     enough: lag.coverage !== undefined,
     /** The share of the removals that the planned wait covers; null while not enough is known. */
     coverage: lag.coverage?.(wait) ?? null,
@@ -322,8 +325,8 @@ export function estimateOfWait(policy: EffectivePolicy, lag: PlannedLag, wait: n
 }
 
 /**
- * `p99 4.2s of 812 samples over 5 d, ×1.5 → 10s, covers 99.4 %`; with consumers, what their parts are follows the first
- * number in brackets.
+ * `p99 4.2s of 812 samples over 5 d, ×1.5 → 10s, covers 99.4 %`; with consumers, their parts follow the first number in
+ * brackets.
  */
 export function estimateInWords(estimate: WaitEstimate, wait: number): string {
   const { percentile, lagSeconds, samples, historySeconds, scope, coverage } = estimate;
@@ -348,7 +351,7 @@ function partsInWords(parts: WaitEstimate['parts']): string {
   return ` (${each.join(', ')})`;
 }
 
-/** The step from the percentile to the wait, in words. */
+/** How the wait follows from the percentile, in words. */
 function stepInWords(estimate: WaitEstimate): string {
   const { enough, minSamples, minHistorySeconds, safetyFactor, marginSeconds, maxSeconds } = estimate;
   if (estimate.parts?.some(({ source }) => source === 'unknown')) return 'not all of them known';

@@ -36,13 +36,13 @@ const PLACES: Readonly<Record<string, readonly [pointer: string, ownerKind?: str
 const KINDS: readonly string[] = [...Object.keys(PLACES), 'v1/Service'];
 
 /**
- * The kind that is meant by one that does not exist: `Deployent`, or a Deployment of `v1`. Groups without a dot are
- * Kubernetes’ own; in another one, only that group’s kinds are meant.
- * @returns `Deployment of apps`; undefined: it is one of these, or near none
+ * The kind that a misspelt one probably means: `Deployent`, or a Deployment of `v1`. Groups without a dot are Kubernetes’
+ * own; for any other group, only that group’s kinds are candidates.
+ * @returns `Deployment of apps`; undefined: the kind is known, or resembles none
  */
 export function meantKind(apiVersion: string, kind: string): string | undefined {
   const group = apiVersion.includes('/') ? apiVersion.slice(0, apiVersion.indexOf('/')) : apiVersion;
-  // What Kubernetes no longer serves has findings of its own.
+  // Kinds that Kubernetes no longer serves have findings of their own.
   if (KINDS.includes(`${group}/${kind}`) || group === 'extensions') return undefined;
   const among = KINDS.map((each) => each.split('/') as [string, string]).filter(([own]) =>
     group.includes('.') ? own === group : !own.includes('.'),
@@ -58,7 +58,10 @@ export function meantKind(apiVersion: string, kind: string): string | undefined 
   );
 }
 
-/** How many letters differ, are missing or are too many (Levenshtein’s distance); beyond three, some number beyond three. */
+/**
+ * The number of letters that differ, are missing or are too many (Levenshtein’s distance). Beyond three it is inexact, but
+ * still above three.
+ */
 function editsBetween(one: string, other: string): number {
   if (Math.abs(one.length - other.length) > 3) return 4;
   let row = Array.from({ length: other.length + 1 }, (_, index) => index);
@@ -116,7 +119,7 @@ export function templateReferenceOf(
 }
 
 /**
- * An object that refers to a template, as the workload that it makes.
+ * The workload of an object that refers to its template.
  * @param template undefined: it was not found, so its pods are unknown
  */
 export function withTemplate(

@@ -1,18 +1,19 @@
 import { isRecord, type Labels, labelOf, type NamespaceRecord, parseDuration } from '../api/index.ts';
 import type { Pod } from '../decision/index.ts';
 
-// Proxies that another webhook adds to a pod: a template shows them by labels and annotations only.
+// Proxies that another webhook adds to pods at admission. A pod template shows only by its labels and annotations that one
+// will be added.
 
 interface AddedSidecar {
-  /** Its container's name. */
+  /** The name of its container. */
   readonly name: string;
   readonly by: string;
   isAdded(labels: Labels, annotations: Labels, namespace: NamespaceRecord | undefined): boolean;
-  /** It outlives the ordinary containers. */
+  /** Whether it is added as a native sidecar, which outlives the ordinary containers. */
   isNative(annotations: Labels): boolean;
-  /** How long its own hook holds back SIGTERM; undefined: it has none. Seconds. */
+  /** How long its own hook delays SIGTERM, in seconds; undefined: it has no hook. */
   waitOf(annotations: Labels): number | undefined;
-  /** Its settings may also be annotations of the Namespace. */
+  /** Its settings may also be set by annotations of the Namespace. */
   readonly inherits?: true;
   readonly cure: string;
 }
@@ -21,7 +22,7 @@ function either(labels: Labels, annotations: Labels, key: string): string | unde
   return labelOf(annotations, key) ?? labelOf(labels, key);
 }
 
-/** Bare seconds, or a duration; the part of a second is left out. */
+/** Reads a bare number of seconds or a duration; fractions are dropped. */
 function secondsIn(text = ''): number | undefined {
   const seconds = Math.floor(/^\d{1,6}(\.\d*)?$/.test(text) ? Number(text) : (parseDuration(text) ?? 0));
   return seconds > 0 ? seconds : undefined;
@@ -56,7 +57,7 @@ const ADDED: readonly AddedSidecar[] = [
       const own = either(labels, annotations, 'sidecar.istio.io/inject');
       const of = namespace?.labels ?? {};
       const ofAll = labelOf(of, 'istio-injection');
-      // Whatever revision or pod says otherwise.
+      // This overrides any revision label and any label of the pod.
       if (ofAll === 'disabled') return false;
       const revision = labelOf(of, 'istio.io/rev') ?? labelOf(labels, 'istio.io/rev');
       return own === undefined ? ofAll === 'enabled' || revision !== undefined : own === 'true';
@@ -101,7 +102,7 @@ interface Found {
   readonly cure: string;
 }
 
-/** The proxies that are added to a pod when it is admitted, and stop beside its containers. */
+/** The proxies that admission will add to a pod and that stop at the same time as its containers. */
 export function addedTo(pod: Pod, namespace: NamespaceRecord | undefined): readonly Found[] {
   const labels = pod.metadata?.labels ?? {};
   const annotations = pod.metadata?.annotations ?? {};
@@ -113,7 +114,7 @@ export function addedTo(pod: Pod, namespace: NamespaceRecord | undefined): reado
   });
 }
 
-/** The pod with those of them that have a hook of their own, as admission gives them. */
+/** The pod with those of the added proxies that have a preStop hook, as admission would make it. */
 export function withAdded(object: unknown, namespace: NamespaceRecord | undefined): unknown {
   if (!isRecord(object) || !isRecord(object.spec) || !Array.isArray(object.spec.containers)) return object;
   const added = addedTo(object as unknown as Pod, namespace).flatMap(({ name, wait }) =>

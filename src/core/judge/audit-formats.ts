@@ -20,11 +20,11 @@ export interface AuditReport {
 }
 
 /**
- * The findings of each workload, by its name; by name and place where several have the same name: `dev/app.yaml` and
+ * The findings grouped by workload. Workloads of the same name are told apart by their place, because `dev/app.yaml` and
  * `prod/app.yaml` are often one input.
  */
 export function byWorkload(findings: readonly AuditFinding[]): ReadonlyMap<string, readonly AuditFinding[]> {
-  // A JSON file may be one line.
+  // The column is needed because a JSON file may be a single line.
   const placeOf = ({ file = '', line, column = 1, source }: AuditFinding) =>
     `${file}${line === undefined ? '' : `:${line}`}${column > 1 ? `:${column}` : ''}${source === undefined ? '' : `, rendered from ${source}`}`;
   const named = Map.groupBy(findings, subjectOf);
@@ -38,18 +38,18 @@ export function byWorkload(findings: readonly AuditFinding[]): ReadonlyMap<strin
   );
 }
 
-/** What there is something to do about. */
+/** Only findings that call for action. */
 function reportedIn({ findings }: AuditReport) {
   return findings.flatMap((finding) => (finding.level === null ? [] : [{ finding, level: finding.level }]));
 }
 
-/** A finding on its own, with what its numbers rest on. */
+/** The text of a finding together with the evidence for its numbers. */
 function saidOf({ text, evidence }: AuditFinding): string {
   return evidence === null ? text : `${text} (lag: ${evidence.text})`;
 }
 
 /**
- * SARIF 2.1.0, as code scanning takes it. A finding in a cluster has no file: its place is the object's name.
+ * SARIF 2.1.0 for code scanning. A finding in a cluster has no file, so its location is the object's name.
  * @param version of Linger
  */
 export function sarif(report: AuditReport, version: string): object {
@@ -84,7 +84,7 @@ export function sarif(report: AuditReport, version: string): object {
   };
 }
 
-/** What code scanning shows beside a result: what the reason means, and the way out. */
+/** What code scanning shows beside a result: what the reason means, and how to fix it. */
 function ruleOf(id: AuditReason): object {
   const found = isFinding(id) ? AUDIT_FINDINGS[id] : undefined;
   const means =
@@ -100,7 +100,7 @@ function ruleOf(id: AuditReason): object {
   };
 }
 
-/** Links of the catalogues are relative to a page of the reference. */
+/** Removes links, because those of the catalogues are relative to a page of the reference. */
 function unlinked(text: string): string {
   return text.replaceAll(/\[([^\]]+)\]\([^)]+\)/g, '$1');
 }
@@ -139,7 +139,7 @@ export function junit({ findings, summary }: AuditReport): string {
   return junitSuite('linger audit', { tests: cases.size, failures: unprotected, skipped }, lines);
 }
 
-/** @param counts of the test cases, by the attribute that says them */
+/** @param counts of the test cases, by the name of the attribute */
 export function junitSuite(
   name: string,
   counts: Readonly<Record<string, number>>,
@@ -154,27 +154,27 @@ export function junitSuite(
 
 const ENTITIES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 
-/** Text, for an element or an attribute. */
+/** Escapes text for an element or an attribute. */
 export function xml(text: string): string {
   return printable(text).replaceAll(/[&<>"]/g, (char) => ENTITIES[char] ?? char);
 }
 
-/** What has a meaning in Markdown, and in HTML within it. */
+/** Characters that have a meaning in Markdown, or in HTML within it. */
 const MARKDOWN = /[\\`*_{}[\]<>&#|~!$]/g;
-/** What GitHub and GitLab turn into a mention or a link by themselves. */
+/** Characters at which GitHub and GitLab recognise mentions and links. */
 const ADDRESSED = /@|:(?=\/\/)|(?<=www)\./gi;
 
-/** Text from elsewhere: it can neither link nor mention. */
+/** Escapes text from manifests, so that it cannot create links or mentions. */
 export function markdownCell(text: string): string {
   return (
     printable(text)
       .replaceAll(MARKDOWN, (char) => `\\${char}`)
-      // Followed by a zero-width space: escapes and entities are undone before mentions and links are recognised.
+      // A zero-width space breaks mentions and links: they are recognised only after escapes and entities have been decoded.
       .replaceAll(ADDRESSED, (char) => `${char}\u200b`)
   );
 }
 
-/** For a comment on a merge request. Text from manifests is escaped: it can neither link nor mention. */
+/** A comment for a merge request. Text from manifests is escaped, so it cannot create links or mentions. */
 export function markdown({ findings, summary }: AuditReport): string {
   const named = [...byWorkload(findings)].flatMap(([subject, all]) =>
     all.map((each) => ({ ...each, subject })),

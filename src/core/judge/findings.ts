@@ -69,31 +69,31 @@ import { type Originated, waysToInstall } from './renders.ts';
 import { type Rollout, rolloutOf } from './rollouts.ts';
 import { type Judged, judgedOf } from './standing-plan.ts';
 
-/** An audit's verdict on a workload's pods: they lose no request, lose some, need no wait, or it is not known. */
+/** An audit's verdict on a workload's pods: they lose no requests, they lose some, they need no wait, or it is not known. */
 export const VERDICTS = ['protected', 'unprotected', 'skipped', 'unknown'] as const;
 export type AuditVerdict = (typeof VERDICTS)[number];
 
-/** How much a line matters: `warning`, the workload loses requests by it; `note`, it is good to know. */
+/** How serious a line is. `warning`: the workload loses requests because of it. `note`: worth knowing. */
 export type AuditLevel = 'warning' | 'note';
 
 interface FindingKind extends Curable {
-  /** What it makes of an otherwise protected workload; null: it stays protected. */
+  /** The verdict that it gives an otherwise protected workload; null: it stays protected. */
   readonly verdict: AuditVerdict | null;
-  /** When a workload's finding gives another verdict ({@link Said}), and which. Its level is the one of that verdict. */
+  /** The case in which a finding gives another verdict ({@link Said}), and which. Its level then follows that verdict. */
   readonly sometimes?: string;
   readonly level: AuditLevel;
-  /** Whether it is reported of workloads that are skipped, too: a DaemonSet, a Job. */
+  /** Whether it is also reported for workloads that are skipped, such as a DaemonSet or a Job. */
   readonly ofSkipped: boolean;
   /**
-   * When an explanation has it, beside the notes of the decision: `warning`, where its level is that; `running`, the same, but
-   * only running pods can have it, and `linger explain` judges manifests.
+   * When an explanation lists it beside the notes of the decision. `warning`: if it has that level. `running`: likewise, but
+   * only running pods can have it, while `linger explain` judges manifests.
    */
   readonly explained: 'always' | 'warning' | 'running' | 'never';
 }
 
 /**
- * The findings beside the reasons of decisions, in the order in which a workload's are reported. The first that makes a
- * protected workload unprotected decides on it and comes before all others.
+ * The findings that are not reasons of decisions, in the order in which they are reported for a workload. The first one that
+ * makes a protected workload unprotected determines its verdict and comes first.
  */
 export const AUDIT_FINDINGS = {
   AuditOnly: {
@@ -431,7 +431,7 @@ export type FindingCode = keyof typeof AUDIT_FINDINGS;
 
 const IN_ORDER = Object.keys(AUDIT_FINDINGS);
 
-/** Narrows a reason or a note to one that is a finding, too. */
+/** Narrows the code of a reason or a note to one that is also a finding. */
 export function isFinding(code: string): code is FindingCode {
   return Object.hasOwn(AUDIT_FINDINGS, code);
 }
@@ -440,29 +440,29 @@ export function isFinding(code: string): code is FindingCode {
 export const GOOD_REASONS = ['Injected', 'OwnHook', 'AlreadyInjected', 'NotAsked', 'NoReplicas'] as const;
 export type AuditReason = FindingCode | SkipReason | (typeof GOOD_REASONS)[number];
 
-/** A line of an audit. Times in whole seconds; null: not known. */
+/** One line of an audit. Times in whole seconds; null: not known. */
 export interface AuditFinding {
   readonly kind: string;
   readonly namespace: string;
   readonly name: string;
-  /** The workload's. */
+  /** The verdict on the workload. */
   readonly verdict: AuditVerdict;
   readonly reason: AuditReason;
-  /** This line's own; null: there is nothing to do about it. */
+  /** The level of this line; null: it calls for no action. */
   readonly level: AuditLevel | null;
   /** The wait that the pods have, or would have. */
   readonly waitSeconds: number | null;
   readonly graceSeconds: number | null;
-  /** For how long a pod may still get requests after it has stopped: 0 where the wait suffices. */
+  /** How long requests may still arrive after the pod has stopped: 0 where the wait suffices. */
   readonly exposureSeconds: number | null;
-  /** What these numbers rest on; null: there are none. */
+  /** The evidence for these numbers; null: there are none. */
   readonly evidence: Evidence | null;
   readonly file?: string;
   readonly line?: number;
   readonly column?: number;
-  /** The folder of the kustomization or chart that it was rendered from: several use one file. */
+  /** The folder of the kustomization or chart that it was rendered from; several may share a file. */
   readonly source?: string;
-  /** One or two full sentences about this workload, with the way out where there is one. */
+  /** One or two full sentences about this workload, with the fix if there is one. */
   readonly text: string;
 }
 
@@ -471,19 +471,19 @@ export function subjectOf(of: Pick<AuditFinding, 'kind' | 'namespace' | 'name'>)
   return `${of.kind} ${of.namespace}/${of.name}`;
 }
 
-/** A pod of a workload as it runs. */
+/** A running pod of a workload. */
 export interface RunningPod {
   readonly annotations: Labels;
 }
 
-/** What the cluster makes of the grace of a pod, as a dry run shows. Seconds. */
+/** How something in the cluster cuts the grace of a pod, as a dry run shows. Seconds. */
 export interface GraceCut {
-  /** The grace with Linger's change. */
+  /** The grace that Linger sets. */
   readonly from: number;
   readonly grace: number;
-  /** The wait that is left. */
+  /** The wait that fits into the cut grace. */
   readonly wait: number;
-  /** Who may have cut it: `MutatingAdmissionPolicy short-grace`; empty: not known. */
+  /** What may have cut it: `MutatingAdmissionPolicy short-grace`; empty: not known. */
   readonly by: readonly string[];
 }
 
@@ -498,47 +498,47 @@ export interface AuditSubject {
   readonly column?: number;
   /** The folder of the kustomization or chart that it was rendered from. */
   readonly source?: string;
-  /** What is not known of its pods, as a sentence: their template, or who makes them. */
+  /** What is unknown about its pods, as a sentence: their template, or what creates them. */
   readonly unknown?: string;
-  /** Its workloads are made elsewhere, from what it names. */
+  /** It only refers to manifests from which its workloads are rendered elsewhere. */
   readonly notRendered?: true;
-  /** Why kubectl refuses the object. */
+  /** Why kubectl rejects the object. */
   readonly refused?: string;
-  /** Why the API server refuses its pods with a wait and accepts them without; absent: it does not, or was not asked. */
+  /** Why the API server rejects its pods with a wait but accepts them without; absent: it does not, or was not asked. */
   readonly refusal?: string;
-  /** Absent: its grace is left as it is, or that is not known. */
+  /** Absent: nothing cuts its grace, or that is not known. */
   readonly cut?: GraceCut;
-  /** undefined: not known, as in a manifest. */
+  /** undefined: not known, as for a manifest. */
   readonly running?: readonly RunningPod[];
 }
 
 type Decided = AuditSubject & Judged;
 
-/** What all of a workload's lines have in common, and what is reported once per workload. */
+/** The audit of one workload: its lines, and what is reported once per workload. */
 export interface Audited {
   /** The workload's main finding, then one for each further finding. Never empty. */
   readonly findings: readonly AuditFinding[];
-  /** How many seconds longer a rollout takes, and at most the drain of a node, whose pods wait in parallel. */
+  /** How many seconds waits add to a rollout, and at most to the drain of a node, where pods wait in parallel. */
   readonly cost: { readonly rollout: number; readonly drain: number };
-  /** It loses requests, and would not if Linger’s webhook were there and the mode were Enforce. */
+  /** It loses requests, but would not if Linger’s webhook were installed and the mode were Enforce. */
   readonly wouldBe: boolean;
-  /** The minReadySeconds that its rollouts need, where that is more than it has. */
+  /** The minReadySeconds that its rollouts need, if it has less. */
   readonly minReadySeconds?: number | undefined;
 }
 
-/** A problem of a workload, or something good to know. */
+/** A problem of a workload, or something worth knowing. */
 interface Said {
   readonly reason: FindingCode;
   readonly text: string;
-  /** The verdict in this case, where it differs from the finding's usual one; null: none. */
+  /** The verdict in this case if it differs from the finding's usual one; null: none. */
   readonly verdict?: AuditVerdict | null;
-  /** The shortest wait of the affected pods, where new pods get another. Seconds. */
+  /** The shortest wait of the affected pods, if it differs from that of new pods. Seconds. */
   readonly wait?: number;
-  /** What the workload needs and does not have. */
+  /** The minReadySeconds that the workload should have. */
   readonly minReadySeconds?: number;
 }
 
-/** The wait that its pods have today, or would get. */
+/** The verdict from the hooks alone, with the wait that the pods have today or would get. */
 interface Standing {
   readonly verdict: AuditVerdict;
   readonly reason: AuditReason;
@@ -548,8 +548,8 @@ interface Standing {
 }
 
 /**
- * The verdict on one workload, and all of its findings. Whatever goes wrong with it is a finding on it, too, and not a failure
- * of the audit of all others: anyone may create a workload.
+ * The verdict on one workload, with all of its findings. An error becomes a finding of this workload instead of failing the
+ * whole audit, because anyone may create a workload.
  */
 export function auditWorkload(
   audited: AuditSubject,
@@ -563,7 +563,7 @@ export function auditWorkload(
   }
 }
 
-/** The most characters of an error's message that a finding quotes. */
+/** How many characters of an error's message a finding quotes. */
 const LONGEST_ERROR = 200;
 
 function unjudged(audited: AuditSubject, thrown: unknown): Audited {
@@ -596,7 +596,10 @@ function originOf({ source, file = '' }: AuditSubject): string {
   return source ?? file;
 }
 
-/** Less the Services of other ways to install the same, unless no others make it a server. */
+/**
+ * Leaves out Services that belong to another way of installing the same, unless these are the only ones that select the
+ * pods.
+ */
 function exposedBy(
   exposure: Exposure | undefined,
   related: RelatedObjects,
@@ -667,7 +670,10 @@ function judge(audited: AuditSubject, snapshot: ClusterSnapshot, all: RelatedObj
   };
 }
 
-/** What is known of the clients of its pods, where that is less than a Service for them. */
+/**
+ * The finding that no client of the pods is known, although it is not known that there is none; undefined: a Service has
+ * them.
+ */
 function trafficFinding(
   subject: Decided,
   { services, consumers }: Exposure,
@@ -702,7 +708,7 @@ function trafficFinding(
   return { reason: 'MetricsOnly', text };
 }
 
-/** Severity follows the evidence: without clients that are known, nothing is known to be lost. */
+/** Eases the verdict where no clients are known, because then it is not known that anything is lost. */
 function eased(standing: Standing, traffic: Said | undefined): Standing {
   if (traffic === undefined || standing.verdict !== 'unprotected') return standing;
   const verdict = verdictOf(traffic) ?? 'protected';
@@ -718,13 +724,13 @@ function sentence(text: string): string {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
 }
 
-/** What matters to clients alone. */
+/** Findings that matter only if there are clients. */
 const OF_CLIENTS: ReadonlySet<FindingCode> = new Set([
   'NoOtherEndpoint',
   'LivenessRestart',
   'UndeclaredConsumer',
 ]);
-/** What matters without clients. */
+/** Findings that matter even without clients. */
 const WITHOUT_CLIENTS: ReadonlySet<FindingCode> = new Set(['GraceEaten', 'PatchRefused']);
 
 function ofMetricsOnly(found: readonly Said[], traffic: Said, standing: Standing): readonly Said[] {
@@ -734,30 +740,30 @@ function ofMetricsOnly(found: readonly Said[], traffic: Said, standing: Standing
   return standing.reason === 'MetricsOnly' ? kept : [...kept, traffic];
 }
 
-/** What Linger cures by being there, and by mode Enforce. */
+/** Reasons that disappear once Linger is installed in mode Enforce. */
 const WITHOUT_LINGER: ReadonlySet<AuditReason> = new Set(['AuditOnly', 'NotInjected']);
 
 function verdictOf({ reason, verdict }: Said): AuditVerdict | undefined {
   return (verdict === undefined ? AUDIT_FINDINGS[reason].verdict : verdict) ?? undefined;
 }
 
-/** A line's level: the one of the verdict that it gives in this case, or else the finding's. */
+/** The level of a line: that of the verdict that it gives in this case, or else the finding's usual one. */
 function levelOf(line: Standing | Said): AuditLevel | null {
   if (line.verdict === 'unprotected') return 'warning';
   if (line.verdict === 'unknown' || line.verdict === null) return 'note';
   return isFinding(line.reason) ? AUDIT_FINDINGS[line.reason].level : null;
 }
 
-/** How long requests may still come after the pod has stopped, as far as the lag is known. */
+/** How long requests may still arrive after the pod has stopped, as far as the lag is known. */
 function openFor(exposure: Exposure | undefined, verdict: AuditVerdict, wait: number | null): number | null {
   if (verdict === 'protected') return 0;
   if (verdict === 'skipped' || exposure === undefined) return null;
-  // For how long something that is not known is open is not known.
+  // If the wait is unknown, so is the length of the exposure.
   if (verdict === 'unknown' && wait === null) return null;
   return Math.max(0, Math.ceil(neededOf(exposure) - (wait ?? 0)));
 }
 
-/** The lag that a hook must cover: the known lag without the safety factor, or, as far as that is not known, the policy's wait. */
+/** The lag that a hook must cover: the known lag without the safety factor, or if that is not known, the policy's wait. */
 export function neededOf({ policy, choice, lag }: Exposure): number {
   if (choice.why === 'fixed' || choice.why === 'initial' || lag.known === undefined)
     return choice.onOtherNodes ?? choice.seconds;
@@ -768,7 +774,7 @@ function isAssumed(exposure: Exposure): boolean {
   return evidenceOf(exposure).basis === 'assumed';
 }
 
-/** Only a lag that is known requires anything. */
+/** The wording: only a known lag *requires* a wait. */
 function asks(exposure: Exposure): string {
   return isAssumed(exposure) ? 'Linger would wait' : 'the lag requires';
 }
@@ -830,7 +836,7 @@ function standingOf(subject: Decided, exposure: Exposure | undefined, related: R
 
 function standingUnknown(unknown: string, decision: Decision): Standing {
   const base = { verdict: 'unknown', reason: 'UnknownKind', grace: null } as const;
-  // Nothing is known about a template that was not found.
+  // The template was not found, so nothing is known of it.
   if (decision.outcome === 'skip' && decision.reason === 'InvalidPod')
     return { ...base, wait: null, text: unknown };
   if (decision.outcome === 'skip') {
@@ -842,7 +848,7 @@ function standingUnknown(unknown: string, decision: Decision): Standing {
   return { ...base, wait, grace, text };
 }
 
-/** The container that may stop before the others have waited: its own hook is no plain sleep. */
+/** The container that may stop before the others have waited, because its own hook is not a plain sleep. */
 function unknownHook({ request, decision }: Decided): string | undefined {
   if (decision.outcome !== 'inject') return undefined;
   const { wait } = decision.plan;
@@ -852,7 +858,10 @@ function unknownHook({ request, decision }: Decided): string | undefined {
   return found?.container.name;
 }
 
-/** A verdict that needs no dry run: a skip for another reason, or a wait that is there already. */
+/**
+ * Replaces the verdict for pods for which the webhook is not called, except where they are skipped anyway or already have a
+ * wait.
+ */
 function unasked(standing: Standing): Standing {
   if (standing.verdict === 'skipped' || standing.reason === 'AlreadyInjected') return standing;
   const text =
@@ -861,11 +870,11 @@ function unasked(standing: Standing): Standing {
 }
 
 /**
- * Whether the lag asks for a longer wait today, and new pods would get one: not beyond wait.max. A fixed wait is the
- * operator's decision: a measurement does not make it wrong.
+ * Whether the lag now asks for a longer wait, and new pods would get one (which wait.max may prevent). A fixed wait is the
+ * operator's decision, so no measurement makes it too short.
  */
 function isTooShort(plan: Plan, exposure: Exposure, { fresh, cut }: Decided): boolean {
-  // What new pods get: less than the policy says where the grace has no room for it, or is cut.
+  // What new pods get is less than the policy says if the grace has no room for it or is cut.
   const given =
     cut?.wait ?? (fresh.outcome === 'inject' ? longestWait(fresh.plan) : Number.POSITIVE_INFINITY);
   const longer = Math.min(neededOf(exposure), exposure.choice.seconds, given);
@@ -882,7 +891,7 @@ function standingPlan(plan: Plan, exposure: Exposure | undefined, subject: Decid
   return { verdict: 'protected', reason: 'AlreadyInjected', wait, grace, text };
 }
 
-/** Every container has a hook of its author's. */
+/** The verdict where every container has a hook of its author's. */
 function standingHook(subject: Decided, exposure: Exposure): Standing {
   const rows = ordinaryRows(subject, true);
   const needed = Math.ceil(neededOf(exposure));
@@ -899,7 +908,7 @@ function standingHook(subject: Decided, exposure: Exposure): Standing {
     const text = `every container has a preStop hook of its own; that of "${open.container.name}" ${readingInWords(open.held)}`;
     return { ...base, verdict: 'unknown', reason: 'ExistingHook', wait: null, text };
   }
-  // However short the lag, it is longer than nothing.
+  // Any known lag is above zero, but whether this wait suffices is not known.
   if (isAssumed(exposure) && least > 0) {
     const text = `${enough}; whether that suffices is unknown: too little has been measured yet, and Linger would wait ${needed}s`;
     return { ...base, verdict: 'unknown', reason: 'ExistingHook', text };
@@ -912,16 +921,16 @@ function standingHook(subject: Decided, exposure: Exposure): Standing {
   return { ...base, verdict: 'unprotected', reason: 'HookTooShort', text };
 }
 
-/** For {@link containerWaits}: the hooks as the pod has them. */
+/** For {@link containerWaits}: leaves the hooks as they are. */
 export const NO_WAIT: Decision = { outcome: 'skip', reason: 'ExistingHook', notes: [] };
 
-/** The containers that serve for as long as the pod does. @param given whether Linger's wait is given */
+/** The containers that serve for as long as the pod does. @param given whether to include Linger's wait */
 function ordinaryRows({ request, decision }: Decided, given: boolean): readonly ContainerWait[] {
   const table = containerWaits(request.object as Pod, given ? decision : NO_WAIT);
   return table.filter(({ sidecar, ends }) => !sidecar && !ends);
 }
 
-/** All that is found beside the verdict, in any order. */
+/** All findings besides the verdict from the hooks, in any order. */
 function furtherFindings(
   subject: Decided,
   exposure: Exposure,
@@ -941,7 +950,7 @@ function furtherFindings(
       ? longestWait(decision.plan)
       : undefined;
   const ofNotes = decision.notes.flatMap(({ code, text }): readonly Said[] => {
-    // graceEaten looks at the containers itself, as they may wait by a plan that stands.
+    // graceEaten examines the containers itself, because their wait may come from a plan on running pods.
     if (!isFinding(code) || code === 'GraceEaten') return [];
     return [
       {
@@ -997,7 +1006,7 @@ function poolsOf(
     : [];
 }
 
-/** A pool’s pods have no Service, and the webhook knows Services and DiscoveryConsumers. */
+/** No Service selects the pods of a pool, and the webhook knows only Services and DiscoveryConsumers. */
 function ofPools(pools: readonly PodPool[]): string {
   const [first] = pools;
   const declared = Object.entries(first?.labels ?? {})
@@ -1006,7 +1015,9 @@ function ofPools(pools: readonly PodPool[]): string {
   return `${fewOf(pools.map(({ by }) => by))} sends traffic to these pods without a Service, and no DiscoveryConsumer declares it: declare one with appliesTo: {podSelector: {matchLabels: {${declared}}}}, and its lag`;
 }
 
-/** While a hung container of the only replica waits, no other replica serves. Source: kubernetes.io, Container lifecycle hooks. */
+/**
+ * While the hung container of an only replica waits, nothing else serves. Source: kubernetes.io, Container lifecycle hooks.
+ */
 function livenessRestart(subject: Decided, related: RelatedObjects): readonly Said[] {
   const replicas = subject.workload.kind === 'Pod' ? 1 : replicasOf(subject, related);
   if (replicas !== 1) return [];
@@ -1019,7 +1030,7 @@ function livenessRestart(subject: Decided, related: RelatedObjects): readonly Sa
 const LIVENESS_CURE =
   'set the probe’s terminationGracePeriodSeconds, or use hook Hold, which ends such a wait within 2s';
 
-/** Undefined: no wait precedes the restart of a container that hangs. */
+/** How long a hung container waits before it is restarted, in words; undefined: it does not wait. */
 export function livenessInWords({
   request,
   decision,
@@ -1035,7 +1046,7 @@ export function livenessInWords({
   return `kubelets run preStop hooks also when a liveness or startup probe fails, so container "${row.container.name}", when it hangs, is restarted ${Math.floor(leastSecondsOf(row.held))}s later`;
 }
 
-/** Without the webhook, what another one adds gets no wait of Linger’s. */
+/** Without Linger's webhook, a sidecar that another webhook adds gets no wait. */
 function sidecarAddedLater(
   { request, decision, namespace }: Decided,
   { configured }: RelatedObjects,
@@ -1061,7 +1072,7 @@ function sidecarAddedLater(
     });
 }
 
-/** Every pod is on nodes that are taken away sooner than its grace ends. */
+/** Reports pods that can run only on nodes that go away before the grace ends. */
 function nodePoolShort(
   { request, decision }: Decided,
   exposure: Exposure,
@@ -1074,7 +1085,7 @@ function nodePoolShort(
   if (gone === undefined || grace <= gone.seconds) return [];
   const text = `every pod is ${gone.text}: its grace of ${grace}s is more than the node grants, so the application may be killed before it has drained; use nodes that stay, or a shorter grace`;
   const most = Math.floor((gone.notice ?? Number.POSITIVE_INFINITY) * NODE_BUDGET_SHARE);
-  // What the decision cut by itself is in its own note.
+  // Where the webhook itself shortens the wait, the decision has its own note on that.
   if (most >= wait || hold !== undefined) return [{ reason: 'NodeBudgetShort', text }];
   return [
     {
@@ -1085,7 +1096,7 @@ function nodePoolShort(
   ];
 }
 
-/** What a wait gives that nodes cut: less than the lag, as far as that is known. */
+/** The verdict where nodes cut the wait to this: it may be shorter than the lag, as far as that is known. */
 function shortBy(wait: number, exposure: Exposure): Pick<Said, 'wait' | 'verdict'> {
   if (wait >= neededOf(exposure)) return {};
   return { wait, verdict: isAssumed(exposure) ? 'unknown' : 'unprotected' };
@@ -1097,7 +1108,7 @@ function patchRefused({ refusal }: AuditSubject): readonly Said[] {
   return [{ reason: 'PatchRefused', text, wait: 0 }];
 }
 
-/** Something in the cluster cuts the grace period that the wait needs, so a restart changes nothing. */
+/** Reports that something in the cluster cuts the grace that the wait needs; restarting pods does not help. */
 function waitShrunk({ cut, decision, stands }: Decided, exposure: Exposure): readonly Said[] {
   if (cut === undefined || stands !== undefined || decision.outcome !== 'inject') return [];
   const { from, grace, wait, by } = cut;
@@ -1115,14 +1126,14 @@ function waitShrunk({ cut, decision, stands }: Decided, exposure: Exposure): rea
 function graceEaten(subject: Decided, { configured }: RelatedObjects): readonly Said[] {
   const { stands, running } = subject;
   const rows = ordinaryRows(subject, stands !== undefined || configured || running !== undefined);
-  // Without a grace no hook runs.
+  // Without a grace, no hook runs.
   const eater = rows.find((row) => row.grace > 0 && row.wait === undefined && eatsGrace(row));
   return eater === undefined ? [] : [{ reason: 'GraceEaten', text: eatenInWords(eater) }];
 }
 
 /**
- * A Service that lists terminating pods until they are gone sends to them however long they wait. A headless one is for
- * the pods' peers where clients have another.
+ * A Service that lists terminating pods until they are gone sends to them however long they wait. A headless one is taken to
+ * be for the pods' peers if clients have another Service.
  */
 function neverWithdrawn({ services }: Exposure, related: RelatedObjects): readonly Said[] {
   if (services === 'unknown') return [];
@@ -1166,7 +1177,7 @@ function noOtherEndpoint(subject: Decided, exposure: Exposure, related: RelatedO
   }
   if (replicas !== 1) return [];
   const { refusing, all } = budgetedBy(subject, replicas, related);
-  // Its drain is refused, and a rollout overlaps.
+  // Its budget refuses the drain, and its rollouts overlap.
   if (refusing !== undefined || all.length > 1) return [];
   const budget = all.length === 0 ? ' and a PodDisruptionBudget' : '';
   const least = scaler === undefined ? 'one replica' : `one replica at least (${scaler.by})`;
@@ -1184,7 +1195,10 @@ function wayOutOf({ workload: { kind }, object }: AuditSubject, replicas: number
   return 'lower maxUnavailable';
 }
 
-/** One apply restarts them at the same time. Source: k8s.io/kubernetes pkg/controller/disruption (evictions only). */
+/**
+ * One apply may restart all of these workloads at once; budgets do not prevent that. Source: k8s.io/kubernetes
+ * pkg/controller/disruption (evictions only).
+ */
 function rollsTogether(gap: string, beside: string): Said {
   const text = `${gap}: meanwhile the pods of ${beside} serve behind the same Service. One kubectl apply may roll all of them at once, and PodDisruptionBudgets do not bind rollouts: roll them one after the other`;
   return { reason: 'RollsTogether', text };
@@ -1195,7 +1209,7 @@ function budgetedBy(subject: Decided, count: number, { budgets, pods }: RelatedO
   return budgetsOf(budgets, { workload, namespace, labels: podLabelsOf(subject), count }, pods);
 }
 
-/** A drain waits for a budget that lets no pod go, and loses nothing. */
+/** A drain waits forever for a budget that allows no eviction, but loses no requests. */
 function drainRefused(subject: Decided, related: RelatedObjects): readonly Said[] {
   const replicas = subject.workload.kind === 'Pod' ? 1 : replicasOf(subject, related);
   if (replicas === undefined || replicas === 0) return [];
@@ -1217,7 +1231,7 @@ function drainRefused(subject: Decided, related: RelatedObjects): readonly Said[
   return [{ reason: 'DrainRefused', text }];
 }
 
-/** With policy Local a node without a ready pod of its own drops what comes to it. Source: KEP-1669, KEP-2086. */
+/** With policy Local, a node without a ready pod of its own drops traffic that arrives there. Source: KEP-1669, KEP-2086. */
 function localTraffic({ services }: Exposure, related: RelatedObjects): readonly Said[] {
   if (services === 'unknown') return [];
   return services.flatMap(({ namespace, name }) => {
@@ -1240,7 +1254,7 @@ function autoscalerOf({ workload, namespace }: AuditSubject, { scaled }: Around)
   return scaled.get(workloadKey(workload.kind, namespace, workload.name));
 }
 
-/** The fewest replicas that there may be. @returns undefined for a kind without a number of replicas */
+/** The smallest number of replicas that there may be. @returns undefined for a kind without a number of replicas */
 function replicasOf(subject: AuditSubject, related: Around): number | undefined {
   return autoscalerOf(subject, related)?.least ?? declaredReplicas(subject);
 }
@@ -1249,7 +1263,7 @@ function declaredReplicas({ workload, object }: AuditSubject): number | undefine
   if (!/^(Deployment|ReplicaSet|ReplicationController|StatefulSet|Rollout|CloneSet)$/.test(workload.kind))
     return undefined;
   const replicas = memberAt(object, ['spec', 'replicas']) ?? 1;
-  // A template’s parameter: `${REPLICAS}`.
+  // It is not a number if it is the parameter of a template: `${REPLICAS}`.
   return typeof replicas === 'number' ? replicas : undefined;
 }
 
@@ -1265,10 +1279,13 @@ const NOT_CONFIGURED = "the cluster has no MutatingWebhookConfiguration of Linge
 const WITHDRAWN =
   'something in the cluster has changed them after Linger, which took its hook back (linger audit --server-dry-run names what cuts a grace), or they were created before the policy, or while the webhook was down';
 
-/** Characters of all different plans of one workload that are read: more than a thousand of the usual length. */
+/** How many characters of different plans are read for one workload: more than a thousand of the usual length. */
 const MOST_PLANS = 256 * 1024;
 
-/** The plans of pods: those of one ReplicaSet have the same text. @returns also how many pods have one that is not read */
+/**
+ * The different plans of pods; pods of one ReplicaSet share the same text. @returns also how many pods have a plan that was
+ * not read
+ */
 function plansOf(running: readonly RunningPod[]) {
   const read = new Map<string, Plan | undefined>();
   const carried: Plan[] = [];
@@ -1290,7 +1307,7 @@ function plansOf(running: readonly RunningPod[]) {
   return { carried, unread };
 }
 
-/** Pods that were created without the webhook or before its policy, and pods with outdated waits. */
+/** Findings on running pods: some were created without the webhook or before its policy, or have an outdated wait. */
 function runningFindings(
   subject: Decided,
   exposure: Exposure,
@@ -1332,8 +1349,8 @@ function runningFindings(
 }
 
 /**
- * The wait is as long as its bounds let it be, and most removals take longer. A rare storm is another matter: it is left
- * uncovered on purpose.
+ * Reports a wait that is as long as its bounds allow while most removals take longer. Rare storms are not reported, since
+ * they are left uncovered on purpose.
  */
 function lagNotCovered({ decision }: Decided, exposure: Exposure, standing: Standing): readonly Said[] {
   const plan = decision.outcome === 'inject' ? decision.plan : undefined;
@@ -1351,7 +1368,10 @@ function ofPods(some: number, all: number): string {
   return `${some} of ${all} ${all === 1 ? 'pod' : 'pods'}`;
 }
 
-/** Something sends to the pods, by the catalogue or by a route from outside, and no consumer declares its lag. */
+/**
+ * Reports that something sends to the pods (known from the catalogue, or by a route from outside) while no consumer declares
+ * its lag.
+ */
 function undeclaredConsumer(
   { namespace, request }: Decided,
   { services, consumers }: Exposure,
@@ -1361,7 +1381,7 @@ function undeclaredConsumer(
   const { unrecognised, undeclared } = related;
   const pools = consumers.some(({ builtIn }) => !builtIn) ? [] : poolsOf({ namespace, request }, related);
   if (pools.length > 0) return [{ reason: 'UndeclaredConsumer', text: ofPools(pools) }];
-  // A mesh sends through Services, too.
+  // A mesh sends through Services too, so without a Service there is no sender.
   if (services === 'unknown' || services.length === 0) return [];
   const keys = services.map((each) => serviceKey(each.namespace, each.name));
   const found = undeclared({ namespace, services: keys }, consumers);
@@ -1385,7 +1405,7 @@ function undeclaredConsumer(
   return [{ reason: 'UndeclaredConsumer', text }];
 }
 
-/** The consumer of these pods that is the last to send to a new pod. */
+/** The consumer that takes longest to start sending to a new pod. */
 function slowestAddition({ consumers }: Exposure, { additions }: RelatedObjects) {
   const known = consumers.flatMap(({ name }) => {
     const seconds = additions.get(name);
@@ -1394,12 +1414,12 @@ function slowestAddition({ consumers }: Exposure, { additions }: RelatedObjects)
   return known.toSorted((a, b) => b.seconds - a.seconds)[0];
 }
 
-/** The kinds whose rollouts go on once a pod has been ready for minReadySeconds. */
+/** The kinds whose rollouts continue once a pod has been ready for minReadySeconds. */
 const PACED = /^(Deployment|StatefulSet|DaemonSet|Rollout|CloneSet)$/;
-/** Between a pod's readiness and the deletion of the next one, controllers themselves take up to about a second. */
+/** Controllers themselves take up to about a second between the readiness of one pod and the deletion of the next. */
 const PACE_SECONDS = 1;
 
-/** A rollout takes away old pods while consumers do not send to the new ones yet. */
+/** Reports a rollout that removes old pods before consumers send to the new ones. */
 function rolloutOutruns(subject: Decided, exposure: Exposure, related: RelatedObjects): readonly Said[] {
   const { workload, object } = subject;
   const { services } = exposure;
@@ -1410,7 +1430,7 @@ function rolloutOutruns(subject: Decided, exposure: Exposure, related: RelatedOb
     memberAt(object, ['spec', 'strategy', 'type']),
     memberAt(object, ['spec', 'updateStrategy', 'type']),
   ];
-  // The one has no new pod beside the old ones, of the other a person decides when.
+  // Recreate has no new pods beside old ones, and with OnDelete a person decides when pods are replaced.
   if (types.includes('Recreate') || types.includes('OnDelete')) return [];
   const given = memberAt(object, ['spec', 'minReadySeconds']);
   const paced = typeof given === 'number' ? given : 0;
@@ -1420,7 +1440,7 @@ function rolloutOutruns(subject: Decided, exposure: Exposure, related: RelatedOb
   return [{ reason: 'RolloutOutrunsConsumers', text, minReadySeconds: needed }];
 }
 
-/** Flow YAML, to be pasted. */
+/** A DiscoveryConsumer as flow YAML, ready to be pasted. */
 function declarationOf(route: string): string {
   const name = /^Service /.test(route) ? 'load-balancer' : 'gateway';
   return `{apiVersion: ${GROUP}/v1alpha1, kind: DiscoveryConsumer, metadata: {name: ${name}}, spec: {measure: {declared: {syncInterval: 10s}}}}`;
@@ -1433,7 +1453,10 @@ function costOf(subject: Decided, related: RelatedObjects): Audited['cost'] {
   return { rollout: wait * rolloutIn(subject, related).waits, drain: wait };
 }
 
-/** What stands around workloads of one input: its other objects, and each other's pods. @param webhooks as {@link relatedObjectsIn} takes them */
+/**
+ * The facts around the workloads of one input: the input's other objects, and the pods of the other workloads. @param
+ * webhooks see {@link relatedObjectsIn}
+ */
 export function relatedTo(
   subjects: readonly AuditSubject[],
   objects: readonly (Originated & { readonly value: unknown })[],
@@ -1459,7 +1482,7 @@ export function relatedTo(
     const values = (objectsOf.get(way) ?? []).map(({ value }) => value);
     return relatedObjectsIn(values, defaultNamespace, webhooks);
   };
-  // Read once: there may be as many ways as objects that belong to all of them.
+  // Read only once: there may be as many ways to install as objects that belong to all of them.
   const common = among(undefined);
   const commonPods = podsOfAll(subjectsOf.get(undefined) ?? [], common);
   const ways = new Map<string, Around>();
@@ -1474,15 +1497,15 @@ export function relatedTo(
 
 type NamespacedPods = PodsOf & { readonly namespace: string };
 
-/** The pods of all workloads, for {@link RelatedObjects.pods}: as many of each as there are at least. */
+/** The pods of all workloads, for {@link RelatedObjects.pods}, counting as many of each as there are at least. */
 function podsOfAll(subjects: readonly AuditSubject[], related: Around): readonly NamespacedPods[] {
   return subjects.flatMap((subject) => {
     const { workload, namespace } = subject;
     const { kind, name } = workload;
     const labels = podLabelsIn(workload);
-    // A DaemonSet has at least one.
+    // A DaemonSet is taken to have at least one pod.
     const count = /^(Pod|DaemonSet)$/.test(kind) ? 1 : replicasOf(subject, related);
-    // Such a pod ends: a test of a release, or what a Job would run.
+    // Pods that end by themselves do not serve: tests of a release, or what a Job would run.
     const ends =
       kind === 'Pod' && /^(Never|OnFailure)$/.test(textOf(memberAt(workload.pod, ['spec', 'restartPolicy'])));
     if (labels === undefined || count === undefined || ends) return [];
@@ -1507,7 +1530,7 @@ function knownPods(all: readonly NamespacedPods[]): KnownPods {
 export interface AuditSummary {
   readonly workloads: number;
   readonly verdicts: Readonly<Record<AuditVerdict, number>>;
-  /** How many workloads would be protected if Linger's webhook were there and the policies said Enforce. */
+  /** How many workloads would be protected if Linger's webhook were installed and the policies said Enforce. */
   readonly wouldBe: number;
   /** The number of workloads by reason. */
   readonly reasons: Readonly<Record<string, number>>;
@@ -1518,7 +1541,7 @@ export interface AuditSummary {
   readonly drainSeconds: number;
 }
 
-/** The first line of everything that sums up an audit. */
+/** The first line of every output that summarises an audit. */
 export function headlineOf({
   workloads,
   verdicts,

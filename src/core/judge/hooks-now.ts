@@ -1,21 +1,21 @@
-/** What decides whether pods that are created now get a hook. A member is undefined where it is not known. */
+/** The facts that show whether pods created now get a hook. A member is undefined if it is not known. */
 export interface HookFacts {
   /** The name of the MutatingWebhookConfiguration. */
   readonly configuration: string;
   readonly configured: boolean | undefined;
-  /** Linger’s own. */
+  /** The replicas of Linger. */
   readonly replicas?: { readonly wanted: number; readonly ready: number } | undefined;
-  /** Why the configuration leads to no ready replica, or is never used, though it is there. */
+  /** Why the configuration, though it exists, leads to no ready replica or is never used. */
   readonly astray?: Way | undefined;
   /** Whether the configuration trusts the certificate that replicas serve. */
   readonly trusted: boolean | undefined;
-  /** Whether pods are rejected where Linger does not answer. */
+  /** Whether pods are rejected when Linger does not answer. */
   readonly failsClosed?: boolean | undefined;
-  /** Whether a policy in the API server gives pods a wait meanwhile. */
+  /** Whether the floor's policy in the API server gives pods a wait instead. */
   readonly floor?: boolean | undefined;
 }
 
-/** An obstacle, and the way out. */
+/** An obstacle, and how to remove it. */
 export interface Way {
   readonly text: string;
   readonly cure?: string | undefined;
@@ -24,15 +24,15 @@ export interface Way {
 export interface HooksNow {
   /** null: not known. */
   readonly given: boolean | null;
-  /** Why not, as a clause. */
+  /** Why pods get no hooks, as a clause. */
   readonly why?: string;
-  /** A full sentence: the first line of whatever sums Linger up, where pods get none. */
+  /** A full sentence, present if pods get no hooks: the first line of every summary of Linger's state. */
   readonly headline?: string;
 }
 
 const RESTORE = 'kubectl apply --kustomize deploy/, or helm upgrade';
 
-/** Whether pods get hooks at this moment: asked by status, check, audit, the page and the metric. */
+/** Whether pods get hooks at this moment. Shared by status, check, audit, the page and the metric. */
 export function hooksNow(facts: HookFacts): HooksNow {
   const { configured, replicas, trusted, failsClosed, floor } = facts;
   const obstacle = obstacleIn(facts);

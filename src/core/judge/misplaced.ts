@@ -1,26 +1,26 @@
 import { ANNOTATION_PREFIX, atPointer, fewOf, isRecord, memberAt, textOf } from '../api/index.ts';
 import { type Workload, workloadOf } from '../decision/index.ts';
 
-/** Something in a workload that has no effect where it stands. */
+/** A field or annotation that has no effect where it is. */
 export interface Misplaced {
   readonly code: 'AnnotationMisplaced' | 'FieldMisplaced';
   readonly text: string;
 }
 
-/** A place within an object: dotted, of the whole and from the pod on; `?`: not in the pod. */
+/** A place within an object, as a dotted path from the object and from the pod; `?`: not within the pod. */
 interface Parent {
   readonly kind: string;
   readonly whole: string;
   readonly pod: string;
 }
 
-/** A field by which a pod waits, or by which a rollout goes on. */
+/** A field that affects how a pod waits or how a rollout proceeds. */
 interface Field {
   readonly name: string;
-  /** Whether the schema has it there. */
+  /** Whether the schema allows it there. */
   readonly fits: (parent: Parent) => boolean;
   readonly belongs: (kind: string) => string;
-  /** Only where its kind’s schema has no other use for the name. */
+  /** Look for it only in pods, because elsewhere a schema may use the name for something else. */
   readonly within?: 'the pod';
 }
 
@@ -81,7 +81,7 @@ const FIELDS: readonly Field[] = [
   })),
 ];
 
-/** Free-form data, or fields without effect on termination. */
+/** Not searched: free-form data, or fields without effect on termination. */
 const NOT_ENTERED: ReadonlySet<string> = new Set([
   ...['metadata', 'status', 'env', 'args', 'command', 'nodeSelector', 'volumes', 'volumeClaimTemplates'],
   ...['selector', 'affinity', 'tolerations', 'steps', 'analysis', 'antiAffinity', 'trafficRouting'],
@@ -93,7 +93,7 @@ export function misplacedIn({ kind, pointer }: Workload, object: unknown): reado
   return [...annotations(kind, pointer, object), ...fields(kind, pointer, object)];
 }
 
-/** Pods do not inherit their workload's annotations. */
+/** Annotations of the workload that belong on its pod template, because pods do not inherit them. */
 function annotations(kind: string, pointer: string, object: unknown): readonly Misplaced[] {
   const own = memberAt(object, ['metadata', 'annotations']);
   if (pointer === '' || !isRecord(own)) return [];
@@ -104,7 +104,7 @@ function annotations(kind: string, pointer: string, object: unknown): readonly M
   return [{ code: 'AnnotationMisplaced', text }];
 }
 
-/** Reads only the pod template of a kind whose schema is not known. */
+/** Misplaced fields. Of a kind whose schema is not known, only the pod template is read. */
 function fields(kind: string, pointer: string, object: unknown): readonly Misplaced[] {
   const found = new Map<string, string[]>();
   const pod = dotted(pointer);
@@ -135,7 +135,7 @@ function fields(kind: string, pointer: string, object: unknown): readonly Mispla
   };
   if (workloadOf(object) !== undefined) walk(object, '', 0);
   else if (pointer !== '') walk(atPointer(object, pointer), pod, 0);
-  // One text: an audit has one line for each finding of a workload.
+  // Joined into one text, because an audit has one line for each kind of finding.
   const texts = [...found].map(([why, places]) => `${fewOf(places)} has no effect: ${why}`);
   return texts.length === 0 ? [] : [{ code: 'FieldMisplaced', text: texts.join('; ') }];
 }

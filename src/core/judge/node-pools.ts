@@ -11,38 +11,38 @@ import {
 import { NODE_BUDGET_LABEL, nodeBudgetOf, nodeSelectorTerms, type Pod } from '../decision/index.ts';
 import { groupKindOf } from '../discovery/index.ts';
 
-/** A pool of nodes, as the object that makes them has it. */
+/** A pool of nodes, as described by the object that creates them. */
 export interface NodePool {
   /** `NodePool cheap` */
   readonly by: string;
-  /** The labels of its nodes, with the values that each label may have. */
+  /** The labels that all its nodes have, each with its possible values. */
   readonly labels: ReadonlyMap<string, readonly string[]>;
-  /** Within how many seconds after a drain begins its nodes are gone; undefined: it does not say. */
+  /** Its nodes are gone this many seconds after a drain begins; undefined: not specified. */
   readonly within: number | undefined;
-  /** Within how many seconds after the notice its nodes are gone; undefined: they stay. */
+  /** Its nodes are gone this many seconds after a notice; undefined: they are not taken away. */
   readonly notice: number | undefined;
 }
 
 type Path = readonly string[];
 
-/** A kind of object that makes nodes. */
+/** A kind of object that creates nodes. */
 interface PoolKind {
-  /** The labels of its nodes that say its name. */
+  /** The labels of its nodes that have its name as their value. */
   readonly named: readonly string[];
-  /** Where the labels of its nodes stand. */
+  /** Where it specifies the labels of its nodes. */
   readonly labels?: Path;
-  /** Where it requires labels, as an affinity does. */
+  /** Where it specifies labels as requirements, like those of an affinity. */
   readonly requirements?: Path;
-  /** Where it says how long a drain may take. */
+  /** Where it specifies how long a drain may take. */
   readonly within?: Path;
-  /** The label that its nodes have where all of them are spot instances, and none otherwise. */
+  /** The label that marks its nodes as spot instances; undefined unless all of them are. */
   readonly spot?: (spec: unknown) => readonly [label: string, value: string] | undefined;
 }
 
 const AWS = ['node.kubernetes.io/lifecycle', 'spot'] as const;
 const AZURE = ['kubernetes.azure.com/scalesetpriority', 'spot'] as const;
 const GKE = ['cloud.google.com/gke-provisioning', 'spot'] as const;
-/** Without GKE’s kubelets: from the notice on, in seconds. */
+/** Spot instances of Google Cloud outside GKE, whose kubelets do not shorten the notice: seconds from the notice on. */
 const COMPUTE_ENGINE = [NODE_BUDGET_LABEL, '30'] as const;
 
 /**
@@ -55,7 +55,7 @@ const POOL_KINDS: Readonly<Record<string, PoolKind>> = {
     labels: ['template', 'metadata', 'labels'],
     requirements: ['template', 'spec', 'requirements'],
     within: ['template', 'spec', 'terminationGracePeriod'],
-    // Its capacity type is a label, which says less than the cloud that the class of its nodes is of.
+    // Karpenter's own label for the capacity type says less than the cloud provider of its node class.
     spot: (spec) =>
       memberAt(spec, ['template', 'spec', 'nodeClassRef', 'group']) === 'karpenter.azure.com'
         ? AZURE
@@ -113,7 +113,7 @@ const POOL_KINDS: Readonly<Record<string, PoolKind>> = {
   },
 };
 
-/** An object that makes nodes, of any kind. @returns undefined for others */
+/** The pool that an object describes. @returns undefined for objects that create no nodes */
 export function nodePoolIn(object: Readonly<Record<string, unknown>>): NodePool | undefined {
   const kind = POOL_KINDS[groupKindOf(object)];
   if (kind === undefined) return undefined;
@@ -142,19 +142,19 @@ export function nodePoolIn(object: Readonly<Record<string, unknown>>): NodePool 
   };
 }
 
-/** How soon the nodes are gone that a pod is on, whichever of them it is. */
+/** When the nodes that a pod may be on are gone, whichever it is on. */
 export interface NodesGone {
-  /** The longest that one of them leaves it. */
+  /** The longest time that any of them leaves the pod. */
   readonly seconds: number;
   /** `on NodePool cheap, whose nodes are gone 60s after a drain of them begins (terminationGracePeriod)` */
   readonly text: string;
-  /** From the notice on, as the webhook takes it where it sees such nodes; undefined: they go by themselves only. */
+  /** Seconds from a notice on, as the webhook would see them on these nodes; undefined: some of the nodes get no notice. */
   readonly notice: number | undefined;
 }
 
 /**
- * Where every node that a pod may be on goes away, by the pools that are known and what the pod asks for.
- * @param asked what its own constraints say of the notice; undefined: nothing
+ * Whether all nodes that a pod may run on go away, judged by the known pools and by what the pod asks for.
+ * @param asked the notice that the pod's own constraints imply; undefined: none
  */
 export function nodesGone(
   pod: Pod,
@@ -192,13 +192,13 @@ function least(...of: readonly (number | undefined)[]): number {
   return Math.min(...of.map((each) => each ?? Number.POSITIVE_INFINITY));
 }
 
-/** A label that the node has, with one of these values. */
+/** A label that the node must have, with one of these values. */
 interface NodeLabel {
   readonly key: string;
   readonly values: readonly unknown[];
 }
 
-/** What the nodes of a pod have, for each term of its affinity. */
+/** The labels that a pod requires of its node, for each term of its affinity. */
 function nodesAsked({ spec }: Pod): readonly (readonly NodeLabel[])[] {
   const selected = Object.entries(spec.nodeSelector ?? {}).map(([key, value]) => ({ key, values: [value] }));
   const terms = listOf(nodeSelectorTerms(spec));
@@ -211,7 +211,7 @@ function nodesAsked({ spec }: Pod): readonly (readonly NodeLabel[])[] {
   ]);
 }
 
-/** The pool has a label that is asked for, and none of another value. */
+/** Whether the pool has one of the labels asked for, and none with a different value. */
 function mayHold({ labels }: NodePool, asked: readonly NodeLabel[]): boolean {
   const known = asked.filter(({ key }) => labels.has(key));
   return (

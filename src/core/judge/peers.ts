@@ -11,16 +11,16 @@ import {
 import { type Workload, workloadKey } from '../decision/index.ts';
 import { countOf, isPicked, portsIn } from './rollouts.ts';
 
-/** Pods with the same labels: of one workload as a manifest has it, or as they run. */
+/** Pods with the same labels, of one workload. */
 export interface PodsOf {
-  /** {@link workloadKey} of what they belong to. */
+  /** {@link workloadKey} of the workload. */
   readonly of: string;
   /** `StatefulSet ingester-zone-b` */
   readonly by: string;
   readonly labels: Labels;
-  /** How many there are, or the fewest that there may be. */
+  /** How many pods there are, or may be at least. */
   readonly count: number;
-  /** {@link portNamesIn} their template; absent: not known. */
+  /** {@link portNamesIn} of their template; absent: not known. */
   readonly ports?: ReadonlySet<string>;
 }
 
@@ -45,9 +45,9 @@ export class KnownPods {
 
 /** What a Service or a PodDisruptionBudget selects. */
 interface Selector {
-  /** What it selects is found once for this object. */
+  /** Identifies the selector: its matches are computed only once for this object. */
   readonly of: object;
-  /** Labels that every selected pod has. */
+  /** Labels that every selected pod must have. */
   readonly labels: Labels;
   readonly selects: (pods: PodsOf) => boolean;
 }
@@ -55,28 +55,29 @@ interface Selector {
 /** Pods that a selector selects. */
 interface Selected {
   readonly pods: number;
-  /** Those of them that have a controller. */
+  /** How many of them have a controller. */
   readonly managed: number;
   /** How many workloads they belong to. */
   readonly owners: number;
-  /** The first of these workloads, with all of their pods. */
+  /** The first few of these workloads, with all of their pods. */
   readonly first: readonly PodsOf[];
 }
 
-/** Label keys of a namespace by which its pods are indexed: each takes memory, and selectors use few. */
+/** By how many label keys the pods of a namespace are indexed: each takes memory, and selectors use few. */
 const MOST_KEYS = 16;
-/** A finding names three of the others, and one may be the workload itself. */
+/** How many workloads are kept: a finding names three others, and the workload itself may be among them. */
 const NAMED = 3;
 
 /**
- * The pods of a namespace. Each selector is applied once, to pods with one of its labels, and not again for each workload:
- * a namespace may have thousands of each. Nothing is kept for a selector that grows with the pods.
+ * The pods of a namespace. Because a namespace may have thousands of selectors and workloads, each selector is applied once
+ * for all workloads, and only to pods with one of its labels. What is kept for a selector does not grow with the number of
+ * pods.
  */
 class PodsOfNamespace {
   readonly #all: readonly PodsOf[];
   readonly #unowned: string;
   readonly #byOwner: ReadonlyMap<string, readonly PodsOf[]>;
-  /** By key and value of a label. */
+  /** By key, then by value of a label. */
   readonly #byLabel = new Map<string, ReadonlyMap<string | undefined, readonly PodsOf[]>>();
   readonly #selected = new Map<object, Selected>();
 
@@ -86,7 +87,7 @@ class PodsOfNamespace {
     this.#byOwner = Map.groupBy(all, ({ of }) => of);
   }
 
-  /** What the selector selects beside the pods of this workload. */
+  /** What the selector selects besides the pods of this workload. */
   beside(workload: Workload, namespace: string, selector: Selector): Selected {
     const all = this.#selectedBy(selector);
     const own = this.#ownOf(workload, namespace).filter((each) => selector.selects(each));
@@ -129,7 +130,7 @@ class PodsOfNamespace {
     return selected;
   }
 
-  /** The pods with one of these labels: the one that the fewest have. */
+  /** The pods with the rarest of these labels. */
   #having(labels: Labels): readonly PodsOf[] {
     let fewest = this.#all;
     for (const [key, value] of Object.entries(labels)) {
@@ -156,11 +157,11 @@ export interface DisruptionBudget {
   readonly spec: Readonly<Record<string, unknown>>;
 }
 
-/** A workload among the other pods of its namespace. */
+/** A workload for which to find other pods of its namespace. */
 interface Member {
   readonly workload: Workload;
   readonly namespace: string;
-  /** Its pods' labels. */
+  /** The labels of its pods. */
   readonly labels: unknown;
   /** How many pods it has. */
   readonly count: number;
@@ -171,7 +172,7 @@ export function podLabelsIn({ pod }: Workload): Labels | undefined {
   return isStringMap(labels) ? labels : undefined;
 }
 
-/** For {@link PodsOf.of}: pods without a controller whose names are not known. */
+/** A key for {@link PodsOf.of}, for pods without a controller whose names are not known. */
 export function anyPodOf(namespace: string): string {
   return workloadKey('Pod', namespace, '');
 }
@@ -181,20 +182,20 @@ function isSame(a: Labels, b: Labels | undefined): boolean {
   return keys.length === Object.keys(b ?? {}).length && keys.every((key) => b?.[key] === a[key]);
 }
 
-/** A port of a Service that leads to the container port of this name and protocol. */
+/** A port of a Service that leads to container ports of this name and protocol. */
 export interface NamedPort {
   /** `http/TCP` */
   readonly target: string;
 }
 
-/** The ports that a Service leads to, as far as pods differ in them. */
+/** The ports to which a Service leads, as far as they depend on the pod. */
 export interface TargetPorts {
-  /** It leads to a number, which every pod has. */
+  /** Whether one of them leads to a port number, which is the same for every pod. */
   readonly numbered: boolean;
   readonly named: readonly NamedPort[];
 }
 
-/** The named ports of a pod: `http/TCP`. Source: k8s.io/kubernetes pkg/api/v1/pod (FindPort). */
+/** The named ports of a pod, such as `http/TCP`. Source: k8s.io/kubernetes pkg/api/v1/pod (FindPort). */
 export function portNamesIn({ pod }: Workload): ReadonlySet<string> {
   return new Set(portsIn(pod).map(({ name, protocol = 'TCP' }) => `${textOf(name)}/${textOf(protocol)}`));
 }
@@ -206,9 +207,9 @@ export function leadsTo(workload: Workload, { numbered, named }: TargetPorts): b
 }
 
 /**
- * The pods of other workloads behind the same Services, in words: while this one has none, they serve. undefined where one of
- * its Services sends to this workload alone, by one of its ports at least; a headless one is for the pods’ peers where there
- * is another.
+ * The pods of other workloads that serve behind the same Services while this workload has none, in words; undefined where at
+ * least one port of one of its Services leads to this workload alone. Headless Services are ignored if there are others,
+ * since they are for the pods’ peers.
  */
 export function servingBeside(
   { workload, namespace }: Pick<Member, 'workload' | 'namespace'>,
@@ -239,23 +240,23 @@ export function servingBeside(
   return `${words.join(', ')}${isMore ? ' and others' : ''}`;
 }
 
-/** What PodDisruptionBudgets say of the eviction of one of a workload’s pods while all are healthy. */
+/** What PodDisruptionBudgets allow when one of a workload’s pods is to be evicted while all are healthy. */
 export interface Budgeted {
-  /** Those that select its pods. */
+  /** The budgets that select its pods. */
   readonly all: readonly DisruptionBudget[];
-  /** The one that lets none of them go. */
+  /** One that allows no eviction. */
   readonly refusing?: DisruptionBudget;
-  /** It does so for any number of replicas. */
+  /** Whether it allows none for any number of replicas. */
   readonly always?: boolean;
 }
 
-/** A budget that refuses even with so many (100 %, or none unavailable) does so with any number. */
+/** A budget that refuses even with this many pods (100 %, or none unavailable) refuses with any number. */
 const MANY_PODS = 1_000_000;
 
-/** No pod with two budgets can be evicted, whatever they say; findings name a few. */
+/** How many budgets are listed. A pod with two budgets cannot be evicted anyway, and findings name only a few. */
 const MOST_BUDGETED = 4;
 
-/** A budget counts all pods that its selector matches, whatever they belong to. */
+/** The budgets of a workload. A budget counts all pods that its selector matches, including those of other workloads. */
 export function budgetsOf(
   budgets: ReadonlyMap<string, readonly DisruptionBudget[]>,
   member: Member,
@@ -281,7 +282,7 @@ export function budgetsOf(
 }
 
 /**
- * How many pods may be evicted while all are healthy. Only a number as minAvailable counts pods without a controller.
+ * How many pods may be evicted while all are healthy. Pods without a controller count only if minAvailable is a number.
  * Source: k8s.io/kubernetes pkg/controller/disruption (getExpectedPodCount, updatePdbStatus).
  */
 function evictable(

@@ -30,15 +30,15 @@ import type { ConsumerView } from '../lag/index.ts';
 import { type NodePool, nodePoolIn } from './node-pools.ts';
 import { type DisruptionBudget, KnownPods, type TargetPorts } from './peers.ts';
 
-/** What an audit knows beside the snapshot: what the objects around workloads say about them. */
+/** What an audit knows besides the snapshot: what other objects say about workloads. */
 export interface RelatedObjects {
-  /** What sends to pods, as far as the catalogue knows it, and is not declared. */
+  /** Senders to pods that the catalogue recognises and that no DiscoveryConsumer declares. */
   readonly undeclared: UndeclaredSenders;
-  /** By consumer, within how many seconds it sends to 99 % of added endpoints, where that is measured. */
+  /** By consumer: the seconds within which it sends to 99 % of added endpoints, if that has been measured. */
   readonly additions: ReadonlyMap<string, number>;
-  /** By Service, the objects that route traffic from outside to it: `Ingress shop/web`. */
+  /** By Service: the objects that route traffic from outside to it: `Ingress shop/web`. */
   readonly routes: ReadonlyMap<string, readonly string[]>;
-  /** By Service, those of them that are nothing the catalogue knows. */
+  /** By Service: those of its routes that the catalogue does not recognise. */
   readonly unrecognised: ReadonlyMap<string, readonly string[]>;
   /** By {@link serviceKey}. */
   readonly services: ReadonlyMap<string, ServiceTraits>;
@@ -46,32 +46,35 @@ export interface RelatedObjects {
   readonly scaled: ReadonlyMap<string, Autoscaler>;
   /** By namespace. */
   readonly budgets: ReadonlyMap<string, readonly DisruptionBudget[]>;
-  /** By {@link workloadKey}, the Canary of Flagger, which makes its Services. */
+  /** By {@link workloadKey}: the Canary of Flagger that creates its Services. */
   readonly canaries: ReadonlyMap<string, string>;
-  /** By namespace, what finds pods by their labels without any Service. */
+  /** By namespace: what finds pods by their labels without a Service. */
   readonly pools: ReadonlyMap<string, readonly PodPool[]>;
   readonly nodePools: readonly NodePool[];
-  /** What Services and budgets may select beside a workload’s own pods. */
+  /** All pods that Services and budgets may select besides a workload’s own. */
   readonly pods: KnownPods;
-  /** The selectors of Linger's webhook, as the cluster has it. */
+  /** The selectors of Linger's webhook, as configured in the cluster. */
   readonly webhook: WebhookSelectors;
-  /** false: there is no configuration with that webhook, so no pod reaches Linger. */
+  /** false: no configuration contains that webhook, so no pod reaches Linger. */
   readonly configured: boolean;
-  /** Why new pods get no hook, where that is known and `configured` is false: see `hooksNow`. */
+  /** Why new pods get no hook, if that is known: see `hooksNow`. */
   readonly noHooks?: string | undefined;
-  /** By namespace, the kinds of which some objects are not known, because they take more than their share, or than one may. */
+  /** By namespace: the kinds of which some objects were not read, because they were too large or there were too many. */
   readonly unread: ReadonlyMap<string, ReadonlySet<string>>;
-  /** What is left of these for an origin that is one of several ways to install the same: see `waysToInstall`. */
+  /**
+   * These facts for an origin that is one of several ways to install the same, see `waysToInstall`; undefined: all of them
+   * apply.
+   */
   readonly aroundOf?: (origin: string) => Around | undefined;
 }
 
-/** What the objects of one input say. */
+/** The facts that come from the objects of one input. */
 export type Around = Pick<
   RelatedObjects,
   'routes' | 'services' | 'scaled' | 'budgets' | 'canaries' | 'pools' | 'nodePools' | 'pods' | 'unread'
 >;
 
-/** What both say; of two objects of one name, the second's. */
+/** Combines two sets of facts; where both have an object of the same name, the second's wins. */
 export function togetherWith(one: Around, other: Around): Around {
   const lists = <T>(a: ReadonlyMap<string, readonly T[]>, b: ReadonlyMap<string, readonly T[]>) =>
     new Map([...a, ...[...b].map(([key, more]) => [key, [...(a.get(key) ?? []), ...more]] as const)]);
@@ -102,9 +105,9 @@ export interface ServiceTraits {
   /** It lists a terminating pod as ready until it is gone (publishNotReadyAddresses). */
   readonly neverWithdraws: boolean;
   readonly headless: boolean;
-  /** Its ports are for metrics alone, as far as names tell. */
+  /** Its ports are only for metrics, as far as their names show. */
   readonly metricsOnly: boolean;
-  /** The field by which traffic stays on the node that it came to; undefined: it does not. */
+  /** The field that keeps traffic on the node where it arrived; undefined: none does. */
   readonly local: 'externalTrafficPolicy' | 'internalTrafficPolicy' | undefined;
   readonly targets: TargetPorts;
 }
@@ -112,11 +115,11 @@ export interface ServiceTraits {
 export interface Autoscaler {
   /** `ScaledObject web` */
   readonly by: string;
-  /** The fewest replicas. */
+  /** The smallest number of replicas. */
   readonly least: number;
 }
 
-/** As installed by deploy/webhook.yaml, but without the opt-outs, which decisions report themselves. */
+/** The selectors of deploy/webhook.yaml, except for the opt-outs, which decisions report themselves. */
 const INSTALLED: WebhookSelectors = {
   namespaceSelector: {
     matchExpressions: [
@@ -130,15 +133,15 @@ export function serviceKey(namespace: string, name: string): string {
   return `${namespace}/${name}`;
 }
 
-/** The most budgets of a namespace, and the most characters of one: each workload is compared with all of them. */
+/** How many budgets of a namespace are read, and how many characters of one: each workload is compared with all of them. */
 const MOST_BUDGETS = 1_000;
 const LONGEST_BUDGET = 4_096;
 
-/** The kinds that {@link relatedObjectsIn} reads. Many clusters do not serve most of them. */
+/** The kinds that {@link relatedObjectsIn} reads. Many clusters do not serve all of them. */
 export const RELATED_KINDS: readonly {
   readonly apiVersion: string;
   readonly kind: string;
-  /** It is of no namespace. */
+  /** It has no namespace. */
   readonly ofCluster?: true;
 }[] = [
   { apiVersion: 'v1', kind: 'Service' },
@@ -153,15 +156,15 @@ export const RELATED_KINDS: readonly {
 ];
 
 /**
- * Sorts the objects around workloads by what they say about them. Ignores other kinds, and objects that the API server
- * would not accept.
- * @param configurations {@link WEBHOOK_KIND}; undefined: not known. Without Linger's webhook, its installed selectors are assumed
+ * Sorts objects by what they say about workloads. Ignores other kinds, and objects that the API server would not accept.
+ * @param configurations objects of {@link WEBHOOK_KIND}; undefined: not known. If Linger's webhook is not among them, the
+ * selectors of a usual installation are assumed
  */
 export function relatedObjectsIn(...of: Parameters<typeof relating>): RelatedObjects {
   return taken(relating(...of));
 }
 
-/** {@link relatedObjectsIn} in steps: a leader that audits a large cluster answers reviews meanwhile. */
+/** {@link relatedObjectsIn} in steps, so that a leader that audits a large cluster can answer reviews in between. */
 export function* relating(
   objects: readonly unknown[],
   defaultNamespace: string,
@@ -254,7 +257,7 @@ export function* relating(
   };
 }
 
-/** For which pods the webhook is called. @param configurations as {@link relatedObjectsIn} takes them */
+/** The pods for which the webhook is called. @param configurations see {@link relatedObjectsIn} */
 export function calledBy(
   configurations: readonly { readonly webhooks?: unknown }[] | undefined,
 ): Pick<RelatedObjects, 'webhook' | 'configured'> {
@@ -280,7 +283,7 @@ function poolIn(
   return isStringMap(selector) && Object.keys(selector).length > 0 ? { by, labels: selector } : undefined;
 }
 
-/** With fewer samples, the slowest addition may have been chance. */
+/** With fewer samples than this, the slowest addition may have been chance. */
 const ADDITIONS_ENOUGH = 20;
 
 /** For {@link RelatedObjects.additions}. */
@@ -289,15 +292,18 @@ export function additionsIn(views: readonly ConsumerView[]): RelatedObjects['add
   return new Map(known.map(({ name, additions }) => [name, additions?.p99 ?? 0]));
 }
 
-/** The kind that configures which pods a webhook is called for. */
+/** The kind that configures for which pods a webhook is called. */
 export const WEBHOOK_KIND = {
   apiVersion: 'admissionregistration.k8s.io/v1',
   kind: 'MutatingWebhookConfiguration',
 } as const;
-/** The name of Linger's webhook in a configuration of any name. */
+/** The name of Linger's webhook, whatever the name of its configuration. */
 export const WEBHOOK = 'pods.linger.dev';
 
-/** Whether Linger's webhook is called for the pods of a namespace. @param labels its labels, as far as they are known */
+/**
+ * Whether Linger's webhook is called for the pods of a namespace. @param labels the namespace's labels, as far as they are
+ * known
+ */
 export function isAsked({ webhook }: RelatedObjects, namespace: string, labels: Labels = NO_LABELS): boolean {
   const all = { ...labels, [NAMESPACE_NAME_LABEL]: namespace };
   return isSelected({ namespaceSelector: webhook.namespaceSelector }, all, NO_LABELS);
@@ -316,7 +322,7 @@ function traitsOf(service: Record<string, unknown>, spec: Record<string, unknown
   };
 }
 
-/** Where it is absent, a targetPort is the number of the port. */
+/** Without a targetPort, it is the number of the port. */
 function targetsIn(service: Record<string, unknown>): TargetPorts {
   const ports = recordsAt(service, 'spec', 'ports');
   const isNamed = ({ targetPort }: Record<string, unknown>) => isString(targetPort) && targetPort !== '';
@@ -327,12 +333,12 @@ function targetsIn(service: Record<string, unknown>): TargetPorts {
 }
 
 const METRICS = /(^|[-_])(metrics?|prom(etheus)?|telemetry|monitoring)([-_]|$)/i;
-/** Not `metrics-server`: its clients ask for metrics of others. */
+/** Names of Services that serve metrics. Not `metrics-server`, whose clients ask it for the metrics of others. */
 const CALLED_METRICS = /(^|[-_])metrics([-_](svc|service|headless))?$/i;
-/** Names of ports that a Service for metrics may have beside others’: the one of kubebuilder’s projects is `https`. */
+/** Names of ports that a Service for metrics may have besides a telling one: projects of kubebuilder use `https`. */
 const PLAIN_PORT = /^(https?)?$/i;
 
-/** By the names of its ports; a single port without a name of its own is taken for what the Service is called. */
+/** Judged by the names of its ports; if it has a single port without a telling name, by the name of the Service. */
 function isForMetrics(service: Record<string, unknown>): boolean {
   const ports = recordsAt(service, 'spec', 'ports');
   const named = ports.every(
@@ -347,7 +353,7 @@ function isForMetrics(service: Record<string, unknown>): boolean {
   return ports.length > 0 && (named || isCalled);
 }
 
-/** Source: kedacore/keda apis/keda/v1alpha1 (minReplicaCount is 0 where it is absent). */
+/** Source: kedacore/keda apis/keda/v1alpha1 (an absent minReplicaCount means 0). */
 function leastOfKeda({ minReplicaCount, idleReplicaCount }: Record<string, unknown>): number {
   return Math.min(numberOr(minReplicaCount, 0), numberOr(idleReplicaCount, Number.POSITIVE_INFINITY));
 }
@@ -356,7 +362,7 @@ function numberOr(value: unknown, otherwise: number): number {
   return typeof value === 'number' ? value : otherwise;
 }
 
-/** What leads from outside to a Service by what the Service itself says. */
+/** Ways from outside into the Service that its own spec shows. */
 function waysInto(service: Readonly<Record<string, unknown>>): readonly string[] {
   const { spec } = service;
   const type = memberAt(spec, ['type']);

@@ -1,13 +1,14 @@
-/** Something of an input, and the file, kustomization or chart that it comes from. */
+/** An object of an input, with the file, kustomization or chart that it comes from. */
 export interface Originated {
   readonly origin: string;
 }
 
 /**
- * Everything in an input is taken to be applied together, but for folders that make workloads of the same namespace and name:
- * these are ways to install the same. Where files of one folder do, each of them is one.
- * @param workloads `name`: with the namespace
- * @returns the way to install that an origin belongs to; undefined: it belongs to all
+ * All objects of an input are assumed to be applied together, with one exception: folders that create workloads of the same
+ * namespace and name are alternative ways to install the same. If files of one folder do so, each of these files is a way of
+ * its own.
+ * @param workloads with their namespace as part of `name`
+ * @returns the way to install that an origin belongs to; undefined: it belongs to all of them
  */
 export function waysToInstall(
   workloads: readonly (Originated & { readonly name: string })[],
@@ -21,7 +22,7 @@ export function waysToInstall(
   return (origin) => (ways.has(unitOf(origin)) ? unitOf(origin) : undefined);
 }
 
-/** The units of which another makes the same. */
+/** The units that make something that another unit makes, too. */
 function makingTheSame<T>(
   all: readonly T[],
   made: (each: T) => readonly [unit: string, what: string],

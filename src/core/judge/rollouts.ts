@@ -10,11 +10,11 @@ import {
 } from '../api/index.ts';
 import type { Workload } from '../decision/index.ts';
 
-/** What a rollout of a workload does with the pods that run. */
+/** How a rollout of a workload replaces its running pods. */
 export interface Rollout {
-  /** Why all of them may have stopped before a new one is ready; undefined: some go on serving. */
+  /** Why all old pods may have stopped before a new one is ready; undefined: some keep serving. */
   readonly gap?: string;
-  /** How many waits it sits through at most, one after the other. */
+  /** How many waits follow each other at most. */
   readonly waits: number;
 }
 
@@ -23,8 +23,8 @@ const OVERLAPS: Rollout = { waits: 0 };
 /**
  * Source: k8s.io/kubernetes pkg/controller/deployment/util (ResolveFenceposts), pkg/controller/statefulset
  * (getStatefulSetMaxUnavailable), pkg/controller/daemon; argo-rollouts utils/replicaset; kruise pkg/controller/cloneset.
- * @param replicas the fewest that there may be
- * @param pods how many there are, or of how many is said
+ * @param replicas the smallest number that there may be
+ * @param pods how many pods there are, or are specified
  */
 export function rolloutOf({ kind, pod }: Workload, object: unknown, replicas: number, pods: number): Rollout {
   const strategy = strategyOf(object);
@@ -36,7 +36,7 @@ export function rolloutOf({ kind, pod }: Workload, object: unknown, replicas: nu
     const rolling = recordIn(kind === 'Rollout' ? strategy.canary : strategy.rollingUpdate);
     const unavailable = (of: number) => {
       const most = countOf(rolling.maxUnavailable, '25%', of, Math.floor);
-      // Both 0 would never end.
+      // If both were 0, a rollout would never end, so the controller assumes 1.
       return most === 0 && countOf(rolling.maxSurge, '25%', of, Math.ceil) === 0 ? 1 : most;
     };
     const waits = takesItsNode(pod) ? Math.ceil(pods / Math.max(1, unavailable(pods))) : 0;
@@ -65,7 +65,7 @@ export function rolloutOf({ kind, pod }: Workload, object: unknown, replicas: nu
     const most = countOf(strategy.maxUnavailable, '20%', of, Math.ceil);
     return most === 0 && countOf(strategy.maxSurge, 0, of, Math.ceil) === 0 ? 1 : most;
   };
-  // Containers are restarted in their pod: the next one waits until this one is ready again.
+  // Containers are restarted in place, so the next pod waits until this one is ready again.
   const inPlace = type !== undefined && type !== 'ReCreate';
   const waits = inPlace || takesItsNode(pod) ? Math.ceil(replaced(pods) / Math.max(1, unavailable(pods))) : 0;
   const stopped = Math.min(replaced(replicas), unavailable(replicas));
@@ -73,8 +73,8 @@ export function rolloutOf({ kind, pod }: Workload, object: unknown, replicas: nu
 }
 
 /**
- * With a traffic router, a canary ignores maxSurge and maxUnavailable and keeps the stable pods until its end, unless it is
- * to scale them down with their traffic. Source: argo-rollouts utils/replicaset/canary.go.
+ * With a traffic router, a canary ignores maxSurge and maxUnavailable and keeps the stable pods until it ends, unless it
+ * scales them down as their traffic shrinks. Source: argo-rollouts utils/replicaset/canary.go.
  */
 function keepsStable(canary: unknown): boolean {
   return isRecord(memberAt(canary, ['trafficRouting'])) && memberAt(canary, ['dynamicStableScale']) !== true;
@@ -94,7 +94,7 @@ function gapOf(field: string, stopped: number, replicas: number): Pick<Rollout, 
   return { gap: `its ${field} lets a rollout stop ${pods} before a new one is ready` };
 }
 
-/** A number, or a percentage of the pods. @param round as the controller does */
+/** A number, or a percentage of the pods. @param round the rounding that the controller uses */
 export function countOf(
   value: unknown,
   otherwise: number | string,
@@ -107,7 +107,7 @@ export function countOf(
   return Number.isFinite(count) ? Math.max(0, Math.trunc(count)) : 0;
 }
 
-/** The ports of the containers that run for as long as the pod does. Native sidecars are among its init containers. */
+/** The ports of all containers that run as long as the pod does, including native sidecars, which are init containers. */
 export function portsIn(pod: unknown): readonly Readonly<Record<string, unknown>>[] {
   const spec = memberAt(pod, ['spec']);
   const containers = [
@@ -117,7 +117,7 @@ export function portsIn(pod: unknown): readonly Readonly<Record<string, unknown>
   return containers.flatMap((each) => recordsAt(each, 'ports'));
 }
 
-/** Whether a new pod may need the node of an old one: host ports, or a required anti-affinity to its own kind. */
+/** Whether a new pod may need the node of an old one, because of host ports or a required anti-affinity to its own kind. */
 function takesItsNode(pod: unknown): boolean {
   const spec = memberAt(pod, ['spec']);
   const ports = portsIn(pod);

@@ -15,11 +15,11 @@ import {
 } from '../decision/index.ts';
 import { withAdded } from './added-sidecars.ts';
 
-/** A pod as it is judged: one that carries Linger’s plan is its author’s pod with that plan. */
+/** How a pod is judged. A pod that carries Linger’s plan is treated as its author’s pod with that plan applied. */
 export interface Judged {
-  /** Asks about the pod as its author wrote it. */
+  /** The request for the pod as its author wrote it. */
   readonly request: PodRequest;
-  /** What the pod gets, or has: with a plan that is there already, that one. */
+  /** The decision for the pod; if it carries a plan already, that plan. */
   readonly decision: Decision;
   /** What a pod without a plan would get. */
   readonly fresh: Decision;
@@ -27,7 +27,7 @@ export interface Judged {
   readonly stands?: Plan;
 }
 
-/** The notes that {@link planNotes} makes, or that are about what limited a new plan. */
+/** The notes that {@link planNotes} creates, or that concern limits of a new plan. */
 const OF_THE_PLAN: ReadonlySet<NoteCode> = new Set<NoteCode>([
   ...(['SidecarHook', 'HookExtended', 'ExistingHookKept', 'GraceEaten', 'ProbeGraceShort'] as const),
   ...(['PartialWait', 'ShutdownShortened', 'HoldUnwitnessed', 'WaitShrunk'] as const),
@@ -60,10 +60,11 @@ function sameTimes(a: Plan, b: Plan): boolean {
   return timesOf(a) === timesOf(b);
 }
 
-/** A pod with operations applied to it; itself where there are none. */
+/** A copy of a pod with operations applied; the pod itself if there are none. */
 export function patched(pod: unknown, operations: readonly Operation[]): unknown {
   if (operations.length === 0) return pod;
-  // Operations are copied, too, as one may change what an earlier one has put in. Copies share no YAML aliases.
+  // Operations are copied too, because one of them may change what an earlier one has inserted. Copies share no YAML
+  // aliases.
   const patch = fastJsonPatch.deepClone(operations) as fastJsonPatch.Operation[];
   return fastJsonPatch.applyPatch(fastJsonPatch.deepClone(pod), patch).newDocument as unknown;
 }

@@ -17,10 +17,10 @@ import {
 } from './findings.ts';
 import type { RelatedObjects } from './related-objects.ts';
 
-/** Members of a policy's spec. */
+/** Fields of a policy's spec. */
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What a policy can do about a finding. Others need a change of the workload, or of the cluster. */
+/** The findings that a policy can cure, and how. Others require changes of the workload or the cluster. */
 const CURES: Readonly<Partial<Record<AuditReason, Fields>>> = {
   AuditOnly: { mode: 'Enforce' },
   HookTooShort: { existingHook: 'Extend' },
@@ -28,25 +28,25 @@ const CURES: Readonly<Partial<Record<AuditReason, Fields>>> = {
   ExistingHook: { existingHook: 'Extend' },
 };
 
-/** After every policy that an operator is likely to have. */
+/** Above the priority of any policy that an operator is likely to have. */
 const PRIORITY = 1_000;
 const NAME = 'linger-suggested';
 
 export interface Suggestion {
-  /** Policies to be applied; none: no policy would help. */
+  /** Policies to apply; empty: no policy would help. */
   readonly policies: readonly ClusterTerminationPolicy[];
-  /** What no policy can do, and a field of the workload does: `Deployment shop/web: minReadySeconds: 12`. */
+  /** What only a field of the workload can cure: `Deployment shop/web: minReadySeconds: 12`. */
   readonly changes: readonly string[];
   readonly before: AuditSummary;
-  /** With them in force. */
+  /** The summary with these policies applied. */
   readonly after: AuditSummary;
 }
 
 /**
- * The smallest set of policies that turns what can be turned green: a policy for each set of fields, with the namespaces
- * that need just those. Each is tried by the decisions themselves, and what does not help is left out: a ceiling or an
- * annotation may forbid it.
- * @param snapshotWith the snapshot with further ClusterTerminationPolicies in force
+ * The smallest set of policies that protects as many workloads as policies can: one policy for each set of fields, selecting
+ * the namespaces that need exactly those. Each is tried out with real decisions, and fields that do not help are left out,
+ * since a ceiling or an annotation may prevent their effect.
+ * @param snapshotWith returns the snapshot with additional ClusterTerminationPolicies
  */
 export function suggest(
   subjects: readonly AuditSubject[],
@@ -98,7 +98,7 @@ function wantedBy(audited: readonly Audited[]): ReadonlyMap<string, Fields> {
   return wanted;
 }
 
-/** One policy for each set of fields, and as many more as a selector has no room for its namespaces. */
+/** One policy for each set of fields, or several if its namespaces do not fit into one selector. */
 function policiesFor(fieldsOf: ReadonlyMap<string, Fields>): readonly ClusterTerminationPolicy[] {
   const used = [...fieldsOf].filter(([, fields]) => Object.keys(fields).length > 0);
   const sets = Map.groupBy(used, ([, fields]) => JSON.stringify(fields));
@@ -117,7 +117,7 @@ function policiesFor(fieldsOf: ReadonlyMap<string, Fields>): readonly ClusterTer
       metadata: { name: specs.length === 1 ? NAME : `${NAME}-${index + 1}` },
       spec: { priority: PRIORITY, namespaceSelector: { matchExpressions: [selected] }, ...fields },
     };
-    // As a file would be read: a schema that changes shows here.
+    // Parsed like a file, so that a change of the schema shows here.
     return parseDocument(document, 'a suggestion') as ClusterTerminationPolicy;
   });
 }

@@ -1,7 +1,7 @@
 /**
- * The buckets of lags that all histograms share, so that they can be merged and combined bucket by bucket. Bucket 0 holds
- * exactly 0, bucket 1 lags above 0 up to 1 ms; every further bucket ends 2 % above where it begins. A bucket stands for one
- * value, and no lag from 1 ms to 2 h is further than {@link BUCKET_ERROR} from the value of its bucket.
+ * The buckets that all histograms of lags share, so that they can be merged and combined bucket by bucket. Bucket 0 holds
+ * exactly 0, bucket 1 lags above 0 up to 1 ms; every further bucket ends 2 % above where it begins. Each bucket is
+ * represented by one value; for lags from 1 ms to 2 h, that value is off by at most {@link BUCKET_ERROR}.
  */
 
 /**
@@ -17,7 +17,7 @@ const FLOOR_SECONDS = 0.001;
 /** Two buckets below the floor, and ⌈ln(7200 s ÷ 1 ms) ÷ ln 1.02⌉ = 798 up to 2 h (in fact to 7,293 s). */
 export const BUCKETS = 800;
 
-/** Longer lags are in the last bucket: beyond any wait, where only "very long" matters. */
+/** Longer lags go into the last bucket: they are beyond any wait, so only "very long" matters. */
 export const LONGEST_SECONDS = 7200;
 
 const LOG_RATIO = Math.log(RATIO);
@@ -51,8 +51,9 @@ export function lastBucketWithin(seconds: number): number {
 }
 
 /**
- * How many buckets above the larger addend the sum of two lags lies, by the distance d of their buckets: both values
- * are on the same geometric ladder, so the sum is the larger one × (1 + ratio^−d), whichever the bucket.
+ * The bucket of a sum of two lags, as a distance above the larger addend's bucket, indexed by the distance d between the
+ * two. It does not depend on the buckets themselves, because their values form a geometric series: the sum is the larger
+ * value × (1 + ratio^−d).
  */
 const SUM_OFFSETS: Uint8Array = Uint8Array.from({ length: BUCKETS }, (_, distance) =>
   Math.ceil(Math.log((2 * (1 + RATIO ** -distance)) / (RATIO + 1)) / LOG_RATIO),
@@ -62,7 +63,7 @@ export function sumCell(a: number, b: number): number {
   const large = Math.max(a, b);
   const small = Math.min(a, b);
   if (small === 0) return large;
-  // Bucket 1 is not on the ladder.
+  // Bucket 1 is not part of the geometric series.
   if (small === 1) return bucketOf(secondsOf(large) + FLOOR_SECONDS);
   return Math.min(BUCKETS - 1, large + (SUM_OFFSETS[large - small] ?? 0));
 }

@@ -100,7 +100,7 @@ export const CONDITIONS = {
 export type ConditionReason = keyof typeof CONDITIONS;
 
 export interface MeasurementState {
-  /** Instances that report or are inspected; absent where instances cannot be distinguished. */
+  /** Instances that send reports or are inspected; absent where instances cannot be distinguished. */
   readonly instances?: number;
   /** Expected seconds between two samples; default: {@link USUAL_SECONDS}. */
   readonly every?: number;
@@ -110,7 +110,10 @@ export interface MeasurementState {
   readonly limits: readonly string[];
 }
 
-/** Held pods that a consumer applies to and that got no connection from its instances, since one last did. */
+/**
+ * Held pods that got no connection from the instances of a consumer that applies to them, counted since a held pod last got
+ * one.
+ */
 export interface UnseenPods {
   /** When the first was seen. Seconds since the epoch. */
   readonly since: number;
@@ -119,7 +122,7 @@ export interface UnseenPods {
 
 interface Judgement {
   readonly reason: ConditionReason;
-  /** Sentences; stable while nothing changes, so that a status is not rewritten. */
+  /** Sentences that stay the same while nothing changes, so that the status is not rewritten. */
   readonly message: string;
 }
 
@@ -129,7 +132,7 @@ const USUAL_SECONDS: Readonly<Record<MeasureKind, number>> = {
   clusterDns: 60,
   probe: 30,
   reports: 60,
-  // Samples come from real removals only, and there may be none for weeks.
+  // They sample real removals only, and there may be none for weeks.
   inspect: Number.POSITIVE_INFINITY,
   endpoints: Number.POSITIVE_INFINITY,
   xds: Number.POSITIVE_INFINITY,
@@ -146,7 +149,7 @@ export interface LagView {
 
 interface MeasuredCondition extends Judgement {
   readonly status: (typeof CONDITIONS)[ConditionReason]['status'];
-  /** When the status became what it is. Seconds since the epoch. */
+  /** When the status last changed. Seconds since the epoch. */
   readonly since: number;
 }
 
@@ -155,7 +158,7 @@ export interface ConsumerView {
   readonly name: string;
   /** `unknown`: its spec could never be read. */
   readonly measure: MeasureKind | 'unknown';
-  /** Observe: no wait considers it; absent: Enforce. */
+  /** Observe: no wait considers the consumer; absent: Enforce. */
   readonly mode?: 'Observe';
   /** From the withdrawal of an endpoint until the consumer stops sending to it. */
   readonly removals: LagView | null;
@@ -167,7 +170,7 @@ export interface ConsumerView {
   readonly services: number | null;
   /** Instances that report or are inspected; null where they cannot be distinguished. */
   readonly instances: number | null;
-  /** Absent: its instances are not known, or send to held pods. */
+  /** Absent: its instances are not known, or some held pod got a connection from them. */
   readonly unseen?: UnseenPods;
   readonly condition: MeasuredCondition;
   readonly limits: readonly string[];
@@ -177,15 +180,15 @@ export interface ConsumerFacts {
   readonly consumer: Consumer;
   readonly removals: ConsumerLag | undefined;
   readonly additions: ConsumerLag | undefined;
-  /** When a removal was last timed, also where that is longer ago than {@link removals} reaches; undefined: never. */
+  /** When a removal was last measured, even if that is older than the window of {@link removals}; undefined: never. */
   readonly latestRemoval?: number | undefined;
   /** undefined: this replica does not measure it. */
   readonly state: MeasurementState | undefined;
   readonly unseen?: UnseenPods | undefined;
   readonly services?: number | undefined;
-  /** Why its registry does not take pods out, if it does not. */
+  /** Why the consumer's registry does not remove terminating pods; undefined: it does, or has none. */
   readonly notDeregistered?: string | undefined;
-  /** Why its spec as it is now cannot be read. */
+  /** Why the current spec cannot be used; undefined: it can. */
   readonly problem?: string | undefined;
 }
 
@@ -200,14 +203,18 @@ const UNSEEN_LIMIT =
 const UNSEEN_SECONDS = 7 * 86_400;
 const UNSEEN_PODS = 20;
 
-/** Whether a consumer is declared and has sent to no held pod for a week. @param now seconds since the epoch */
+/**
+ * Whether a week has passed in which none of at least {@link UNSEEN_PODS} held pods got a connection from the consumer's
+ * instances.
+ * @param now seconds since the epoch
+ */
 export function sendsToNone({ unseen }: Pick<ConsumerView, 'unseen'>, now: number): boolean {
   return unseen !== undefined && unseen.pods >= UNSEEN_PODS && now - unseen.since >= UNSEEN_SECONDS;
 }
 
 /**
  * @param now seconds since the epoch
- * @param before the consumer's last view: its condition says since when
+ * @param before the consumer's last view, from which an unchanged condition takes its `since`
  */
 export function consumerView(facts: ConsumerFacts, now: number, before?: Before): ConsumerView {
   const { consumer, removals, additions, state, unseen } = facts;
@@ -238,7 +245,7 @@ export function unreadableView(name: string, problem: string, now: number, befor
   return { name, measure: 'unknown', ...none, condition, limits: [] };
 }
 
-/** Characters of a condition's message: some hundreds of them go into one ConfigMap. */
+/** Characters of a condition's message. Short, because one ConfigMap holds hundreds of them. */
 const LONGEST_MESSAGE = 1_000;
 
 function conditionOf({ reason, message }: Judgement, now: number, before: Before): MeasuredCondition {
@@ -272,10 +279,13 @@ function judgement(reason: ConditionReason, more?: string): Judgement {
   return { reason, message: more === undefined ? means : `${means} ${more}` };
 }
 
-/** How many expected samples in a row may be missing before the numbers count as stale: a single one is chance. */
+/**
+ * How many expected samples in a row must be missing before the numbers count as stale; a single one may be missing by
+ * chance.
+ */
 const MISSING_SAMPLES = 5;
 
-/** Long enough for a rollout of Linger or a restart of an API server. */
+/** Allows for a rollout of Linger or a restart of an API server. */
 const STALE_SECONDS = 600;
 
 function staleAfter({ measure }: Consumer, { every }: MeasurementState): number {
@@ -287,7 +297,10 @@ function lagView(lag: Pick<ConsumerLag, 'samples' | 'quantile'> | undefined): La
   return lag === undefined ? null : { samples: lag.samples, p50: lag.quantile(50), p99: lag.quantile(99) };
 }
 
-/** A percentile must move by more than this share to count as changed: less is the histogram's precision, or noise. */
+/**
+ * A percentile must move by more than this share to count as changed; smaller moves are noise, or due to the histogram's
+ * precision.
+ */
 const MOVED = 0.05;
 
 /** Whether a view should be published soon: its condition, instances, limits or lag changed, not just its samples. */
@@ -323,12 +336,12 @@ export interface ConsumerTable {
   readonly consumers: readonly ConsumerView[];
 }
 
-/** Views that would not read back, such as one with a number that JSON does not have, are left out. */
+/** Leaves out views that could not be read back, such as one with a number that JSON does not have. */
 export function consumersToText({ asOf, consumers }: ConsumerTable): string {
   return JSON.stringify({ v: VERSION, asOf, consumers: readEntries(consumers, viewIn) });
 }
 
-/** @returns undefined for what {@link consumersToText} does not write, or another version did */
+/** @returns undefined for anything other than the output of {@link consumersToText} of this version */
 export function consumersFromJson(json: unknown): ConsumerTable | undefined {
   if (!isRecord(json) || json.v !== VERSION || !isInstant(json.asOf)) return undefined;
   if (!Array.isArray(json.consumers)) return undefined;

@@ -21,26 +21,26 @@ import { type HistoryPart, LagHistory, type Period } from './lag-history.ts';
 /** Anything that discovers endpoints and sends traffic to them: kube-proxy, a gateway, DNS clients, another cluster. */
 export interface Consumer {
   readonly name: string;
-  /** Equal for consumers that are known to lag alike, so that results can be shared. */
+  /** Equal for consumers whose lags are known to be the same, so that results can be shared. */
   readonly lagKey: string;
-  /** The lag that its DiscoveryConsumer declares; undefined: it is measured. */
+  /** The lag that its DiscoveryConsumer declares; undefined: the lag is measured. */
   readonly declared: Density | undefined;
   readonly builtIn: boolean;
   readonly namespaceSelector: LabelSelector;
-  /** The Services that it sends traffic to; undefined: none, it finds its pods by {@link podSelector} alone. */
+  /** The Services that it sends traffic to; undefined: none, it finds pods only by {@link podSelector}. */
   readonly serviceSelector: LabelSelector | undefined;
   /** Pods that it finds without a Service; undefined: none. */
   readonly podSelector: LabelSelector | undefined;
-  /** Which of those Services: all, those with a ClusterIP, or those without. */
+  /** Which of the selected Services: all, those with a ClusterIP, or those without. */
   readonly services: 'all' | 'clusterIp' | 'headless';
   readonly measure: Measure;
-  /** It is measured and reported, and no decision considers it (mode Observe). */
+  /** Mode Observe: it is measured and reported, but no decision considers it. */
   readonly observed: boolean;
-  /** How a terminating pod is taken out of its registry; undefined: it has none that pods enter themselves. */
+  /** How a terminating pod is removed from its registry; undefined: pods do not register themselves with it. */
   readonly deregister?: DeregisterSpec | undefined;
 }
 
-/** How a consumer's lag is known. */
+/** How the lag of a consumer is measured or declared. */
 export type Measure =
   | { readonly kind: 'declared' }
   | { readonly kind: 'reports' }
@@ -48,13 +48,13 @@ export type Measure =
   | { readonly kind: 'probe'; readonly url: string; readonly every: number | undefined }
   /** The spec as declared; durations in seconds. */
   | { readonly kind: 'inspect'; readonly inspect: InspectSpec }
-  /** Copies in another cluster. */
+  /** Watches the copies of endpoints in another cluster. */
   | { readonly kind: 'endpoints'; readonly endpoints: EndpointsSpec }
-  /** What istiod pushes. */
+  /** Watches what istiod pushes. */
   | { readonly kind: 'xds'; readonly xds: XdsSpec }
-  /** The canary's own. */
+  /** Measured by Linger's canary. */
   | { readonly kind: 'clusterIp' | 'clusterDns' }
-  /** Pods measure it themselves while they are held. */
+  /** Measured by the consumer's target pods while they are held. */
   | { readonly kind: 'witness' };
 
 export type MeasureKind = Measure['kind'];
@@ -87,8 +87,9 @@ function builtIn(
 const WITNESS = `${BUILT_IN_CONSUMERS.witness}/`;
 
 /**
- * All senders to a Service, declared or not, as its own pods see them while they are held: `witness/shop/web`. No object
- * of Kubernetes has a slash in its name. It applies once enough is known of the Service, beside the other consumers.
+ * The name of a witness: all senders to a Service, declared or not, as the Service's own pods see them while they are held:
+ * `witness/shop/web`. No Kubernetes object has a slash in its name, so it cannot collide with a DiscoveryConsumer. Once
+ * enough is known of the Service, its witness counts like another consumer.
  */
 export function witnessName(namespace: string, service: string): string {
   return `${WITNESS}${namespace}/${service}`;
@@ -98,10 +99,10 @@ function isWitness(name: string): boolean {
   return name.startsWith(WITNESS);
 }
 
-/** Only the busiest Services have a witness: each takes some kilobytes of what is published and stored. */
+/** How many Services have a witness, the busiest first: each takes some kilobytes of what is published and stored. */
 const WITNESSED_KEPT = 50;
 
-/** From this many terminations on a witness counts for waits: with fewer, the longest lag may have been chance. */
+/** A witness affects waits from this many terminations on; with fewer, the longest lag may have been chance. */
 export const WITNESSED_ENOUGH = 50;
 
 export const STANDARD_CONSUMERS: readonly Consumer[] = [CLUSTER_IP, CLUSTER_DNS];
@@ -112,7 +113,7 @@ export function consumerOf(name: string, spec: DiscoveryConsumerSpec): Consumer 
   const declared = measure.declared && declaredLag(measure.declared);
   return {
     name,
-    // A changed declaration is another lag; a measured lag is looked up in the published table by name.
+    // A changed declaration changes the lag, so the declaration is part of the key; a measured lag is looked up by name.
     lagKey: measure.declared === undefined ? name : `${name}=${JSON.stringify(measure.declared)}`,
     declared,
     builtIn: false,
@@ -144,10 +145,10 @@ function measureOf({ reports, probe, inspect, endpoints, xds }: DiscoveryConsume
 }
 
 /**
- * Whether it sends traffic to a pod with these labels; `assumed`: it might, which counts as yes, since too long a wait is
- * the cheaper mistake.
- * @param services those that select the pod; where they are `unknown`, or none so far (a Deployment may be applied before
- *   its Service), a consumer of Services is assumed to use the one to come
+ * Whether a consumer sends traffic to a pod with these labels. `assumed`: it may, and callers treat that as yes, since a
+ * wait that is too long is the cheaper mistake.
+ * @param services those that select the pod. If they are `unknown`, or there are none yet (a Deployment may be applied
+ * before its Service), a consumer that uses Services is assumed to use the one that will come.
  */
 export function sendsTo(
   consumer: Consumer,
@@ -171,7 +172,7 @@ export function sendsTo(
   return found && sure;
 }
 
-/** Whether it sends, or may send, traffic to pods behind this Service. */
+/** Whether a consumer sends, or may send, traffic to pods behind this Service. */
 export function sendsThrough(
   consumer: Consumer,
   namespace: NamespaceRecord,
@@ -180,7 +181,7 @@ export function sendsThrough(
   return sendsTo(consumer, namespace, NO_LABELS, service === 'unknown' ? service : [service]) !== false;
 }
 
-/** Whether it finds the pod without any Service. */
+/** Whether a consumer finds the pod without any Service. */
 export function findsByItself({ podSelector }: Consumer, labels: Labels): boolean {
   return podSelector !== undefined && selects(podSelector, labels);
 }
@@ -190,7 +191,7 @@ export type Direction = (typeof DIRECTIONS)[number];
 
 type Histories = Record<Direction, LagHistory>;
 
-/** What has been measured of one consumer in one direction over the last 7 days, for display. */
+/** The lag measured for one consumer in one direction over the last 7 days, for display. */
 export interface ConsumerLag extends Pick<Lags, 'quantile'> {
   readonly samples: number;
   /** When the newest sample ended, in seconds since the epoch. */
@@ -198,12 +199,12 @@ export interface ConsumerLag extends Pick<Lags, 'quantile'> {
 }
 
 /**
- * How long each consumer takes to follow after the control plane has withdrawn an endpoint. It has no clock:
- * `epochSeconds` is the caller's wall clock.
+ * The histories of how long each consumer takes to follow a change after the control plane has published it. It has no
+ * clock: `epochSeconds` is the caller's wall clock.
  */
 export class ConsumerEstimator {
   readonly #consumers = new Map<string, Histories>();
-  /** They need no declaration, only to be among the busiest. */
+  /** Witnesses need no declaration: the busiest ones are kept. */
   readonly #witnesses = new HeavyHitters(WITNESSED_KEPT, newHistories);
   #complete = false;
 
@@ -223,7 +224,7 @@ export class ConsumerEstimator {
     this.#historiesOf(name)?.[direction].record(lagSeconds, epochSeconds);
   }
 
-  /** Published waits follow these. @returns undefined until the consumers are known */
+  /** The histories that published waits are based on. @returns undefined until the consumers are known */
   get removals(): ReadonlyMap<string, LagHistory> | undefined {
     if (!this.#complete) return undefined;
     const known = [...this.#witnesses.kept].filter(([, { removal }]) => removal.samples >= WITNESSED_ENOUGH);
@@ -246,7 +247,7 @@ export class ConsumerEstimator {
     return { samples: week.samples, latest: history.latest, quantile: lagsOf(week.counts).quantile };
   }
 
-  /** When a removal was last timed, however long ago; undefined: never. */
+  /** When a removal was last measured, however long ago; undefined: never. */
   latestRemoval(name: string): number | undefined {
     const latest = this.#historiesOf(name)?.removal.latest;
     return Number.isFinite(latest) ? latest : undefined;
@@ -265,7 +266,7 @@ export class ConsumerEstimator {
     if (part === undefined || name === undefined) return false;
     if (direction !== 'removal' && direction !== 'addition') return false;
     const kept = this.#historiesOf(name)?.[direction];
-    // What comes in counts, as with namespaces.
+    // Counted by what was merged, as for namespaces: see {@link LagEstimator.restorePart}.
     const counted = kept?.merge(part.history, now) ?? part.history.samples;
     if (isWitness(name)) this.#witnesses.count(name, now, counted);
     else if (kept === undefined && !this.#complete) this.#consumers.set(name, newHistories());

@@ -67,7 +67,7 @@ export function wholeOf(plane: Density | undefined, consumers: readonly Density[
   return plane === undefined ? slowest : sumOf(plane, slowest);
 }
 
-/** A lag that is always this long, with total 1. */
+/** The distribution of a constant lag, with total 1. */
 export function exactly(seconds: number): Density {
   const density = new Float64Array(BUCKETS);
   density[bucketOf(seconds)] = 1;
@@ -80,7 +80,7 @@ export function uniformUpTo(seconds: number): Density {
   const density = new Float64Array(BUCKETS);
   let before = 0;
   for (let bucket = 1; bucket <= bucketOf(seconds); bucket += 1) {
-    // Lags between the values of two buckets belong to the nearer one.
+    // Each lag goes to the bucket whose value is nearest, so a bucket ends halfway between its value and the next.
     const end = Math.min(seconds, (secondsOf(bucket) + secondsOf(bucket + 1)) / 2);
     density[bucket] = (end - before) / seconds;
     before = end;
@@ -90,7 +90,7 @@ export function uniformUpTo(seconds: number): Density {
   return density;
 }
 
-/** Rounding errors of sums of doubles, as a share of the total: less than this is no lag. */
+/** A share of the total below which a weight is taken for a rounding error rather than a lag. */
 const DUST = 1e-9;
 
 /**
@@ -102,7 +102,7 @@ export function quantileOf(density: Density, percentile: number): number {
   return quantile;
 }
 
-/** The same for several percentiles, which must ascend: in one pass. */
+/** Several percentiles in one pass; they must be in ascending order. */
 export function quantilesOf(density: Density, percentiles: readonly number[]): number[] {
   const total = someTotal(density);
   let [upTo, last, bucket] = [0, -1, 0];
@@ -125,13 +125,13 @@ export function quantilesOf(density: Density, percentiles: readonly number[]): n
 export function coverageOf(density: Density, seconds: number): number {
   const total = someTotal(density);
   let beyond = 0;
-  // Summed from the far end, because shares of interest are close to 1, and small numbers add up without loss.
+  // Summed from the far end: shares of interest are close to 1, and adding up the small remainder loses no precision.
   for (let bucket = BUCKETS - 1; bucket > lastBucketWithin(seconds); bucket -= 1)
     beyond += density[bucket] ?? 0;
   return Math.max(0, 1 - beyond / total);
 }
 
-/** The share (0 to 1) of lags that are at most this long, for each length (seconds) that occurs, ascending. */
+/** The share (0 to 1) of lags that are at most this long, for each lag (seconds) that occurs, in ascending order. */
 export function stepsOf(density: Density): readonly (readonly [seconds: number, share: number])[] {
   const total = totalOf(density);
   let upTo = 0;
@@ -155,7 +155,7 @@ function occupiedCells(density: Density): number[] {
   return buckets;
 }
 
-/** The questions a distribution answers. Lags are in seconds; a coverage is a share of removals, from 0 to 1. */
+/** The questions that a distribution answers. Lags are in seconds; a coverage is a share of removals, from 0 to 1. */
 export interface Lags {
   /** The lag that `percentile` per cent of the removals do not exceed, e.g. 99. */
   quantile(percentile: number): number;
@@ -170,17 +170,17 @@ export function lagsOf(density: Density): Lags {
   };
 }
 
-/** The removals that a lag is taken from. */
+/** Which removals a lag is based on. */
 export type LagScope = 'cluster' | 'namespace';
 
-/** A lag as it was measured, for any percentile to be taken. */
+/** A measured lag, from which any percentile can be taken. */
 export interface MeasuredLag {
   readonly scope: LagScope;
   readonly samples: number;
-  /** How far back they reach. */
+  /** How many seconds back they reach. */
   readonly historySeconds: number;
   readonly density: Density;
-  /** The stages side by side, for diagnosis; empty where only the whole is known. */
+  /** The stages separately, for diagnosis; empty where only the whole is known. */
   readonly stages: readonly {
     readonly stage: EndpointSource;
     readonly samples: number;

@@ -5,11 +5,11 @@ import { type ClusterEvent, ENDPOINT_SOURCES, type EndpointSource, type Stream }
 import { Histogram } from './histogram.ts';
 import { type DiscardCounts, INVERSION_MS, LagRecorder, type UnresolvedRemoval } from './recorder.ts';
 
-/** What can happen to an endpoint. An endpoint that appears as ready is `added` and `ready`. */
+/** What can happen to an endpoint. One that appears in state ready is both `added` and `ready`. */
 export const CHANGES = ['added', 'ready', 'notReady', 'terminating', 'removed'] as const;
 export type ChangeKind = (typeof CHANGES)[number];
 
-/** undefined: not listed. */
+/** @param before undefined: it was not listed */
 function changesBetween(
   before: EndpointState | undefined,
   after: EndpointState | undefined,
@@ -20,16 +20,16 @@ function changesBetween(
   return after === 'notReady' ? ['added'] : ['added', after];
 }
 
-/** The recorder follows as many removals at once. */
+/** As many as the recorder follows removals at once. */
 const MOST_GONE = 50_000;
 
 /**
- * The pods that a label selector selects: endpoints refer to pods, but not to their labels. A pod that has matched stays
- * selected when its labels change, since removing a label is a way to withdraw a pod.
+ * The pods that a label selector selects. Needed because endpoints refer to pods, but not to their labels. A pod that has
+ * matched once stays selected when its labels change, since removing a label is a way to withdraw a pod.
  */
 export class PodSelection {
   readonly #selector: LabelSelector;
-  /** By uid, whether it is selected. */
+  /** Whether each pod is selected, by uid. */
   readonly #pods = new Map<string, boolean>();
   /** Deleted pods that endpoints may still list, oldest first. */
   readonly #gone = new Set<string>();
@@ -45,7 +45,7 @@ export class PodSelection {
     this.#any ||= selected;
   }
 
-  /** Changes of objects that still list the deleted pod are shown nevertheless. */
+  /** Marks a pod as deleted; its changes are still shown while objects list it. */
   delete(uid: string): void {
     if (!this.#pods.has(uid)) return;
     this.#gone.add(uid);
@@ -60,13 +60,13 @@ export class PodSelection {
     return this.#pods.get(uid);
   }
 
-  /** Whether a pod was ever selected. */
+  /** Whether any pod has ever been selected. */
   get any(): boolean {
     return this.#any;
   }
 }
 
-/** A span in which a stream delivered nothing, or late. Milliseconds of the monotonic clock. */
+/** A span in which a stream delivered nothing, or delivered late. Milliseconds of the monotonic clock. */
 export interface Interruption {
   readonly stream: Stream;
   readonly since: number;
@@ -76,10 +76,10 @@ export interface Interruption {
   readonly cause: string | undefined;
 }
 
-/** The interruptions of streams, each from when it was first current. */
+/** The interruptions of each stream, from when it was current for the first time. */
 export class Interruptions {
   readonly #ended: Interruption[] = [];
-  /** The streams that have been current, each with its ongoing interruption, if any. */
+  /** The streams that have been current at least once, each with its ongoing interruption, if any. */
   readonly #begun = new Map<Stream, Interruption | undefined>();
 
   broken(stream: Stream, at: number): void {
@@ -87,7 +87,7 @@ export class Interruptions {
     this.#begun.set(stream, { stream, since: at, until: undefined, cause: undefined });
   }
 
-  /** Sets the cause of the ongoing interruption; only the first one counts. */
+  /** Sets the cause of the ongoing interruption, unless it already has one. */
   because(stream: Stream, cause: string): void {
     const open = this.#begun.get(stream);
     if (open !== undefined) this.#begun.set(stream, { ...open, cause: open.cause ?? cause });
@@ -120,7 +120,7 @@ export interface ObservedChange {
   readonly uid: string | undefined;
   readonly pod: string | undefined;
   readonly ip: string;
-  /** Whether it was ready until now. */
+  /** Whether it was ready before the change. */
   readonly withdrawn: boolean;
   /** When this process learned of it: milliseconds of the caller's monotonic clock. */
   readonly at: number;
@@ -149,9 +149,9 @@ interface Held {
 }
 
 /**
- * Turns events of the watches into changes; those that end a removal carry its lag. Streams differ by milliseconds, so a
- * withdrawal may show before its termination: a withdrawal without a lag is held back, with everything after it, for as
- * long as the recorder would still accept the termination.
+ * Turns watch events into changes of endpoints; a change that ends a removal carries its lag. Streams are independent and
+ * differ by milliseconds, so a withdrawal may arrive before its termination. A withdrawal without a lag is therefore held
+ * back, with all later changes, for as long as the recorder would still accept the termination.
  */
 export class ChangeObserver {
   readonly #options: ObserverOptions;
@@ -170,7 +170,7 @@ export class ChangeObserver {
     const { stages, changes } = this.#recorder.apply(event);
     for (const change of changes) this.#hold(change, event.at);
     for (const { uid, stage, namespace, name, lag } of stages) {
-      // Mostly a change of this event; an earlier one where the withdrawal showed before its termination.
+      // Usually a change of this event, but an earlier one if the withdrawal arrived before its termination.
       const held = this.#held.findLast(
         ({ mayGetLag, change }) =>
           mayGetLag &&
@@ -188,7 +188,7 @@ export class ChangeObserver {
     if (event.type === 'ListEnds') this.#listed.add(event.stream);
   }
 
-  /** The changes that are complete by this instant, in the order in which they were learned. Call again within 250 ms. */
+  /** The changes that are complete by this instant, in order of arrival. Call again within 250 ms. */
   take(now: number): readonly ObservedChange[] {
     const end = this.#held.findIndex((held) => this.#waits(held, now));
     return this.#takeFirst(end < 0 ? this.#held.length : end);
@@ -222,7 +222,7 @@ export class ChangeObserver {
     if (mayGetLag && lag === undefined && now - at <= INVERSION_MS) return true;
     const { pods } = this.#options;
     if (pods === undefined || uid === undefined || pods.has(uid) !== undefined) return false;
-    // The pods' stream has yet to show whether the pod is selected.
+    // The pods' stream has not shown yet whether the pod is selected.
     return !this.#listed.has('pods') || now - at <= (this.#current.has('pods') ? INVERSION_MS : UNKNOWN_MS);
   }
 
@@ -249,10 +249,10 @@ export interface SourceSummary {
   readonly lag: Readonly<Record<'p50' | 'p90' | 'p99' | 'max', number>> | undefined;
 }
 
-/** More would scroll the percentiles away. */
+/** Showing more would scroll the percentiles off the screen. */
 const SLOWEST = 5;
 
-/** In bounded memory. */
+/** Summarises lags in bounded memory. */
 export class ChangeSummary {
   readonly #sources = Object.fromEntries(ENDPOINT_SOURCES.map((source) => [source, newCount()])) as Readonly<
     Record<EndpointSource, SourceCount>
@@ -268,7 +268,7 @@ export class ChangeSummary {
     count.lags.record(lag);
     count.min = Math.min(count.min, lag);
     count.max = Math.max(count.max, lag);
-    // The earlier of two equal lags stays first.
+    // The sort is stable: of two equal lags, the earlier one stays first.
     this.#slowest = [...this.#slowest, { ...change, lag }].sort((a, b) => b.lag - a.lag).slice(0, SLOWEST);
   }
 
@@ -276,7 +276,7 @@ export class ChangeSummary {
   sources(wanted: readonly EndpointSource[]): readonly SourceSummary[] {
     return ENDPOINT_SOURCES.filter((source) => wanted.includes(source)).map((source) => {
       const { changes, lags, min, max } = this.#sources[source];
-      // A bucket's value may lie beyond all that was recorded in it.
+      // The value that represents a bucket may exceed all lags recorded in it.
       const quantile = (percentile: number) =>
         Math.min(Math.max(quantileOf(lags.counts, percentile), min), max);
       const samples = lags.total;

@@ -1,21 +1,27 @@
 import { Shares } from '../api/index.ts';
 import type { EndpointSource, EndpointsAddress, EndpointsState, PodKey, SliceState } from './events.ts';
 
-/** How a group lists an endpoint. Ready wins: with publishNotReadyAddresses it may be both ready and terminating. */
+/**
+ * The state of an endpoint in its group. Ready wins: with publishNotReadyAddresses an endpoint may be both ready and
+ * terminating.
+ */
 export type EndpointState = 'ready' | 'notReady' | 'terminating';
 
 /**
- * The unit that consumers read: an Endpoints object, or all slices of a Service and address family, since the controller
- * may move an endpoint from slice to slice.
+ * The unit that consumers read as a whole: an Endpoints object, or all slices of one Service and address family, because the
+ * controller may move an endpoint from one slice to another.
  */
 export interface EndpointGroup {
   readonly stage: EndpointSource;
   readonly namespace: string;
   /** Empty: a slice without a Service. */
   readonly service: string;
-  /** Slices that are copied from hand-made Endpoints. */
+  /** Copied by Kubernetes from manually written Endpoints. */
   readonly mirrored: boolean;
-  /** An Endpoints object that is truncated, or an object without room: a pod missing from it may still be an endpoint. */
+  /**
+   * The object is a truncated Endpoints object, or Linger had no room for it: a pod missing from it may still be an
+   * endpoint.
+   */
   readonly overCapacity: boolean;
 }
 
@@ -24,14 +30,14 @@ interface EndpointAddress {
   readonly ip: string;
 }
 
-/** A change of an endpoint's state in its group; undefined: not listed. */
+/** A change of an endpoint's state in its group; undefined: it is not listed. */
 export interface EndpointChange {
   /** The pod's uid; for an address without a pod, `/` and the address. */
   readonly uid: string;
   readonly group: EndpointGroup;
   readonly before: EndpointState | undefined;
   readonly after: EndpointState | undefined;
-  /** Only with an index that keeps addresses. */
+  /** undefined unless the index keeps addresses. */
   readonly address: EndpointAddress | undefined;
 }
 
@@ -45,9 +51,9 @@ interface ListingObject {
   readonly group: Group;
   overCapacity: boolean;
   unread: boolean;
-  /** By uid, the bits {@link READY} and {@link TERMINATING}. */
+  /** By uid: a combination of the bits {@link READY} and {@link TERMINATING}. */
   states: ReadonlyMap<string, number>;
-  /** By uid, with an index that keeps addresses. */
+  /** By uid; filled only if the index keeps addresses. */
   addresses: ReadonlyMap<string, EndpointAddress>;
 }
 
@@ -60,20 +66,21 @@ const NO_CHANGES: readonly EndpointChange[] = [];
 const MIRRORING_CONTROLLER = 'endpointslicemirroring-controller.k8s.io';
 
 /**
- * Which Services list which endpoints, by object and by pod, and what changes with each new state of an object. A change
- * costs time in proportion to the changed object.
+ * Which Services list which endpoints, by object and by pod, and what changes when an object does. Processing a change takes
+ * time in proportion to the changed object.
  */
 export class EndpointIndex {
   readonly #keepsAddresses: boolean;
-  /** By namespace and uid, the objects that list the pod, in any state. */
+  /** The objects that list a pod, in any state, by the pod's namespace and uid. */
   readonly #pods = new Map<string, Map<string, readonly ListingObject[]>>();
   readonly #objects = new Map<string, ListingObject>();
   readonly #groups = new Map<string, Group>();
   readonly #unread = new Shares();
 
   /**
-   * @param options.addresses whether to keep addresses, those without a pod and mirrored slices, too. Measuring needs
-   *   none of them: mirrored slices copy foreign targetRefs, and their writer follows Endpoints and not pods
+   * @param options.addresses whether to keep addresses, and also endpoints without a pod and mirrored slices. Measuring
+   * needs none of them: mirrored slices copy targetRefs that anyone may have written, and their controller follows
+   * Endpoints, not pods.
    */
   constructor({ addresses = false }: { readonly addresses?: boolean } = {}) {
     this.#keepsAddresses = addresses;
@@ -85,7 +92,7 @@ export class EndpointIndex {
     const mirrored = managedBy === MIRRORING_CONTROLLER;
     if (mirrored && !this.#keepsAddresses) return this.#remove(key);
     const groupKey = sliceGroupKey(slice);
-    // A relabelled slice moves from one Service to another.
+    // If a slice's label has changed, it moves from one Service to another.
     const moved = this.#objects.get(key)?.group.key !== groupKey ? this.#remove(key) : NO_CHANGES;
     const group = { stage: 'EndpointSlice', namespace, service: serviceName, mirrored } as const;
     const changes = this.#put(
@@ -93,7 +100,7 @@ export class EndpointIndex {
       slice,
       endpoints.map(({ targetUid, targetName, addresses, ready, terminating }) => {
         const state = (ready ? READY : 0) | (terminating === true ? TERMINATING : 0);
-        // Further addresses mean the same endpoint (discovery/v1), and kube-proxy reads the first.
+        // Further addresses are interchangeable with the first (discovery/v1), and kube-proxy reads only the first.
         return [{ targetUid, targetName, ip: addresses?.[0] ?? '' }, state];
       }),
     );
@@ -120,7 +127,7 @@ export class EndpointIndex {
     return [...new Set(ready.map(({ group }) => group))];
   }
 
-  /** @param stage the objects that count; undefined: all */
+  /** @param stage the kind of objects that count; undefined: both */
   isListed({ namespace, uid }: PodKey, stage?: EndpointSource): boolean {
     const objects = this.#pods.get(namespace)?.get(uid) ?? [];
     return objects.some(({ group }) => stage === undefined || group.stage === stage);
@@ -133,7 +140,7 @@ export class EndpointIndex {
     return keys.map((key) => this.#groups.get(key)).filter((group) => group !== undefined);
   }
 
-  /** Whether some endpoints of the namespace are unknown because there was no room for them. */
+  /** Whether some endpoints of the namespace are unknown because Linger had no room for them. */
   hasUnread(namespace: string): boolean {
     return this.#unread.of(namespace) > 0;
   }
@@ -194,7 +201,8 @@ export class EndpointIndex {
     for (const [{ targetUid, targetName, ip = '' }, state] of listed) {
       if (targetUid === undefined && !this.#keepsAddresses) continue;
       const uid = targetUid ?? `/${ip}`;
-      // Listed several times, in different subsets or with different addresses: usable if one of them is.
+      // An endpoint may be listed several times, in different subsets or with different addresses: it is ready if one of
+      // them is.
       states.set(uid, (states.get(uid) ?? 0) | state);
       if (this.#keepsAddresses && !addresses.has(uid)) addresses.set(uid, { pod: targetName, ip });
     }
@@ -207,7 +215,7 @@ export class EndpointIndex {
       if (was === is) continue;
       if (was === undefined) this.#list(uid, object);
       if (is === undefined) this.#unlist(uid, object);
-      // Consumers read the union of a group's objects, so a move from one slice to another is not a change.
+      // Consumers read the union of a group's objects, so moving an endpoint from one slice to another changes nothing.
       const others = [...group.objects].filter((each) => each !== object).map((each) => each.states.get(uid));
       const [then, now] = [was, is].map((own) => endpointStateOf([own, ...others]));
       const address = (is === undefined ? before : { addresses }).addresses.get(uid);
@@ -243,7 +251,7 @@ function listKeyOf(stage: EndpointSource, namespace: string, name: string): stri
   return `${stage}/${namespace}/${name}`;
 }
 
-/** @param bits of each object of a group; undefined: it does not list the endpoint */
+/** @param bits of the endpoint in each object of its group; undefined: not listed there */
 function endpointStateOf(bits: readonly (number | undefined)[]): EndpointState | undefined {
   const listed = bits.filter((each) => each !== undefined);
   if (listed.length === 0) return undefined;

@@ -1,35 +1,35 @@
 import type { EndpointChange } from './endpoint-index.ts';
 import type { Stream } from './events.ts';
 
-/** Whether Endpoints count beside EndpointSlices: while they are maintained, or never. */
+/** Whether Endpoints are measured beside EndpointSlices. `Auto`: while a controller maintains them. `Ignore`: never. */
 export const ENDPOINTS_CHOICES = ['Auto', 'Ignore'] as const;
 export type EndpointsChoice = (typeof ENDPOINTS_CHOICES)[number];
 
 /**
- * How long Endpoints may stay unchanged after a change of slices. A throttled controller writes other Endpoints meanwhile,
- * and a new leader takes over in less.
+ * How long Endpoints may stay unchanged after a change of slices. Even a throttled controller writes some Endpoints in that
+ * time, and a new leader takes over sooner.
  */
 const FOLLOWS_WITHIN_MS = 120_000;
 
-/** The two controllers work side by side: Endpoints may change this long before the slices do. */
+/** The two controllers work concurrently: Endpoints may change this long before the slices do. */
 const PRECEDES_BY_MS = 10_000;
 
 /**
- * Whether a controller maintains Endpoints: with `--controllers=-endpoints-controller` (KEP-4974) the objects stay as they
- * were, and would list the pods of that time for ever. Endpoints are given up once slices have changed twice, this far apart,
- * and not one Endpoints object in between: the second change shows that the controller-manager works. Any change of an
- * Endpoints object takes that back.
+ * Whether a controller maintains Endpoints. With `--controllers=-endpoints-controller` (KEP-4974) nothing updates them, and
+ * they would list their last pods forever. Endpoints are ignored once slices have changed twice, this far apart, and no
+ * Endpoints object in between; the second change proves that the controller-manager works. Any change of an Endpoints object
+ * makes them count again.
  */
 export class EndpointsUpkeep {
   readonly #trusted: string | undefined;
-  /** The first change of slices that no change of Endpoints has followed. */
+  /** When slices first changed without a change of Endpoints since. */
   #unfollowedSince: number | undefined;
   #changedAt = Number.NEGATIVE_INFINITY;
   #maintained = true;
 
   /**
-   * @param trusted the namespace whose slices count as evidence against Endpoints; undefined: any. A tenant who writes
-   *   slices in one namespace must not decide this for others
+   * @param trusted the only namespace whose slices count as evidence that Endpoints are not maintained; undefined: any.
+   * Otherwise a tenant who can write slices in one namespace could stop the measurement of Endpoints for all others.
    */
   constructor(trusted: string | undefined) {
     this.#trusted = trusted;
@@ -40,7 +40,7 @@ export class EndpointsUpkeep {
   }
 
   /**
-   * Only changes that arrive as they happen.
+   * Takes a change that arrived as it happened; others prove nothing.
    * @param isSelected whether the Service has a selector, so that controllers write its endpoints
    */
   changed({ group, before, after }: EndpointChange, at: number, isSelected: boolean): void {
@@ -58,7 +58,7 @@ export class EndpointsUpkeep {
     }
   }
 
-  /** What happened while a stream was interrupted is unknown. */
+  /** Starts again: what happened while a stream was interrupted is unknown. */
   interrupted(stream: Stream): void {
     if (stream === 'EndpointSlice' || stream === 'Endpoints') this.#unfollowedSince = undefined;
   }

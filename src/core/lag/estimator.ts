@@ -9,12 +9,15 @@ import type { UnresolvedRemoval } from './recorder.ts';
 
 const MINUTE_SECONDS = 60;
 
-/** The window of the current lag: long enough to hold a rollout's removals, short enough that a storm shows and passes. */
+/**
+ * The window of the current lag: long enough to hold a rollout's removals, short enough that a storm appears and disappears
+ * quickly.
+ */
 const MINUTES = 5;
 
 /**
- * The lags that ended in the last 4 to 5 minutes, by minute of the wall clock: by minutes since each replica's own start,
- * one would report a storm for up to a minute longer than another. Instants are seconds since the epoch.
+ * The lags that ended in the last 4 to 5 minutes, by minute of the wall clock. With minutes since each replica's own start,
+ * replicas would report a storm for up to a minute longer than others. Instants are seconds since the epoch.
  */
 class RecentLags {
   readonly #minutes = new Map<number, Histogram>();
@@ -28,7 +31,7 @@ class RecentLags {
     this.#minutes.get(minute)?.record(lagSeconds);
   }
 
-  /** Counts by bucket; all zeros when nothing ended recently. */
+  /** Counts by bucket; all zeros if no lag ended recently. */
   counts(epochSeconds: number): Density {
     this.#forget(Math.floor(epochSeconds / MINUTE_SECONDS));
     const all = new Float64Array(BUCKETS);
@@ -36,7 +39,10 @@ class RecentLags {
     return all;
   }
 
-  /** Minutes in the future come from a clock that was set back, and would stay; the next minute may be a small correction. */
+  /**
+   * Drops old minutes. Minutes in the future are dropped too, or they would stay after a clock was set back; the next one is
+   * kept, since the clock may only have been corrected slightly.
+   */
   #forget(current: number): void {
     for (const minute of this.#minutes.keys())
       if (minute <= current - MINUTES || minute > current + 1) this.#minutes.delete(minute);
@@ -46,9 +52,9 @@ class RecentLags {
 /**
  * The distribution of lags where some have not ended yet: the product-limit estimator (Kaplan and Meier, 1958).
  *
- * `ended[bucket]` lags ended in that bucket; `waiting[bucket]` have reached it and still wait. A waiting lag distributes its
- * weight over those that ended later than its age; at equal age, ended ones come first. Where nothing ended later, the
- * weight stays at the longest age of all (Efron's rule for the tail).
+ * `ended[bucket]` lags ended in that bucket; `waiting[bucket]` have reached that age and have not ended. The weight of a
+ * waiting lag is distributed over the lags that ended later than its age; at equal age, ended ones come first. Where nothing
+ * ended later, the weight goes to the longest age of all (Efron's rule for the tail).
  *
  * @returns a distribution of total 1, or undefined when there is neither an ended nor a waiting lag
  */
@@ -73,10 +79,10 @@ export function withWaiting(ended: Density, waiting: Density): Density | undefin
   return density;
 }
 
-/** Histories of namespaces cost memory, and room in the stored history. */
+/** Limited, because histories of namespaces cost memory, and room in the stored history. */
 const NAMESPACES_KEPT = 50;
 
-/** A withdrawal that a terminating pod still waits for. */
+/** A withdrawal that has not happened yet for a terminating pod. */
 export type WaitingRemoval = Pick<UnresolvedRemoval, 'stage' | 'namespace' | 'uid' | 'since'>;
 
 /** The same moment by both clocks. */
@@ -108,9 +114,10 @@ export class LagEstimator {
     this.#namespaces = new HeavyHitters(namespacesKept, () => new Scope());
   }
 
-  /** Records a removed pod: how long it took until the last object that listed it had withdrawn it. */
+  /** Records a removed pod: the time until the last object that listed it withdrew it. */
   record({ namespace, lag }: Pick<StageSample, 'namespace' | 'lag'>, epochSeconds: number): void {
-    // By their seconds, too: few but long lags of one namespace must be known as its own, or they would count as many's.
+    // Weighted by duration: a namespace with few but long lags must get a history of its own, or its lags could not be
+    // capped in the cluster's.
     const own = this.#namespaces.count(namespace, epochSeconds, 1 + lag);
     for (const scope of [this.#cluster, own]) {
       scope?.history.record(lag, epochSeconds);
@@ -118,7 +125,7 @@ export class LagEstimator {
     }
   }
 
-  /** Records one stage's withdrawal of a pod; counts only for the current lag by stage. */
+  /** Records the withdrawal of a pod in one stage. It counts only for the current lag by stage. */
   recordStage(sample: Pick<StageSample, 'stage' | 'namespace' | 'lag'>, epochSeconds: number): void {
     const { stage, namespace, lag } = sample;
     this.#cluster.stages[stage].record(lag, epochSeconds);
@@ -134,7 +141,7 @@ export class LagEstimator {
   }
 
   /**
-   * The lag of the last 7 days as measured: the namespace's own from {@link OWN_SAMPLES} on, else the cluster's.
+   * The lag of the last 7 days as measured: the namespace's own if it has at least {@link OWN_SAMPLES}, else the cluster's.
    * @returns undefined when nothing was measured
    */
   measured(namespace: string | undefined, epochSeconds: number): MeasuredLag | undefined {
@@ -146,9 +153,9 @@ export class LagEstimator {
   }
 
   /**
-   * The lag of the last minutes, of one namespace or (undefined) of the cluster, with the removals that still wait
-   * counted by their age; see `withWaiting` for the rule.
-   * @returns undefined when nothing ended lately and nothing waits
+   * The lag of the last minutes, of one namespace or (undefined) of the cluster. Removals that have not ended count by their
+   * age; see {@link withWaiting}.
+   * @returns undefined when nothing ended recently and nothing is waiting
    */
   now(
     namespace: string | undefined,
@@ -199,7 +206,8 @@ export class LagEstimator {
     if (part?.key === CLUSTER_KEY) this.cluster.merge(part.history, now);
     else if (part?.key.startsWith(NAMESPACE_KEY) === true) {
       const name = part.key.slice(NAMESPACE_KEY.length);
-      // What comes in counts: a removal may have come before its namespace's history, and a history comes in parts.
+      // Only the weight that the part added is counted: removals may have been recorded before it, and a history has several
+      // parts.
       const kept = this.#namespaces.kept.get(name);
       const before = kept?.history.weight ?? 0;
       kept?.history.merge(part.history, now);

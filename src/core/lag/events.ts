@@ -1,4 +1,7 @@
-/** Where the API server lists endpoints, each a stage of the control plane: other controllers with rate limits of their own write them. */
+/**
+ * Where the API server lists endpoints. Each is a stage of the control plane of its own, because different controllers with
+ * their own rate limits write them.
+ */
 export const ENDPOINT_SOURCES = ['EndpointSlice', 'Endpoints'] as const;
 export type EndpointSource = (typeof ENDPOINT_SOURCES)[number];
 
@@ -10,11 +13,11 @@ export interface StageSample {
   readonly name: string;
   /** The pod's uid. */
   readonly uid: string;
-  /** Seconds from the start of the termination until the withdrawal showed. */
+  /** Seconds from the start of the termination until the withdrawal was seen. */
   readonly lag: number;
-  /** When the withdrawal showed: milliseconds of the caller's monotonic clock. */
+  /** When the withdrawal was seen: milliseconds of the caller's monotonic clock. */
   readonly at: number;
-  /** The resourceVersion of the withdrawing object; undefined where it vanished unseen. */
+  /** The resourceVersion of the object that withdrew the pod; undefined where the object was found missing. */
   readonly version: string | undefined;
 }
 
@@ -23,19 +26,19 @@ export interface RemovalSample {
   readonly namespace: string;
   readonly pod: string;
   readonly uid: string;
-  /** Seconds: the longest of the withdrawals'. */
+  /** Seconds: the longest lag of its withdrawals. */
   readonly lag: number;
-  /** When the last withdrawal showed. */
+  /** When the last withdrawal was seen. */
   readonly at: number;
   /** Never empty. */
   readonly withdrawals: readonly StageSample[];
 }
 
-/** The watches: each in order by itself, and independent of the others. */
+/** The watches. Each delivers its events in order, but independently of the others. */
 export const STREAMS = ['pods', 'services', ...ENDPOINT_SOURCES] as const;
 export type Stream = (typeof STREAMS)[number];
 
-/** The streams that a removal is measured by. */
+/** The streams from which removals are measured. */
 export const HEARTBEAT_STREAMS = ['pods', ...ENDPOINT_SOURCES] as const;
 export type HeartbeatStream = (typeof HEARTBEAT_STREAMS)[number];
 
@@ -46,11 +49,11 @@ export interface TerminatingPod {
   readonly labels?: Readonly<Record<string, string>> | undefined;
 }
 
-/** What is kept of a pod: its metadata only. */
+/** What is kept of a pod's metadata. Its spec and status are not watched. */
 export interface PodMetadata extends TerminatingPod {
   /** undefined: not known; see {@link unread}. */
   readonly labels: Readonly<Record<string, string>> | undefined;
-  /** Present once it terminates. RFC 3339; the end of the grace, not its beginning. */
+  /** Present once it terminates. RFC 3339; the instant at which its grace ends, not at which the termination began. */
   readonly deletionTimestamp: string | undefined;
   readonly deletionGracePeriodSeconds: number | undefined;
   /** Annotation linger.dev/heartbeat. */
@@ -63,7 +66,7 @@ export interface PodMetadata extends TerminatingPod {
   readonly controller?: string | undefined;
   /** The workload that owns the controller, such as `Deployment/web`. */
   readonly owner?: string | undefined;
-  /** Its labels or its plan are too large, or its namespace has taken all the room there is: they are not known. */
+  /** Its labels or its plan are unknown, because they are too large or the namespace has used up its room. */
   readonly unread?: true | undefined;
 }
 
@@ -73,7 +76,7 @@ interface PodHold {
   readonly created: string;
 }
 
-/** A uid is no secret, so objects may name that of another namespace's pod: only those of its own namespace count. */
+/** The uid alone is not enough: uids are no secret, so an object may name the uid of a pod in another namespace. */
 export type PodKey = Pick<TerminatingPod, 'namespace' | 'uid'>;
 
 export interface SliceState {
@@ -94,9 +97,9 @@ export interface SliceState {
     readonly ready: boolean;
     readonly terminating?: boolean | undefined;
   }[];
-  /** The port numbers of every endpoint. */
+  /** The port numbers of each endpoint. */
   readonly ports?: readonly number[];
-  /** Its endpoints are unknown: there is no room for them. */
+  /** Its endpoints are unknown, because there was no room for them. */
   readonly unread?: true | undefined;
 }
 
@@ -114,7 +117,7 @@ export interface EndpointsState {
   readonly overCapacity: boolean;
   readonly ready: readonly EndpointsAddress[];
   readonly notReady: readonly EndpointsAddress[];
-  /** Its addresses are unknown: there is no room for them. */
+  /** Its addresses are unknown, because there was no room for them. */
   readonly unread?: true | undefined;
 }
 
@@ -133,30 +136,32 @@ export interface Acknowledged {
 
 /** A heartbeat that one of Linger's replicas wrote, to show how late each stream is; see `WatchDelay`. */
 export interface Heartbeat {
-  /** Identifies the writer's process: numbers and instants of different writers cannot be compared. */
+  /** Identifies the writer's process. Numbers and instants of different writers cannot be compared. */
   readonly life: string;
   /** Counts the heartbeats of one stream. */
   readonly number: number;
   /** When it was sent: milliseconds of its monotonic clock. */
   readonly sentAt: number;
-  /** The latest heartbeat of each stream that the API server had acknowledged, and when, by the same clock; 0: none yet. */
+  /**
+   * For each stream, the latest heartbeat that the API server had acknowledged, and when, by the writer's clock; 0: none
+   * yet.
+   */
   readonly acknowledged: Readonly<Record<HeartbeatStream, Acknowledged>>;
 }
 
 /**
- * The input of the recorder, in the order in which this process learns it. `at`: milliseconds of one monotonic clock.
+ * The input of the recorder, in order of arrival. `at`: milliseconds of one monotonic clock.
  *
  * - `PodTerminating`: an event or list item that shows a deletionTimestamp; repeating it is harmless.
- * - `PodDeleted`: a DELETED event, whether or not a termination was seen before.
+ * - `PodDeleted`: a DELETED event, with or without an earlier `PodTerminating`.
  * - `Slice`, `Endpoints`, `Service`: the object's state, from a list or a watch alike.
- * - `ListBegins` … `ListEnds`: every object of the stream is named in between; for each that has vanished comes a deletion
- *   before `ListEnds`.
- * - `StreamBroken`: the watch ended in any way other than `StreamRotated`. `at` is the instant from which on events may be
- *   late: that of the last event, where the connection died silently.
- * - `StreamRotated`: the watch ended cleanly, by the server's timeout or given up after a silence, and is resumed from the
- *   last resourceVersion at once.
- * - `StreamCurrent`: the list and the backlog behind it have been read: from here on, an event's instant is when it
- *   happened.
+ * - `ListBegins` … `ListEnds`: every object of the stream is reported in between, followed by a deletion for each that has
+ *   vanished.
+ * - `StreamBroken`: the watch ended in any way other than `StreamRotated`. `at` is the instant from which events may be
+ *   late; where the connection died silently, that of the last event.
+ * - `StreamRotated`: the watch ended cleanly, by the server's timeout or because it was abandoned after a silence, and is
+ *   resumed at once from the last resourceVersion.
+ * - `StreamCurrent`: the list and the backlog behind it have been read: from here on, events arrive as they happen.
  * - `Heartbeat`: a heartbeat arrived by this stream.
  */
 export type ClusterEvent =

@@ -1,14 +1,17 @@
-/** Counts per kept name: a rising name must be noticed before it is kept. */
+/** How many names are counted for each that is kept: a rising name must be noticed before it displaces another. */
 const COUNTED_PER_PLACE = 8;
 
-/** A newcomer must be a quarter busier than the name that it displaces, or two equally busy names would alternate. */
+/**
+ * A newcomer must be a quarter busier than the name that it displaces, or two equally busy names would keep displacing each
+ * other.
+ */
 const CLEARLY_BUSIER = 1.25;
 
 const DAY_SECONDS = 86_400;
 
 /**
- * The busiest names, each with a value, in bounded memory however many names there are. Counts are halved every day, so
- * that last month's rush does not keep its place forever.
+ * The busiest names, each with a value, in bounded memory however many names there are. Counts are halved every day, so that
+ * a name does not keep its place for past activity.
  */
 export class HeavyHitters<T> {
   readonly #places: number;
@@ -26,7 +29,7 @@ export class HeavyHitters<T> {
     return this.#kept;
   }
 
-  /** @returns the name's value; undefined where it is not among the busiest */
+  /** @returns the name's value; undefined if it is not among the busiest */
   count(name: string, at: number, times = 1): T | undefined {
     this.#halve(at);
     const isNew = !this.#counts.has(name);

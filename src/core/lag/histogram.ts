@@ -1,7 +1,7 @@
 import { isString } from '../api/index.ts';
 import { BUCKETS, bucketOf } from './buckets.ts';
 
-/** Counts of lags by the shared buckets, in memory that never grows (6.4 kB): `counts[bucket]` lags fell into that bucket. */
+/** Counts of lags by the shared buckets, in constant memory (6.4 kB): `counts[bucket]` lags fell into that bucket. */
 export class Histogram {
   readonly counts: Float64Array = new Float64Array(BUCKETS);
   #total = 0;
@@ -22,9 +22,8 @@ export class Histogram {
 export type BucketValue = readonly [bucket: number, value: number];
 
 /**
- * The occupied buckets of a histogram or curve as short text, in base 36: `distance.value`, the distance from the bucket
- * before where it is not 1, the value after a dot where it is not 1. Two lags of bucket 400, one of bucket 401 and one of
- * bucket 410: `b4.2,1,9.`.
+ * The occupied buckets of a histogram or curve as short text, in base 36: `distance.value`, where a distance from the
+ * previous bucket or a value of 1 is left out. Two lags of bucket 400, one of bucket 401 and one of bucket 410: `b4.2,1,9.`.
  * @param buckets ascending
  */
 export function bucketsToText(buckets: Iterable<BucketValue>): string {

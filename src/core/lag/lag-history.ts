@@ -13,38 +13,38 @@ const DAY_SECONDS = 86_400;
 const WINDOW_DAYS = 7;
 
 /**
- * A quiet cluster looks this far back to find enough samples. Only days with lags count, here and in what is kept: by
- * the time that has passed, one lag from a clock that is a month ahead would erase all others.
+ * A quiet cluster looks back up to this many days to find enough samples. Only days with lags are counted, both here and in
+ * what is kept: if all days counted, one lag from a clock that is a month ahead would erase all others.
  */
 const MOST_DAYS = 28;
 
-/** How old the lags may be that a namespace is judged by instead of the cluster's. */
+/** How old lags may be for a namespace to be judged by its own instead of the cluster's. */
 export const OWN_SECONDS: number = MOST_DAYS * DAY_SECONDS;
 
-/** A week, and the day before it that the hourly curves reach into, have 768 quarters. */
+/** The window is a week, and the hourly curves look back another day: 8 days have 768 quarters. */
 const SLOTS_KEPT = 800;
 
-/** Older quarters are kept, too, while there are fewer samples than any policy is likely to ask for. */
+/** Older quarters are kept, too, until there are more samples than any policy is likely to require. */
 const SAMPLES_KEPT = 10_000;
 
 /** The widths, in quarters, of the slots that a text may have: a quarter of an hour, an hour, 6 hours, a day; each divides the next. */
 const WIDTHS = [1, 4, 24, 96] as const;
 
-/** Entries are `bucket × 2^22 + times`: 800 buckets need 10 bits. No cluster has 4 million lags of one bucket in a day. */
+/** Each entry is `bucket × 2^22 + times`: 800 buckets need 10 bits. No cluster has 4 million lags of one bucket in a day. */
 const TIMES_BITS = 22;
 const MOST_TIMES = 2 ** TIMES_BITS - 1;
 
-/** How many entries are written, or read, in about a millisecond. */
+/** How many entries can be written or read in about a millisecond. */
 const MOST_ENTRIES = 5_000;
 
-/** The lags that ended in one quarter of an hour, or in a block of quarters that a text merged to save room. */
+/** The lags that ended in one quarter of an hour, or in several quarters that were merged to shorten a stored text. */
 interface Slot {
   /** The number of its first quarter, counted from the epoch. */
   readonly first: number;
   /** How many quarters it spans. */
   readonly width: number;
   readonly samples: number;
-  /** Occupied buckets only: hardly any quarter has over 300. */
+  /** Occupied buckets only; few quarters have more than 300. */
   readonly entries: Uint32Array;
 }
 
@@ -76,7 +76,7 @@ function countsOf(slots: readonly Slot[]): Density {
 }
 
 function addLags(counts: Density, { entries }: Slot, times: 1 | -1): void {
-  // By index: `for…of` takes four times as long.
+  // By index, because `for…of` takes four times as long.
   for (let at = 0; at < entries.length; at += 1) {
     const entry = entries[at] as number;
     const bucket = entry >>> TIMES_BITS;
@@ -84,7 +84,10 @@ function addLags(counts: Density, { entries }: Slot, times: 1 | -1): void {
   }
 }
 
-/** The lags of successive ranges of slots. Hourly windows share most of their slots: only the difference is summed. */
+/**
+ * Sums the lags of successive ranges of slots. Hourly windows share most of their slots, so only the difference is added or
+ * subtracted.
+ */
 class RangeCounts {
   readonly #slots: readonly Slot[];
   readonly #counts: Density = new Float64Array(BUCKETS);
@@ -116,7 +119,7 @@ class RangeCounts {
 function coarsened(slots: readonly Slot[], width: number): readonly Slot[] {
   const widthOf = (slot: Slot) => Math.max(width, slot.width);
   const firstOf = (slot: Slot) => Math.floor(slot.first / widthOf(slot)) * widthOf(slot);
-  // By both; the widest slot has 96 quarters.
+  // The key combines position and width; 128 is more than the widest slot's 96 quarters, so keys are unique.
   const blocks = Map.groupBy(slots, (slot) => 128 * firstOf(slot) + widthOf(slot));
   return [...blocks.values()].map((inBlock) => {
     const [slot] = inBlock as [Slot];
@@ -124,10 +127,10 @@ function coarsened(slots: readonly Slot[], width: number): readonly Slot[] {
   });
 }
 
-/** The most history so far. It only grows: once sufficient, it stays sufficient. */
+/** The most history that has been available so far. It never shrinks: once there was enough, it stays enough. */
 export interface Reached {
   readonly samples: number;
-  /** From the first lag on, by the clocks of the processes that measured. */
+  /** Since the first lag, by the clocks of the processes that measured. */
   readonly seconds: number;
 }
 
@@ -147,11 +150,11 @@ export function isEnough({ samples, seconds }: Reached, { minSamples, minHistory
 }
 
 export interface WindowLags {
-  /** Where the window begins, at the latest; and the instant it is looked at. */
+  /** The earliest instant of the window, and the instant at which it ends. */
   readonly from: number;
   readonly at: number;
   readonly samples: number;
-  /** How long lags had been measured in the window at that instant. */
+  /** How many seconds of the window had been measured at that instant. */
   readonly historySeconds: number;
   /** Lags by bucket. */
   readonly counts: Density;
@@ -167,7 +170,7 @@ export interface Period {
 export interface HistoryPart {
   /** `cluster`, `namespace/NAME` or `consumer/NAME/removal|addition`; with `/1` and so on where it is not the first. */
   readonly key: string;
-  /** JSON without a line break, of at most this scope's characters where a slot for each day fits into that. */
+  /** JSON without a line break. `characters` limits the whole scope; slots are merged to fit, but at most to one per day. */
   readonly text: (characters: number) => string;
 }
 
@@ -182,13 +185,13 @@ export interface Episode extends Period {
   readonly p99WithoutSeconds: number;
 }
 
-/** Lags above this share of the window's p99 count as long: they determine it. */
+/** A lag counts as long from this share of the window's p99 on: those lags determine the p99. */
 const LONG_SHARE = 0.5;
 
-/** A run of quarters is an episode from this share of all long lags on. */
+/** A run of quarters is an episode if it has at least this share of all long lags. */
 const EPISODE_SHARE = 0.1;
 
-/** An episode stands out only from at least this many other lags. */
+/** There must be at least this many other lags for an episode to stand out from. */
 const LEAST_REST = 100;
 
 const VERSION = 2;
@@ -204,8 +207,8 @@ export class LagHistory {
   #open: Histogram | undefined;
   #openQuarter = 0;
   /**
-   * When measuring began, by this process's clock: a stored history counts for as long as it was, not from when another
-   * clock says that it began.
+   * When measuring began, by this process's clock. A stored history adds its length rather than its start, because the start
+   * is from another clock.
    */
   #began = Number.POSITIVE_INFINITY;
   #latest = Number.NEGATIVE_INFINITY;
@@ -235,16 +238,16 @@ export class LagHistory {
     this.#latest = Math.max(this.#latest, at);
   }
 
-  /** The most history that there has been up to this instant. */
+  /** The most history that has been available up to this instant. */
   reached(now: number): Reached {
     this.#reached = furthest(this.#reached, { samples: this.samples, seconds: now - this.#began });
     return this.#reached;
   }
 
   /**
-   * The lags of the last 7 days, or of as many (up to 28 with lags) as it takes to hold `minSamples`: now, and as they were
-   * at each full hour of the last 24 hours, the latest first. An hour with hardly any lags is left out.
-   * @returns none if there is no lag
+   * The lags of the last 7 days, or of as many days (up to 28 with lags) as it takes to hold `minSamples`: first as of now,
+   * then as of each full hour of the last 24, latest first. Hours for which there are hardly any lags are left out.
+   * @returns nothing if there is no lag
    */
   *windows(now: number, minSamples: number): Generator<WindowLags, void> {
     const slots = this.#slots();
@@ -285,7 +288,7 @@ export class LagHistory {
     return { from, at, samples: sums.samples, historySeconds: Math.max(0, at - since), counts };
   }
 
-  /** The lags by bucket that ended between two instants, as far as the slots show it. */
+  /** The lags by bucket that ended between two instants, counting only slots that lie completely between them. */
   countsWithin(from: number, at: number): Density {
     const isOpen = at >= this.#openQuarter * QUARTER_SECONDS;
     const until = isOpen ? Number.POSITIVE_INFINITY : at;
@@ -293,7 +296,7 @@ export class LagHistory {
     return countsOf(slots.filter((slot) => slot.first * QUARTER_SECONDS >= from && endOf(slot) <= until));
   }
 
-  /** What a history weighs when there is no room for all: its lags, and their seconds. */
+  /** How important this history is when there is no room for all: the number of its lags plus their seconds. */
   get weight(): number {
     let weight = 0;
     for (const slot of this.#slots())
@@ -302,7 +305,7 @@ export class LagHistory {
   }
 
   /**
-   * The lags, in seconds with their number, by the span in which they ended: 15 minutes, or more where old quarters were
+   * The lags, as seconds and their number, by the span in which they ended: 15 minutes, or more where old quarters were
    * merged.
    */
   *spans(): Generator<Period & { readonly lags: readonly (readonly [seconds: number, count: number])[] }> {
@@ -312,7 +315,7 @@ export class LagHistory {
     }
   }
 
-  /** The episodes of the window at this instant: those with the most long lags first. */
+  /** The episodes of the window at this instant, in descending order of their long lags. */
   *episodes(now: number, minSamples: number): Generator<Episode> {
     const all = this.#slots();
     const slots = all.slice(firstOfWindow(all, all.length, now, minSamples));
@@ -348,7 +351,7 @@ export class LagHistory {
     }
   }
 
-  /** Removes the quarters that overlap with this span. @returns how many lags were in them */
+  /** Removes all quarters that overlap with this span. @returns how many lags were in them */
   forget(from: number, to: number): number {
     const before = this.samples;
     const kept = this.#slots().filter((slot) => endOf(slot) <= from || slot.first * QUARTER_SECONDS >= to);
@@ -366,9 +369,9 @@ export class LagHistory {
 
   /**
    * Merges another history's slots: where both cover the same time, the one with more lags wins. So nothing is counted
-   * twice, however often and in whatever order the texts of an earlier process and of other replicas are read. Slots of the
-   * future are left out: they would never expire.
-   * @returns how many lags have come in
+   * twice, however often and in whatever order texts of an earlier process and of other replicas are read. Slots in the
+   * future are left out, because they would never expire.
+   * @returns how many lags were added
    */
   merge(other: LagHistory, now: number): number {
     const before = this.samples;
@@ -383,7 +386,7 @@ export class LagHistory {
     const { seconds } = other.reached(now);
     if (seconds > 0) this.#began = Math.min(this.#began, now - seconds);
     this.#latest = Math.max(this.#latest, Math.min(other.#latest, now));
-    // Without its lags, having had them is not enough to replace what is published.
+    // If some of its lags were left out, the other's reached history is not enough to replace what is published.
     const samples = past.length === all.length ? other.#reached.samples : 0;
     this.#reached = furthest(this.#reached, { samples, seconds });
     this.#trim();
@@ -391,8 +394,8 @@ export class LagHistory {
   }
 
   /**
-   * The history as text for {@link readPart}, in slots as narrow as there is room for. A busy scope has several parts, of
-   * whole days, so that none takes long to write or to read; they are merged again one by one.
+   * The history as text for {@link readPart}, in slots as narrow as there is room for. A busy scope is split into several
+   * parts of whole days, so that none takes long to write or to read; each can be merged by itself.
    */
   parts(key: string, now: number): readonly HistoryPart[] {
     const groups: Slot[][] = [[]];
@@ -481,7 +484,7 @@ function samplesOf(slots: readonly Slot[]): number {
 
 function longLags({ entries }: Slot, bucket: number): number {
   let count = 0;
-  // Entries ascend, and hardly any are that long.
+  // From the end: entries ascend, and few lags are that long.
   for (let at = entries.length - 1; at >= 0; at -= 1) {
     const entry = entries[at] as number;
     if (entry >>> TIMES_BITS < bucket) break;
@@ -490,7 +493,7 @@ function longLags({ entries }: Slot, bucket: number): number {
   return count;
 }
 
-/** Where the window at this instant begins. @param end before which slot it ends */
+/** The index of the first slot of the window at this instant. @param end index of the slot before which the window ends */
 function firstOfWindow(slots: readonly Slot[], end: number, at: number, minSamples: number): number {
   let [days, samples, first] = [WINDOW_DAYS, 0, end];
   for (; first > 0; first -= 1) {

@@ -7,7 +7,7 @@ import { type PlannedEpisode, type PlannedRow, type PlannedTable, UNITS } from '
 const VERSION = 2;
 
 /**
- * Reads the output of {@link plannedToText}, parsed. A row that cannot be read is absent, as if nothing had been measured.
+ * Reads the output of {@link plannedToText}, parsed. A row that cannot be read is left out, as if nothing had been measured.
  * @returns undefined for anything else, or another version
  */
 export function plannedFromJson(json: unknown): PlannedTable | undefined {
@@ -73,7 +73,7 @@ export function plannedToText({ at, cluster, namespaces, consumers }: PlannedTab
   });
 }
 
-/** JSON has no number for NaN: a row with one would not read back. */
+/** JSON cannot represent NaN, so a row with one could not be read back. */
 function isStorable({ samples, historySeconds, reached, current, slow }: PlannedRow): boolean {
   const numbers = [
     samples,
@@ -99,7 +99,7 @@ function rowToJson({ historySeconds, reached, current, slow, episode, ...row }: 
   };
 }
 
-/** Leaves out the namespaces with the fewest samples, as many as needed for the text to fit. */
+/** Leaves out the namespaces with the fewest samples, as many as necessary to make the text fit. */
 export function shrunkTable(table: PlannedTable, characters: number): PlannedTable {
   const busiest = [...table.namespaces].sort(([, a], [, b]) => b.samples - a.samples);
   let shrunk = table;

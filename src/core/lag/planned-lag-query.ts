@@ -16,7 +16,7 @@ interface LagPart {
   readonly name: string;
   readonly builtIn: boolean;
   readonly source: 'measured' | 'declared' | 'unknown';
-  /** Whether it counts: it is declared, or has enough samples and history for the policy. */
+  /** Whether the part counts: its lag is declared, or it has enough samples and history for the policy. */
   readonly enough: boolean;
   readonly samples: number;
   readonly historySeconds: number;
@@ -25,35 +25,36 @@ interface LagPart {
 }
 
 /**
- * The lag of a consumer that counts: who plans a wait, releases a hold or tells how a pod ended asks this, so that the three
- * never differ. @returns undefined: with so few samples it is not known
+ * The lag of a part, if it counts. Planning a wait, releasing a hold and reporting how a pod ended all use this, so that
+ * they always agree.
+ * @returns undefined: it has too few samples
  */
 export function knownLags({ enough, lags }: LagPart): LagPart['lags'] {
   return enough ? lags : undefined;
 }
 
-/** The known lag of a pod's removal, by a policy's thresholds. */
+/** What is known of the lag of removals of a pod, by a policy's thresholds. */
 export interface PlannedLag {
   readonly scope: LagScope;
-  /** The samples of the measured part with the fewest; 0 where none is measured. */
+  /** The number of samples of the measured part that has the fewest; 0 if none is measured. */
   readonly samples: number;
   readonly historySeconds: number;
   /** The control plane first, then each consumer that applies. */
   readonly parts: readonly LagPart[];
-  /** The lag of all parts that count: waits are taken from it. */
+  /** The lag of all parts that count, on which waits are based. */
   readonly known: Lags | undefined;
-  /** The lag of all parts with any samples, for display. */
+  /** The lag of all parts that have any samples, for display. */
   readonly seen: Lags | undefined;
   /** The share of removals that a wait covers, as measured now; undefined where a part does not count yet. */
   readonly coverage: ((seconds: number) => number) | undefined;
   readonly episode: (Omit<PlannedEpisode, 'without'> & { readonly without: () => Lags }) | undefined;
 }
 
-/** Where planned (slow, published) lags come from. Answers from memory: it is asked for every pod. */
+/** The source of planned (slow-changing, published) lags. It must answer from memory, since it is asked for each pod. */
 export interface LagSource {
   /**
    * @param consumers those that send traffic to the pod
-   * @param services the names of the Services that select it: their witnesses count, too
+   * @param services the names of the Services that select it, whose witnesses count as well
    */
   planned(
     namespace: string,
@@ -73,17 +74,17 @@ interface Part extends LagPart {
 }
 
 /**
- * The query of the decision: the namespace’s row, or else the cluster’s, followed by the slowest of the consumers that
- * apply. A combination takes some milliseconds once, and is cached for as long as the table is in force.
+ * Answers from a published table: the namespace’s row or else the cluster’s, followed by the slowest of the consumers that
+ * apply. Computing a combination takes some milliseconds, so it is cached until the table is replaced.
  */
 export function plannedLags(table: PlannedTable): LagSource {
   const combinations = new Map<string, PlannedLag>();
   return {
     planned: (namespace, consumers, enough, services = []) => {
       const own = table.namespaces.get(namespace);
-      // Neither names of namespaces nor of consumers contain blanks.
+      // Names of namespaces and consumers contain no blanks, so the key is unambiguous.
       let key = `${own === undefined ? '' : namespace} ${enough.minSamples}/${enough.minHistory}`;
-      // A consumer that replaces a built-in one has its name, and other thresholds.
+      // The mark distinguishes a built-in consumer from a declared one of the same name, which has other thresholds.
       for (const { lagKey, builtIn } of consumers) key += builtIn ? ` ${lagKey}!` : ` ${lagKey}`;
       const witnesses: string[] = [];
       for (const service of services) {
@@ -144,7 +145,7 @@ function combine(scope: LagScope, plane: Part, consumers: readonly Part[]): Plan
   const current = whole ? combined(({ row }) => row?.current) : undefined;
   const lifted = whole ? parts.find(({ row }) => row?.episode !== undefined) : undefined;
   const episode = lifted?.row?.episode;
-  // Kept: every pod of the combination asks.
+  // Cached, because every pod of this combination asks for it.
   let shortened: Lags | undefined;
   const without = () =>
     (shortened ??= combined((part) => (part === lifted ? episode?.without : part.row?.slow)) as Lags);
@@ -160,5 +161,5 @@ function combine(scope: LagScope, plane: Part, consumers: readonly Part[]): Plan
   };
 }
 
-/** Nothing measured yet: every wait is `initial`, or what consumers are declared to need. */
+/** For a cluster where nothing has been measured: every wait is `initial`, or what consumers are declared to need. */
 export const NONE_YET: LagSource = plannedLags(NOTHING_PLANNED);

@@ -11,16 +11,16 @@ import {
   type WindowLags,
 } from './lag-history.ts';
 
-/** The built-in policy’s, until the policies in force are known. */
+/** The thresholds of the built-in policy, used until the policies have been read. */
 export const BUILT_IN_ENOUGH: Enough = { minSamples: 200, minHistory: 86_400 };
 
-/** From when on a built-in consumer counts: with fewer samples its p99 would be its worst or second-worst one. */
+/** When the lag of a built-in consumer counts: with fewer samples, its p99 would be its worst or second-worst one. */
 export const ENOUGH_OF_BUILT_IN: Enough = { minSamples: 100, minHistory: 0 };
 
-/** From when on a witness is published, and counts. */
+/** When a witness is published and counts. */
 export const ENOUGH_OF_WITNESS: Enough = { minSamples: WITNESSED_ENOUGH, minHistory: 0 };
 
-/** From when on a namespace's own lag counts: its p99 then rests on ten lags instead of one or two. */
+/** A namespace's own lag counts from this many samples on: its p99 then depends on ten lags instead of one or two. */
 export const OWN_SAMPLES = 1_000;
 
 /** Curves are published in whole units of 0.005 %, so that every replica computes with exactly the same numbers. */
@@ -33,14 +33,14 @@ export interface PlannedRow {
   /** How far back the samples reach. */
   readonly historySeconds: number;
   readonly reached: Reached;
-  /** The lags of the window, as measured: a plan states its coverage by them. */
+  /** The lags of the window, as measured: the coverage that a plan states is taken from them. */
   readonly current: Density;
   /**
-   * The curve that waits are taken from: the pointwise maximum of the hourly curves of the last 24 hours. In the cluster's,
-   * no namespace counts for more than all others together.
+   * The curve that waits are based on: the pointwise maximum of the hourly curves of the last 24 hours. In the cluster's
+   * curve, no namespace counts for more than all others together.
    */
   readonly slow: Density;
-  /** Measured before the history was lost, or lengthened since: no more than that is known again. */
+  /** The row is from before the history was lost (possibly lengthened since). It is kept until as much is known again. */
   readonly kept?: true;
   /** A short span without which waits would be shorter. */
   readonly episode?: PlannedEpisode;
@@ -60,7 +60,7 @@ export interface PlannedTable {
   /** When it was made: seconds since the epoch; −Infinity for none. */
   readonly at: number;
   readonly cluster: PlannedRow | undefined;
-  /** Those with enough samples of their own, and those whose own lags are longer than the cluster's row shows. */
+  /** Namespaces with enough samples of their own, and those whose own lags are longer than the cluster's row shows. */
   readonly namespaces: ReadonlyMap<string, PlannedRow>;
   /** By name: how long a consumer takes after the control plane has withdrawn an endpoint. */
   readonly consumers: ReadonlyMap<string, PlannedRow>;
@@ -76,7 +76,7 @@ export const NOTHING_PLANNED: PlannedTable = {
 export interface MeasuredHistories {
   readonly cluster: LagHistory;
   readonly namespaces: ReadonlyMap<string, LagHistory>;
-  /** All measured consumers; undefined until they are known. */
+  /** All measured consumers; undefined until the list of them is known. */
   readonly consumers: ReadonlyMap<string, LagHistory> | undefined;
 }
 
@@ -84,20 +84,22 @@ const PUBLISH_SECONDS = 600;
 
 const PERCENTILES = [50, 90, 99, 99.9] as const;
 
-/** A percentile must move by this share, and by this much, to count as changed: waits go in steps of 5 s. */
+/**
+ * A percentile must move by this share, and by at least this many seconds, to count as changed: waits go in steps of 5 s.
+ */
 const MOVED_SHARE = 0.05;
 const MOVED_SECONDS = 0.05;
 
 /**
- * From how many removals on what all but one namespace have seen is a curve: with fewer, their p99 would be their worst one.
+ * The cap on one namespace needs at least this many removals in all others: with fewer, their p99 would be their worst one.
  */
 const LEAST_OTHERS = 100;
 
-/** The coverage in plans may be wrong by this much. */
+/** How much the published coverage may deviate from the current one before the row is renewed. */
 const MOVED_COVERAGE = 0.003;
 const WAITS: readonly number[] = Array.from({ length: 60 }, (_, index) => 5 * (index + 1));
 
-/** Whether something is to be published at once: the first lags of a scope, or the first that are enough for a policy. */
+/** Whether something must be published at once: the first lags of a scope, or the first that are enough for a policy. */
 export function isDueAtOnce(
   table: PlannedTable,
   { cluster, consumers }: Pick<MeasuredHistories, 'cluster' | 'consumers'>,
@@ -115,14 +117,14 @@ export function isDueAtOnce(
 
 /**
  * The next published table, or the same one where nothing is due. A row is renewed when a percentile or the coverage of a
- * wait has moved, the table at most every {@link PUBLISH_SECONDS}; a scope's first row, and the first with enough
- * history, are published at once. Each hour of a scope is a step of a millisecond or two at most.
+ * wait has moved, the table at most every {@link PUBLISH_SECONDS}; a scope's first row, and the first with enough history,
+ * are published at once. A step of the generator computes one hour of a scope and takes at most a millisecond or two.
  *
- * The hourly curves of the last 24 hours are computed from the history and not stored, so nothing of an old curve
- * survives a restart, a new leader or a forgotten span.
+ * The hourly curves of the last 24 hours are computed from the history instead of being stored, so a restart, a new leader
+ * or a forgotten span leaves nothing of an old curve behind.
  *
  * @param now seconds since the epoch
- * @param asked the thresholds of the policies in force
+ * @param asked the thresholds of all current policies
  */
 export function* nextPlanned(
   table: PlannedTable,
@@ -131,13 +133,13 @@ export function* nextPlanned(
   asked: readonly Enough[] = [BUILT_IN_ENOUGH],
 ): Generator<undefined, PlannedTable> {
   const atOnce = isDueAtOnce(table, { cluster, consumers }, now, asked);
-  // A clock that was set back must not delay a table.
+  // Compare absolute values, or a clock that was set back would delay the next table.
   if (!atOnce && Math.abs(now - table.at) < PUBLISH_SECONDS) return table;
 
   const minSamples = Math.max(...asked.map((each) => each.minSamples));
   const look = { now, minSamples, asked };
   const ofCluster = yield* curvesOf(cluster, look, [...namespaces.values()]);
-  // Not further back than it takes: what is older does not count as its own.
+  // Looks back only as far as needed for OWN_SAMPLES: older lags do not count as the namespace's own.
   const lookAtOwn = { ...look, minSamples: Math.min(minSamples, OWN_SAMPLES) };
   const rows = new Map<string, PlannedRow>();
   const next = {
@@ -145,14 +147,15 @@ export function* nextPlanned(
     namespaces: new Map<string, PlannedRow>(),
     consumers: consumers === undefined ? table.consumers : rows,
   };
-  // A namespace whose history was lost with the cluster's would otherwise have the cluster's waits.
+  // The histories of namespaces are lost together with the cluster's; without their rows, they would get the cluster's
+  // waits.
   if (next.cluster?.kept) for (const [name, row] of table.namespaces) next.namespaces.set(name, row);
   const isCapped = haveMoved(largestOf(cappedIn(ofCluster)), largestOf(ofCluster.map(longerIn)));
   for (const [name, history] of namespaces) {
     const before = table.namespaces.get(name);
     const own = history.samples < OWN_SAMPLES ? [] : yield* curvesOf(history, lookAtOwn);
     if (own.some(isOwn)) {
-      // While the namespace's own lag did not count, its pods had the cluster's waits.
+      // For hours in which the namespace had too few lags of its own, use the cluster's curve, as its pods did.
       const curves = own.map((curve) => {
         const instead = isOwn(curve) ? undefined : ofCluster.find(({ at }) => at === curve.at);
         return instead === undefined ? curve : { ...instead, capped: instead.longer };
@@ -161,7 +164,7 @@ export function* nextPlanned(
       const row = yield* nextRow(before, history, lookAtOwn, { scope: 'namespace', curves, reached });
       if (row !== undefined) next.namespaces.set(name, row);
     } else if (isCapped && next.cluster !== undefined && !next.cluster.kept) {
-      // Its own lags count in full for itself: the cap protects others.
+      // The cap protects other namespaces, so for the namespace itself, its own lags count in full.
       const { episode: _, ...ofAll } = next.cluster;
       const few = yield* curvesOf(history, look);
       const row = { ...ofAll, slow: largestOf([...few.map(longerIn), beyondEach(ofAll.slow)]) };
@@ -195,16 +198,18 @@ function isOwn({ samples, historySeconds }: HourlyCurve): boolean {
   return samples >= OWN_SAMPLES && historySeconds <= OWN_SECONDS;
 }
 
-/** The share of lags beyond each bucket up to the longest lag's, at one hour. */
+/** For one hour: the share of lags beyond each bucket, up to that of the longest lag. */
 interface HourlyCurve extends Omit<WindowLags, 'counts'> {
   readonly longer: Uint32Array;
-  /** The same where no namespace counts for more than all others together; undefined: too little is known of these. */
+  /**
+   * The same, capped so that no namespace counts for more than all others together; undefined: the others have too few lags.
+   */
   readonly capped: Uint32Array | undefined;
 }
 
 const longerIn = ({ longer }: HourlyCurve) => longer;
 
-/** The capped curves. Past hours with too few lags for a cap are left out; if there are too few now, no curve is capped. */
+/** The capped curves. Past hours with too few lags for a cap are left out. If there are too few now, no curve is capped. */
 function cappedIn(curves: readonly HourlyCurve[]): readonly Uint32Array[] {
   return curves[0]?.capped === undefined
     ? curves.map(longerIn)
@@ -218,7 +223,7 @@ function curveOf({ counts, ...lags }: WindowLags, namespaces: readonly LagHistor
   return { ...lags, longer, capped: capped === all ? longer : capped && sharesBeyond(capped) };
 }
 
-/** How many lags are in each bucket or a later one, up to the longest lag's. */
+/** How many lags are in each bucket or a later one, up to the bucket of the longest lag. */
 function reachingEach(counts: Density): Float64Array {
   let length = counts.length;
   while (length > 0 && counts[length - 1] === 0) length -= 1;
@@ -228,7 +233,7 @@ function reachingEach(counts: Density): Float64Array {
   return reaching;
 }
 
-/** The share of lags beyond each bucket, rounded up, so that no rare lag is lost and no coverage is overstated. */
+/** The share of lags beyond each bucket, rounded up, so that rare lags are not lost and coverage is never overstated. */
 function sharesBeyond(reaching: Float64Array): Uint32Array {
   const beyond = new Uint32Array(reaching.length);
   const total = reaching[0] as number;
@@ -238,11 +243,11 @@ function sharesBeyond(reaching: Float64Array): Uint32Array {
 }
 
 /**
- * Who may write one namespace can have any number of removals there that take as long as they like. So at each length, the
- * namespace with the most removals of that length or longer counts for as many as all others together have: alone it at
- * most doubles what they have seen, or halves it, however many its removals are.
+ * A user with write access to one namespace can produce any number of removals there, as slow as they like. So at each
+ * length, the namespace with the most removals of at least that length counts for as many as all others together: it can at
+ * most double what the others have seen, or halve it, however many its own removals are.
  * @param all how many lags reach each bucket
- * @returns undefined: what the others have seen is too little to judge by
+ * @returns undefined: the others have too few lags to judge by
  */
 function cappedCounts(
   all: Float64Array,
@@ -267,7 +272,7 @@ interface Look {
   readonly asked: readonly Enough[];
 }
 
-/** The current curve comes first. Each hour is a step. @param namespaces whose share is capped */
+/** The curve of now, then those of past hours, one in each step. @param namespaces those whose share is capped */
 function* curvesOf(
   history: LagHistory,
   { now, minSamples }: Look,
@@ -281,7 +286,9 @@ function* curvesOf(
   return curves;
 }
 
-/** The published row until as much is known as it rests on, but longer where what is known by now is. */
+/**
+ * Keeps the published row until as much is known again as it was based on, but lengthens it where the new lags are longer.
+ */
 function keptRow(before: PlannedRow, curves: readonly HourlyCurve[]): PlannedRow {
   const slow = largestOf([...cappedIn(curves), beyondEach(before.slow)]);
   if (before.kept && !haveMoved(slow, before.slow)) return before;
@@ -294,8 +301,8 @@ function keptRow(before: PlannedRow, curves: readonly HourlyCurve[]): PlannedRow
 }
 
 /**
- * The row to publish: the previous one where a new one would make no difference, or nothing is measured any more.
- * @param of what differs from the history's own
+ * The row to publish: the previous one if a new one would make no difference, or if nothing is measured any more.
+ * @param of replaces what would be taken from the history
  */
 function* nextRow(
   before: PlannedRow | undefined,
@@ -308,14 +315,14 @@ function* nextRow(
   } = {},
 ): Generator<undefined, PlannedRow | undefined> {
   const { scope = 'cluster', reached = history.reached(look.now) } = of;
-  // Without the stored history, which may be lost or unreadable for now, a new leader knows less than is published.
+  // A new leader without the stored history, which may be lost or unreadable for now, knows less than what is published.
   const isLost = before !== undefined && isNewlyEnough(before.reached, { reached }, look.asked);
   const counts = !isLost || history.samples >= ENOUGH_OF_BUILT_IN.minSamples;
   const curves = counts ? (of.curves ?? (yield* curvesOf(history, look))) : [];
   if (isLost) return keptRow(before, curves);
   const [current] = curves;
   if (current === undefined) return before;
-  // Whole seconds, as written: the leader decides by exactly the numbers that the other replicas read.
+  // Whole seconds, as in the written text, so that the leader decides by exactly the numbers that other replicas read.
   const row = {
     scope,
     samples: current.samples,
@@ -324,7 +331,7 @@ function* nextRow(
     current: densityOf(current.longer),
     slow: largestOf(cappedIn(curves)),
   };
-  // An episode of one namespace that the cap has taken out already makes no wait longer.
+  // Not an episode of a single namespace that the cap already neutralises: it makes no wait longer.
   const p99Seconds = Math.min(quantileOf(row.current, 99), quantileOf(row.slow, 99));
   const relevant = (1 - MOVED_SHARE) * p99Seconds;
   const [first] = history.episodes(look.now, look.minSamples);

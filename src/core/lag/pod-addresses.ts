@@ -1,7 +1,9 @@
 import { objectKey, Shares } from '../api/index.ts';
 import { type ClusterEvent, compareVersions, type PodKey, type SliceState } from './events.ts';
 
-/** The addresses of the pods of some Services, from their slices: the index of all endpoints keeps none. */
+/**
+ * The addresses of the pods of certain Services, from their slices, because the index of all endpoints keeps no addresses.
+ */
 
 export interface ServiceName {
   readonly namespace: string;
@@ -16,7 +18,7 @@ export interface PodAddress {
   readonly address: string;
   readonly ports: readonly number[];
   readonly ready: boolean;
-  /** Since when it has been ready, or when it last became so; undefined: it has not been seen ready. */
+  /** When it last became ready; undefined: it has not been seen ready. */
   readonly readyAt: number | undefined;
 }
 
@@ -24,28 +26,31 @@ interface KeptSlice {
   readonly version: string | undefined;
   readonly service: ServiceName;
   readonly pods: readonly PodAddress[];
-  /** Addresses of endpoints that are not said to be of a pod. */
+  /** Addresses of endpoints that do not refer to a pod. */
   readonly others: readonly string[];
 }
 
-/** An address by which slices listed a pod, and that none lists any more. */
+/** An address that slices once listed for a pod and that none lists any more. */
 export interface Departed extends Pick<PodAddress, 'uid' | 'service' | 'address' | 'ports'> {
   readonly at: number;
 }
 
-/** A gateway may keep a dead address for very long; after this, it has been found or there is none. */
+/**
+ * How long departed addresses are watched for: a gateway may keep a dead address for very long, but after a day it has been
+ * found or does not exist.
+ */
 const DEPARTED_MS = 24 * 3_600_000;
 const MOST_DEPARTED = 10_000;
 
 const podKeyOf = ({ namespace, uid }: PodKey) => `${namespace}/${uid}`;
 
-/** A pod may vanish from its slices before its termination shows: streams are independent. */
+/** Streams are independent: a pod may vanish from its slices before its termination is seen. */
 const REMEMBERED_MS = 10_000;
 const MOST_REMEMBERED = 10_000;
 
-/** Some 400 bytes each. A slice that finds no room is not kept, and gateways are not asked about its pods. */
+/** Some 400 bytes each. A slice for which there is no room is not kept, and gateways are not asked about its pods. */
 const MOST_ADDRESSES = 150_000;
-/** The most addresses of one pod; further ones are left out. A few Services list a pod, by one address of each family. */
+/** The most addresses of one pod; more are ignored. Usually a few Services list a pod, by one address of each family. */
 const MOST_OF_POD = 32;
 /** A slice has at most a thousand endpoints, of one or more addresses each. */
 const MOST_OTHERS = 1_000;
@@ -76,7 +81,7 @@ export class PodAddresses {
     return event.type === 'SliceDeleted' && this.#delete(`${event.namespace}/${event.name}`, event.at);
   }
 
-  /** Call this before listing slices whose watch events were not wanted when they came. */
+  /** Call this before listing slices whose watch events were not kept so far. */
   listing(): { readonly take: (slice: SliceState, at: number) => void; readonly end: () => void } {
     const deleted = new Set<string>();
     this.#deleted = deleted;
@@ -112,7 +117,7 @@ export class PodAddresses {
     return this.#departed;
   }
 
-  /** Whether a slice leads to the address, of a pod that is ready or of something else. Takes long: every slice is searched. */
+  /** Whether a slice lists the address, for a ready pod or for something other than a pod. Slow: it searches every slice. */
   lists(address: string): boolean {
     const isHere = (pod: PodAddress) => pod.ready && pod.address === address;
     return [...this.#slices.values()].some(
@@ -120,7 +125,7 @@ export class PodAddresses {
     );
   }
 
-  /** Another pod has got the address. */
+  /** Call this when another pod has got the address. */
   forgetDeparted(address: string): void {
     const known = this.#departed.get(address);
     if (known === undefined) return;
@@ -178,7 +183,7 @@ export class PodAddresses {
     return ready && before?.ready !== true ? at : before?.readyAt;
   }
 
-  /** @param departs true: the slice is gone, and with it its addresses; false: it is only followed no longer */
+  /** @param departs true: the slice was deleted, so its addresses have departed; false: it is just no longer followed */
   #delete(key: string, at: number, departs = true): boolean {
     this.#deleted?.add(key);
     const slice = this.#slices.get(key);

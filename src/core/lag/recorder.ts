@@ -17,7 +17,7 @@ import {
 } from './events.ts';
 import { WatchDelay } from './watch-delay.ts';
 
-/** Why a removal gave no sample. Each withdrawal is counted under one reason at most. */
+/** Why a removal produced no sample. Each withdrawal is counted under at most one reason. */
 export const DISCARDS = {
   Reconnect: {
     means:
@@ -81,23 +81,28 @@ const EXCLUSIONS: ReadonlySet<DiscardReason> = new Set([
  * - `rotating`: the server closed the watch at its timeout (after 4 to 5 minutes) and it is being resumed: nothing is lost,
  *   and events in the gap arrive late. A removal that began before the gap and ends after it has true instants, so it is
  *   kept; a lag of minutes could otherwise never be measured.
- * - `broken`: anything else, from the start of the process on; a removal that spans it gives no sample.
+ * - `broken`: anything else, including before the first list; a removal that spans such a time gives no sample.
  */
 type StreamState = 'current' | 'rotating' | 'broken';
 
-/** The longest lag that has a bucket. Waiting longer gains nothing, and removals that never end must not pile up. */
+/**
+ * The longest lag that has a bucket of its own. Waiting longer gains nothing, and removals that never end must not pile up.
+ */
 export const EXPIRY_MS = 7_200_000;
 
 /**
- * How many removals of terminating pods are followed: twice what a node failure or a rollout of everything takes; some 40 MB
- * in all. A removal counts until its pod is gone, and no namespace takes more than it leaves to the others.
+ * How many removals of terminating pods are followed at once: twice what a node failure or a rollout of everything takes;
+ * some 40 MB in all. A removal takes its place until its pod is gone, and no namespace gets more than its fair share.
  */
 export const MOST_REMOVALS = 50_000;
 
-/** Healthy streams differ by milliseconds; a withdrawal that shows this much too early still counts as a lag of 0. */
+/**
+ * Healthy streams differ by milliseconds. A withdrawal that arrives this much before its termination still counts as a lag
+ * of 0.
+ */
 export const INVERSION_MS = 250;
 
-/** How late a stream may be; streams that keep up differ by as much. */
+/** How late a stream may be, which is also how much streams that keep up differ. */
 const LATE_MS = INVERSION_MS;
 const LATE_SHARE = 0.02;
 
@@ -110,40 +115,42 @@ const HEARTBEATS_AFTER_MS = 1_000;
  */
 const HEARTBEATS_WITHIN_MS = 10_000;
 
-/** How long a sample waits for heartbeats that have been written but not delivered; then it is discarded. */
+/** How long a sample waits for heartbeats that have been written but not delivered; after that it is discarded. */
 const LATE_HEARTBEATS_WITHIN_MS = 120_000;
 
 /**
- * In a storm, thousands of samples wait while thousands of events a second arrive, so not every event checks every
- * sample.
+ * In a storm, thousands of samples wait while thousands of events arrive each second, so samples are not checked at every
+ * event.
  */
 const VERIFY_EVERY_MS = 1_000;
 
-/** How long an early withdrawal is remembered, so that those beyond {@link INVERSION_MS} can be counted. */
+/**
+ * How long an early withdrawal is remembered: longer than {@link INVERSION_MS}, so that those beyond it are counted as
+ * discarded.
+ */
 const REMEMBERED_MS = 10_000;
 
 /**
- * Early withdrawals: 3,200 a second for all of that time, at most half of them from one namespace. Others are not
- * remembered.
+ * How many early withdrawals are remembered: 3,200 a second for all of that time, at most half of them from one namespace.
  */
 const MOST_REMEMBERED = 32_768;
 
-/** The termination of a pod, from its first sign until nothing lists the pod any more. */
+/** The termination of a pod, from its first sign until no object lists the pod any more. */
 interface Termination {
   readonly pod: Pick<TerminatingPod, 'uid' | 'namespace' | 'name'>;
   readonly since: number;
   gone: boolean;
-  /** The groups that listed it as ready and have not withdrawn it. */
+  /** The groups that listed it as ready and have not withdrawn it yet. */
   open: Removal[];
-  /** All withdrawals so far, including verified ones, which {@link LagRecorder.#unverified} no longer has. */
+  /** All withdrawals so far, including verified ones, which {@link LagRecorder.#unverified} no longer contains. */
   withdrawals: EndedRemoval[];
   unverified: number;
-  /** How many of its removals are followed, and how many found no room. */
+  /** How many of its removals are followed, and how many were left out for lack of room. */
   places: number;
   leftOut: number;
-  /** How late the pods' stream was, in milliseconds; undefined: no heartbeat has shown it yet. */
+  /** How late the pods' stream was, in milliseconds; undefined: no heartbeat has shown that yet. */
   lateness: number | undefined;
-  /** Its lag is unknown, or has been reported. */
+  /** Nothing more is reported: its lag has been, or is unknown. */
   closed: boolean;
 }
 
@@ -151,28 +158,28 @@ interface Termination {
 interface Removal {
   readonly termination: Termination;
   readonly group: EndpointGroup;
-  /** It is counted as discarded and gives no sample, but is still open. */
+  /** It has been counted as discarded and gives no sample, but has not ended. */
   spoiled: boolean;
 }
 
-/** A removal that has ended. Heartbeats show whether its streams were punctual. */
+/** A removal that has ended. Heartbeats will show whether its streams were punctual. */
 interface EndedRemoval {
   readonly termination: Termination;
   readonly group: EndpointGroup;
   readonly sample: StageSample;
 }
 
-/** A withdrawal that may have shown before its termination, as the streams are independent. */
+/** A withdrawal that may have arrived before its termination, since the streams are independent. */
 interface EarlyEnd {
   readonly group: EndpointGroup;
   readonly at: number;
   readonly version: string | undefined;
 }
 
-/** A removal that has begun and whose end has not shown. */
+/** A removal that has begun and whose end has not been seen. */
 export interface UnresolvedRemoval extends Pick<StageSample, 'stage' | 'namespace' | 'name' | 'uid'> {
   readonly pod: string;
-  /** Milliseconds of the monotonic clock: its age is the caller's now less this. */
+  /** When the termination began: milliseconds of the monotonic clock. */
   readonly since: number;
 }
 
@@ -187,7 +194,7 @@ interface RecorderOptions {
   readonly addresses?: boolean;
   /** Whether a leader writes heartbeats, so that samples wait to be verified. */
   readonly heartbeats?: boolean;
-  /** The namespace whose slices may show that no controller maintains Endpoints; undefined: any. */
+  /** The only namespace whose slices may prove that no controller maintains Endpoints; undefined: any. */
   readonly trusted?: string | undefined;
 }
 
@@ -208,11 +215,11 @@ export class LagRecorder {
   readonly #terminations = new Map<string, Termination>();
   /** Oldest first. */
   readonly #open = new Set<Removal>();
-  /** Removals that are followed, and those without room. */
+  /** How many removals each namespace has that are followed, and that were left out for lack of room. */
   readonly #places = new Shares();
   readonly #leftOut = new Shares();
   readonly #openOf = new Map<EndpointGroup, Set<Removal>>();
-  /** By pod uid, the latest withdrawn last. */
+  /** By pod uid, in order of the latest withdrawal. */
   readonly #early = new Map<string, readonly EarlyEnd[]>();
   readonly #earlyShares = new Shares();
   readonly #watchDelay: WatchDelay | undefined;
@@ -221,7 +228,7 @@ export class LagRecorder {
   readonly #unverifiedBeginnings = new Set<Termination>();
   /** Oldest first. */
   readonly #unverified = new Set<EndedRemoval>();
-  /** When to look again at samples that only time can settle. */
+  /** When to check again the samples on which only the passing of time can decide. */
   #verifyAt = Number.NEGATIVE_INFINITY;
   readonly #discarded: Record<DiscardReason, number>;
   #recorded = { stages: [] as StageSample[], removals: [] as RemovalSample[], changes: NO_CHANGES };
@@ -264,7 +271,7 @@ export class LagRecorder {
         const { namespace, name, selector, publishNotReadyAddresses } = event.service;
         const known = this.#services.get(`${namespace}/${name}`);
         this.#services.set(`${namespace}/${name}`, event.service);
-        // Its slices stay as they are without a selector, also when pods are deleted.
+        // If a Service loses its selector, controllers no longer update its slices, even when pods are deleted.
         const changed = known !== undefined && JSON.stringify(selector) !== JSON.stringify(known.selector);
         if (publishNotReadyAddresses) this.#giveUpService(namespace, name, 'NeverWithdrawn');
         else if (changed) this.#giveUpService(namespace, name, 'NoSelector');
@@ -289,7 +296,7 @@ export class LagRecorder {
     return this.#recorded;
   }
 
-  /** Oldest first, without stages whose stream is broken: whether their removals are still open is unknown. */
+  /** The open removals, oldest first, without those of a broken stream: whether they are still open is unknown. */
   *unresolved(): Generator<UnresolvedRemoval> {
     for (const { group, termination } of this.#open) {
       if (this.#streams.get(group.stage) === 'broken') continue;
@@ -300,9 +307,10 @@ export class LagRecorder {
   }
 
   /**
-   * Whether this replica should write heartbeats: a removal has been open for more than a second, or a sample awaits verification.
-   * @param life of its own heartbeats
-   * @param silentMs only when it has been so for this long without a heartbeat of another replica
+   * Whether this replica should write heartbeats: a removal has been open for more than a second, or a sample awaits
+   * verification.
+   * @param life identifies its own heartbeats
+   * @param silentMs requires that this has been so, without a heartbeat of another replica, for this long
    */
   wantsHeartbeat(now: number, life: string, silentMs = 0): boolean {
     const before = now - silentMs;
@@ -324,7 +332,9 @@ export class LagRecorder {
     return this.#index.readyGroups({ namespace, uid }).some(isOf);
   }
 
-  /** The groups that list the pod as ready now: slices of a Service and address family, or Endpoints that are maintained. */
+  /**
+   * The groups that list the pod as ready now: slices of a Service and address family, or Endpoints if they are maintained.
+   */
   listing(pod: PodKey): readonly EndpointGroup[] {
     const { maintained } = this.#upkeep;
     return this.#index
@@ -332,17 +342,20 @@ export class LagRecorder {
       .filter(({ mirrored, stage }) => !mirrored && (maintained || stage !== 'Endpoints'));
   }
 
-  /** Whether a controller maintains Endpoints, as far as is known; where none does, they do not count. */
+  /** Whether a controller seems to maintain Endpoints; if not, they do not count. */
   get maintainsEndpoints(): boolean {
     return this.#upkeep.maintained;
   }
 
-  /** Whether some endpoints of the namespace are unknown because there was no room for them. */
+  /** Whether some endpoints of the namespace are unknown because Linger had no room for them. */
   hasUnread(namespace: string): boolean {
     return this.#index.hasUnread(namespace);
   }
 
-  /** Not with publishNotReadyAddresses, which keeps terminating pods listed. */
+  /**
+   * Whether a termination withdraws pods from the group; false with publishNotReadyAddresses, which keeps terminating pods
+   * listed.
+   */
   withdraws({ namespace, service }: EndpointGroup): boolean {
     return this.#services.get(`${namespace}/${service}`)?.publishNotReadyAddresses !== true;
   }
@@ -351,7 +364,7 @@ export class LagRecorder {
     return this.#discarded;
   }
 
-  /** Removals without room, by namespace. */
+  /** How many current removals were left out for lack of room, by namespace. */
   get leftOut(): ReadonlyMap<string, number> {
     return this.#leftOut.byNamespace;
   }
@@ -367,7 +380,7 @@ export class LagRecorder {
     const { uid } = pod;
     let termination = this.#terminations.get(uid);
     if (termination === undefined) {
-      // A terminating pod that nothing lists must be remembered: a late slice may still list it.
+      // A terminating pod that no object lists must be remembered, because a late slice may still list it.
       if (gone && !this.#isListed(pod) && !this.#early.has(uid)) return;
       termination = this.#begin(pod, at);
     }
@@ -375,7 +388,7 @@ export class LagRecorder {
     this.#settle(uid);
   }
 
-  /** The termination shows: opens a removal for each group that lists the pod as ready at this instant. */
+  /** Begins a termination: opens a removal for each group that lists the pod as ready now. */
   #begin(pod: TerminatingPod, at: number): Termination {
     const { uid, namespace, name, labels } = pod;
     const early = this.#early.get(uid) ?? [];
@@ -387,7 +400,7 @@ export class LagRecorder {
       gone: false,
       open: [],
       withdrawals: [],
-      // 1, so that it counts as unverified until everything below is known.
+      // Starts at 1, so that nothing is reported before everything below is known.
       unverified: 1,
       places: 0,
       leftOut: 0,
@@ -413,7 +426,7 @@ export class LagRecorder {
     return termination;
   }
 
-  /** @param seenInTime otherwise the termination began some time before, and the removal gives no sample */
+  /** @param seenInTime false: the termination began at an unknown earlier instant, so the removal gives no sample */
   #openRemoval(
     termination: Termination,
     { group, labels }: { readonly group: EndpointGroup; readonly labels: TerminatingPod['labels'] },
@@ -450,7 +463,7 @@ export class LagRecorder {
   ): void {
     const truncated = () =>
       this.#index.groupsOf(namespace, service).filter(({ overCapacity }) => overCapacity);
-    // With a truncated list, before or after, a difference proves nothing about a pod.
+    // If the list was truncated before or is now, a pod that is missing proves nothing.
     const before = truncated();
     const changes = put();
     const unclear = new Set([...before, ...truncated()]);
@@ -481,7 +494,10 @@ export class LagRecorder {
       for (const uid of this.#terminations.keys()) this.#settle(uid);
   }
 
-  /** A change of a slice counts only while Endpoints would be seen to follow it. */
+  /**
+   * Whether a change is evidence on the upkeep of Endpoints. One of a slice is only if a following change of Endpoints would
+   * be seen.
+   */
   #countsForUpkeep({ group: { stage } }: EndpointChange): boolean {
     if (this.#streams.get(stage) === 'broken') return false;
     return stage === 'Endpoints' || ENDPOINT_SOURCES.every((each) => this.#streams.get(each) === 'current');
@@ -499,7 +515,8 @@ export class LagRecorder {
     const termination = this.#terminations.get(uid);
     const removal = termination?.open.find((each) => each.group === group);
     if (termination === undefined || removal === undefined) {
-      // `notReady` is a change of readiness; other changes may be a termination that the pods' stream has yet to show.
+      // `notReady` is only a change of readiness. Otherwise, the cause may be a termination that the pods' stream has not
+      // shown yet.
       const maybeTermination = after !== 'notReady' && termination === undefined;
       if (maybeTermination && current) this.#rememberEarly(uid, { group, at, version });
       return;
@@ -568,18 +585,18 @@ export class LagRecorder {
     const tolerated = Math.max(LATE_MS, LATE_SHARE * 1000 * lag);
     const first = beginning ?? watchDelay.lateness('pods', since);
     const last = watchDelay.lateness(stage, at);
-    // A stream that owes a heartbeat from before the event has delivered the event late, too.
+    // A heartbeat from before the event that is still missing shows that the stream delivered the event late, too.
     const owed = Math.max(first ?? watchDelay.behind('pods', now), last ?? watchDelay.behind(stage, now));
     if (owed > tolerated) return true;
     if (first !== undefined && last !== undefined) return false;
     if (lag * 1000 <= HEARTBEATS_AFTER_MS) return false;
     if (now - at < HEARTBEATS_WITHIN_MS) return undefined;
-    // Where all streams are late, the heartbeats are late with them.
+    // If a stream still owes a heartbeat, it may have been late: wait for it.
     if (!watchDelay.awaits('pods') && !watchDelay.awaits(stage)) return false;
     return now - at < LATE_HEARTBEATS_WITHIN_MS ? undefined : true;
   }
 
-  /** Reports the pod's sample once all groups have withdrawn it. */
+  /** Reports the pod's sample once all groups have withdrawn the pod. */
   #report(termination: Termination): void {
     const { closed, open, unverified, withdrawals, pod } = termination;
     if (closed || open.length > 0 || unverified > 0 || withdrawals.length === 0) return;
@@ -597,7 +614,7 @@ export class LagRecorder {
     });
   }
 
-  /** The removal is no longer open, for whatever reason. */
+  /** Removes an open removal, for whatever reason. */
   #end(removal: Removal): void {
     const { termination, group } = removal;
     this.#open.delete(removal);
@@ -640,12 +657,12 @@ export class LagRecorder {
     }
   }
 
-  /** Endpoints that no controller maintains list pods for ever. */
+  /** Ignores Endpoints that no controller maintains, because they list pods forever. */
   #isListed(pod: PodKey): boolean {
     return this.#index.isListed(pod, this.#upkeep.maintained ? undefined : 'EndpointSlice');
   }
 
-  /** Forgets the pod once nothing more can be learned about it. */
+  /** Forgets the pod when nothing more can be learned about it. */
   #settle(uid: string): void {
     const termination = this.#terminations.get(uid);
     if (termination?.gone !== true || this.#isListed(termination.pod)) return;
@@ -655,7 +672,7 @@ export class LagRecorder {
     this.#leftOut.add(pod.namespace, -leftOut);
   }
 
-  /** undefined: they are measured. */
+  /** Why the group's removals are not measured; undefined: they are. */
   #exclusionOf({ namespace, service, overCapacity }: EndpointGroup): DiscardReason | undefined {
     const known = this.#services.get(`${namespace}/${service}`);
     if (known === undefined) return 'NoService';
@@ -669,8 +686,9 @@ export class LagRecorder {
   }
 
   /**
-   * Labels that no longer match the Service withdrew the pod; its termination did not. Those that never did: its controller
-   * has not listed the pod, and will not withdraw it.
+   * Whether the pod's labels do not match the Service. If they no longer match, the change of labels withdrew the pod, not
+   * its termination. If they never matched, the endpoints were not written by the controller, which will not withdraw the
+   * pod.
    */
   #deselects({ namespace, service }: EndpointGroup, labels: TerminatingPod['labels']): boolean {
     const selector = this.#services.get(`${namespace}/${service}`)?.selector;
@@ -686,7 +704,7 @@ export class LagRecorder {
     else if (this.#streams.get(stream) === 'current') this.#streams.set(stream, 'rotating');
   }
 
-  /** Open removals give no sample any more, but stay open. */
+  /** Marks open removals as giving no sample, but leaves them open. */
   #interrupt(stream: Stream): void {
     this.#streams.set(stream, 'broken');
     this.#upkeep.interrupted(stream);

@@ -2,8 +2,8 @@ import type { ReportResult } from '../api/index.ts';
 import { compareVersions, ENDPOINT_SOURCES, type EndpointSource } from './events.ts';
 
 /**
- * resourceVersions by kind of object: the newest that Linger has seen, or those that an instance has applied, without the
- * kinds that it does not read. Empty: not known.
+ * resourceVersions by kind of object: the newest that Linger has seen, or those that an instance has applied, without kinds
+ * that it does not read. Empty: not known.
  */
 export type StageVersions = Readonly<Partial<Record<EndpointSource, string>>>;
 
@@ -36,20 +36,20 @@ function covers(applied: StageVersions, wanted: StageVersions): boolean {
   });
 }
 
-/** A single long pause is forgotten after this many syncs. */
+/** The number of intervals that count, so that a single long pause is forgotten. */
 const LATEST_INTERVALS = 8;
-/** Silence for this many of the longest intervals is more than jitter or a missed sync or two. */
+/** An instance that is silent for this many of its longest intervals has done more than jitter or miss a sync or two. */
 const INTERVALS_OF_SILENCE = 3;
-/** Milliseconds. Even an instance that syncs every second may restart, or wait for a slow discovery service. */
+/** Milliseconds. An instance that syncs every second may also restart, or wait for a slow discovery service. */
 const LEAST_PATIENCE = 30_000;
-/** Milliseconds. How long one silent instance can delay the others. */
+/** Milliseconds. The longest that one silent instance can delay the others. */
 const MOST_PATIENCE = 900_000;
 /** Milliseconds. Instances that report once after each sync are up to two intervals late. */
 const LONGEST_LAG = 2 * MOST_PATIENCE;
 
 /**
  * How long after its last sync an instance counts as gone.
- * @param longest its own longest recent interval or, before its second sync, that of the others
+ * @param longest its own longest recent interval; before its second sync, that of the others
  */
 function patienceFor(longest: number | undefined): number {
   if (longest === undefined) return MOST_PATIENCE;
@@ -59,7 +59,7 @@ function patienceFor(longest: number | undefined): number {
 /** Milliseconds. */
 const APART = 1_000;
 
-/** In [0, 1), as good as random, and the same for an index each time: the finalizer of MurmurHash3. */
+/** A pseudo-random number in [0, 1), always the same for an index: the finalizer of MurmurHash3. */
 function fractionOf(index: number): number {
   let mixed = Math.imul(index ^ (index >>> 16), 0x85eb_ca6b);
   mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2_ae35);
@@ -67,8 +67,8 @@ function fractionOf(index: number): number {
 }
 
 /**
- * One instant in each second (in milliseconds), each at another fraction of its second: a regular sequence could run in
- * step with a consumer's interval, and see only some of its phases.
+ * One instant in each second (in milliseconds), at a varying fraction of the second: a regular sequence could run in step
+ * with a consumer's interval, and hit only some of its phases.
  */
 export function instantOf(index: number): number {
   return (index + fractionOf(index)) * APART;
@@ -79,24 +79,24 @@ export function firstIndexAfter(at: number): number {
   return instantOf(index) > at ? index : index + 1;
 }
 
-/** An instant whose removals some live instances have not applied yet. */
+/** A sampled instant: live instances have yet to apply the removals before it. */
 interface Pending {
   readonly at: number;
-  /** The newer versions that opened it; undefined: the clock did. */
+  /** The newer versions that caused the sample; undefined: the clock caused it. */
   readonly versions: StageVersions | undefined;
-  /** An instance fell silent before it had applied it, so its lag is unknown. */
+  /** An instance fell silent before it had applied this instant, so the lag is unknown. */
   lost: boolean;
 }
 
 /**
- * An instance's claim about a completed sync: that it began after a cursor had been given (`versions`: what Linger had
- * seen by then), or that everything up to these versions of the API has been applied.
+ * An instance's claim about a completed sync: that it began after a cursor was given (`versions`: what Linger had seen by
+ * then), or that it has applied everything up to these versions of the API.
  */
 export type SyncClaim =
   | {
       readonly by: 'cursor';
       readonly versions: StageVersions;
-      /** Milliseconds of this lead's clock; undefined: an earlier leader gave the cursor. */
+      /** Milliseconds of this leader's clock; undefined: an earlier leader gave the cursor. */
       readonly givenAt: number | undefined;
     }
   | { readonly by: 'versions'; readonly versions: StageVersions };
@@ -115,12 +115,12 @@ export interface InstanceName {
 class ReportingInstance {
   readonly name: string;
   heardAt: number;
-  /** Its table has none of the endpoints that were removed before this instant. */
+  /** Its table contains no endpoint that was removed before this instant. */
   appliedUntil = Number.NEGATIVE_INFINITY;
   acknowledged: StageVersions = {};
   /** Whether it reports resourceVersions of the API instead of cursors. */
   readsVersions = false;
-  /** When it counts as gone, unless it reports a sync before. */
+  /** When it counts as gone, unless it reports a sync before then. */
   silentAt = Number.POSITIVE_INFINITY;
   syncedAt: number | undefined;
   /** When the newest cursor that it has returned was given. */
@@ -132,17 +132,17 @@ class ReportingInstance {
     this.heardAt = now;
   }
 
-  /** The longest of its latest intervals between syncs. @returns undefined before the second sync */
+  /** The longest of its latest intervals between syncs; undefined before its second sync. */
   get longest(): number | undefined {
     return this.#intervals.length === 0 ? undefined : Math.max(...this.#intervals);
   }
 
-  /** The median interval, which jitter and missed syncs hardly affect. @returns undefined before the second sync */
+  /** The median interval, on which jitter and missed syncs have little effect; undefined before its second sync. */
   get typical(): number | undefined {
     return this.#intervals.toSorted((a, b) => a - b)[this.#intervals.length >> 1];
   }
 
-  /** @param othersLongest the longest interval of the others: expected of an instance without its own */
+  /** @param othersLongest the longest interval of the others, used for an instance that has none of its own */
   synced(now: number, othersLongest: () => number | undefined): void {
     if (this.syncedAt !== undefined)
       this.#intervals = [...this.#intervals, now - this.syncedAt].slice(-LATEST_INTERVALS);
@@ -153,7 +153,7 @@ class ReportingInstance {
 
 /** The most instances of one consumer that are followed. */
 export const MOST_INSTANCES = 1_000;
-/** Milliseconds. How long an instance that is not live is remembered. */
+/** Milliseconds. How long an instance is remembered after it falls silent. */
 const SILENT_INSTANCE_KEPT_MS = 3_600_000;
 
 export type SyncResult = Extract<ReportResult, 'Asked' | 'Synced' | 'UsedCursor' | 'TooManyInstances'>;
@@ -170,12 +170,12 @@ export interface InstancesState {
  * The reported syncs of one consumer's instances, and the lag that follows from them.
  *
  * The lag is sampled at one instant in each second: had an endpoint been removed then, how long would it have taken until
- * the last live instance had completed a sync that began later? So no removal needs to happen, and each second has the
- * same weight. An instance that reports resourceVersions has nothing to report while nothing changes; while such an
- * instance is live, the lag is sampled whenever newer versions are seen instead.
+ * the last live instance had completed a sync that began later? So the measurement does not depend on real removals, and
+ * each second has the same weight. An instance that reports resourceVersions has nothing to report while nothing changes;
+ * while such an instance is live, the lag is sampled only when newer versions are seen.
  *
  * A report proves only that its sync began after the cursor was given and is over by now; a slow report makes the lag
- * longer, never shorter. Where an instance falls silent before it has applied an instant, that instant is given up and
+ * longer, never shorter. Where an instance falls silent before it has applied an instant, that instant is abandoned and
  * counted as lost. `now` is the caller's monotonic clock in milliseconds.
  */
 export class ReportedSyncs {
@@ -186,7 +186,7 @@ export class ReportedSyncs {
   #pending: Pending[] = [];
   #nextIndex: number;
   #seen: { readonly at: number; readonly versions: StageVersions };
-  /** No live instance falls silent before this instant. */
+  /** The earliest instant at which a live instance may fall silent. */
   #nextSilence = Number.POSITIVE_INFINITY;
   #lost = 0;
 
@@ -201,7 +201,10 @@ export class ReportedSyncs {
     return this.#lost;
   }
 
-  /** @param claim undefined: the instance only requests a cursor @param versions the newest that Linger has seen */
+  /**
+   * @param claim undefined: the instance only requests a cursor
+   * @param versions the newest that Linger has seen
+   */
   report(
     { key, name }: InstanceName,
     claim: SyncClaim | undefined,
@@ -230,14 +233,14 @@ export class ReportedSyncs {
     this.#openUntil(now);
     this.#openForChange(versions);
     this.#seen = { at: now, versions };
-    // Reports arrive, but instants this old will not be applied any more.
+    // Abandon instants this old: reports still arrive, but none of them will apply these.
     for (const each of this.#pending) if (each.at < now - LONGEST_LAG) each.lost = true;
     this.#close(now, now - LONGEST_LAG);
   }
 
   /**
-   * The names of the instances that have not acknowledged these versions, which withdrew a pod: live ones, and those in
-   * their first sync, which have requested their first cursor.
+   * The names of the instances that have not acknowledged these versions, with which a pod was withdrawn: live ones, and
+   * those in their first sync, which have requested their first cursor.
    * @returns undefined where no instance is live
    */
   waitingFor(versions: StageVersions): readonly string[] | undefined {
@@ -293,7 +296,7 @@ export class ReportedSyncs {
     this.#close(now);
   }
 
-  /** The last instant at which nothing newer than these versions had been seen. */
+  /** The last instant at which Linger had seen nothing newer than these versions. */
   #appliedBy(applied: StageVersions): number {
     const pending = this.#pending.findLast(({ versions }) => versions && covers(applied, versions));
     return pending?.at ?? Number.NEGATIVE_INFINITY;
@@ -310,7 +313,7 @@ export class ReportedSyncs {
     }
   }
 
-  /** Instants that this instance has not applied are lost: it is no longer live. */
+  /** Marks the instants that a silent instance has not applied as lost. */
   #lose({ appliedUntil }: ReportingInstance, now: number): void {
     for (const each of this.#pending) if (each.at > appliedUntil) each.lost = true;
     this.#close(now);
@@ -326,7 +329,10 @@ export class ReportedSyncs {
     }
   }
 
-  /** Newer versions were seen at an unknown instant, but not before the older ones were last known to be the newest. */
+  /**
+   * Opens a sample for newer versions. They appeared at an unknown instant after the older ones were last known to be the
+   * newest.
+   */
   #openForChange(versions: StageVersions): void {
     const { at, versions: before } = this.#seen;
     const changed = pick(versions, (stage, version) => !isAtLeast(before[stage] ?? '', version));
@@ -359,7 +365,7 @@ export class ReportedSyncs {
     return instance;
   }
 
-  /** @returns false when all are live */
+  /** @returns false if all remembered instances are live */
   #forgetLeastHeard(): boolean {
     const silent = [...this.#instances].filter(([, instance]) => !this.#live.has(instance));
     const [least] = silent.toSorted(([, a], [, b]) => a.heardAt - b.heardAt);

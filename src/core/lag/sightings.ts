@@ -1,11 +1,12 @@
 /**
- * When a consumer stopped sending to the canary, and when it started: judged by attempts through it, each over a new
- * connection, some answered by the canary and others by other replicas. Instants are milliseconds of one monotonic clock.
+ * Estimates when a consumer stopped or started sending to the canary, from attempts through the consumer. Each attempt opens
+ * a new connection; some are answered by the canary, others by other replicas. Instants are milliseconds of one monotonic
+ * clock.
  *
- * The answering replica is chosen between an attempt's beginning and its end, so the middle is used. Where each attempt
- * meets the canary with probability p, the last sighting is, on average, older than the true end by the gap between two
- * sightings less half the gap between two attempts. That is added, from the latest gaps, so the numbers of replicas and
- * of the consumer's instances need not be known.
+ * The answering replica is chosen between an attempt's beginning and its end, so the middle is used. If each attempt reaches
+ * the canary with probability p, the last sighting is, on average, older than the true end by the gap between two sightings
+ * less half the gap between two attempts. That is added, from the latest gaps, so the numbers of replicas and of the
+ * consumer's instances need not be known.
  */
 
 export interface Attempt {
@@ -30,33 +31,36 @@ export interface Instant {
 }
 
 interface SightingsOptions {
-  /** Whether there is no other replica that could answer instead of the canary. */
+  /** Whether no other replica exists that could answer instead of the canary. */
   readonly alone: boolean;
   /** How many attempts in a row must have reached other replicas before it counts as gone. */
   readonly leastMisses: number;
 }
 
-/** Few gaps count, so that they stem from the slowest instance once the others have followed. */
+/** Only the latest gaps count, so that they reflect the slowest instance once the others have followed. */
 const GAPS = 8;
 
 /** How many sightings in a row are needed to know their rate. */
 export const ENOUGH_SIGHTINGS = GAPS + 1;
 
-/** Misses in multiples of the usual gap: the chance to mistake a consumer that still sends for one that stopped is e⁻²⁰. */
+/**
+ * The consumer counts as gone after this many times the usual gap without a sighting: the chance that it still sends is then
+ * e⁻²⁰.
+ */
 const MISSES_PER_SIGHTING = 20;
 
-/** After this many misses the chance that it is still there is e⁻⁵: less than one in a hundred. */
+/** After this many times the usual gap, the chance that it still sends is e⁻⁵: less than one in a hundred. */
 const DOUBTFUL_PER_SIGHTING = 5;
 
-/** Sightings of the canary through one consumer, from present to gone. Attempts may come in any order. */
+/** The departure of the canary as seen through one consumer. Attempts may be added in any order. */
 export class Departure {
   readonly #options: SightingsOptions;
-  /** The newest, by their beginnings. */
+  /** The newest ones, in order of their beginnings. */
   #sightings: readonly Attempt[] = [];
   /** When conclusive attempts began, since the first of enough sightings. */
   #conclusive: number[] = [];
   #seen = 0;
-  /** Until when a client may still use an answer that it was given. */
+  /** Until when a client may still use an earlier answer. */
   #heldUntil = Number.NEGATIVE_INFINITY;
 
   constructor(options: SightingsOptions) {
@@ -96,7 +100,7 @@ export class Departure {
     return misses >= Math.max(leastMisses, MISSES_PER_SIGHTING * this.#perSighting(last));
   }
 
-  /** Since when it can no longer be seen. @returns undefined with fewer than two sightings */
+  /** The instant from which it can no longer be seen. @returns undefined with fewer than two sightings */
   get end(): Instant | undefined {
     const last = this.#sightings.at(-1);
     const margin = marginOf(this.#sightings, this.#conclusive);
@@ -105,7 +109,10 @@ export class Departure {
     return { at, within: Math.max(within, this.#silentAfter(last)) };
   }
 
-  /** The longest time without a conclusive attempt while it might still have been there: it may have left at its end. */
+  /**
+   * The longest time without a conclusive attempt while the canary may still have been there: it may have left at any
+   * instant in it.
+   */
   #silentAfter(last: Attempt): number {
     const doubtful = Math.ceil(DOUBTFUL_PER_SIGHTING * this.#perSighting(last));
     const began = [last.began, ...this.#missesAfter(last).slice(0, doubtful)];
@@ -116,17 +123,17 @@ export class Departure {
     return this.#conclusive.filter((began) => began > last.began).sort((a, b) => a - b);
   }
 
-  /** How many conclusive attempts there are for each sighting. */
+  /** How many conclusive attempts there are per sighting. */
   #perSighting(last: Attempt): number {
     return countBetween(this.#sightings[0] ?? last, last, this.#conclusive) / this.#sightings.length;
   }
 }
 
-/** When the canary was seen through one consumer for the first time. Attempts may come in any order. */
+/** The arrival of the canary as seen through one consumer. Attempts may be added in any order. */
 export class Arrival {
   readonly #attempts: Attempt[] = [];
 
-  /** Attempts from before the canary was added belong here, too. */
+  /** Also add attempts from before the canary was added. */
   add(attempt: Attempt): void {
     if (attempt.met !== 'unclear' && this.seen < ENOUGH_SIGHTINGS) this.#attempts.push(attempt);
   }
@@ -135,7 +142,7 @@ export class Arrival {
     return this.#sightings.length;
   }
 
-  /** Since when it can be seen. @returns undefined with fewer than two sightings */
+  /** The instant from which it can be seen. @returns undefined with fewer than two sightings */
   get beginning(): Instant | undefined {
     const [first] = this.#sightings;
     const attempts = this.#attempts.map(({ began }) => began);
@@ -155,8 +162,8 @@ const instant = ({ began, ended }: Attempt, at: number, gap: number): Instant =>
 };
 
 /**
- * `mean`: from the last sighting to the end, on average; `gap`: between two sightings.
- * @param sightings by their beginnings
+ * `mean`: the average time from the last sighting to the end; `gap`: that between two sightings.
+ * @param sightings in order of their beginnings
  * @param attempts when each conclusive one began
  */
 function marginOf(sightings: readonly Attempt[], attempts: readonly number[]) {

@@ -3,7 +3,7 @@ import { type Acknowledged, HEARTBEAT_STREAMS, type Heartbeat, type HeartbeatStr
 
 export const HEARTBEAT_ANNOTATION = 'linger.dev/heartbeat';
 
-/** Life, number, instant; then, for each stream, number and instant of the acknowledged heartbeat. */
+/** The format: life, number and instant; then, for each stream, number and instant of the acknowledged heartbeat. */
 const HEARTBEAT = /^([\w-]{1,16}):(\d{1,15})@(\d{1,15}):(\d{1,15}@\d{1,15}(?:,\d{1,15}@\d{1,15}){2})$/;
 
 export function heartbeatText({ life, number, sentAt, acknowledged }: Heartbeat): string {
@@ -25,22 +25,24 @@ export function heartbeatOf(text: string | undefined): Heartbeat | undefined {
   return { life, number: Number(number), sentAt: Number(sentAt), acknowledged };
 }
 
-/** Enough for the burst of a stream that was two minutes behind. */
+/** How many heartbeats are kept: enough for the burst of a stream that was two minutes behind. */
 const KEPT = 128;
 
 const WRITERS = 4;
 
-/** Clocks that drift apart by 50 ppm differ by 30 ms after this long. */
+/** How long a clock offset counts: clocks that drift apart by 50 ppm differ by 30 ms after this time. */
 const OFFSET_MS = 600_000;
 
-/** Heartbeats come once a second: one that is older than this proves nothing about a later event. */
+/** Heartbeats come once a second, so one that is further from an event than this proves nothing about it. */
 const NEIGHBOUR_MS = 2_500;
 
 interface Delivered {
   readonly number: number;
   /** By this process's clock. */
   readonly at: number;
-  /** By when the API server had stored it, by the writer's clock; undefined: no later heartbeat has shown it yet. */
+  /**
+   * The time by which the API server had stored it, by the writer's clock; undefined: no later heartbeat has shown it yet.
+   */
   committedBy: number | undefined;
 }
 
@@ -53,7 +55,7 @@ export class WatchDelay {
   /** The latest writer comes last. */
   readonly #writers = new Map<string, Writer>();
 
-  /** A heartbeat arrived. @param current whether it came by a current watch rather than a list */
+  /** Takes a heartbeat that arrived. @param current whether it came from a watch that keeps up rather than from a list */
   heartbeat(from: HeartbeatStream, heartbeat: Heartbeat, at: number, current: boolean): void {
     this.#writer(heartbeat.life).heartbeat(from, heartbeat, at, current);
   }
@@ -74,21 +76,21 @@ export class WatchDelay {
     return Math.max(...others.map(([, { heartbeatAt }]) => heartbeatAt));
   }
 
-  /** The watch was interrupted or resumed: earlier heartbeats prove nothing about later events. */
+  /** Forgets a stream that was interrupted or resumed: earlier heartbeats prove nothing about later events. */
   forget(stream: HeartbeatStream): void {
     for (const writer of this.#writers.values()) writer.forget(stream);
   }
 
   /**
-   * How late at least an event was that this stream delivered at an instant: milliseconds, 0 for none.
-   * @returns undefined while the next heartbeat of the stream, or the one that acknowledges it, has not come
+   * A lower bound of how late an event was that this stream delivered at an instant: milliseconds, 0 for punctual.
+   * @returns undefined until the next heartbeat of the stream, and the one that acknowledges it, have arrived
    */
   lateness(stream: HeartbeatStream, at: number): number | undefined {
     const known = [...this.#writers.values()].flatMap((writer) => writer.lateness(stream, at) ?? []);
     return known.length === 0 ? undefined : Math.max(...known);
   }
 
-  /** Whether the stream has yet to deliver one of this process's own heartbeats. */
+  /** Whether the stream has not delivered one of this process's own heartbeats yet. */
   awaits(stream: HeartbeatStream): boolean {
     return [...this.#writers.values()].some((writer) => writer.awaits(stream));
   }
@@ -100,19 +102,19 @@ export class WatchDelay {
 }
 
 interface StreamHeartbeats {
-  /** The highest number that was delivered. An object repeats its heartbeat with each other change. */
+  /** The highest number that was delivered. Objects repeat their last heartbeat with each other change. */
   latest: number;
   written: number;
   delivered: Delivered[];
-  /** Acknowledged but not delivered yet, by ascending number. */
+  /** Heartbeats that are acknowledged but not delivered yet, in ascending order. */
   owed: Acknowledged[];
 }
 
 const noHeartbeats = (): StreamHeartbeats => ({ latest: 0, written: 0, delivered: [], owed: [] });
 
 /**
- * The heartbeats of one writer. Its clock is aligned with ours by the heartbeat that travelled fastest. The true lateness is at
- * least what is computed here, so a punctual stream never counts as late, however long the writes take.
+ * The heartbeats of one writer. Its clock is aligned with ours by the heartbeat that travelled fastest. Computed lateness
+ * never exceeds the true one, so a punctual stream never counts as late, however long the writes take.
  */
 class Writer {
   readonly #streams: Readonly<Record<HeartbeatStream, StreamHeartbeats>> = {
@@ -184,7 +186,7 @@ class Writer {
     return committedBy === undefined ? 0 : Math.max(0, at - committedBy - this.#offset);
   }
 
-  /** The API server had stored the stream's heartbeats up to this number by then. */
+  /** Takes that the API server had stored this stream's heartbeats up to this number by then. */
   #acknowledge(stream: HeartbeatStream, acknowledged: Acknowledged): void {
     const { number, at } = acknowledged;
     const { delivered, owed, latest } = this.#streams[stream];

@@ -1,4 +1,4 @@
-/** Read as itself by YAML 1.1 and 1.2 alike, without quotes. */
+/** Text that YAML 1.1 and 1.2 both read as a string without quotes. */
 const PLAIN = /^[A-Za-z][A-Za-z0-9_./-]*$/;
 const WORDS = /^(?:y|n|yes|no|on|off|true|false|null)$/i;
 
@@ -25,7 +25,7 @@ export function blockYaml(value: unknown, indent = ''): string {
     .join('');
 }
 
-/** Something that takes lines of its own. */
+/** Whether a value takes lines of its own. */
 function isNested(value: unknown): boolean {
   return typeof value === 'object' && value !== null && Object.keys(value).length > 0;
 }

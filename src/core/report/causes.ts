@@ -1,4 +1,4 @@
-/** Where the words of the reason itself would mislead. */
+/** Reasons whose name would be misleading as words. */
 const CAUSES: Readonly<Record<string, string>> = {
   NotInjected: 'no wait',
   GraceEaten: 'killed in its own hook',

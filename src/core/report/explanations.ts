@@ -31,26 +31,26 @@ import {
   withEmbedded,
 } from './workloads.ts';
 
-/** The decision for a workload’s pods, where its template can be read. */
+/** The decision for a workload’s pods. */
 export type WorkloadExplanation = Omit<Explanation, 'outcome' | 'notes'> & {
-  /** Notes of the decision, and findings of the judge. */
+  /** The decision's notes and the audit's findings. */
   readonly notes: readonly { readonly code: string; readonly text: string }[];
-  /** `unknown`: the template of its pods was not found, or is none that can be read. */
+  /** `unknown`: the pod template was not found or cannot be read. */
   readonly outcome: Explanation['outcome'] | 'unknown';
   readonly floor?: FloorShown | null;
 };
 
-/** With the place of the workload; lines from 1. */
+/** An explanation with the place of the workload; lines count from 1. */
 export type ManifestExplanation = WorkloadExplanation & { readonly file: string; readonly line: number };
 
-/** The most that its pods get of the floor while Linger is down. */
+/** The longest waits that its pods get from the floor while Linger is down. */
 export interface FloorShown {
   readonly hook: string;
   readonly waitSeconds: number;
   readonly laterSeconds: number;
 }
 
-/** Reports what cannot be read to `reading`. @param hasFloor the floor stands in the cluster */
+/** Reports objects that cannot be read to `reading`. @param hasFloor whether the floor is installed in the cluster */
 export function explanationsIn(
   inputs: readonly ManifestText[],
   surveyed: Surveyed,
@@ -67,7 +67,7 @@ export function explanationsIn(
       for (const { object, ...found } of part.workloads)
         subjects.push({ ...found, object: object.value, file: input.name, line: object.line });
     }
-  // As an audit judges them, beside the same pods.
+  // With the same related pods and objects as in an audit.
   const related = relatedTo(subjects, objects, selection.namespace);
   return subjects.map((subject) => ({
     ...explanationOf(subject, snapshot, related, { hasFloor }),
@@ -76,7 +76,10 @@ export function explanationsIn(
   }));
 }
 
-/** @param given `isRunning`: decides as of today for a workload of the cluster; `hasFloor`: the floor stands in the cluster */
+/**
+ * @param given `isRunning`: decide as if the pods of a running workload were created today; `hasFloor`: the floor is
+ * installed in the cluster
+ */
 export function explanationOf(
   subject: AuditSubject,
   snapshot: ClusterSnapshot,
@@ -115,7 +118,7 @@ function isExplained(reason: string, level: AuditLevel | null): boolean {
   return when === 'always' || (when !== 'never' && level === 'warning');
 }
 
-/** The codes of notes that an explanation of manifests, or of a workload that runs, may have. */
+/** The codes of all notes that an explanation may have. */
 export const EXPLAINED: readonly string[] = [
   ...Object.keys(NOTES),
   ...Object.entries(AUDIT_FINDINGS).flatMap(([code, { explained }]) =>
@@ -128,7 +131,7 @@ function unknownText(unknown: string, isOpen: boolean): string {
   return `${unknown}: ${webhook}; inject leaves the object unchanged`;
 }
 
-/** @returns null: its pods get nothing; undefined: not known, since other rules hold for what is skipped */
+/** @returns null: its pods get no wait; undefined: not known, because other rules apply to skipped pods */
 export function floorShown(
   { workload, namespace, decision }: ReturnType<typeof planOf>,
   snapshot: ClusterSnapshot,
@@ -136,7 +139,7 @@ export function floorShown(
   if (decision.outcome !== 'inject' || isAudit(decision)) return undefined;
   const entry = taken(floorEntry(namespace, snapshot));
   if (entry === undefined) return null;
-  // The decision has read it.
+  // The cast is safe: the decision has validated the pod.
   const { hook, atFirst, later } = floorWaits(workload.pod as Pod, workload.ownerKind, entry);
   return later < 1 ? null : { hook, waitSeconds: atFirst, laterSeconds: later };
 }

@@ -54,7 +54,7 @@ import {
   workloadsIn,
 } from './workloads.ts';
 
-/** What is wrong with a text. Lines and columns from 1; null: it is about the whole text. */
+/** A problem of a text. Lines and columns count from 1; null: it concerns the whole text. */
 export interface TextProblemAt {
   /** A file, or {@link POLICIES}. */
   readonly file: string;
@@ -63,10 +63,10 @@ export interface TextProblemAt {
   readonly text: string;
 }
 
-/** The name of the policies’ text in problems. */
+/** The name under which problems refer to the text of the policies. */
 export const POLICIES = 'policies.yaml';
 
-/** What a file was taken for. */
+/** How a file was interpreted. */
 export interface FileTaken {
   readonly file: string;
   readonly workloads: number;
@@ -76,25 +76,28 @@ export interface FileTaken {
 export interface ManifestReport extends WorkloadsOverview {
   readonly files: readonly FileTaken[];
   readonly problems: readonly TextProblemAt[];
-  /** What has no effect as it stands: a policy that selects no workload, a Service without pods, a misspelt kind. */
+  /** Objects that have no effect as they are: a policy that selects no workload, a Service without pods, a misspelt kind. */
   readonly notices: readonly Notice[];
 }
 
-/** What a workload of a list opens to. */
+/** The details that a list shows when a workload is opened. */
 export interface WorkloadDetail {
   readonly plan: WorkloadExplanation;
-  /** Its pods have that plan, or need none: what it says is, and not what would be. */
+  /** Its pods already have that plan or need none: the plan describes the present instead of a proposal. */
   readonly stands: boolean;
-  /** What loses its requests is cured by the plan. */
+  /** The plan would stop its loss of requests. */
   readonly helps: boolean;
   readonly because: string;
-  /** As it is, and with the patch; empty: nothing is known of its termination. */
+  /** Charts of its termination as it is, and with the patch; empty: nothing is known of it. */
   readonly charts: readonly Chart[];
-  /** Its document before and after, or what of it changes; null: nothing does. */
+  /** Its document before and after the change, or the part that changes; null: nothing changes. */
   readonly patch: { readonly before: string; readonly after: string } | null;
-  /** Why a change is not made in the text. */
+  /** Why some changes could not be made in the text. */
   readonly left: readonly string[];
-  /** What would do the same in its namespace, where Linger’s webhook is: Audit first; null: no policy is needed, or would help. */
+  /**
+   * A policy with the same effect in its namespace, where Linger’s webhook is installed; in mode Audit at first; null: no
+   * policy is needed, or none would help.
+   */
   readonly policy: string | null;
 }
 
@@ -107,20 +110,20 @@ interface Judged extends JudgedWorkload {
 
 export type Progress = (what: string, done: number, total: number) => void;
 
-/** Manifests under policies, judged as `audit -f`, `explain -f` and `inject -f` do, without a cluster. */
+/** Manifests and policies, judged as `audit -f`, `explain -f` and `inject -f` do, without a cluster. */
 export class JudgedManifests {
   readonly report: ManifestReport;
   readonly #inputs: readonly ManifestText[];
   readonly #sources: Sources;
   readonly #snapshot: ClusterSnapshot;
   readonly #related: RelatedObjects;
-  /** As explanations see them: they say what the webhook would do. */
+  /** As if the webhook were installed: explanations describe what it would do. */
   readonly #withWebhook: RelatedObjects;
   /** By address. */
   readonly #judged: ReadonlyMap<string, Judged>;
   readonly #surveyed: ReturnType<typeof survey>;
 
-  /** @param progress called with what is done, how much of it, and how much there is */
+  /** @param progress called with the name of the step, how much of it is done, and its total */
   constructor(inputs: readonly ManifestText[], policies: string, progress: Progress = () => undefined) {
     const problems: TextProblemAt[] = [];
     const at =
@@ -176,12 +179,12 @@ export class JudgedManifests {
       ...loneServices(given),
       ...idlePolicies(given, { text: policies, file: POLICIES }),
     ];
-    // Several readers of one text say the same of it.
+    // Several readers of a text may report the same problem.
     const distinct = [...new Map(problems.map((each) => [JSON.stringify(each), each])).values()];
     this.report = { ...overview, files: taken, problems: distinct, notices };
   }
 
-  /** @returns undefined: there is no such workload any more */
+  /** @returns undefined: no such workload exists any more */
   detail(address: string): WorkloadDetail | undefined {
     const judged = this.#judged.get(address);
     if (judged === undefined) return undefined;
@@ -205,7 +208,7 @@ export class JudgedManifests {
     return this.#inputs.map(({ name }) => ({ name, text: this.#edited(name).text }));
   }
 
-  /** @param address of the only workload to change: then the text is that of its document */
+  /** @param address the only workload to change; the texts then contain only its document */
   #edited(file: string, address?: string) {
     const input = this.#inputs.find(({ name }) => name === file);
     const before: string[] = [];
@@ -234,7 +237,10 @@ export class JudgedManifests {
     return { before: before.join(''), text: after.join(''), left };
   }
 
-  /** What a policy for the namespaces at hand would do, with Linger’s webhook in place. @throws LingerError `policy-invalid` */
+  /**
+   * The effect of a policy for all namespaces of the manifests, with Linger’s webhook installed. @throws LingerError
+   * `policy-invalid`
+   */
   whatIf(fields: PolicyFields): WhatIf {
     const namespaces = [...new Set([...this.#judged.values()].map(({ subject }) => subject.namespace))];
     const enforced = policyOf(namespaces, fields, 'Enforce');
@@ -254,15 +260,15 @@ export class JudgedManifests {
   }
 }
 
-/** Members of a policy’s spec. */
+/** Fields of a policy’s spec. */
 export type PolicyFields = Readonly<Record<string, unknown>>;
 
 export interface WhatIf {
   readonly before: AuditSummary;
   readonly after: AuditSummary;
-  /** To apply first: it changes no pod. */
+  /** The policy to apply first: it changes no pods. */
   readonly audit: string;
-  /** To apply then. */
+  /** The policy to apply after that. */
   readonly enforce: string;
 }
 
@@ -284,7 +290,7 @@ export function policyText(
   return blockYaml(policyOf(namespaces, fields, mode));
 }
 
-/** One that cannot be read at all is left out, with its problem. */
+/** Surveys the texts. A text that cannot be read at all is left out, with its problem. */
 function surveyedOf(
   inputs: readonly ManifestText[],
   at: (file: string) => (problem: ManifestProblem) => void,

@@ -18,7 +18,7 @@ import { type ClusterSnapshot, meantKind } from '../decision/index.ts';
 import type { AuditSubject } from '../judge/index.ts';
 import { readManifests } from '../manifest/index.ts';
 
-/** What a text holds that has no effect as it stands. Lines from 1. */
+/** Something in a text that has no effect as it is. Lines count from 1. */
 export interface Notice {
   readonly file: string;
   readonly line: number | null;
@@ -26,7 +26,7 @@ export interface Notice {
   readonly text: string;
 }
 
-/** An object where it stands. */
+/** An object with its place. */
 export interface PlacedObject {
   readonly value: unknown;
   readonly file: string;
@@ -50,7 +50,7 @@ const noticeAt = ({ file, line }: Omit<PlacedObject, 'value'>, text: string): No
 
 const nameOf = (value: unknown) => textOf(memberAt(value, ['metadata', 'name']) ?? '(no name)');
 
-/** Objects of a kind that does not exist, and is near one that makes pods. */
+/** Objects of a kind that does not exist, but resembles one that creates pods. */
 export function misspeltKinds(objects: readonly PlacedObject[]): readonly Notice[] {
   return objects.flatMap(({ value, ...place }) => {
     if (!isRecord(value)) return [];
@@ -61,7 +61,7 @@ export function misspeltKinds(objects: readonly PlacedObject[]): readonly Notice
   });
 }
 
-/** Services whose selector no pod has; one notice for those of a file. */
+/** Services whose selector matches no pod, in one notice for each file. */
 export function loneServices({ subjects, objects, snapshot, namespace }: Given): readonly Notice[] {
   const podsIn = new Map<string, PodLabels>();
   for (const subject of subjects) {
@@ -92,10 +92,12 @@ export function loneServices({ subjects, objects, snapshot, namespace }: Given):
   });
 }
 
-/** The labels of a namespace’s pods, by one of them: thousands of Services are compared with thousands of workloads. */
+/**
+ * The labels of a namespace’s pods, indexed by label because thousands of Services are compared with thousands of workloads.
+ */
 class PodLabels {
   readonly #byLabel = new Map<string, Labels[]>();
-  /** The labels of some of its pods are not known: a Service may select those. */
+  /** The labels of some pods are not known, so any Service may select them. */
   #open = false;
 
   add({ workload: { pod }, unknown }: AuditSubject): void {
@@ -117,14 +119,14 @@ class PodLabels {
   }
 }
 
-/** undefined: they cannot be read. */
+/** @returns undefined: they cannot be read */
 function labelsOf(pod: unknown): Labels | undefined {
   if (!isRecord(pod)) return undefined;
   const labels = memberAt(pod, ['metadata', 'labels']) ?? NO_LABELS;
   return isStringMap(labels) ? labels : undefined;
 }
 
-/** Policies that no workload is under. @param text of the policies; @param file its name */
+/** Policies that apply to no workload. @param text of the policies; @param file its name */
 export function idlePolicies(
   { subjects, snapshot }: Given,
   { text, file }: { readonly text: string; readonly file: string },

@@ -8,8 +8,8 @@ import { planOf } from './workloads.ts';
 type Path = readonly string[];
 
 /**
- * What Linger would change in an object that is not there as a text: the members that change, with the names by which lists
- * are merged. Right for `kubectl apply --server-side`, and as a patch of a kustomization.
+ * The change that Linger would make to an object whose text is not available: only the members that change, with the names
+ * by which lists are merged. Suitable for `kubectl apply --server-side`, and as a patch in a kustomization.
  * @returns null: nothing changes
  */
 export function outlinedPatch(
@@ -36,7 +36,7 @@ export function outlinedPatch(
   return { before: around(workload.pod), after: around(patched(workload.pod, operations)) };
 }
 
-/** The members at some paths; an item of a list keeps its name. */
+/** The members at certain paths; items of lists keep their names. */
 function picked(value: unknown, paths: readonly Path[]): unknown {
   if (paths.some((path) => path.length === 0)) return value;
   const byStep = Map.groupBy(paths, ([step = '']) => step);

@@ -22,8 +22,8 @@ import { plannedChart } from './planned-chart.ts';
 import { planOfRunning } from './workloads.ts';
 
 /**
- * What becomes of a workload’s requests when it rolls.
- * - `lost`: something is known to send to its pods, and they stop sooner than it follows.
+ * What happens to a workload’s requests during a rollout.
+ * - `lost`: something is known to send to its pods, which stop before it has followed.
  * - `assumed`: the same, but nothing here shows that something sends to them.
  */
 export const FATES = ['lost', 'assumed', 'fine', 'unknown'] as const;
@@ -44,19 +44,19 @@ export interface WorkloadRow<F = AuditFinding> {
   readonly findings: readonly F[];
 }
 
-/** What the pages say of all workloads, of manifests and of a cluster alike. */
+/** A summary of all workloads, the same for manifests and for a cluster. */
 export interface WorkloadsOverview {
   /** `3 of 11 lose requests when they roll; 5 are assumed to; 3 are fine` */
   readonly headline: string;
-  /** What that rests on; one sentence each. */
+  /** What the headline is based on, in one sentence each. */
   readonly basis: readonly string[];
   readonly summary: AuditSummary;
   readonly fates: Readonly<Record<Fate, number>>;
-  /** One for each workload, in the order of the audit. */
+  /** One row for each workload, in the order of the audit. */
   readonly rows: readonly WorkloadRow[];
 }
 
-/** Yields after each workload: thousands take a while. */
+/** Yields after each workload, because thousands take a while. */
 export function* overviewOf(
   judged: readonly JudgedWorkload[],
   snapshot: ClusterSnapshot,
@@ -81,7 +81,7 @@ export function* overviewOf(
   };
 }
 
-/** The names by which lists and links know workloads, in the same order. */
+/** The addresses under which lists and links refer to workloads, in the same order. */
 function addressesOf(judged: readonly Pick<JudgedWorkload, 'subject'>[]): readonly string[] {
   const times = new Map<string, number>();
   return judged.map(({ subject: { workload, namespace } }) => {
@@ -101,13 +101,13 @@ export function fateOf({ subject, audited: { findings } }: JudgedWorkload, snaps
   return hasSender(exposure) ? 'lost' : 'assumed';
 }
 
-/** Whether a workload's pods have what they need, and else whether Linger's plan would give it to them. */
+/** `stands`: the workload's pods have what they need; `helps`: they do not, but Linger's plan would give it to them. */
 export function standingOf(judged: JudgedWorkload, snapshot: ClusterSnapshot) {
   const stands = fateOf(judged, snapshot) === 'fine';
   return { stands, helps: !stands && judged.audited.wouldBe };
 }
 
-/** Whether a Service leads to such pods, or a declared consumer. */
+/** Whether a Service or a declared consumer leads to these pods. */
 function hasSender({ services, consumers }: Exposure): boolean {
   const hasClient = services !== 'unknown' && services.length > 0;
   return hasClient || consumers.some(({ builtIn }) => !builtIn);
@@ -152,7 +152,7 @@ function basisOf(
   ];
 }
 
-/** The workload whose pods get requests for the longest time after they have stopped, where that says more than the others. */
+/** The workload whose pods get requests for the longest time after they have stopped, unless it is like all others. */
 function worstInWords(open: readonly JudgedWorkload[], snapshot: ClusterSnapshot): readonly string[] {
   const exposureOfEach = ({ audited }: JudgedWorkload) => audited.findings[0]?.exposureSeconds ?? 0;
   const [worst, ...others] = open.toSorted((a, b) => exposureOfEach(b) - exposureOfEach(a));
@@ -167,14 +167,14 @@ function worstInWords(open: readonly JudgedWorkload[], snapshot: ClusterSnapshot
   return [`Worst: ${subjectOf(own)}, ${howLong}${by}.`];
 }
 
-/** The consumer that follows removals of these pods the latest; undefined: none is known. */
+/** The consumer that is the last to follow removals of these pods; undefined: none is known. */
 function slowestFor(subject: AuditSubject, snapshot: ClusterSnapshot): string | undefined {
   const { estimate } = explain(planOfRunning(subject, snapshot));
   const consumers = (estimate?.parts ?? []).filter(({ name }) => name !== CONTROL_PLANE);
   return consumers.toSorted((a, b) => (b.lagSeconds ?? 0) - (a.lagSeconds ?? 0))[0]?.name;
 }
 
-/** Its termination, as it is and with Linger’s wait; empty: nothing is known of it. */
+/** Charts of its termination, as it is and with Linger’s wait; empty: nothing is known of it. */
 export function plannedCharts(
   { subject, audited: { findings, wouldBe } }: JudgedWorkload,
   plan: WorkloadExplanation,
@@ -194,7 +194,7 @@ export function plannedCharts(
   });
   const { waitSeconds, graceSeconds, outcome } = plan;
   const changes = waitSeconds !== null && waitSeconds !== own.waitSeconds && outcome === 'inject';
-  // Where a wait alone does not help, its picture would say that it does.
+  // No chart of the wait if the wait alone would not help, because the chart would suggest that it does.
   if (!changes || graceSeconds === null || !wouldBe) return [now];
   const then = { title: 'With the patch', lag, basis, wait: waitSeconds, grace: graceSeconds };
   return [now, plannedChart(then)];

@@ -1,17 +1,17 @@
 import { type Chart, spanOf } from '../timeline/index.ts';
 
-/** A termination as it follows from a pod’s template: nothing of it has been observed. Seconds after the deletion. */
+/** A termination as derived from a pod’s template; nothing of it has been observed. Seconds after the deletion. */
 export interface PlannedTermination {
   readonly title: string;
-  /** How long something sends to the pod. */
+  /** How long senders keep sending to the pod. */
   readonly lag: number;
-  /** What the lag rests on: `measured`, `declared`, `assumed`. */
+  /** What the lag is based on: `measured`, `declared`, `assumed`. */
   readonly basis: string;
   readonly wait: number;
   readonly grace: number;
 }
 
-/** The picture of it: who still sends, when SIGTERM comes, what is lost. */
+/** The chart of a termination: who still sends, when SIGTERM comes, what is lost. */
 export function plannedChart({ title, lag, basis, wait, grace }: PlannedTermination): Chart {
   const stopped = Math.min(wait, grace);
   const lost = Math.max(0, lag - stopped);

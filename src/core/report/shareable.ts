@@ -3,13 +3,13 @@ import { readManifests } from '../manifest/index.ts';
 import { blockYaml } from './block-yaml.ts';
 import type { ManifestText } from './workloads.ts';
 
-/** What kubectl keeps in there is the whole object once more. */
+/** kubectl keeps a copy of the whole object in this annotation. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
 /**
- * Manifests that may leave the machine in a link: written anew, so that no comment comes along, without the data of Secrets
- * and ConfigMaps, and without the values of environment variables.
- * @returns one text; `unread`: how many documents could not be read, and are left out
+ * Rewrites manifests so that they may leave the machine in a link: no comments, no data of Secrets and ConfigMaps, and no
+ * values of environment variables.
+ * @returns one text; `unread`: how many documents could not be read and were left out
  */
 export function shareable(inputs: readonly ManifestText[]): {
   readonly text: string;
@@ -23,7 +23,7 @@ export function shareable(inputs: readonly ManifestText[]): {
   };
 }
 
-/** Also of an object in another one, as in an OpenShift Template. */
+/** Recurses, because objects may contain other objects, as in an OpenShift Template. */
 function withoutValues(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutValues);
   if (!isRecord(value)) return value;

@@ -1,7 +1,7 @@
 import { causeInWords } from './causes.ts';
 import type { Fate, WorkloadRow } from './overview.ts';
 
-/** What a list of workloads takes of a finding. */
+/** The part of a finding that lists need. */
 interface Listed {
   readonly kind: string;
   readonly namespace: string;
@@ -20,30 +20,30 @@ export const GROUPINGS = ['cause', 'namespace'] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
 export interface ListQuery {
-  /** Words, each part of the name, namespace, kind or of a reason; all of them must match, in any order. */
+  /** Words, each to be found in the name, the namespace, the kind or a reason; all of them must match, in any order. */
   readonly search: string;
   /** undefined: all. */
   readonly fate?: Fate | undefined;
-  /** One that its workloads have; empty or absent: all. */
+  /** A reason that its findings must contain; empty or absent: any. */
   readonly reason?: string | undefined;
-  /** Without it, in the order of `audit`. */
+  /** Absent: in the order of `audit`. */
   readonly sort?: Sort | undefined;
-  /** The other way round. */
+  /** Reverses the order. */
   readonly reverse?: boolean | undefined;
   readonly group?: Grouping | undefined;
-  /** The address of a workload that is wanted wherever it stands in the list. */
+  /** The address of a workload to return even if it does not match. */
   readonly open?: string | undefined;
   readonly limit: number;
 }
 
 export interface WorkloadList<F> {
-  /** The first that match. */
+  /** The first rows that match. */
   readonly rows: readonly WorkloadRow<F>[];
   /** How many match. */
   readonly matching: number;
-  /** How many match in each group, the largest group first; empty: the list is not grouped. */
+  /** The number of matches in each group, the largest group first; empty: the list is not grouped. */
   readonly groups: readonly { readonly name: string; readonly workloads: number }[];
-  /** The workload that was asked for by its address, also where it does not match; null: there is none. */
+  /** The workload requested by {@link ListQuery.open}, even if it does not match; null: it does not exist. */
   readonly opened: WorkloadRow<F> | null;
 }
 
@@ -65,14 +65,14 @@ const ORDERS: Readonly<Record<Sort, Order>> = {
   open: (a, b) => byOpen(a, b) || byName(a, b),
 };
 
-/** The cause or namespace of its decisive finding. */
+/** The group of a row: the cause or the namespace of its decisive finding. */
 export function groupOf({ findings: [own] }: Row, grouping: Grouping): string {
   return (grouping === 'cause' ? own?.reason : own?.namespace) ?? '';
 }
 
-/** Sorted once for each report and order: 20,000 workloads take a while, and each key that is pressed asks again. */
+/** Sorted lists by report and order, because sorting 20,000 workloads takes a while and each key press queries again. */
 const sorted = new WeakMap<object, Map<Sort, readonly Row[]>>();
-/** What is searched of a row, in lower case. */
+/** The searchable text of each row, in lower case. */
 const texts = new WeakMap<Row, string>();
 
 function textOf(row: Row): string {

@@ -40,29 +40,29 @@ import type { TextProblem } from '../yaml/index.ts';
 
 /** The text of a file of manifests. */
 export interface ManifestText {
-  /** The name that messages give. */
+  /** The name that messages use for it. */
   readonly name: string;
   readonly text: string;
 }
 
-/** What the objects of texts say about each other. */
+/** What the objects of all texts say about each other. */
 export interface Surveyed {
   /** The Services and Namespaces among them. */
   readonly documents: Documents;
   /** By {@link ownerKeyOf}: every object that another may belong to, with its pod template where a Rollout refers to it. */
   readonly objects: ReadonlyMap<string, unknown>;
-  /** What the inputs are called: files, and folders of what was rendered. */
+  /** The names of the inputs: files, and folders from which manifests were rendered. */
   readonly names: readonly string[];
 }
 
-/** Which workloads are wanted. */
+/** Which workloads are selected. */
 export interface Selection {
   /** The namespace of objects that name none. */
   readonly namespace: string;
   readonly selector: LabelSelector | undefined;
 }
 
-/** The object, and those that it holds: an OpenShift Template, a ManifestWork. */
+/** The object, followed by the objects that it contains, as an OpenShift Template or a ManifestWork does. */
 export function withEmbedded(object: ManifestObject): readonly ManifestObject[] {
   return [object, ...embeddedIn(object)];
 }
@@ -78,7 +78,7 @@ function embeddedIn(object: ManifestObject): readonly ManifestObject[] {
     const before = found.length;
     if (workloadOf(value) === undefined)
       for (const [key, member] of Object.entries(value)) if (key !== 'metadata') walk(member, [...path, key]);
-    // One that holds others is only their envelope.
+    // An object that contains others is only their envelope.
     if (path.length > 0 && found.length === before && isObject(value)) {
       const { where, lineOf } = object;
       found.push({
@@ -105,12 +105,12 @@ function isObject(value: unknown): value is Record<string, unknown> {
   );
 }
 
-/** Texts without any of these words refer to no other object, and are not parsed twice. */
+/** Texts without any of these words refer to no other object and need not be parsed a second time. */
 const SURVEYED = /\b(?:Service|Namespace)(?:List)?\b|\bownerReferences\b|\bworkloadRef\b/;
 
 /**
- * What the objects of texts say about each other; `problems`: those that cannot be read. Policies among them are left out:
- * they are about to be applied and not in force.
+ * What the objects of all texts say about each other; `problems`: objects that cannot be read. Policies are left out: they
+ * are about to be applied, so they do not apply yet.
  */
 export function survey(
   inputs: readonly ManifestText[],
@@ -128,7 +128,7 @@ export function survey(
       )) {
         if (isClusterObject(object.value)) documents.push(object);
         const key = owned ? ownerKeyOf(object.value, defaultNamespace) : undefined;
-        // A PodTemplate makes no pods, but may be referred to.
+        // A PodTemplate creates no pods itself, but others may refer to it.
         const pod = workloadOf(object.value)?.pod ?? memberAt(object.value, ['template']);
         if (key !== undefined) objects.set(key, refers ? pod : undefined);
       }
@@ -138,7 +138,10 @@ export function survey(
   return { documents: sortDocuments(documents, defaultNamespace), objects, names, problems };
 }
 
-/** A Service whose selector cannot be read might select anything of its namespace. */
+/**
+ * Problems of objects that others depend on, such as a Service with an unreadable selector, which might select any pod of
+ * its namespace.
+ */
 function unreadableIn({ value, where, lineOf }: ManifestObject): readonly ManifestProblem[] {
   const kind = textOf(memberAt(value, ['kind']));
   const maps = kind === 'Service' ? ['spec.selector'] : ['metadata.labels', 'metadata.annotations'];
@@ -178,32 +181,32 @@ export interface FoundWorkload {
   readonly namespace: string;
   /** What is unknown about its pods, as a sentence: their kind or their template. */
   readonly unknown?: string;
-  /** Its workloads are made elsewhere, from what it names. */
+  /** It only refers to manifests from which its workloads are rendered elsewhere. */
   readonly notRendered?: true;
-  /** Why kubectl refuses the object. */
+  /** Why kubectl rejects the object. */
   readonly refused?: string;
 }
 
 /** What is wrong with a manifest. */
 export interface ManifestProblem {
-  /** Includes the place in words. */
+  /** The text includes the place. */
   readonly message: string;
-  /** undefined: it is about the whole text. */
+  /** undefined: it concerns the whole text. */
   readonly place: TextProblem | undefined;
 }
 
-/** A command's way through manifests. */
+/** How a command reads manifests, and what went wrong. */
 export interface Reading {
   readonly report: (problem: ManifestProblem) => void;
-  /** Appended to messages about objects that cannot be read, where manifests are to be changed. */
+  /** Appended to messages about unreadable objects when manifests are to be changed. */
   readonly remark?: string;
   /** Whether an object could not be read. */
   failed: boolean;
 }
 
 /**
- * The objects of a text and its workloads, document by document: no document need be kept for the next. Reports what cannot be
- * read to `reading`, as its workloads are taken.
+ * The objects of a text and their workloads, document by document, so that no document has to be kept in memory. Unreadable
+ * objects are reported to `reading` as the workloads are consumed.
  */
 export function* partsIn(
   input: ManifestText,
@@ -211,7 +214,7 @@ export function* partsIn(
   surveyed: Surveyed,
   reading: Reading,
 ): Generator<{
-  /** The objects in the order of the text. */
+  /** The objects in order of the text. */
   readonly objects: readonly ManifestObject[];
   readonly workloads: Iterable<FoundWorkload>;
 }> {
@@ -223,7 +226,9 @@ export function* partsIn(
   }
 }
 
-/** The workloads of a document; says which objects could not be read, or have pods but are of an unknown kind. */
+/**
+ * The workloads of a document. Reports objects that cannot be read, and objects of an unknown kind that seem to have pods.
+ */
 export function* workloadsIn(
   document: ManifestDocument,
   { name }: ManifestText,
@@ -290,7 +295,7 @@ export function* workloadsIn(
     else if (object.duplicateKey !== undefined) fail(object.duplicateKey);
     else if (edits && found.refused !== undefined) passOver(`${found.refused}; left unchanged`, line);
     else if (!edits || own !== undefined) for (const each of all) yield { ...where, ...each };
-    // The template is in the other workload, and is changed there.
+    // The template is part of another object, and is changed there.
     else
       passOver(
         `${found.unknown ?? `${textOf(memberAt(value, ['apiVersion']))} ${workload.kind} is not a kind that inject changes`}; left unchanged`,
@@ -303,7 +308,7 @@ export function* workloadsIn(
 
 type FoundPods = Pick<FoundWorkload, 'workload' | 'unknown' | 'refused'>;
 
-/** The pods of an object: also where their template is in another object, or its kind is not known. */
+/** The pods of an object, including those whose template is in another object or whose kind is not known. */
 function foundIn(
   value: unknown,
   defaultNamespace: string,
@@ -322,7 +327,7 @@ function foundIn(
 
 const isParameter = (value: unknown) => isString(value) && value.includes('${');
 
-/** What the API’s types ask of the fields around a pod. Source: k8s.io/apimachinery meta/v1, k8s.io/api apps/v1. */
+/** The types that the API requires of the fields around a pod. Source: k8s.io/apimachinery meta/v1, k8s.io/api apps/v1. */
 const TYPES: readonly (readonly [path: string, expected: string, is: (value: unknown) => boolean])[] = [
   ...['metadata.name', 'metadata.generateName', 'metadata.namespace', 'spec.serviceName'].map(
     (path) => [path, 'a string', isString] as const,
@@ -343,7 +348,7 @@ const TYPES: readonly (readonly [path: string, expected: string, is: (value: unk
   ['spec.paused', 'true or false', (value) => typeof value === 'boolean' || isParameter(value)],
 ];
 
-/** Why kubectl refuses an object whose pod may be right. A value that is null counts as absent. */
+/** Why kubectl rejects an object even though its pod may be valid. A value of null counts as absent. */
 function typeProblemOf(value: unknown): string | undefined {
   for (const [path, expected, is] of TYPES) {
     const member = memberAt(value, path.split('.')) ?? undefined;
@@ -360,7 +365,7 @@ function typeProblemOf(value: unknown): string | undefined {
   return undefined;
 }
 
-/** Kinds of GitOps: what they name makes the workloads, and how to render that. */
+/** GitOps kinds: workloads are created from what they name. With how to render that. */
 const SOURCES: readonly (readonly [group: RegExp, kinds: RegExp, how: string])[] = [
   [
     /^helm\.toolkit\.fluxcd\.io\//,
@@ -399,7 +404,10 @@ const SOURCES: readonly (readonly [group: RegExp, kinds: RegExp, how: string])[]
   [/^gitops\.kluctl\.io\//, /^KluctlDeployment$/, 'kluctl render'],
 ];
 
-/** The chart of a HelmRelease (`chartRef` names the object that holds it), a HelmChart of k3s or a Release of Crossplane. */
+/**
+ * The chart that a HelmRelease (where `chartRef` names the object with the chart), a HelmChart of k3s or a Release of
+ * Crossplane installs.
+ */
 function chartIn(value: unknown): string {
   const spec = memberAt(value, ['spec']);
   const { kind, name } = recordIn(memberAt(spec, ['chartRef']));
@@ -437,30 +445,30 @@ function sourceIn(value: unknown, file: string): Omit<FoundWorkload, 'object'> |
 }
 
 /**
- * Whether the folders of this repository that a Kustomization of Flux, or an Application of Argo CD, applies are in the input:
- * then they are judged, and not unknown. What has another source has only its name in common.
+ * Whether the input contains the folders that a Kustomization of Flux or an Application of Argo CD applies; if so, they are
+ * judged directly, and the object itself is not unknown.
  */
 function isAmong(names: readonly string[], value: unknown): boolean {
   const folders = foldersOf(value);
   return folders.length > 0 && folders.every((folder) => isFolderAmong(names, folder));
 }
 
-/** By their paths in the repository; empty: it applies something else. */
+/** The paths of its folders in the repository; empty: it applies something else. */
 function foldersOf(value: unknown): readonly unknown[] {
   const spec = memberAt(value, ['spec']);
   if (memberAt(value, ['kind']) === 'Kustomization') {
     const { kind, name } = recordIn(memberAt(spec, ['sourceRef']));
-    // Flux’s own source is the repository, or what is pushed from it.
+    // By convention, Flux’s own source is this repository, or is pushed from it.
     return kind === 'GitRepository' || name === 'flux-system' ? [memberAt(spec, ['path'])] : [];
   }
   if (memberAt(value, ['kind']) !== 'Application') return [];
   const sources = recordsAt(spec, 'sources');
   const all = sources.length > 0 ? sources : [recordIn(memberAt(spec, ['source']))];
-  // A source that others only take values from renders nothing.
+  // A source that only provides values for others renders nothing.
   return all.filter(({ ref, path }) => ref === undefined || path !== undefined).map(({ path }) => path);
 }
 
-/** A path is of the root of the repository, which holds everything in the input. */
+/** Paths are relative to the root of the repository, so the root must contain the whole input. */
 function isFolderAmong(names: readonly string[], path: unknown): boolean {
   const folder = isString(path) ? `/${path.replace(/^\.?\/|\/$/g, '')}/` : '//';
   if (folder === '//') return false;
@@ -489,14 +497,14 @@ function isKustomization(value: unknown): boolean {
   return isRecord(value) && textOf(value.apiVersion).startsWith('kustomize.config.k8s.io/');
 }
 
-/** Whether an owner of the object is among the manifests, and stands for it. */
+/** Whether the manifests contain an owner of the object; then the owner is judged instead. */
 function isOwnedIn(value: unknown, namespace: string, objects: Surveyed['objects']): boolean {
   return recordsAt(value, 'metadata', 'ownerReferences').some(({ kind, name }) =>
     objects.has(workloadKey(textOf(kind), namespace, textOf(name))),
   );
 }
 
-/** API versions that no Kubernetes serves any more, for the kinds that matter here. Source: the deprecation guide. */
+/** API versions that Kubernetes no longer serves, for the kinds that matter here. Source: the deprecation guide. */
 const GONE: readonly (readonly [apiVersion: RegExp, kinds: RegExp, instead: string])[] = [
   [
     /^(extensions|apps)\/v1(alpha1|beta1|beta2)$/,
@@ -524,7 +532,7 @@ function nameOf(value: unknown): string {
 /** Deep enough for an operator's nested templates. */
 const TEMPLATE_DEPTH = 8;
 
-/** The pods that an object of an unknown kind seems to create, of each of its templates, and what to report about that. */
+/** The pods that an object of an unknown kind seems to create, for each of its templates, and what to report about them. */
 function foreignWorkloads(value: unknown): readonly FoundPods[] {
   const specs = podSpecsIn(value);
   if (specs.length === 0) return listOfOne(foreignWorkload(value));
@@ -540,7 +548,7 @@ function foreignWorkload(value: unknown, found?: PodSpecAt, isOneOf = false): Fo
   const [apiVersion, kind] = [textOf(value.apiVersion), textOf(value.kind)];
   const metadata = isRecord(value.metadata) ? value.metadata : {};
   const as = (pointer: string, pod: unknown, unknown?: string) => {
-    // undefined: the template of a known kind is missing.
+    // If undefined, an object of a known kind lacks its template.
     const workload = workloadOf({ apiVersion: 'v1', kind: 'Pod', metadata, spec: {} });
     return (
       workload && {
@@ -574,14 +582,14 @@ function foreignWorkload(value: unknown, found?: PodSpecAt, isOneOf = false): Fo
   });
   const label = LABELS_OF_PODS.find((each) => apiVersion.startsWith(each.replace(/[^/]*$/, '')));
   if (label === undefined) return as(pointer, { metadata: metadataOf(), spec }, unknown);
-  // Knative names the container of a revision where its author does not.
+  // Knative names the container of a revision if its author does not.
   const containers = spec.containers.map((each) =>
     isRecord(each) ? { name: 'user-container', ...each } : each,
   );
   return as(pointer, { metadata: metadataOf({ [label]: nameOf(value) }), spec: { ...spec, containers } });
 }
 
-/** By which decisions know the pods of a group; its controller adds them. */
+/** Labels that a controller adds to its pods and by which decisions recognise them. */
 const LABELS_OF_PODS = ['serving.knative.dev/revision', 'agones.dev/gameserver'];
 
 /** `/spec/workerGroupSpecs/0/template` as `workerGroupSpecs[0]`. */
@@ -598,11 +606,11 @@ interface PodSpecAt {
   readonly spec: { readonly containers: readonly unknown[] };
 }
 
-/** The lists of containers in an object, with what they stand in. */
+/** The parts of an object that look like pod specs: they have a list of containers. */
 function podSpecsIn(value: unknown, path = '', depth = 0): readonly PodSpecAt[] {
   if (depth > TEMPLATE_DEPTH || typeof value !== 'object' || value === null) return [];
   if (isRecord(value) && Array.isArray(value.containers)) {
-    // An operator adds the image to what an author gives it as the template of a pod.
+    // In a pod template, containers may lack an image, because an operator adds it.
     const isPod = /(\/template|[pP]odTemplate(Spec)?)\/spec$/.test(path);
     const isContainer = (item: unknown) =>
       isRecord(item) && (isString(item.image) || (isPod && isString(item.name)));
@@ -614,7 +622,7 @@ function podSpecsIn(value: unknown, path = '', depth = 0): readonly PodSpecAt[] 
 
 export function planOf(found: Pick<FoundWorkload, 'workload' | 'namespace'>, snapshot: ClusterSnapshot) {
   const { workload, namespace } = found;
-  // A template that cannot be read has no labels.
+  // A template that cannot be read counts as having no labels.
   const labels = memberAt(workload.pod, ['metadata', 'labels']);
   const observers = observersOf(namespace, isStringMap(labels) ? labels : NO_LABELS, snapshot);
   const request = requestOf(found);
@@ -623,12 +631,12 @@ export function planOf(found: Pick<FoundWorkload, 'workload' | 'namespace'>, sna
   return { ...found, decision: decide(request, snapshot), observers, ...(evidence && { evidence }) };
 }
 
-/** Decides as of today for the pods of a running workload. */
+/** Decides for the pods of a running workload as if they were created today. */
 export function planOfRunning(
   { workload, namespace }: Pick<FoundWorkload, 'workload' | 'namespace'>,
   snapshot: ClusterSnapshot,
 ) {
-  // Without what Linger has added: with its plan, the answer would only be AlreadyInjected.
+  // Undo Linger's changes first; otherwise the answer would just be AlreadyInjected.
   const pod = workload.pointer === '' ? patched(workload.pod, undoFor(workload.pod)) : workload.pod;
   return planOf({ workload: { ...workload, pod }, namespace }, snapshot);
 }
