@@ -6,13 +6,15 @@ import { helperLine } from './connection-monitor.ts';
 import type { HeldPod, HeldPods } from './held-pods.ts';
 import type { HeldPodWithTerms, Holds, Waiter } from './holds.ts';
 
-/** @param connections at most this many of all addresses */
+/** Limits that follow from the total number of connections. @param connections the most from all addresses together */
 export function connectionLimits(connections: number) {
   return {
     connections,
-    /** How many of those are kept for addresses of pods with hook Hold. */
+    /** How many connections are reserved for addresses of pods with hook Hold. */
     kept: Math.floor(connections / 4),
-    /** Connections per address: enough for all pods of a large node reconnecting at once behind the node's address. */
+    /**
+     * Connections from one address: enough for all pods of a large node that reconnect at once through the node's address.
+     */
     perSource: Math.floor(connections / 8),
   };
 }
@@ -20,28 +22,28 @@ export function connectionLimits(connections: number) {
 /** Counts, and times in milliseconds. */
 export const HOLD_LIMITS = {
   ...connectionLimits(16_384),
-  /** Connections per pod: its containers, and what reconnecting leaves behind. */
+  /** Connections of one pod: one for each container, and what remains of old connections after reconnecting. */
   perPod: 64,
   perPodAndSource: 24,
-  /** A pod with many containers may have more: two for each of this many. */
+  /** How many containers of a pod count: a pod with many containers may have two connections for each of up to this many. */
   containers: 128,
-  /** Bytes of a line, without its end. */
+  /** Bytes of a line, without its line end. */
   line: FOREIGN_LIMITS.helper.bytes,
-  /** A helper sends two a second. While a replica stands still they pile up, until the helper hangs up after 15 s. */
+  /** A helper sends two lines a second. While a replica stalls, they pile up until the helper hangs up after 15 s. */
   lines: { perSecond: 10, atOnce: 40 },
-  /** Until the token must have arrived, and the answer must have been read. */
+  /** How long a client may take to send its token, and to read its answer. */
   greeting: 5_000,
-  /** Without a byte from a held helper, which sends lines twice a second, or at least once in 2 s. */
+  /** How long a held helper may be silent. It sends lines twice a second, and at least one in 2 s. */
   idle: 60_000,
-  /** How long an unknown token waits for its pod to appear in the watch. */
+  /** How long an unknown token waits for the watch to show its pod. */
   pending: 2_000,
-  /** How many unknown tokens of one address may wait in a minute; further ones are answered at once. */
+  /** How many unknown tokens of one address may wait in a minute; more are answered at once. */
   unknownPerMinute: 120,
-  /** How often `holding` is repeated. */
+  /** How often a held helper is sent `holding` again. */
   again: 5_000,
   /**
-   * How long a follower looks for a leader, and a leader for what its watches have missed: a lease that is not renewed
-   * lasts 15 s, and is looked at every 2 s.
+   * How long a follower keeps looking for a leader, and a leader waits for its watches to catch up. A Lease that is not
+   * renewed expires after 15 s, and replicas look at it every 2 s.
    */
   leaderless: 25_000,
   relayConnect: 1_000,
@@ -52,7 +54,7 @@ export type HoldLimits = Readonly<typeof HOLD_LIMITS>;
 /** Which replica holds pods: this one, another, or (undefined) none that is known. */
 export type Route = 'here' | { readonly host: string; readonly port: number } | undefined;
 
-/** The state that all connections of a service share. */
+/** What all connections of a service share. */
 export interface CallerHost {
   readonly options: {
     readonly holds: Holds;
@@ -74,14 +76,14 @@ export interface CallerHost {
 
 /** The states of a connection, and the state after each event. A state ignores the events that it does not list. */
 const TRANSITIONS = {
-  /** Its first lines are awaited. */
+  /** Its first lines have not arrived yet. */
   Greeting: { greeted: 'Waiting', ended: 'Ended' },
-  /** It waits for its pod to show, for current watches, or for a leader. */
+  /** It waits for its pod to appear in the watch, for watches to be current, or for a leader. */
   Waiting: { found: 'Held', relayed: 'Relayed', answered: 'Answered', ended: 'Ended' },
   Held: { answered: 'Answered', ended: 'Ended' },
-  /** Its bytes go to the leader and back. */
+  /** Its bytes are relayed to the leader and back. */
   Relayed: { ended: 'Ended' },
-  /** It has its answer, and time to read it. */
+  /** It has been answered, and has some time to read the answer. */
   Answered: { ended: 'Ended' },
   Ended: {},
 } as const satisfies Record<string, Partial<Record<CallerEvent, string>>>;
@@ -89,7 +91,7 @@ const TRANSITIONS = {
 type CallerState = keyof typeof TRANSITIONS;
 type CallerEvent = 'greeted' | 'found' | 'relayed' | 'answered' | 'ended';
 
-/** The token, and for how many milliseconds the helper has been running; older helpers do not say. */
+/** The token, and for how many milliseconds the helper has been running, which older helpers do not send. */
 const GREETING = /^linger-hold\/1 (\S{1,64})(?: (\d{1,9}))?$/;
 const RELAY = 'linger-hold-relay/';
 
@@ -98,25 +100,25 @@ export class Caller implements Waiter {
   readonly #service: CallerHost;
   readonly #socket: Socket;
   source: string;
-  /** When the helper started, by its own count. */
+  /** When the helper started, according to the helper. */
   startedAt: number;
   #state: CallerState = 'Greeting';
   #text = '';
-  /** The line of a relaying replica, until the greeting that it signs has arrived. */
+  /** The signature line of a relaying replica, kept until the greeting that it signs has arrived. */
   #relayLine: string | undefined;
   #isRelayed = false;
   #token = '';
   #hash = '';
   #pod: HeldPod | undefined;
-  /** When it entered its state. */
+  /** When it entered its current state. */
   #since: number;
   #upstream: Socket | undefined;
-  /** The leader that it is relayed to. */
+  /** The leader to which it is relayed. */
   #leader = '';
   #dialAt = 0;
   readonly #lines: RateLimit;
   #heardAt: number;
-  /** Whether its token may wait for a pod to appear; undefined: that has not been asked yet. */
+  /** Whether its unknown token may wait for a pod to appear; undefined: not decided yet. */
   #mayWait: boolean | undefined;
 
   constructor(service: CallerHost, socket: Socket, source: string) {
@@ -148,11 +150,11 @@ export class Caller implements Waiter {
     return true;
   }
 
-  /** The final answer. */
+  /** Sends the final answer. */
   answer(word: 'release' | 'unsure'): void {
     if (!this.#go('answered')) return;
     this.#socket.end(`${word}\n`);
-    // A client that does not read the answer must not keep the connection.
+    // Watched, because a client that does not read the answer must not keep the connection.
     this.#service.watch(this);
   }
 
@@ -163,24 +165,24 @@ export class Caller implements Waiter {
     this.#upstream?.destroy();
   }
 
-  /** Checks its deadlines, and whether what it waits for is there. */
+  /** Checks the connection's deadlines, and whether what it waits for has arrived. */
   advance(now: number): void {
     const { limits } = this.#service;
     const elapsed = now - this.#since;
     if (this.#state === 'Waiting') this.#look(now, elapsed);
-    // A deadline, not an idle timeout: an occasional byte must not keep a slot.
+    // A deadline rather than an idle timeout, so that an occasional byte cannot keep the slot.
     else if (this.#state === 'Greeting' || this.#state === 'Answered') {
       if (elapsed > limits.greeting) this.end();
     }
   }
 
   /**
-   * Repeats the word to a helper that is held. One that waits hears a word that it does not know: after 15 s of silence it
-   * would call again, and perhaps meet a replica that is gone.
+   * Repeats the word to a helper that is held. A helper that still waits gets a word unknown to it, just to hear something:
+   * after 15 s of silence it would call again, and might reach a replica that no longer exists.
    */
   sayAgain(now: number): void {
     if (this.#state === 'Waiting') this.#say('waiting');
-    // A leader that stands still, or whose node is lost, closes no connection. The helper calls the next one.
+    // A leader that hangs, or whose node is lost, closes no connections. End it, so that the helper calls the next leader.
     const route = this.#state === 'Relayed' ? this.#service.options.route() : undefined;
     if (typeof route === 'object' && `${route.host} ${route.port}` !== this.#leader) this.end();
     if (this.#state !== 'Held') return;
@@ -193,17 +195,18 @@ export class Caller implements Waiter {
     const route = options.route();
     if (route !== 'here') {
       const canDial = route !== undefined && this.#upstream === undefined && now >= this.#dialAt;
-      // Relaying a relayed call could loop, so the relaying replica has to look again.
+      // A relayed call must not be relayed again, because that could loop; the relaying replica has to find the leader.
       if (this.#isRelayed && waited > limits.pending) this.end();
       else if (canDial && !this.#isRelayed) this.#dial(route);
       else if (waited > limits.leaderless) this.end();
     } else if (options.holds.blindSince !== undefined) {
-      // Not `unsure`, which ends what an earlier leader has said: the helper may still have to wait 30 s from its loss.
+      // Not `unsure`: that would override what an earlier leader said, and the helper may still have to wait 30 s from
+      // losing it.
       if (waited > limits.leaderless) this.end();
     } else {
       const pod = options.pods.withToken(this.#hash, this.source);
       const isLate = waited > limits.pending;
-      // Counted once.
+      // Decided only once, so that each connection counts once.
       if (pod === undefined && !isLate) this.#mayWait ??= this.#service.mayWait(this.source);
       if (pod?.terms !== undefined) this.#hold(pod as HeldPodWithTerms);
       else if (isLate || (pod === undefined && !this.#mayWait)) this.answer('unsure');
@@ -221,7 +224,7 @@ export class Caller implements Waiter {
 
   #hear(chunk: Buffer): void {
     if (this.#state === 'Ended' || this.#state === 'Answered' || this.#state === 'Relayed') return;
-    // Lines are ASCII; other bytes cannot form a known line.
+    // Lines are ASCII; a line with other bytes matches nothing.
     const parts = (this.#text + chunk.toString('latin1')).split('\n');
     this.#text = parts.pop() ?? '';
     const { line: longest } = this.#service.limits;
@@ -256,7 +259,7 @@ export class Caller implements Waiter {
     if (this.#go('greeted')) this.#look(now, 0);
   }
 
-  /** Takes on the source of the caller that the relaying replica names. */
+  /** Takes over the source address that the relaying replica states. */
   #adopt(relayLine: string, greeting: string): boolean {
     const source = this.#service.relayedSource(relayLine, greeting);
     if (source === undefined || !this.#service.count(source, 1)) return false;
@@ -290,14 +293,14 @@ export class Caller implements Waiter {
     upstream.once('close', () => {
       clearTimeout(timer);
       this.#upstream = undefined;
-      // The helper reconnects; by then another replica may lead.
+      // When the helper reconnects, another replica may lead.
       if (this.#state === 'Relayed') this.#socket.destroySoon();
       else this.#dialAt = options.clock() + limits.relayPause;
     });
   }
 
   #say(word: string): void {
-    // A client that does not read counts as gone.
+    // A client that does not read is treated as gone.
     if (this.#socket.writableLength > 4_096) this.end();
     else this.#socket.write(`${word}\n`);
   }

@@ -3,22 +3,22 @@ import { FOREIGN_LIMITS } from '../core/api/index.ts';
 /**
  * Judges from the counters that a pod's helper reports whether the pod still gets new connections.
  *
- * This reveals consumers that have not been declared. The kubelet's probes and the pod's own containers do not count:
- * probes are recognised by their rate, in-pod connections by their addresses. UDP is ignored: an answer to one of the
- * pod's own requests is a datagram like any other.
+ * This reveals consumers that have not been declared. The kubelet's probes and the pod's connections to itself do not count:
+ * probes are recognised by their rate, the pod's own connections by their addresses. UDP is ignored, because an answer to
+ * one of the pod's own requests looks like any other datagram.
  */
 
-/** What a helper reports of its network namespace; undefined: it could not be read. */
+/** What a helper reports of its network namespace. A member is undefined if the helper could not read it. */
 export interface HelperLine {
   /** When it arrived: milliseconds of a monotonic clock. */
   readonly at: number;
-  /** Tcp PassiveOpens: wraps at 2^32 or 2^64. */
+  /** The counter Tcp PassiveOpens, which wraps at 2^32 or 2^64. */
   readonly opens: bigint | undefined;
-  /** Connections established on listening ports, without the pod's own. */
+  /** Established connections on listening ports, except those of the pod to itself. */
   readonly established: number | undefined;
-  /** New connections of the pod with itself since the line before. */
+  /** New connections of the pod to itself since the previous line. */
   readonly loopback: number | undefined;
-  /** Addresses that are new since the line before. */
+  /** Addresses that appeared since the previous line. */
   readonly remotes: readonly string[];
 }
 
@@ -46,50 +46,55 @@ function numberOf(text: string | undefined): number | undefined {
 }
 
 /**
- * - `Off`: hold.min is 0, so all consumers are declared.
+ * - `Off`: hold.min is 0, which means that all consumers are declared.
  * - `Unknown`: there are no helper lines, or no recent ones.
- * - `Rare`: no connections, or single ones.
- * - `Sending`: connections have not been absent for longer than chance explains, or not been counted for long enough yet.
+ * - `Rare`: there were no connections, or only single ones.
+ * - `Quiet`: connections have been absent for longer than chance explains.
+ * - `Sending`: they have not, or have not been counted for long enough to tell.
  */
 export type QuietVerdict = 'Off' | 'Unknown' | 'Rare' | 'Sending' | 'Quiet';
 
-/** The longest silence to wait for, and the span over which a rate is taken. Milliseconds. */
+/** The longest silence that the rule waits for, and the span over which a rate is taken. Milliseconds. */
 const LONGEST_QUIET_MS = 5_000;
 const RATE_MS = 5_000;
-/** Rates over shorter spans reveal a slow sender among fast ones that have since stopped. */
+/** The rate is also taken over shorter spans: that reveals a slow sender among fast ones that have since stopped. */
 const SHORTER_MS = [2_000, 1_000];
 
 /** Silence must last this many times the longest gap before it. */
 const GAPS = 2;
 
 /**
- * Lines come twice a second. A helper that has fallen silent is short of processor time, as its whole node may be, or Linger
- * is: what its last line showed stays in force for this long.
+ * Lines come twice a second. A helper that falls silent is short of processor time (or its whole node is, or Linger): its
+ * last line remains valid for this long.
  */
 const SILENT_MS = 10_000;
-/** Two lines further apart than this say nothing about the time in between. */
+/** Two lines further apart than this show nothing about the time between them. */
 const GAP_MS = 2_500;
-/** Helpers leave half a second between two lines: of two that arrive closer together, the first has been held up. */
+/** Helpers send a line every half second, so if two arrive closer together than this, the first was delayed. */
 const LATE_MS = 50;
 /** More connections than this between two lines mean that the counter was reset. */
 const MOST_OPENS = 1_000_000n;
 
 /**
- * Expectations λ at which no event has a certain probability: with λ = rate × quiet, the silence is then not chance. With
- * probes, one connection may be a probe or not, so one is tolerated: e^−λ (1 + λ) is that probability.
+ * Expected numbers λ of events at which seeing none has a certain small probability: with λ = rate × silence, the silence is
+ * then not chance. If the kubelet probes the pod, any one connection may or may not be a probe, so one is tolerated; that
+ * probability is e^−λ (1 + λ).
  *
- * A pod is judged after each of its connections, until it is released. To end too early once in a thousand times, each
- * judgement must be right but once in ten thousand.
+ * A pod is judged again after each of its connections until it is released. To release too early at most once in a thousand
+ * pods, each judgement may be wrong only once in ten thousand.
  */
 const EXPECTED_OF_NONE = -Math.log(0.0001);
 const EXPECTED_OF_ONE = 11.756;
 
-/** A single connection within {@link RATE_MS} has no rate: a scrape every 15 s holds no pod. Probes may be half of one off. */
+/**
+ * A single connection within {@link RATE_MS} gives no rate, so a scrape every 15 s does not hold a pod. The extra half
+ * allows for an inexact number of probes.
+ */
 const FEWEST = 1.5;
 
-/** Lines come twice a second, so one that is not counted by then has been refused. Milliseconds. */
+/** Lines come twice a second, so a connection of Linger's that no line has counted by then was refused. Milliseconds. */
 const OWN_COUNTED_MS = 2_000;
-/** An instance is asked once a second for each consumer. */
+/** How many of them are remembered: each instance is asked once a second for each consumer. */
 const MOST_OWN = 100;
 
 /** How much history the rule needs. Milliseconds. */
@@ -105,45 +110,46 @@ interface Step {
   readonly opened: number;
 }
 
-/** What a pod's helper lines show. */
+/** What the helper lines of a pod show. */
 interface Observation {
   readonly verdict: QuietVerdict;
-  /** The middle of the last step with connections that probes do not explain; undefined: there is no recent one. */
+  /** When the last connection came that probes do not explain (the middle of its step); undefined: none came recently. */
   readonly lastAt: number | undefined;
 }
 
 /**
- * The recent helper lines of one helper. Thousands of helpers send two lines a second, and what is kept of a line
- * outlives V8's young generation: so only small integers are kept, which need no heap objects.
+ * The recent helper lines of one helper. Thousands of helpers send two lines a second, and what is kept of each outlives
+ * V8's young generation. So only small integers are kept, which need no heap objects.
  */
 export class ConnectionMonitor {
-  /** Arrival times of lines since the last gap, and the connections opened before each but the first. */
+  /** Arrival times of the lines since the last gap, and how many connections were opened before each except the first. */
   readonly #times: number[] = [];
   readonly #opened: number[] = [];
   #opens: bigint | undefined;
   /** Connections that are open on the pod's listening ports. */
   open: number | undefined;
-  /** Since when every connection has been counted. */
+  /** The instant from which every connection has been counted. */
   countsSince = Number.POSITIVE_INFINITY;
   #begunAt: number | undefined;
   #hasCounted = false;
   /** When Linger itself connected to the pod, for connections that no line has counted yet. */
   #ownAt: readonly number[] = [];
 
-  /** Linger itself has connected to the pod. */
+  /** Records that Linger itself has connected to the pod. */
   connected(at: number): void {
     if (this.heardAt !== undefined) this.#ownAt = [...this.#ownAt, at].slice(-MOST_OWN);
   }
 
-  /** @returns connections that others have opened since the previous line; undefined: not known */
+  /** @returns the connections that others have opened since the previous line; undefined: not known */
   hear(line: HelperLine): number | undefined {
     const at = Math.round(line.at);
     this.#begunAt ??= at;
     const before = this.#times.at(-1);
     this.open = line.established;
-    // Lines that piled up in a standstill: their connections would seem to have come in the next half second.
+    // Lines that piled up while a process was stalled: their connections would all seem to have come in the next half
+    // second.
     const isPiled = before !== undefined && this.#opened.length === 0 && at - before < LATE_MS;
-    // Lines of one millisecond have no rate: the next line counts what this one would have.
+    // Two lines of the same millisecond have no rate, so the next line counts for both.
     if (before !== undefined && at <= before && !isPiled) return 0;
     const opened = this.#withoutOwn(before === undefined ? undefined : openedBetween(this.#opens, line), at);
     this.#opens = line.opens;
@@ -163,7 +169,10 @@ export class ConnectionMonitor {
     return opened;
   }
 
-  /** A line on its way may have been written before a connection that is known here already: the next one counts it. */
+  /**
+   * Subtracts Linger's own connections. A line may have been written before such a connection, which is then left for the
+   * next line.
+   */
   #withoutOwn(opened: number | undefined, at: number): number | undefined {
     const own = this.#ownAt.filter((each) => at - each <= OWN_COUNTED_MS);
     const counted = opened === undefined ? own.length : Math.min(own.length, opened);
@@ -171,14 +180,14 @@ export class ConnectionMonitor {
     return opened === undefined ? undefined : opened - counted;
   }
 
-  /** When the last line came. */
+  /** When the last line arrived. */
   get heardAt(): number | undefined {
     return this.#times.at(-1);
   }
 
   /**
-   * Whether new connections have been absent for long enough at the rate at which they came.
-   * @param probes connections a second that are the kubelet's
+   * Whether new connections have been absent for long enough, considering the rate at which they came before.
+   * @param probes connections a second that come from the kubelet
    */
   observe({ now, probes, min }: Readonly<Record<'now' | 'probes' | 'min', number>>): Observation {
     const steps = this.#steps();
@@ -188,10 +197,11 @@ export class ConnectionMonitor {
     const lastAt = last && (last.from + last.to) / 2;
     if (min === 0) return { verdict: 'Off', lastAt };
     if (now - (this.heardAt ?? 0) > SILENT_MS) return { verdict: 'Unknown', lastAt };
-    // The hook starts with the deletion, so there are no lines from before it, or from while the helper could not count.
+    // The hook starts only with the deletion: there are no lines from before it, nor from times when the helper could not
+    // count.
     const since = this.#hasCounted ? this.countsSince : (this.#begunAt ?? 0);
     const verdict = end === undefined ? 'Unknown' : quietVerdict(busy, end - quietFrom, probes);
-    // A single connection is as little as none: its successor may be about to come.
+    // A single connection proves as little as none, because the next may be about to come.
     const isSeldom = last === undefined || verdict === 'Rare';
     if (isSeldom && (end ?? now) - since < LONGEST_QUIET_MS) return { verdict: 'Sending', lastAt };
     return { verdict, lastAt };
@@ -206,7 +216,7 @@ export class ConnectionMonitor {
 }
 
 /**
- * The silence: the longest time up to the end with at most one connection more than probes explain; and the history before
+ * The silence (the longest time up to the end with at most one connection more than probes explain), and the history before
  * it.
  */
 function silenceIn(steps: readonly Step[], end: number, probes: number) {
@@ -232,12 +242,13 @@ function quietVerdict(busy: readonly Step[], quietMs: number, probes: number): Q
   if (whole.count < FEWEST) return 'Rare';
   const shorter = SHORTER_MS.map((span) => sentBefore(busy, until, span, probes).rate);
   const byChance = (1000 * expected) / Math.min(whole.rate, ...shorter.filter((rate) => rate > 0));
-  // Connections in bursts come less often than their count suggests, and the rule is applied again and again.
+  // If connections come in bursts, gaps between them are longer than their number suggests, and the rule is applied many
+  // times.
   const needed = Math.max(byChance, GAPS * longestGap(busy, probes));
   return quietMs >= Math.min(LONGEST_QUIET_MS, needed) ? 'Quiet' : 'Sending';
 }
 
-/** The longest time without a connection that no probe explains, between two with one. */
+/** The longest time between two connections that probes do not explain. */
 function longestGap(steps: readonly Step[], probes: number): number {
   let longest = 0;
   let gap = 0;
@@ -248,7 +259,7 @@ function longestGap(steps: readonly Step[], probes: number): number {
   return longest;
 }
 
-/** Connections that are not probes over a span before an instant, and how many that is a second. */
+/** The number of connections that are not probes in a span before an instant, and their rate per second. */
 function sentBefore(steps: readonly Step[], until: number, spanMs: number, probes: number) {
   const counted = steps.filter(({ to }) => to > until - spanMs);
   const spanned = until - (counted[0]?.from ?? until);
@@ -261,7 +272,7 @@ function probesWithin(milliseconds: number, probes: number): number {
   return Math.ceil((probes * milliseconds) / 1000);
 }
 
-/** Connections that others opened since the counter stood there. @returns undefined where that is not known */
+/** How many connections others have opened since the counter had this value. @returns undefined where that is not known */
 export function openedBetween(before: bigint | undefined, after: HelperLine): number | undefined {
   if (before === undefined || after.opens === undefined || after.loopback === undefined) return undefined;
   let opened = after.opens - before;

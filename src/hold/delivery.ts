@@ -38,13 +38,13 @@ import { gaugeAtScrape, type Logger, LogOnce, numberAtScrape, samplesBy } from '
 import { Schedule, throttle } from '../timing/index.ts';
 import { HELPER_ARCHITECTURES, readHelperObject } from './helper-object.ts';
 
-/** The operator's settings of the delivery. */
+/** The operator's settings for delivering the helper. */
 export interface DeliverySettings {
-  /** The port that helpers call. */
+  /** The port that helpers connect to. */
   readonly port: number;
-  /** The address that helpers call; undefined: the ClusterIP of the Service. */
+  /** The address that helpers connect to; undefined: the ClusterIP of the Service. */
   readonly address: string | undefined;
-  /** The image of the pods that test the helper; undefined: that of this replica's own pod. */
+  /** The image of pods that test the helper; undefined: the image of this replica's own pod. */
   readonly testImage: string | undefined;
   /** The image with the helpers, for policies with `hold.delivery: Image`. */
   readonly image: string | undefined;
@@ -66,17 +66,20 @@ interface DeliveryOptions extends Required<Pick<WatchHandlers<unknown>, 'onFailu
   readonly onCurrent: () => void;
 }
 
-/** On the ConfigMap in Linger's own namespace, whose watch all replicas have: what the trials on nodes have shown. */
+/** Stores what the trials on nodes have shown: on the ConfigMap in Linger's own namespace, which all replicas watch. */
 export const TRIED_ANNOTATION = `${GROUP}/hold-tried`;
 
-/** How a trial ended, by the kind of node: `''`, or why the helper did not work. */
+/** The result of a trial, by the kind of node: `''` if the helper worked, else why it did not. */
 type Trials = ReadonlyMap<string, string>;
 
-/** No cluster has more kinds of node than this; beyond it the oldest are forgotten, and tested again if they exist. */
+/**
+ * More kinds of node than any cluster has. Beyond it the oldest results are dropped, and tested again if nodes of their kind
+ * exist.
+ */
 const MOST_KINDS = 100;
 const LONGEST_REASON = 300;
 
-/** @returns an empty record for any other text: then everything is tried again */
+/** @returns an empty record for any other text, so that everything is tried again */
 export function readTrials(text: string | undefined): Trials {
   const value = jsonIn(text ?? '{}');
   const entries = Object.entries(isRecord(value) ? value : {}).filter((entry): entry is [string, string] =>
@@ -121,42 +124,48 @@ export function registerDeliveryMetrics(
 
 /** How often each replica checks whether the Service has an address, and the leader whether a namespace lacks the helper. */
 const TICK_MS = 500;
-/** How often changes are put into the snapshot: many namespaces at once become one change. */
+/** How often changes are put into the snapshot, so that changes of many namespaces become one. */
 const SHOWN_EVERY_MS = 100;
-/** At most four ConfigMaps of 25 KB a second: each is applied once, but perhaps in the middle of a storm. */
+/** At most four ConfigMaps of 25 KB a second: each is applied only once, but perhaps in the middle of a storm. */
 const APPLY_EVERY_MS = 250;
 const REQUEST_MS = 10_000;
-/** When to retry in a namespace that refuses it: the namespace terminates, its quota is used up, or a right is missing. */
+/**
+ * When to retry in a namespace that refuses the ConfigMap, because it is terminating, its quota is used up, or a right is
+ * missing.
+ */
 const REFUSED_PAUSE_MS = 300_000;
-/** A right that was missing everywhere may be there again: one namespace shows it, and then all are due. */
+/**
+ * How often to retry in a single refused namespace: a right that was missing everywhere may have been granted, and if one
+ * namespace shows that, all are retried.
+ */
 const PROBE_REFUSED_MS = 12_000;
-/** How long an applied ConfigMap may take to show in the watch. */
+/** How long an applied ConfigMap may take to appear in the watch. */
 const SEEN_WITHIN_MS = 10_000;
-/** When the API server cannot be reached, or is busy. */
+/** How to retry while the API server cannot be reached, or is busy. */
 const PACE = { everyMs: APPLY_EVERY_MS, firstPauseMs: 1_000, longestPauseMs: 60_000 };
-/** A trial that failed may fail for ever (folders mounted noexec) or for a while (an image that cannot be pulled). */
+/** A trial may fail forever (folders mounted noexec) or for a while (an image that cannot be pulled). */
 const TRIAL_PACE = { everyMs: 0, firstPauseMs: 60_000, longestPauseMs: 3_600_000 };
-/** A pull of Linger's image and a start on a busy node. */
+/** Time to pull Linger's image and to start on a busy node. */
 const TRIAL_WITHIN_MS = 120_000;
-/** A node whose kubelet has not even accepted the pod by then is not working, which says nothing about its kind. */
+/** If a kubelet has not even accepted the pod by then, its node is broken, which says nothing about its kind. */
 const TAKEN_WITHIN_MS = 20_000;
 const NOT_TAKEN = 'no kubelet has taken its pod on';
 
-/** One at a time, so that the rights to create and delete can be limited to this name. */
+/** All trials use this name, one after the other, so that RBAC can limit the rights to create and delete to it. */
 const TEST_POD = 'linger-hold-test';
 
-/** Brings the helper into the pods' namespaces, and tests whether it works there. */
+/** Delivers the helper into the namespaces of pods, and tests whether it works there. */
 export class Delivery {
   readonly #options: DeliveryOptions;
   readonly #helper = readHelperObject();
   readonly #once: LogOnce;
   readonly #read = Promise.withResolvers<void>();
   #isRead = false;
-  /** The namespaces whose ConfigMap has been seen, with its uid. */
+  /** The namespaces in which the ConfigMap has been seen, with its uid. */
   readonly #seen = new Map<string, string>();
   #namespaces: ReadonlySet<string> | undefined;
   #trials: Trials = new Map();
-  /** Resolves once the helper's namespaces are known, or cannot be. May never resolve. */
+  /** Resolves once the namespaces with the helper are known, or it is clear that they cannot be. May never resolve. */
   readonly read = this.#read.promise;
   readonly stats: WatchStats;
 
@@ -195,7 +204,7 @@ export class Delivery {
       onCurrent,
       onFailure: (failure, pauseMs) => {
         onFailure(failure, pauseMs);
-        // Without the right to watch, Hold is not available, and nothing should wait for it.
+        // Without the right to watch, Hold is not available, so nothing must wait for it.
         if (failure.reason === 'Forbidden') this.#know();
       },
       onHandlerError,
@@ -215,7 +224,7 @@ export class Delivery {
     while (await pause(TICK_MS, signal));
   }
 
-  /** Puts what decisions need into the snapshot, if it has changed. */
+  /** Updates the snapshot if what decisions need has changed. */
   #show(): void {
     const { snapshot } = this.#options;
     const hold = this.#supply();
@@ -264,7 +273,7 @@ export class Delivery {
     await Promise.race([this.read, pause(SEEN_WITHIN_MS, leadership.signal)]);
     const schedule = new Schedule(PACE, clock(), random);
     const applied = new Map<string, number>();
-    /** The one that was refused the longest time ago comes first. */
+    /** By namespace, when to retry; in order of refusal. */
     const refused = new Map<string, number>();
     let probeAt = 0;
     do {
@@ -299,7 +308,7 @@ export class Delivery {
     return wanted.filter((name) => !this.#seen.has(name));
   }
 
-  /** Without the namespaces that the webhook excludes: some providers forbid writes there. */
+  /** How many namespaces lack the ConfigMap, without those that the webhook excludes, where some providers forbid writes. */
   #lackingNow(): number {
     const supply = this.#supply();
     if (supply === undefined) return 0;
@@ -322,16 +331,16 @@ export class Delivery {
     return this.#wantingNames;
   }
 
-  /** Whether any pod may need the helper: a policy asks for Hold, or the helper is in a namespace already. */
+  /** Whether any pod may need the helper: some policy asks for Hold, or some namespace has the helper already. */
   #needed(): boolean {
     const { namespace } = this.#options.place;
     return this.#wanting().length > 0 || [...this.#seen.keys()].some((name) => name !== namespace);
   }
 
-  /** @returns why it failed */
+  /** @returns why it failed; undefined: it did not */
   async #apply(namespace: string, signal: AbortSignal): Promise<KubeFailure | undefined> {
     const { place, logger } = this.#options;
-    // Server-side apply removes what is not applied again.
+    // Server-side apply removes fields that are not applied again, so the annotation must be included each time.
     const own = namespace === place.namespace ? { [TRIED_ANNOTATION]: trialsText(this.#trials) } : undefined;
     const { name, manifest } = this.#helper;
     const of = { namespace, configmap: name };
@@ -367,7 +376,7 @@ export class Delivery {
     const schedules = new Map<string, Schedule>();
     const idle = new Set<string>();
     while (await pause(TICK_MS, leadership.signal)) {
-      // The ConfigMap in Linger's own namespace stores the results.
+      // The results are stored in the ConfigMap of Linger's own namespace, so that has to exist.
       if (!this.#seen.has(place.namespace) || !this.#needed()) continue;
       const kinds = [...this.#kinds()].filter(([kind]) => this.#trials.get(kind) !== '');
       const due = kinds.find(([kind]) => schedules.get(kind)?.due(clock()) ?? true);
@@ -376,7 +385,7 @@ export class Delivery {
       const schedule = schedules.get(kind) ?? new Schedule(TRIAL_PACE, clock(), random);
       schedules.set(kind, schedule);
       const untried = nodes.filter(({ name }) => !idle.has(name));
-      // None if the other nodes have been removed since.
+      // Empty if the other nodes have been removed in the meantime.
       const left = untried.length > 0 ? untried : nodes;
       const node = left[Math.floor(random() * left.length)] as NodeFacts;
       const problem = await this.#tryOn(node, leadership.signal);
@@ -402,7 +411,7 @@ export class Delivery {
     }
   }
 
-  /** The nodes with an architecture that there is a helper for, by kind. */
+  /** The nodes whose architecture a helper exists for, by kind. */
   #kinds(): ReadonlyMap<string, readonly NodeFacts[]> {
     const nodes = this.#options.snapshot.current().fleet?.nodes ?? [];
     const served = nodes.filter(
@@ -421,7 +430,7 @@ export class Delivery {
     return results;
   }
 
-  /** Runs the helper in a pod on this node. @returns why it did not work; empty: it did */
+  /** Runs the helper in a pod on this node. @returns why it did not work; empty if it did */
   async #tryOn(node: NodeFacts, signal: AbortSignal): Promise<string> {
     const { clock, pause } = this.#options;
     try {
@@ -457,7 +466,7 @@ export class Delivery {
     return items[0];
   }
 
-  /** The settings that the test pod copies from this replica's pod. @returns undefined if no image is known */
+  /** The settings that a test pod copies from this replica's own pod. @returns undefined if no image is known */
   async #likeOurs(signal: AbortSignal): Promise<Likeness | undefined> {
     const { place, settings } = this.#options;
     const own = (await this.#pod(place.identity, signal).catch(() => undefined))?.spec;
@@ -470,14 +479,14 @@ export class Delivery {
 
   async #removeTestPod(signal: AbortSignal): Promise<void> {
     const { place, pause } = this.#options;
-    // Without grace, so that the pod is removed even if its node no longer answers.
+    // Without grace, so that the pod disappears even if its node no longer responds.
     const target = { name: TEST_POD, namespace: place.namespace, gracePeriodSeconds: 0 };
     const remove = () => unlessNotFound(this.#ask(signal, (core) => core.deleteNamespacedPod(target)));
     while ((await remove()) !== undefined && (await this.#pod(TEST_POD, signal)) !== undefined)
       if (!(await pause(1_000, signal))) return;
   }
 
-  /** Server-side apply, because RBAC can limit that to a name. */
+  /** Uses server-side apply, because RBAC can limit that to one name, unlike a create. */
   async #createTestPod(
     { name: nodeName, architecture }: NodeFacts,
     like: Likeness,
@@ -491,21 +500,21 @@ export class Delivery {
   }
 }
 
-/** The user of our images. */
+/** The user of Linger's images. */
 const NONROOT = 65_532;
 
 interface Likeness {
   readonly image: string;
   readonly secrets: readonly object[];
-  /** OpenShift lets the pods of a namespace run only as users of its own range. */
+  /** OpenShift allows pods of a namespace to run only as users of the namespace's own range. */
   readonly runAsUser: number;
 }
 
 type TestPod = Likeness & Readonly<Record<'namespace' | 'nodeName' | 'key' | 'configMap', string>>;
 
 /**
- * Runs the helper from the ConfigMap as an application's pod would mount it, on a certain node whatever its taints, and
- * as Pod Security "restricted" wants it. It makes no call: it waits for a second and exits with 0.
+ * A pod that runs the helper from the ConfigMap mounted as in an application's pod, on a certain node regardless of its
+ * taints, and within Pod Security "restricted". It does not call the Hold Service: it waits for a second and exits with 0.
  */
 export function testPod({ namespace, nodeName, image, secrets, runAsUser, key, configMap }: TestPod): object {
   const security = { runAsNonRoot: true, runAsUser, seccompProfile: { type: 'RuntimeDefault' } };
@@ -514,7 +523,7 @@ export function testPod({ namespace, nodeName, image, secrets, runAsUser, key, c
     image,
     imagePullPolicy: 'IfNotPresent',
     command: [HOLD_HELPER, '', '', '1', '1'],
-    // Both limits: a quota may ask for either.
+    // Requests and limits, because a quota may require either.
     resources: { requests: { cpu: '1m', memory: '8Mi' }, limits: { cpu: '100m', memory: '64Mi' } },
     securityContext: {
       allowPrivilegeEscalation: false,
@@ -523,12 +532,12 @@ export function testPod({ namespace, nodeName, image, secrets, runAsUser, key, c
     },
     volumeMounts: [{ name: HOLD_VOLUME, mountPath: HOLD_MOUNT, readOnly: true }],
   };
-  // Not optional here: the kubelet waits for a ConfigMap that it does not know yet.
+  // Not optional here, so that the kubelet waits for a ConfigMap that it does not know yet.
   const source = { name: configMap, defaultMode: 0o555, items: [{ key, path: 'hold' }] };
   return {
     apiVersion: 'v1',
     kind: 'Pod',
-    // Not the label of Linger's own pods, so no Service selects it.
+    // Not the labels of Linger's own pods, so that no Service selects it.
     metadata: { name: TEST_POD, namespace, labels: { 'app.kubernetes.io/name': TEST_POD } },
     spec: {
       nodeName,
@@ -546,7 +555,7 @@ export function testPod({ namespace, nodeName, image, secrets, runAsUser, key, c
   };
 }
 
-/** Why a pod does not run, or has failed, according to its status. */
+/** Why a pod is not running, or has failed, according to its status. */
 function podStateOf({ status }: V1Pod): string {
   const state = status?.containerStatuses?.[0]?.state;
   const { reason, message } = state?.terminated ?? state?.waiting ?? status ?? {};

@@ -12,7 +12,7 @@ import {
 } from '../core/lag/index.ts';
 import type { HoldTerms } from './release-rules.ts';
 
-/** When something that listed a pod as ready stopped doing so. */
+/** When an object that listed a pod as ready stopped doing so. */
 export interface Withdrawal {
   readonly group: EndpointGroup;
   readonly at: number;
@@ -30,54 +30,57 @@ export interface HeldPod {
   /** RFC 3339. */
   readonly created: string;
   labels: Labels;
-  /** Its plan as it was last parsed: most events of a pod do not change it. */
+  /** The text of its plan when it was last parsed, because most events of a pod do not change it. */
   plan: string | undefined;
-  /** undefined: its plan cannot be read. */
+  /** undefined: no plan of it could be read. */
   terms: HoldTerms | undefined;
-  /** In milliseconds of the monotonic clock. */
+  /** `at` in milliseconds of the monotonic clock. */
   deletion: { readonly at: number; readonly graceSeconds: number } | undefined;
-  /** At most one for each group, and only of groups that do not list the pod now. */
+  /** At most one for each group, and only for groups that do not list the pod now. */
   withdrawals: readonly Withdrawal[];
-  /** Its addresses, from the slices that list it; in the spelling of {@link canonicalAddress}. */
+  /** Its addresses in the slices that list it, in the spelling of {@link canonicalAddress}. */
   addresses: readonly string[];
-  /** The earliest start of a hook that called this replica while it held. */
+  /** When its first hook started, among those that called this replica while it leads. */
   calledAt: number | undefined;
-  /** The seconds that its node leaves it, if the node is shutting down. */
+  /** How many seconds its node leaves it, if the node is shutting down. */
   nodeBudget: number | undefined;
-  /** When its hooks were first released for this deletion: SIGTERM follows. */
+  /** When its hooks were first released for this deletion; SIGTERM follows. */
   releasedAt: number | undefined;
 }
 
 interface HeldPodsOptions {
-  /** Milliseconds of the clock of the events' instants. */
+  /** The clock of the events' instants, in milliseconds. */
   readonly clock: () => number;
-  /** Milliseconds since the epoch: compared with the API server's timestamps, and not trusted alone. */
+  /** Milliseconds since the epoch. Compared with timestamps of the API server, and never trusted by itself. */
   readonly wall: () => number;
-  /** Something about the pod has changed. */
+  /** Called when something about the pod has changed. */
   readonly onChange: (pod: HeldPod) => void;
 }
 
-/** Addresses of one pod: one of each family, and a few more with additional networks. */
+/** Addresses that are kept per pod: one of each family, and a few more for additional networks. */
 const MOST_ADDRESSES = 8;
-/** Mirrored slices copy foreign targetRefs. The label proves nothing: any writer of slices can set it. */
+/**
+ * The writer whose slices count. Mirrored slices copy targetRefs that anyone may have written. The label is no proof,
+ * because any writer of slices can set it.
+ */
 const SLICE_CONTROLLER = 'endpointslice-controller.k8s.io';
 
 /**
- * The pods with hook Hold, by their tokens: from the metadata watch alone, so that any replica can take over from its own
- * watch. Pods with other hooks cost nothing.
+ * The pods with hook Hold, by their tokens. Built from the metadata watch alone, so that any replica can take over with what
+ * its own watch delivers. Pods with other hooks cost nothing.
  */
 export class HeldPods {
   readonly #options: HeldPodsOptions;
   readonly #byUid = new Map<string, HeldPod>();
-  /** Pods with the same token, the oldest first: the others are copies. */
+  /** The pods with a token, the oldest first; all others are copies of it. */
   readonly #byToken = new Map<string, readonly HeldPod[]>();
   /** How many pods have this address. */
   readonly #perAddress = new Map<string, number>();
-  /** When each stream was first read in full. */
+  /** When the first list of each stream was complete. */
   readonly #read = new Map<Stream, number>();
   /**
-   * The slices that came while the pods' stream was not current, and may list pods that it has yet to bring: the streams have
-   * no order. By namespace and name, so that they take no more room than the watch leaves to all slices.
+   * Slices that arrived while the pods' stream was not current. They may list pods that it has not delivered yet, because
+   * streams have no common order. Keyed by namespace and name, so that they are bounded like all slices of the watch.
    */
   readonly #early = new Map<string, SliceState>();
   #podsAreCurrent = false;
@@ -87,8 +90,8 @@ export class HeldPods {
   }
 
   /**
-   * The owner of a token: the oldest of the pods that carry it. Creation is known to the second only, so among pods of
-   * one second the address of the caller decides; where it does not, none is the owner.
+   * The owner of a token: the oldest of the pods that carry it. Creation times have whole seconds, so among pods of the same
+   * second the caller's address decides; if that is ambiguous, there is no owner.
    */
   withToken(hash: string, source: string): HeldPod | undefined {
     const pods = this.#byToken.get(hash) ?? [];
@@ -107,7 +110,10 @@ export class HeldPods {
     return this.#byUid.get(uid);
   }
 
-  /** How many of them call an address where the Hold Service is not: they wait for their static time. */
+  /**
+   * How many of them call an address at which the Hold Service can no longer be reached, so that they wait for their static
+   * time.
+   */
   unreached(hold: ClusterSnapshot['hold']): number {
     let count = 0;
     for (const { terms, deletion } of this.#byUid.values())
@@ -115,20 +121,20 @@ export class HeldPods {
     return count;
   }
 
-  /** From this instant on withdrawals are seen; before, endpoints and pods were still being read. */
+  /** The instant from which withdrawals are seen. Before it, endpoints and pods were still being listed. */
   get followedSince(): number {
-    // Endpoints need not be followed (--endpoints=Ignore); where they are, nothing is released before they have been read.
+    // With --endpoints=Ignore, Endpoints are never listed. Otherwise nothing is released before they have been.
     const followed = HEARTBEAT_STREAMS.filter((each) => each !== 'Endpoints' || this.#read.has(each));
     return Math.max(...followed.map((stream) => this.#read.get(stream) ?? Number.POSITIVE_INFINITY));
   }
 
-  /** An event of the watches: slices carry the addresses of pods. */
+  /** Takes an event of the watches; slices contain the addresses of pods. */
   observe(event: ClusterEvent): void {
     if (event.type === 'ListEnds' && !this.#read.has(event.stream)) this.#read.set(event.stream, event.at);
     if ('stream' in event && event.stream === 'pods') this.#podsStream(event.type === 'StreamCurrent');
     else if (event.type === 'SliceDeleted') this.#early.delete(objectKey(event));
     else if (event.type === 'Slice') {
-      // A slice may have changed its writer.
+      // The writer of the slice may have changed.
       this.#early.delete(objectKey(event.slice));
       if (event.slice.managedBy !== SLICE_CONTROLLER) return;
       if (!this.#podsAreCurrent) this.#early.set(objectKey(event.slice), event.slice);
@@ -145,7 +151,7 @@ export class HeldPods {
   #takeAddresses({ namespace, endpoints }: SliceState): void {
     for (const { targetUid, addresses = [] } of endpoints) {
       const pod = targetUid === undefined ? undefined : this.#byUid.get(targetUid);
-      // A uid is not secret, so slices of other namespaces must not affect this pod.
+      // Uids are not secret, so a slice of another namespace must not affect this pod.
       if (pod?.namespace !== namespace) continue;
       const known = addresses.map(canonicalAddress).filter((each) => each !== undefined);
       const added = known.filter((each) => !pod.addresses.includes(each));
@@ -162,13 +168,13 @@ export class HeldPods {
     else this.#perAddress.delete(address);
   }
 
-  /** An event of the pods' watch. */
+  /** Takes an event of the watch of pods. */
   apply(event: ResourceEvent<PodMetadata>): void {
     if (event.type !== 'deleted') this.#put(event.object, event.at);
     else this.#delete(event.identity.uid, event.relist ? undefined : event.object, event.at);
   }
 
-  /** A change of an endpoint, of whatever pod. */
+  /** Takes a change of an endpoint of any pod. */
   changed({ uid, group, before, after }: EndpointChange, at: number, version: string | undefined): void {
     const pod = this.#byUid.get(uid);
     if (pod?.namespace !== group.namespace || (before === 'ready') === (after === 'ready')) return;
@@ -177,7 +183,7 @@ export class HeldPods {
     this.#options.onChange(pod);
   }
 
-  /** A request has shown a deletion that the watch has not delivered yet. @param timestamp empty: not known */
+  /** Takes a deletion that a request has shown before the watch did. @param timestamp empty: not known */
   sawDeletion(pod: HeldPod, timestamp: string, graceSeconds: number): void {
     this.#noteDeletion(pod, timestamp, graceSeconds, this.#options.clock());
     this.#options.onChange(pod);
@@ -185,7 +191,7 @@ export class HeldPods {
 
   #put(object: PodMetadata, at: number): void {
     const { uid, namespace, name, labels, hold, plan } = object;
-    // The annotation can be changed later; the pod's hooks, with the token, cannot.
+    // The annotation can be changed later, but the token in the pod's hooks cannot.
     if (this.#byUid.get(uid)?.token !== hold?.token) this.#forget(uid);
     if (hold === undefined) return;
     let pod = this.#byUid.get(uid);
@@ -200,7 +206,7 @@ export class HeldPods {
         plan,
         terms: termsOf(plan),
         deletion: undefined,
-        // If they are unknown, so is the plan, and the pod waits for its static time.
+        // If the labels are unknown, so is the plan, and the pod waits for its static time.
         labels: labels ?? NO_LABELS,
         withdrawals: [],
         addresses: [],
@@ -216,7 +222,7 @@ export class HeldPods {
       );
     } else {
       pod.labels = labels ?? pod.labels;
-      // Where the plan no longer parses, the last good one counts.
+      // If the plan no longer parses, the last good one still counts.
       if (plan !== pod.plan) pod.terms = termsOf(plan) ?? pod.terms;
       pod.plan = plan;
     }
@@ -230,7 +236,7 @@ export class HeldPods {
     const pod = this.#byUid.get(uid);
     if (pod === undefined) return;
     this.#forget(uid);
-    // Deleted without grace, or while the watch was interrupted.
+    // It was deleted without grace, or while the watch was interrupted.
     if (pod.deletion === undefined) this.#noteDeletion(pod, '', object?.deletionGracePeriodSeconds ?? 0, at);
     this.#options.onChange(pod);
   }
@@ -246,9 +252,10 @@ export class HeldPods {
   }
 
   /**
-   * The deletion came `graceSeconds` before its timestamp, which has whole seconds, and not after it was seen. A later
-   * one with a shorter grace moves the timestamp by as much (apiserver BeforeDelete), so it leaves the instant alone. With
-   * a clock that is ahead the instant is too early: {@link verdictOf} bounds it by the start of the hook.
+   * Notes when the deletion began: `graceSeconds` before its timestamp, which has whole seconds, and not after it was seen.
+   * A later deletion with a shorter grace moves the timestamp by as much (apiserver BeforeDelete), so the instant stays the
+   * same. If the API server's clock is wrong, the instant may be too early; {@link verdictOf} bounds it by the start of the
+   * hook.
    */
   #noteDeletion(pod: HeldPod, timestamp: string, graceSeconds: number, seenAt: number): void {
     if (pod.deletion !== undefined) {
@@ -263,12 +270,12 @@ export class HeldPods {
 }
 
 /**
- * Whether a connection from this address is not the pod's own: pods call from their own addresses, since nothing translates
- * them inside a cluster. Where the pod has no known address of that family, or uses its node's, the answer is no.
+ * Whether a connection certainly comes from elsewhere than the pod: pods call from their own addresses, because nothing
+ * translates addresses inside a cluster. False if the pod has no known address of that family, or uses its node's.
  */
 export function isStranger({ addresses, terms }: HeldPod, source: string): boolean {
   if (terms?.hostNetwork) return false;
-  // The family is that of the address: one of IPv4 may come mapped into IPv6.
+  // The family matters: an IPv4 address may arrive in the form that is mapped into IPv6.
   const address = canonicalAddress(source) ?? source;
   const sameFamily = addresses.filter((each) => each.includes(':') === address.includes(':'));
   return sameFamily.length > 0 && !sameFamily.includes(address);

@@ -2,12 +2,12 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { holdConfigMap, holdKey, type Labels } from '../core/api/index.ts';
 
-/** The architectures with a helper, as Nodes name them. */
+/** The architectures for which there is a helper, in the spelling of Nodes. */
 export const HELPER_ARCHITECTURES: ReadonlySet<string> = new Set(['amd64', 'arm64']);
 
 const LABELS = { 'app.kubernetes.io/name': 'linger', 'app.kubernetes.io/component': 'hold' };
 
-/** Reads the helpers, which lie beside the program, as the ConfigMap that carries them into a namespace. */
+/** Reads the helpers, which are files next to the program, as the ConfigMap that delivers them into a namespace. */
 export function readHelperObject() {
   const files = [...HELPER_ARCHITECTURES].map((architecture) => {
     const key = holdKey(architecture);
@@ -19,7 +19,7 @@ export function readHelperObject() {
   const name = holdConfigMap(digest);
   const binaryData = Object.fromEntries(files.map(({ key, bytes }) => [key, bytes.toString('base64')]));
   return {
-    /** The digest of its contents; its name ends with it. */
+    /** The digest of its contents, with which its name ends. */
     digest,
     name,
     /** @param namespace undefined: left to `kubectl apply --namespace` */

@@ -26,9 +26,9 @@ import {
   type WaitingFor,
 } from './release-rules.ts';
 
-/** A helper's connection, which waits for the release. */
+/** The connection of a helper that waits for the release. */
 export interface Waiter {
-  /** The address it comes from. */
+  /** The address from which it comes. */
   readonly source: string;
   /** When its helper started. */
   readonly startedAt: number;
@@ -36,109 +36,121 @@ export interface Waiter {
   answer(word: 'release' | 'unsure'): void;
 }
 
-/** What the API server says of a pod whose watch shows no deletion. */
+/** What the API server says about a pod for which the watch shows no deletion. */
 export type PodState =
   | { readonly found: Exclude<StopCause, 'NodeShutdown'> }
   | { readonly found: 'NodeShutdown'; readonly budget: number }
-  /** `timestamp`: empty for a pod that is gone. */
+  /** `timestamp` is empty for a pod that is gone. */
   | { readonly found: 'Deleted'; readonly timestamp: string; readonly graceSeconds: number };
 
-/** A pod's hooks have been released. */
+/** The release of a pod's hooks. */
 export interface Release {
   readonly pod: HeldPod;
   readonly reason: ReleaseReason;
-  /** Milliseconds since the deletion, or, without one, since the first hook called. */
+  /** Milliseconds since the deletion or, if there is none, since the first hook called. */
   readonly heldMs: number;
-  /** What was awaited last; with reason `Max`: what still used the pod. */
+  /** What the hold waited for last; with reason `Max`: what still used the pod. */
   readonly waitingFor: readonly WaitingFor[];
-  /** Instances that were not waited for, because they had not dropped three held pods in a row. */
+  /** Instances that were not waited for, because three held pods in a row ended without their acknowledgement. */
   readonly skipped: readonly WaitingFor[];
-  /** Connections that are open on the pod's listening ports; undefined: not known. */
+  /** Open connections on the pod's listening ports; undefined: not known. */
   readonly open: number | undefined;
-  /** Connections that still came after every known consumer had dropped the pod. */
+  /** Connections that came after every known consumer had stopped using the pod. */
   readonly undeclared: ReturnType<typeof undeclaredIn>;
-  /** All addresses that were seen to have connections with the pod; undefined: its helper was not heard. */
+  /** All addresses that were seen to connect to the pod; undefined: its helper was not heard. */
   readonly remotes: readonly string[] | undefined;
-  /** Seconds from the withdrawal to the last connection; undefined: not seen, or never withdrawn. */
+  /** Seconds from the withdrawal to the last connection; undefined: not seen, or the pod was never withdrawn. */
   readonly lag: number | undefined;
-  /** The consumers that apply, and when each had stopped using the pod; undefined: it had not, or that is not known. */
+  /**
+   * The consumers that apply, and when each was found to have stopped using the pod; undefined: it has not, or that is not
+   * known.
+   */
   readonly consumers: readonly (Pick<LettingGo, 'by'> & {
     readonly name: string;
     readonly at: number | undefined;
   })[];
-  /** When the last connection came that no probe explains; `undefined` in it: none has come. undefined: not known. */
+  /** When the last connection came that probes do not explain (undefined: none came); undefined as a whole: not known. */
   readonly counted: { readonly lastAt: number | undefined } | undefined;
 }
 
-/** What is known of the cluster, and of consumers. */
+/** The sources of facts about the cluster and about consumers. */
 export interface HoldSources {
   /** Monotonic milliseconds. */
   readonly clock: () => number;
-  /** Whether this replica's Lease is still valid: during a process pause it may have expired unnoticed. */
+  /** Whether this replica's Lease is still valid: it may have expired unnoticed while the process was paused. */
   readonly leads: () => boolean;
   readonly snapshot: () => ClusterSnapshot;
   readonly measurement: Pick<Measurement, 'hasUnread' | 'listing' | 'withdraws'>;
   readonly pods: Pick<HeldPods, 'followedSince' | 'sawDeletion'>;
-  /** Whether all watches that listings depend on have been read and are current. */
+  /** Whether all watches on which listings depend have been read and are current. */
   readonly current: () => boolean;
-  /** What the instances of consumers say of held pods. */
+  /** What the instances of consumers acknowledge about held pods. */
   readonly instances: ConsumerInstances;
-  /** Takes pods out of registries that they enter themselves. */
+  /** Removes pods from registries in which they register themselves. */
   readonly deregistrations: Pick<Deregistrations, 'outAt'>;
-  /** Asks the API server itself; undefined: it cannot be asked. Never rejects. */
+  /** Asks the API server directly; undefined: it cannot be asked. Never rejects. */
   readonly lookUp: (pod: HeldPod) => Promise<PodState | undefined>;
-  /** This replica's own addresses, and those of the others: their requests are not traffic. */
+  /** Whether an address belongs to a replica of Linger, whose requests are not traffic. */
   readonly isReplica: (address: string) => boolean;
   readonly onRelease: (release: Release) => void;
-  /** Counters arrive with the pod's token but not from the pod's address. */
+  /** Called when counters arrive with a pod's token but not from its address. */
   readonly onStranger: (pod: HeldPod, stranger: Waiter) => void;
 }
 
-/** Helpers call again at most this long after a connection ended. Milliseconds. */
+/** After losing a connection, helpers call again within this time. Milliseconds. */
 export const RECONNECTED_MS = 4_000;
 
-/** Milliseconds. */
+/** All in milliseconds, except `idleShare`. */
 const LIMITS = {
-  /** Between two checks for due holds: a release is at most this much later than its condition. */
+  /** Between two checks for due holds: a release comes at most this much after its condition is met. */
   tick: 25,
   /**
-   * After a check that took t, the next comes no sooner than 4 t later: checks use at most a fifth of the processor. What
-   * takes longer than the budget has waited for the processor itself.
+   * After a check that took t, the next comes 4 t later at the earliest, so that checks use at most a fifth of the
+   * processor. If a check takes longer than its budget, it was itself waiting for the processor, so only the budget counts.
    */
   idleShare: 4,
-  /** Every hold is checked at least this often: not every change comes with an event, such as an instance's silence. */
+  /**
+   * Each hold is checked at least this often, because not every change comes with an event (an instance that falls silent,
+   * for one).
+   */
   look: 1_000,
-  /** The watch shows a deletion at most some milliseconds after the hook starts; if it has not by then, the API is asked. */
+  /**
+   * Usually the watch shows a deletion some milliseconds after the hook starts. If it has not by then, the API server is
+   * asked.
+   */
   askAfter: 300,
   askAgain: 1_000,
-  /** A watch that is being resumed is soon current again, and delivers what it has missed. */
+  /** An interrupted watch is usually resumed within this time, and then delivers what it has missed. */
   blindAfter: 3_000,
-  /** How long one check of due holds may take; the remaining ones come first in the next. */
+  /** How long one check of due holds may take; holds that are left come first in the next. */
   budget: 25,
-  /** A helper of this age has called before, perhaps an earlier leader; its first line comes within `recount`. */
+  /** A helper of this age has called before, perhaps an earlier leader. Its first line should arrive within `recount`. */
   older: 1_000,
   recount: 5_000,
-  /** After so much silence the instant of the last connection is final. */
+  /** After this much silence, the instant of the last connection no longer changes. */
   lastAfter: 5_000,
-  /** A helper that has been silent for this long is replaced by another: lines come at least every 2 s, and count for 10 s. */
+  /**
+   * A helper that has been silent for this long is replaced by another one of the pod: lines come at least every 2 s, and
+   * are valid for 10 s.
+   */
   silentAfter: 5_000,
-  /** How long a hold without connections is remembered: its hooks may be reconnecting. */
+  /** How long a hold without connections is remembered, because its hooks may be reconnecting. */
   forgetAfter: 60_000,
 };
 const MOST_REMOTES = 64;
-/** A helper line covers the half second before it, and releases by percentile are as exact as a bucket of the histogram. */
+/**
+ * The tolerance in time: a helper line covers the half second before it, and a release by percentile is only as exact as a
+ * bucket of the histogram.
+ */
 const SETTLING_MS = 600;
 /** The hook starts, and its first line arrives, some tenths of a second after the deletion. */
 const UNCOUNTED_MS = 1_000;
-/** A helper whose last line is older than this has missed the end. */
+/** A helper whose last line is older than this has not seen the end. */
 const WITNESSED_LATELY_MS = 3_000;
-/**
- * A withdrawal may show before the deletion that it follows: the timestamp has whole seconds, and the watches are
- * independent.
- */
+/** A withdrawal may appear before its deletion: the timestamp has whole seconds, and the watches are independent. */
 const STREAMS_APART_MS = 1_000;
 
-/** A held pod whose plan could be parsed. */
+/** A held pod with a plan that could be parsed. */
 export type HeldPodWithTerms = HeldPod & { readonly terms: HoldTerms };
 
 interface Hold {
@@ -151,23 +163,23 @@ interface Hold {
   askAt: number;
   /** When its last connection closed. */
   leftAt: number | undefined;
-  /** The one helper whose lines count: all containers of a pod see the same network. */
+  /** The only helper whose lines count, because all containers of a pod share one network. */
   helper: { readonly waiter: Waiter; readonly monitor: ConnectionMonitor } | undefined;
   readonly remotes: Set<string>;
-  /** When every known consumer had stopped, and the connections since then. */
+  /** When every known consumer was found to have stopped, and the connections opened since. */
   letGo: { readonly at: number; opened: number; readonly before: ReadonlySet<string> } | undefined;
-  /** The consumers that have stopped, and when that showed. */
+  /** The consumers that have stopped, and when that was found. */
   readonly stopped: Map<string, number>;
   /** When the last connection came that probes do not explain. */
   lastAt: number | undefined;
-  /** A hook has called from one of the pod's own addresses, or the pod's addresses cannot be distinguished from others. */
+  /** A hook has called from one of the pod's own addresses, or these cannot be distinguished from others. */
   own: boolean;
-  /** When counting had to begin again: until the next line nothing is known of connections. */
+  /** When counting had to start anew; until the next line, nothing is known of connections. */
   recountAt: number;
   senders: Senders | undefined;
 }
 
-/** The parts of the snapshot that a pod's traffic follows from. */
+/** The parts of the snapshot on which a pod's traffic depends. */
 const TRAFFIC_PARTS = ['services', 'namespaces', 'consumers', 'policies', 'lags'] as const;
 
 /** The consumers of a pod; recomputed only when its labels or one of these parts change. */
@@ -176,7 +188,7 @@ interface Senders extends Pick<ReturnType<typeof trafficOf>, 'consumers' | 'lag'
   readonly labels: HeldPod['labels'];
 }
 
-/** A held pod, for people. */
+/** A held pod, for display. */
 export type HeldView = ReturnType<Holds['list']>[number];
 
 /** The pods that this replica holds while it leads. */
@@ -184,12 +196,15 @@ export class Holds {
   readonly #sources: HoldSources;
   /** By the uid of the pod. */
   readonly #holds = new Map<string, Hold>();
-  /** Pods whose hook ran for a stop that never became clear: their next one may run for another, days later. */
+  /**
+   * Pods whose hook ran without a known cause. Their next hook may run for another stop, days later, so the first start no
+   * longer counts.
+   */
   readonly #unclear = new WeakSet<HeldPod>();
   #timer: NodeJS.Timeout | undefined;
   #firstCallAt: number | undefined;
   #staleSince: number | undefined;
-  /** Since when the watches have not been current; from the very beginning until they are for the first time. */
+  /** The instant from which the watches have not been current; at first, from the start until all of them have been read. */
   #blindSince: number | undefined;
 
   constructor(sources: HoldSources) {
@@ -202,7 +217,7 @@ export class Holds {
     return this.#heldNow().length;
   }
 
-  /** Those with a hook that is connected, or may still call again. */
+  /** The holds with a connected hook, or with one that may still call again. */
   #heldNow(): readonly Hold[] {
     const now = this.#sources.clock();
     return [...this.#holds.values()].filter(
@@ -210,7 +225,7 @@ export class Holds {
     );
   }
 
-  /** This replica no longer leads. */
+  /** Ends all holds, because this replica no longer leads. */
   end(): void {
     for (const hold of this.#holds.values()) this.#forget(hold);
     clearTimeout(this.#timer);
@@ -218,7 +233,7 @@ export class Holds {
     this.#firstCallAt = undefined;
   }
 
-  /** Since when the watches have not been current, if for longer than it takes to resume one. */
+  /** The instant from which the watches have not been current; undefined until that takes longer than resuming one. */
   get blindSince(): number | undefined {
     const now = this.#sources.clock();
     if (this.#sources.current()) {
@@ -231,7 +246,7 @@ export class Holds {
     return this.#blindSince;
   }
 
-  /** A hook of the pod starts to wait. */
+  /** Begins to hold a hook of the pod. */
   call(pod: HeldPodWithTerms, waiter: Waiter): void {
     const now = this.#sources.clock();
     this.#firstCallAt ??= now;
@@ -258,11 +273,11 @@ export class Holds {
       this.#holds.set(pod.uid, hold);
       this.#sources.instances.want(pod);
     }
-    // A caller with a stolen token may wait, too, but times count from the pod's own call.
+    // A caller with a stolen token may wait as well, but only the pod's own call determines when its hooks started.
     if (!hold.own && !isStranger(pod, waiter.source)) {
       hold.own = true;
       if (this.#unclear.delete(pod)) pod.calledAt = undefined;
-      // The kubelet may run the hook again for the same deletion, after it was restarted: the first start counts.
+      // After a restart, the kubelet may run the hook again for the same deletion: the first start counts.
       pod.calledAt ??= waiter.startedAt;
       hold.calledAt = pod.calledAt;
     }
@@ -273,7 +288,7 @@ export class Holds {
     this.#timer ??= setTimeout(() => onLoop('hold', () => this.#tick()), 0).unref();
   }
 
-  /** A hook of the pod has disconnected. */
+  /** Handles that a hook of the pod has disconnected. */
   leave(pod: HeldPod, waiter: Waiter): void {
     const hold = this.#holds.get(pod.uid);
     if (hold?.waiters.delete(waiter) !== true) return;
@@ -282,7 +297,7 @@ export class Holds {
     if (hold.waiters.size === 0) hold.leftAt = now;
   }
 
-  /** Takes a helper line: what the helper sees in the pod's network namespace. */
+  /** Takes a helper line, which describes the pod's network namespace. */
   saw(pod: HeldPod, waiter: Waiter, line: HelperLine): void {
     const hold = this.#holds.get(pod.uid);
     if (hold === undefined || hold.pod.terms.hostNetwork) return;
@@ -291,7 +306,7 @@ export class Holds {
       this.#sources.onStranger(pod, waiter);
       return;
     }
-    // It may have called again, and this be what is left of its old connection: a lost node closes none.
+    // The current helper may have called again, and its old connection may be dead: a lost node closes none.
     const { heardAt = line.at } = hold.helper?.monitor ?? {};
     if (hold.helper?.waiter !== waiter && line.at - heardAt > LIMITS.silentAfter) hold.helper = undefined;
     hold.helper ??= { waiter, monitor: new ConnectionMonitor() };
@@ -304,7 +319,7 @@ export class Holds {
     if (hold.letGo !== undefined) hold.letGo.opened += opened ?? 0;
   }
 
-  /** This replica itself has connected to a pod: that is not traffic. */
+  /** Records that this replica itself has connected to a pod, which is not traffic. */
   connected(address: string): void {
     const to = canonicalAddress(address) ?? address;
     const now = this.#sources.clock();
@@ -312,13 +327,13 @@ export class Holds {
       if (pod.addresses.includes(to)) helper?.monitor.connected(now);
   }
 
-  /** Something about the pod has changed. */
+  /** Has the pod checked soon, because something about it has changed. */
   touch(uid: string): void {
     const hold = this.#holds.get(uid);
     if (hold !== undefined) hold.lookAt = Math.min(hold.lookAt, this.#sources.clock());
   }
 
-  /** Instances of the consumer have reported. */
+  /** Has held pods checked soon, because instances of the consumer have reported. */
   heard(consumer: string): void {
     for (const { pod, verdict } of this.#holds.values())
       if (verdict.waitingFor.some((each) => each.consumer === consumer)) this.touch(pod.uid);
@@ -343,7 +358,7 @@ export class Holds {
         deleted: deletion !== undefined,
         hooks: waiters.size,
         maxSeconds: terms.max,
-        /** Milliseconds until it is released whatever happens. */
+        /** Milliseconds until it is released at the latest. */
         leftMs: Math.max(0, verdict.until - now),
         waitingFor: verdict.waitingFor,
         /** Connections that are open; undefined: not known. */
@@ -357,12 +372,12 @@ export class Holds {
   #tick(): void {
     const begun = this.#sources.clock();
     const blindSince = this.blindSince;
-    // Where another replica may lead, it releases and reports.
+    // If another replica may already lead, leave releases and their reports to it.
     const due = this.#sources.leads()
       ? [...this.#holds.values()].filter(({ lookAt }) => lookAt <= begun)
       : [];
     let took = 0;
-    // The longest overdue comes first, so that no pod can starve the others.
+    // Most overdue first, so that no pod can starve the others.
     for (const hold of due.sort((a, b) => a.lookAt - b.lookAt)) {
       this.#look(hold, begun, blindSince);
       took = this.#sources.clock() - begun;
@@ -385,7 +400,7 @@ export class Holds {
     const { terms } = pod;
     const seen = hold.helper?.monitor.observe({ now, probes: terms.probes, min: terms.min });
     const { lastAt = seen?.lastAt } = hold;
-    // Probes that come meanwhile show which of the last connections was one.
+    // Until then, later probes may show that one of the last connections was a probe.
     const isFinal = lastAt !== undefined && now - lastAt >= LIMITS.lastAfter;
     if (seen?.lastAt !== undefined) hold.lastAt = isFinal ? Math.max(lastAt, seen.lastAt) : seen.lastAt;
     const facts = this.#factsOf(hold, now, blindSince, seen?.verdict ?? unseen(hold, now));
@@ -405,7 +420,7 @@ export class Holds {
     }
     hold.verdict = verdict;
     hold.lookAt = Math.min(verdict.nextLookAt, now + LIMITS.look);
-    // Quiet is judged by helper lines, which come twice a second.
+    // Quiet is judged from helper lines, which come twice a second, so look again soon.
     if (facts.quiet === 'Sending') hold.lookAt = Math.min(hold.lookAt, now + LIMITS.tick * 4);
     if (pod.deletion === undefined && hold.cause === undefined) {
       if (now >= hold.askAt) void this.#ask(hold);
@@ -426,9 +441,9 @@ export class Holds {
     const skipped = this.#skippedFor(hold);
     this.#forget(hold);
     for (const waiter of waiters) waiter.answer(reason === 'Unsure' ? 'unsure' : 'release');
-    // A helper counts to `max`, too, and may be the first to be done.
+    // The helper counts to `max` by itself, and may finish first: such a release is reported as well.
     const isMax = reason === 'Max' && now - leftAt < HOOK_STARTS_MS;
-    // The kubelet may run the hooks again for the same deletion, after it was restarted.
+    // After a restart, the kubelet may run the hooks again for the same deletion; that is not another release.
     if (pod.releasedAt !== undefined || (waiters.size === 0 && !isMax)) return;
     if (pod.deletion !== undefined) pod.releasedAt = now;
     this.#sources.onRelease({
@@ -453,7 +468,7 @@ export class Holds {
     });
   }
 
-  /** How long after its withdrawal the pod still received connections. */
+  /** How many seconds after its withdrawal the pod still got connections. */
   #lagSeenIn(hold: Hold, now: number): number | undefined {
     const { pod, helper } = hold;
     const { deletion, withdrawals } = pod;
@@ -468,7 +483,7 @@ export class Holds {
     const withdrawnAt = Math.max(...of.map(({ at }) => at));
     const { lastAt } = hold;
     const last = Math.max(withdrawnAt, lastAt ?? withdrawnAt);
-    // Connections before the helper counted are unknown, and a short time without any proves nothing.
+    // Connections before the helper began to count are unknown, and a short time without any proves nothing.
     const isSeen = lastAt !== undefined || heardAt - countsSince >= UNCOUNTED_MS;
     return isSeen && countsSince - last <= UNCOUNTED_MS ? (last - withdrawnAt) / 1000 : undefined;
   }
@@ -498,12 +513,12 @@ export class Holds {
     const listings: ListingFacts[] = [
       ...measurement.listing(pod).map((group) => listingFacts(group, undefined)),
       ...withdrawn.map(({ group, at }) => listingFacts(group, at)),
-      // An earlier withdrawal is invisible, and its consumers may not have followed yet.
+      // Withdrawals from before the watches began are invisible, and consumers may not have followed them yet.
       { name: 'endpoints that have not been seen', withdrawnAt: pods.followedSince },
     ];
     if (measurement.hasUnread(pod.namespace))
       listings.push({ name: 'endpoints without room', withdrawnAt: beganAt(hold), truncated: true });
-    // A consumer that finds pods without a Service learns of the deletion itself, or from Linger.
+    // A consumer that finds pods without Services learns of the deletion itself, or from Linger.
     const isFound = (each: Consumer) => each.deregister !== undefined || findsByItself(each, pod.labels);
     if (deletion !== undefined && senders.consumers.some(isFound))
       listings.push({ name: 'discovery of its own', withdrawnAt: beganAt(hold) });
@@ -534,7 +549,7 @@ export class Holds {
     const part = lag.parts.find((each) => each.name === consumer.name);
     const lags = part && knownLags(part);
     if (part === undefined || lags === undefined) return { by: 'unknown' };
-    // Bucket values are up to 1 % off; round up, so that none is too short.
+    // Values of buckets are up to 1 % off, so add 1 % to make none too short.
     const percentile = part.source === 'declared' ? 100 : terms.percentile;
     return { by: 'time', ms: 1_010 * lags.quantile(percentile) };
   }
@@ -560,14 +575,14 @@ function beganAt({ pod: { deletion }, calledAt }: Hold): number {
   return deletion === undefined ? calledAt : Math.max(deletion.at, calledAt - HOOK_STARTS_MS);
 }
 
-/** Whether its helper has counted since the last connection it saw, or since the beginning, until now. */
+/** Whether the helper has counted without a gap, from the last connection or else from the beginning, until now. */
 function hasCounted(hold: Hold, now: number): boolean {
   const { heardAt, countsSince } = hold.helper?.monitor ?? {};
   if (heardAt === undefined || countsSince === undefined || now - heardAt > WITNESSED_LATELY_MS) return false;
   return countsSince - (hold.lastAt ?? beganAt(hold) + HOOK_STARTS_MS) <= UNCOUNTED_MS;
 }
 
-/** @returns undefined where only probes connected, or where the hold was too short to tell */
+/** @returns undefined if only probes connected, or if the hold was too short to tell */
 function undeclaredIn(hold: Hold, now: number) {
   const { pod, letGo, lastAt, remotes } = hold;
   if (letGo === undefined || lastAt === undefined || lastAt <= letGo.at + SETTLING_MS) return undefined;
@@ -577,9 +592,9 @@ function undeclaredIn(hold: Hold, now: number) {
   const later = [...remotes].filter((each) => !letGo.before.has(each));
   return {
     connections,
-    /** From when every known consumer had stopped until the last connection. */
+    /** From the instant at which every known consumer had stopped to the last connection. */
     seconds: (lastAt - letGo.at) / 1000,
-    /** Addresses first seen after that; if there are none, all that the pod has seen. */
+    /** Addresses that were first seen after that; if there are none, all addresses that the pod has seen. */
     remotes: later.length === 0 ? [...remotes] : later,
   };
 }

@@ -23,9 +23,9 @@ interface NodeShutdownOptions {
   /** Monotonic milliseconds. */
   readonly clock: () => number;
   readonly random: () => number;
-  /** Whether to delete the pods of such a node, so that slices drop them at once. */
+  /** Whether to delete the pods of such a node, so that slices withdraw them at once. */
   readonly deletes: boolean;
-  /** The pod with this uid has this many seconds left; undefined: its node no longer shuts down. */
+  /** Called with how many seconds the pod with this uid has left; undefined: its node is no longer shutting down. */
   readonly onPod: (uid: string, budget: number | undefined) => void;
 }
 
@@ -39,14 +39,17 @@ interface PodOnNode {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
-  /** A DaemonSet replaces its pod on the same node, and a mirror pod stands for one that the API server does not own. */
+  /**
+   * The pod must not be deleted: a DaemonSet would replace it on the same node, and a mirror pod does not belong to the API
+   * server.
+   */
   readonly stays: boolean;
   readonly isDeleted: boolean;
 }
 
 const MIRROR_ANNOTATION = 'kubernetes.io/config.mirror';
 const ANSWER_MS = 5_000;
-/** More than a kubelet runs. */
+/** More pods than a kubelet can run. */
 const MOST_PODS = 2_000;
 const AT_ONCE = 16;
 const RETRY_MS = 1_000;
@@ -67,7 +70,7 @@ const NODES: Resource<ObservedNode> = {
   },
 };
 
-/** The pods of a node that have not ended. */
+/** Those pods of a node that have not ended. */
 function podsOn(node: string): Resource<PodOnNode> {
   return {
     path: '/api/v1/pods',
@@ -91,15 +94,15 @@ function isDaemon({ ownerReferences }: RawObject['metadata']): boolean {
 }
 
 /**
- * Watches for nodes that shut down. The kubelet stops their pods without deleting them, so slices list them until they have
- * ended (kubernetes#116965). Hold is notified of their remaining time; if the operator allows it, they are deleted.
+ * Watches for nodes that shut down. Their kubelet stops pods without deleting them, so slices list the pods until they have
+ * ended (kubernetes#116965). Hold learns how much time the pods have; if the operator allows it, the pods are deleted.
  */
 export class NodeShutdowns implements Runnable {
   readonly name = 'node-shutdown';
   readonly #options: NodeShutdownOptions;
-  /** The nodes that are shutting down, and the seconds that they leave their pods. */
+  /** The nodes that are shutting down, and how many seconds they leave their pods. */
   readonly #nodes = new Map<string, number>();
-  /** By node: the pods whose helpers have been informed. */
+  /** By node: the pods about which Hold has been informed. */
   readonly #told = new Map<string, readonly string[]>();
   /** The watch of this term as leader. */
   #watch: ReturnType<typeof watchResource> | undefined;
@@ -133,11 +136,11 @@ export class NodeShutdowns implements Runnable {
     await this.#watch.ended;
   }
 
-  /** The seconds that this node leaves its pods; undefined: it is not shutting down. */
+  /** How many seconds this node leaves its pods; undefined: it is not shutting down; `unread`: not known yet. */
   readonly budgetOf = (node: string): number | 'unread' | undefined =>
     this.#nodes.get(node) ?? (this.#watch?.stats.lists ? undefined : 'unread');
 
-  /** Pods whose time it did not suffice for run on after a reboot, and are deleted some other day. */
+  /** Ends the shutdown of a node. Pods that did not end in time run on after a reboot, and may be deleted some other day. */
   #over(node: string): void {
     this.#nodes.delete(node);
     for (const uid of this.#told.get(node) ?? []) this.#options.onPod(uid, undefined);
@@ -160,7 +163,7 @@ export class NodeShutdowns implements Runnable {
     }
   }
 
-  /** @returns what went wrong */
+  /** Informs Hold about the pods of a node, and deletes them if allowed. @returns what went wrong; undefined: nothing */
   async #passOver(node: string, budget: number, leadership: Leadership): Promise<string | undefined> {
     const { connection, deletes, onPod, logger } = this.#options;
     const { signal } = leadership;
@@ -188,7 +191,7 @@ export class NodeShutdowns implements Runnable {
             this.#deleted?.inc({ result: 'deleted' });
           } catch (thrown) {
             const failure = asFailure(thrown);
-            // Another pod of that name: it runs elsewhere.
+            // A new pod of that name, which runs elsewhere.
             if (failure.reason === 'Conflict') continue;
             this.#deleted?.inc({ result: 'failed' });
             problems.push(`${namespace}/${name}: ${failure.reason}: ${failure.message}`);

@@ -20,7 +20,7 @@ interface HoldOptions {
   readonly hold: (DeliverySettings & HoldSettings) | undefined;
 }
 
-/** The helper in namespaces: only where replicas share a Service that helpers can call. */
+/** Delivers the helper to namespaces, if replicas share a Service that helpers can call. */
 export const holdDeliveryPart = part({
   name: 'hold delivery',
   needs: {},
@@ -42,7 +42,7 @@ export const holdDeliveryPart = part({
   },
 });
 
-/** Nodes that shut down, and the time that they leave their pods. */
+/** Finds nodes that are shutting down, and how much time they leave their pods. */
 export const nodeShutdownsPart = part({
   name: 'node shutdowns',
   needs: {},
@@ -66,7 +66,7 @@ export const nodeShutdownsPart = part({
   },
 });
 
-/** The Hold Service. Without a Lease, replicas could not agree on which of them holds pods. */
+/** The Hold Service. It needs the Lease, without which replicas could not agree which of them holds pods. */
 export const holdPart = part({
   name: 'hold',
   needs: {

@@ -10,21 +10,29 @@ interface PodLookupOptions {
   readonly connection: KubeConnection;
   readonly logger: Logger;
   readonly clock: () => number;
-  /** The seconds that this node leaves its pods; undefined: it is not shutting down. */
+  /** How many seconds this node leaves its pods; undefined: it is not shutting down. */
   readonly nodeBudgetOf: (node: string) => number | 'unread' | undefined;
   readonly signal: AbortSignal;
 }
 
 const REQUEST_MS = 5_000;
-/** Concurrent requests, over connections of their own: the Lease must not wait behind them. */
+/**
+ * How many requests run concurrently. They use their own connections, so that renewing the Lease never waits behind them.
+ */
 const CONNECTIONS = 4;
-/** Requests a second: a thousand deletions that the watch has not shown yet are asked about at this rate until it has. */
+/**
+ * Requests a second. If the watch is late for a thousand deletions, they are asked about at this rate until it has caught
+ * up.
+ */
 const PER_SECOND = 40;
-/** A kubelet that shuts down says so on its Node while it stops the first pods, and the watch brings it a moment later. */
+/**
+ * A kubelet that shuts down reports that on its Node while it stops the first pods, and the watch delivers it a moment
+ * later.
+ */
 const NODE_LATE_MS = 1_000;
 
 /**
- * Asks the API server, with quorum reads, about pods whose hooks run although no deletion shows: because of a liveness
+ * Asks the API server, with quorum reads, about pods whose hooks run although no deletion is known: because of a liveness
  * restart, a node that shuts down, or a watch that is behind.
  */
 export class PodLookup {
@@ -40,7 +48,7 @@ export class PodLookup {
     this.#agent = newAgent(options.connection, CONNECTIONS, options.signal);
   }
 
-  /** @returns undefined where the API server cannot be asked */
+  /** @returns undefined if the API server cannot be asked */
   async ask(pod: HeldPod): Promise<PodState | undefined> {
     try {
       const found = await this.#ask(pod);
@@ -56,7 +64,7 @@ export class PodLookup {
 
   async #ask(pod: HeldPod): Promise<PodState> {
     await this.#turn();
-    // The watch may have caught up meanwhile.
+    // The watch may have caught up in the meantime.
     const { deletion } = pod;
     if (deletion !== undefined)
       return { found: 'Deleted', timestamp: '', graceSeconds: deletion.graceSeconds };
@@ -95,7 +103,7 @@ export class PodLookup {
   }
 }
 
-/** Whether the kubelet ends the pod without a deletion, by eviction or preemption. */
+/** Whether the kubelet is ending the pod without a deletion, by eviction or preemption. */
 function isStopped({ status }: V1Pod): boolean {
   const disrupted = status?.conditions?.some(
     (each) => each.type === 'DisruptionTarget' && each.status === 'True',

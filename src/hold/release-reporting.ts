@@ -6,12 +6,12 @@ import { RELEASE_REASONS, type ReleaseReason, type WaitingFor } from './release-
 
 const BUCKETS = [0.5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 600];
 
-/** The pod was released although something may still send to it. */
+/** Reasons for which a pod is released although something may still send to it. */
 const CUT: ReadonlySet<string> = new Set<ReleaseReason>(['Max', 'NodeShutdown']);
 
 const SHOWN = 5;
 
-/** Each says how many pods. */
+/** Each gauge reads the number of such pods. */
 export function registerHoldMetrics(
   registry: Registry,
   { held, unreached }: Readonly<Record<'held' | 'unreached', () => number>>,

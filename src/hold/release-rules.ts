@@ -35,17 +35,19 @@ export const RELEASE_REASONS = {
 
 export type ReleaseReason = keyof typeof RELEASE_REASONS;
 
-/** The terms of the hold in the pod's plan. */
+/** The terms of the hold, from the pod's plan. */
 export interface HoldTerms extends HoldPlan, Pick<Plan, 'wait' | 'grace' | 'baseGrace'> {
   /** How many of its containers have the hook. */
   readonly containers: number;
 }
 
 /**
- * How it is known that a consumer no longer uses a withdrawn pod.
+ * How Linger knows when a consumer has stopped using a withdrawn pod.
  * - `time`: this many milliseconds after the withdrawal.
- * - `word`: its instances acknowledge. `still`: those that have not. Until `completeAt`, or for good, there may be others.
- * - `unknown`: it is not; `initial` counts, from `since` at the earliest: what instances told an earlier leader is lost.
+ * - `word`: its instances acknowledge it. `still`: those that have not. There may be further, unknown instances until
+ *   `completeAt`, or for ever.
+ * - `unknown`: no lag is known, so `initial` counts, from `since` at the earliest, because what instances reported to an
+ *   earlier leader is lost.
  */
 export type LettingGo = { readonly since?: number | undefined } & (
   | { readonly by: 'time'; readonly ms: number }
@@ -57,36 +59,39 @@ export type LettingGo = { readonly since?: number | undefined } & (
 export interface Sender {
   readonly name: string;
   readonly lettingGo: LettingGo;
-  /** Its registry, which the pod has entered itself, and when that no longer had it; undefined: it may still have it. */
+  /**
+   * The registry in which the pod has registered itself, and when it no longer contained the pod; undefined: it may still do
+   * so.
+   */
   readonly registry?: { readonly outAt: number | undefined } | undefined;
 }
 
 /** An Endpoints object, or the slices of a Service, that listed the pod as ready. */
 export interface ListingFacts {
-  /** For people: `EndpointSlice shop/web`. */
+  /** For display: `EndpointSlice shop/web`. */
   readonly name: string;
   /** undefined: it still lists the pod. */
   readonly withdrawnAt: number | undefined;
-  /** It is truncated, so a pod that is missing from it may still be an endpoint. */
+  /** The list is truncated, so a pod that is missing from it may still be an endpoint. */
   readonly truncated?: boolean;
 }
 
 /** Why the kubelet stops a container of a pod that has not been deleted. */
 export type StopCause = 'Restart' | 'Evicted' | 'NodeShutdown';
 
-/** Everything that the release of a pod's hooks depends on. Instants are milliseconds of one monotonic clock. */
+/** All facts on which the release of a pod's hooks depends. Instants are milliseconds of one monotonic clock. */
 export interface HoldFacts {
   readonly now: number;
   readonly terms: HoldTerms;
   /** When the first of its hooks started. */
   readonly calledAt: number;
-  /** undefined: the pod has no deletionTimestamp, as far as is known. */
+  /** undefined: as far as is known, the pod has no deletionTimestamp. */
   readonly deletion: { readonly at: number; readonly graceSeconds: number } | undefined;
   /** Why a pod without a deletion is stopped; undefined: the API server has not answered yet. */
   readonly cause: StopCause | undefined;
-  /** The seconds that the node leaves the pod; undefined: the node is not shutting down. */
+  /** How many seconds the node leaves the pod; undefined: the node is not shutting down. */
   readonly nodeBudget: number | undefined;
-  /** Since when a watch has not been current; undefined: all are. */
+  /** The instant from which a watch has not been current; undefined: all are current. */
   readonly blindSince: number | undefined;
   readonly listings: readonly ListingFacts[];
   /** The consumers that send traffic to the pod. */
@@ -94,7 +99,7 @@ export interface HoldFacts {
   readonly quiet: QuietVerdict;
 }
 
-/** What a hold waits for: a consumer, or the control plane or the API server itself. */
+/** What a hold waits for: a consumer, or the control plane, or the API server. */
 export interface WaitingFor {
   readonly consumer: string;
   readonly instances?: readonly string[];
@@ -103,7 +108,7 @@ export interface WaitingFor {
 /** The pod's hooks must keep waiting. */
 export interface Holding {
   readonly waitingFor: readonly WaitingFor[];
-  /** Until then the same facts give the same verdict. */
+  /** The verdict cannot change before this instant unless the facts do. */
   readonly nextLookAt: number;
   /** When they end at the latest. */
   readonly until: number;
@@ -111,29 +116,29 @@ export interface Holding {
 
 export type HoldVerdict = { readonly release: ReleaseReason } | Holding;
 
-/** The same as the helper's own wait after it has lost Linger. Milliseconds. */
+/** As long as the helper itself waits after it has lost Linger. Milliseconds. */
 export const BLIND_MS = 30_000;
-/** The kubelet starts the hook soon after the deletion. Milliseconds. */
+/** The kubelet starts the hook within this time after the deletion. Milliseconds. */
 export const HOOK_STARTS_MS = 2_000;
-/** The shortest notice that clouds give spot nodes (GKE). Seconds. */
+/** The shortest notice that any cloud gives for spot nodes (GKE). Seconds. */
 const UNKNOWN_NODE_BUDGET = 15;
 
-/** The time, in seconds, that a node with these labels leaves its pods when it shuts down. */
+/** How many seconds a node with these labels leaves its pods when it shuts down. */
 export function shutdownBudgetOf(labels: Labels): number {
   return nodeBudgetOf(labels) ?? UNKNOWN_NODE_BUDGET;
 }
 
-/** Not consumers: no consumer's name contains a blank. */
+/** What a hold may wait for besides consumers. Names of consumers contain no blanks, so they cannot collide. */
 export const CONTROL_PLANE_LISTS = 'control plane';
 export const UNDELETED = 'API server (no deletion seen)';
 export const BLIND = 'API server (watches not current)';
 export const UNDECLARED = 'connections that still come';
 export const STATIC_WAIT = 'static wait';
 export const LEAST_HOLD = 'hold.min';
-/** In place of a consumer's instances. */
+/** Listed in place of a consumer's instances. */
 export const REGISTRY = 'its registry still has the pod';
 
-/** Whether the pod's hooks may end. Unknown facts never make it earlier. */
+/** Whether the pod's hooks may end. An unknown fact never leads to an earlier release. */
 export function verdictOf(facts: HoldFacts): HoldVerdict {
   const { now, terms, calledAt, cause, blindSince } = facts;
   const deletion = stopOf(facts);
@@ -173,7 +178,7 @@ export function verdictOf(facts: HoldFacts): HoldVerdict {
 }
 
 /**
- * What still uses a pod that is being deleted: lists, or, once all have withdrawn it, consumers.
+ * What still uses a pod that is being deleted: objects that list it or, once all have withdrawn it, consumers.
  * @returns undefined where that is not known
  */
 export function usersOf(facts: HoldFacts): Pick<Outstanding, 'listed' | 'waitingFor'> | undefined {
@@ -184,28 +189,28 @@ export function usersOf(facts: HoldFacts): Pick<Outstanding, 'listed' | 'waiting
 }
 
 /**
- * When the pod's termination began. The instant of a deletion stems from a comparison of clocks; the kubelet starts the
- * hook within {@link HOOK_STARTS_MS} of it and counts the grace from there, so no clock makes it earlier.
+ * When the pod's termination began. The instant of a deletion comes from comparing clocks, which may be wrong. But the
+ * kubelet starts the hook within {@link HOOK_STARTS_MS} of the deletion, so that bounds how early it can be.
  */
 function stopOf({ deletion, cause, calledAt, terms }: HoldFacts): HoldFacts['deletion'] {
   if (deletion !== undefined) return { ...deletion, at: Math.max(deletion.at, calledAt - HOOK_STARTS_MS) };
-  // The kubelet evicts pods, and stops those of a node that shuts down, without deleting them.
+  // The kubelet evicts pods without deleting them, and also stops the pods of a node that shuts down.
   const isStopped = cause === 'Evicted' || cause === 'NodeShutdown';
   return isStopped ? { at: calledAt, graceSeconds: terms.grace } : undefined;
 }
 
-/** What still uses a terminating pod, and until when, as far as that is known in advance. */
+/** What still uses a terminating pod, and the known instants at which that will change. */
 interface Outstanding {
-  /** Something still lists the pod as ready, so no consumer can have stopped using it. */
+  /** Some object still lists the pod as ready, so no consumer can have stopped using it. */
   readonly listed: boolean;
   readonly waitingFor: readonly WaitingFor[];
   readonly instants: readonly number[];
 }
 
-/** @returns undefined for a pod that nothing listed */
+/** @returns undefined for a pod that no object listed */
 function outstandingOf(facts: HoldFacts, deletedAt: number): Outstanding | undefined {
   const { now, terms } = facts;
-  // The earlier of the two instants, so that no withdrawal is overlooked.
+  // The earlier instant, so that no withdrawal is missed.
   const since = Math.min(deletedAt, facts.deletion?.at ?? deletedAt);
   const listings = facts.listings.filter((listing) => isRelevant(listing, facts, since));
   if (listings.length === 0) return undefined;
@@ -215,7 +220,7 @@ function outstandingOf(facts: HoldFacts, deletedAt: number): Outstanding | undef
     return { listed: true, waitingFor, instants: [] };
   }
 
-  // A pod that is missing from a truncated list may still be an endpoint; treated like an unknown consumer.
+  // A pod that is missing from a truncated list may still be an endpoint, so treat the list like an unknown consumer.
   const unclearAt = deletedAt + seconds(terms.initial);
   const withdrawnAt = Math.max(
     ...listings.map((each) =>
@@ -247,14 +252,14 @@ function outstandingOf(facts: HoldFacts, deletedAt: number): Outstanding | undef
   return { listed: false, waitingFor, instants };
 }
 
-/** When the consumer will have stopped using the pod, as far as that is known in advance. */
+/** When the consumer will have stopped using the pod, as far as that can be predicted. */
 function letGoInstant(lettingGo: LettingGo, withdrawnAt: number, initial: number): number {
   if (lettingGo.by === 'time') return withdrawnAt + lettingGo.ms;
   const initialAt = Math.max(withdrawnAt, lettingGo.since ?? withdrawnAt) + initial;
   return lettingGo.by === 'word' ? Math.min(initialAt, lettingGo.completeAt) : initialAt;
 }
 
-/** Whether it lists the pod, or withdrew it so shortly before its deletion that a consumer may not have followed. */
+/** Whether the object lists the pod, or withdrew it so shortly before the deletion that a consumer may not have followed. */
 function isRelevant(
   { withdrawnAt, truncated }: ListingFacts,
   { consumers, terms }: HoldFacts,
@@ -266,7 +271,9 @@ function isRelevant(
   return withdrawnAt >= deletedAt - Math.max(0, ...lags);
 }
 
-/** The latest release: after it the application still has its own time, or half of a grace that was cut. */
+/**
+ * The latest instant for a release: it leaves the application its own time to shut down, or half of a grace that was cut.
+ */
 function lastInstant(
   { at, graceSeconds }: NonNullable<HoldFacts['deletion']>,
   { max, baseGrace }: HoldTerms,

@@ -10,7 +10,7 @@ interface HoldServiceOptions {
   readonly holds: Holds;
   readonly pods: HeldPods;
   readonly route: () => Route;
-  /** The keys that replicas authenticate to each other with. */
+  /** The keys with which replicas authenticate to each other. */
   readonly keys: () => SigningKeys;
   /** Monotonic milliseconds. */
   readonly clock: () => number;
@@ -22,20 +22,20 @@ const RELAYED = /^linger-hold-relay\/2 ([\dA-Fa-f.:]{2,45}) ([\w-]{22})$/;
 const TICK_MS = 50;
 
 /**
- * The server that helpers call. It speaks plain TCP: a token only allows waiting, and the answer is one of three words. A
- * follower relays the bytes to the leader.
+ * The server that helpers call. It uses plain TCP, because a token only permits waiting, and the answer is one of three
+ * words. A follower relays the bytes to the leader.
  */
 export class HoldService implements CallerHost {
   readonly options: HoldServiceOptions;
   readonly limits: HoldLimits;
   readonly server: Server;
-  /** The oldest first. */
+  /** Oldest first. */
   readonly #callers = new Set<Caller>();
-  /** Those that have deadlines, or wait; checked periodically. The oldest first. */
+  /** Connections that have a deadline, or wait: they are checked periodically. Oldest first. */
   readonly #pending = new Set<Caller>();
   readonly #perSource = new Map<string, number>();
   readonly #perPod = new Map<HeldPod, Set<Caller>>();
-  /** Unknown tokens by source, of this minute. */
+  /** How many unknown tokens each source has sent in this minute. */
   #unknown = new Map<string, number>();
   #unknownSince = 0;
   readonly #once: LogOnce;
@@ -55,7 +55,7 @@ export class HoldService implements CallerHost {
     return this.#callers.size;
   }
 
-  /** Ends connections, so that helpers reconnect and reach the current leader. */
+  /** Closes connections, so that helpers reconnect and reach the current leader. */
   hangUp(which = (_: Caller) => true): void {
     for (const caller of this.#callers) if (which(caller)) caller.end();
   }
@@ -81,7 +81,7 @@ export class HoldService implements CallerHost {
     this.#nextAgain = this.options.clock() + this.limits.again;
   }
 
-  /** Whether there is a slot; if not, a connection that has not sent its token is closed to free one. */
+  /** Whether there is a free slot. If necessary, frees one by closing a connection that has not sent its token. */
   #hasRoom(source: string): boolean {
     const { connections, kept } = this.limits;
     const places = this.options.pods.hasAddress(source) ? connections : connections - kept;
@@ -94,18 +94,18 @@ export class HoldService implements CallerHost {
     return false;
   }
 
-  /** Checks the connection's deadline from now on. */
+  /** Starts to check the connection's deadline. */
   watch(caller: Caller): void {
     this.#pending.add(caller);
   }
 
-  /** The connection has ended. */
+  /** Forgets a connection that has ended. */
   remove(caller: Caller): void {
     this.#pending.delete(caller);
     if (this.#callers.delete(caller)) this.count(caller.source, -1);
   }
 
-  /** @returns false where the address has too many connections already */
+  /** @returns false if the address has too many connections already */
   count(source: string, by: 1 | -1): boolean {
     const count = (this.#perSource.get(source) ?? 0) + by;
     if (count > this.limits.perSource) return false;
@@ -114,7 +114,7 @@ export class HoldService implements CallerHost {
     return true;
   }
 
-  /** Whether one more unknown token of this address may wait for its pod. */
+  /** Whether another unknown token from this address may wait for its pod. */
   mayWait(source: string): boolean {
     const now = this.options.clock();
     if (now - this.#unknownSince > 60_000) {
@@ -126,7 +126,7 @@ export class HoldService implements CallerHost {
     return count <= this.limits.unknownPerMinute;
   }
 
-  /** Adds a connection to the pod's hold; where there are too many, the source with the most loses its oldest. */
+  /** Adds a connection to the pod's hold. If there are too many, the source with the most loses its oldest one. */
   join(pod: HeldPod, caller: Caller): void {
     const callers = this.#perPod.get(pod) ?? new Set();
     this.#perPod.set(pod, callers.add(caller));
@@ -160,14 +160,14 @@ export class HoldService implements CallerHost {
   }
 
   /**
-   * The line by which a follower tells the leader who called. It is valid for this greeting only, and so for as long as
-   * the token is; it carries no time, because clocks of nodes differ.
+   * The line with which a follower tells the leader which address called. It is valid only for this greeting, and so for as
+   * long as the token; it contains no time, because the clocks of nodes differ.
    */
   relayLine(source: string, greeting: string): string {
     return `linger-hold-relay/2 ${source} ${proofOf(this.options.keys()[0], source, greeting)}`;
   }
 
-  /** @returns who called, where a replica has relayed the greeting */
+  /** @returns the address that called, if a replica has relayed this greeting */
   relayedSource(line: string, greeting: string): string | undefined {
     const [, source = '', proof = ''] = RELAYED.exec(line) ?? [];
     const address = canonicalAddress(source);

@@ -18,10 +18,10 @@ export interface HoldSettings {
   readonly relay: {
     /** Where other replicas reach this replica's Hold Service: `10.0.3.7:8445` or `[fd00::7]:8445`. */
     readonly address: string;
-    /** Authenticate relaying replicas; the same for all. */
+    /** The keys with which relaying replicas authenticate; all replicas have the same. */
     readonly keys: () => SigningKeys;
   };
-  /** The most connections of helpers. */
+  /** The largest number of connections of helpers. */
   readonly connections: number;
 }
 
@@ -33,9 +33,9 @@ interface HoldContext
   readonly measurement: HoldSources['measurement'] & Pick<Measurement, 'onChange' | 'consumers'>;
   readonly deregistrations: HoldSources['deregistrations'] & Pick<Deregistrations, 'onSettled'>;
   readonly events: ObjectEvents;
-  /** The leader's address for relayed connections, from the Lease. */
+  /** The leader's address for relayed connections, read from the Lease. */
   readonly leader: () => string | undefined;
-  /** The seconds that a node leaves its pods; undefined: it is not shutting down. */
+  /** How many seconds a node leaves its pods; undefined: it is not shutting down. */
   readonly nodeBudgetOf: (node: string) => number | 'unread' | undefined;
   readonly registry: Registry;
   readonly logger: Logger;
@@ -60,7 +60,7 @@ export function startHold(context: HoldContext) {
     ...context,
     pods,
     leads: isLeading,
-    // Only the replica that holds asks inspected instances, and before it the one that held then.
+    // Only the leader's addresses matter, now and before: no other replica asks inspected instances.
     isReplica: (source) =>
       [address, led].some((each) => source === canonicalAddress(hostAndPort(each)?.host ?? '')),
     lookUp: (pod) => lookup.ask(pod),
@@ -97,7 +97,7 @@ export function startHold(context: HoldContext) {
     if (isLeading()) return 'here';
     const other = leader();
     led = other ?? led;
-    // A Lease with this replica's own address stems from an earlier process.
+    // A Lease that has this replica's own address was written by an earlier process.
     return other === undefined || other === address ? undefined : hostAndPort(other);
   };
   const service = new HoldService({ holds, pods, route, keys, clock, logger, limits });
@@ -108,17 +108,19 @@ export function startHold(context: HoldContext) {
     const over = () => {
       if (leads === leadership) leads = undefined;
       holds.end();
-      // Helpers reconnect, and are relayed to the next leader.
+      // Disconnected helpers call again and are relayed to the next leader.
       service.hangUp();
     };
     leadership.signal.addEventListener('abort', over, { once: true });
-    // What was relayed so far is held here from now on. What waits for a leader has found one.
+    // From now on, pods are held here, so relayed helpers must reconnect. Those that wait for a leader have found it.
     service.hangUp(({ state }) => state === 'Relayed');
   };
-  /** Not while this replica does not lead, nor while helpers are still calling again after it began to. */
+  /**
+   * Whether the list of held pods is complete: this replica leads, and helpers have had time to call it after it began to.
+   */
   const knowsHeld = () => isLeading() && clock() - ledSince >= RECONNECTED_MS;
   return {
-    /** Not listening yet. */
+    /** It does not listen yet. */
     server: service.server,
     runnable: {
       name: 'hold',
@@ -128,22 +130,22 @@ export function startHold(context: HoldContext) {
       lead,
       close: () => service.close(),
     } satisfies Runnable,
-    /** A pod with hook Hold, until the watch has shown it to be gone. */
+    /** A pod with hook Hold; undefined once the watch has shown that it is gone. */
     pod: pods.withUid.bind(pods),
-    /** The pod's node shuts down, and leaves it this many seconds; undefined: it no longer does. */
+    /** Sets how many seconds the pod has left because its node is shutting down; undefined: the node no longer is. */
     nodeShutsDown: (uid: string, budget: number | undefined) => {
       const pod = pods.withUid(uid);
       if (pod !== undefined) pod.nodeBudget = budget;
       holds.touch(uid);
     },
-    /** An instance of the consumer has said what it has applied. */
+    /** Handles that an instance of the consumer has reported what it has applied. */
     heard: holds.heard.bind(holds),
     /** undefined: not known. */
     list: () => (knowsHeld() ? holds.list() : undefined),
   };
 }
 
-/** `10.0.3.7:8445` or `[fd00::7]:8445`. @returns undefined for what is neither */
+/** `10.0.3.7:8445` or `[fd00::7]:8445`. @returns undefined for anything else */
 function hostAndPort(address: string): Exclude<Route, 'here'> {
   const [, six, four, port] = /^(?:\[([\da-f:.]+)\]|([\d.]+)):(\d{1,5})$/i.exec(address) ?? [];
   const host = six ?? four;

@@ -10,14 +10,14 @@ import { readConfigMap } from './store.ts';
 
 export const BUILT_IN_POLICY_NAME = 'built-in';
 
-/** The record that the policy has been created once: a policy that is deleted is not created again. */
+/** Records that the policy has been created once, so that it is not created again after it has been deleted. */
 export const BUILT_IN_RECORD = 'linger-built-in-policy';
 
 interface BuiltInPolicyOptions extends Pick<ElectionClock, 'clock' | 'random' | 'pause'> {
   readonly connection: KubeConnection;
   readonly place: OwnReplica;
   readonly logger: Logger;
-  /** Whether the cluster's policies have been listed, and there is none, and no file has one of this name. */
+  /** Whether to create it: the cluster's policies have been listed, there is none, and no file has one of this name. */
   readonly wanted: () => boolean;
 }
 
@@ -26,10 +26,10 @@ const TICK_MS = 1_000;
 const REQUEST_MS = 10_000;
 
 /**
- * Creates the policy where there has never been one, so that `kubectl get ctp` shows what applies from the first day. Its
- * spec is empty: it changes no decision, and a new version's built-in values show in its status. It cannot be a manifest
- * beside its CRD: the first `kubectl apply` would fail.
- * @returns resolves once it is there, or is not wanted any more; never rejects
+ * Creates a policy in a cluster that has never had one, so that `kubectl get ctp` shows what applies from the first day. Its
+ * spec is empty: it changes no decision, and a new version's built-in values show in its status. It cannot be a manifest in
+ * the same file as its CRD, because the first `kubectl apply` would fail.
+ * @returns resolves once it exists, or is no longer wanted; never rejects
  */
 export async function createBuiltInPolicy(
   leadership: Leadership,
@@ -58,18 +58,18 @@ export async function createBuiltInPolicy(
   } while (await pause(TICK_MS, leadership.signal));
 }
 
-/** @returns whether it was created now */
+/** @returns whether this call created it */
 async function create({ connection, place }: BuiltInPolicyOptions, signal: AbortSignal): Promise<boolean> {
   const { namespace } = place;
   const call = { signal, withinMs: REQUEST_MS };
   if ((await readConfigMap(connection, namespace, BUILT_IN_RECORD, call)) !== undefined) return false;
-  // By server-side apply, which RBAC can limit to a name. Not forced, so a user’s own policy stays.
+  // With server-side apply, which RBAC can limit to one name. Not forced, so that a user’s policy of this name stays.
   const created = await unlessThere(
     callApi(connection, 'CustomObjectsApi', { ...call, patch: 'apply-patch' }, (api) =>
       api.patchClusterCustomObject({ ...RESOURCE, body: POLICY, fieldManager: FIELD_MANAGER }),
     ),
   );
-  // Last: if a leader stops in between, the next one finds the policy and writes this record.
+  // Written last: if a leader stops in between, the next one finds the policy and writes this record.
   const body = { metadata: { name: BUILT_IN_RECORD, labels: LABELS } };
   await unlessThere(
     callApi(connection, 'CoreV1Api', call, (api) => api.createNamespacedConfigMap({ namespace, body })),
@@ -91,11 +91,11 @@ const POLICY = {
         'Created once by Linger. It sets nothing; its status shows what applies to pods that no other policy selects.',
     },
   },
-  // Below all others: a field that is set here is a default.
+  // Below all others, so that what is set here is only a default.
   spec: { priority: -1_000_000 },
 };
 
-/** @returns whether the object was written; false: another is there */
+/** @returns whether the object was written; false: another one exists */
 async function unlessThere(written: Promise<unknown>): Promise<boolean> {
   try {
     await written;

@@ -32,29 +32,32 @@ const TEXT_KEYS = {
   consumers: 'consumers.json',
   shortfalls: 'shortfalls.json',
 } as const;
-/** Beside the text of the consumers: what hook Hold needs, as the leader sees it. */
+/** In the ConfigMap of the consumers: the leader's view of what hook Hold needs. */
 const HOLD_KEY = 'hold.json';
 export const PLANNED_KEY = TEXT_KEYS.planned;
-/** Every key of a history, one for each part: `namespace.shop.json.gz`. */
+/** The suffix of all keys of a history, one for each part: `namespace.shop.json.gz`. */
 const PART_SUFFIX = '.json.gz';
 
-/** Raised when a version that knows only the lower one could not read, or would damage, what is written. */
+/**
+ * The format's version. To be raised when a program that knows only the lower one could not read, or would damage, what is
+ * written.
+ */
 const FORMAT = 2;
 
 export const SHARED_ANNOTATIONS = {
   format: `${GROUP}/format`,
-  /** The transitions of the writer's Lease: an older term must not write over a newer one. */
+  /** The number of transitions of the writer's Lease, so that an older term cannot overwrite a newer one. */
   term: `${GROUP}/term`,
   writer: `${GROUP}/writer`,
   writtenAt: `${GROUP}/written-at`,
   /**
-   * On `linger-planned`: spans to forget, recorded by `linger history forget`. On the ConfigMaps of the history: spans
-   * that have been taken out of them.
+   * On `linger-planned`: spans to forget, as recorded by `linger history forget`. On the ConfigMaps of the history: spans
+   * that have been removed from them.
    */
   forgotten: `${GROUP}/forgotten`,
 } as const;
 
-/** Why a shared ConfigMap is not used. A metric's label. */
+/** Why a shared ConfigMap is not used; the value of a metric's label. */
 export const REFUSALS = {
   Newer: {
     means: 'A newer version of Linger wrote it. It is left alone.',
@@ -79,13 +82,13 @@ export const REFUSALS = {
 } as const satisfies Readonly<Record<string, Curable>>;
 export type Refusal = keyof typeof REFUSALS;
 
-/** Refused objects that may hold a week of measurements, and so are not overwritten. */
+/** Refusals of objects that may contain a week of measurements, and so are not overwritten. */
 export const LEFT_ALONE: ReadonlySet<Refusal> = new Set(['Newer', 'Foreign', 'Future']);
 
 export type ConfigMap = Pick<V1ConfigMap, 'metadata' | 'data' | 'binaryData'>;
 
 export interface Content extends Pick<ConfigMap, 'data' | 'binaryData'> {
-  /** Besides the stamp. */
+  /** In addition to the stamp. */
   readonly annotations?: Record<string, string>;
 }
 
@@ -93,7 +96,7 @@ export interface Content extends Pick<ConfigMap, 'data' | 'binaryData'> {
 export interface Stamp {
   readonly writer: string;
   readonly term: number;
-  /** Seconds since the epoch, by the writer's clock; NaN where the ConfigMap does not say. */
+  /** Seconds since the epoch, by the writer's clock; NaN if the ConfigMap does not say. */
   readonly writtenAt: number;
 }
 
@@ -106,10 +109,10 @@ export interface Refused {
 export type Shared<T> =
   | Refused
   | { readonly outcome: 'read'; readonly value: T; readonly stamp: Stamp; readonly bytes: number }
-  /** There is no ConfigMap, or it has no contents. */
+  /** The ConfigMap does not exist, or has no contents. */
   | { readonly outcome: 'empty' };
 
-/** Why a ConfigMap must not be overwritten; undefined: it is Linger's own. */
+/** Why a ConfigMap must not be overwritten; undefined: Linger wrote it. */
 export function notOurs(object: unknown): 'Newer' | 'Foreign' | undefined {
   const { annotations, data, binaryData } = partsOf(object);
   const format = annotations[SHARED_ANNOTATIONS.format];
@@ -117,7 +120,7 @@ export function notOurs(object: unknown): 'Newer' | 'Foreign' | undefined {
     if (!/^\d{1,9}$/.test(format)) return 'Foreign';
     return Number(format) > FORMAT ? 'Newer' : undefined;
   }
-  // Without annotations it may have been restored from a backup by hand.
+  // It may have been restored by hand from a backup, without its annotations.
   const ours = (key: string) =>
     key === HOLD_KEY || Object.values<string>(TEXT_KEYS).includes(key) || key.endsWith(PART_SUFFIX);
   if (!Object.keys({ ...data, ...binaryData }).every(ours)) return 'Foreign';
@@ -148,7 +151,7 @@ export function textContent(object: keyof typeof TEXT_KEYS, text: string): Conte
   return { data: { [TEXT_KEYS[object]]: text } };
 }
 
-/** Reads the published curves. They stay in force until there are newer ones, however old they are. */
+/** Reads the published curves. However old they are, they apply until there are newer ones. */
 export function readPlanned(object: unknown): Shared<PlannedTable> {
   return readText(object, TEXT_KEYS.planned, plannedFromJson);
 }
@@ -157,10 +160,10 @@ export function readConsumers(object: unknown): Shared<ConsumerTable> {
   return readText(object, TEXT_KEYS.consumers, consumersFromJson);
 }
 
-/** Beyond this number the namespaces that have the helper are not published: these take 300 KB. */
+/** If more namespaces than this have the helper, their names are not published: they would take more than 300 KB. */
 const MOST_NAMESPACES = 5_000;
 
-/** Beside the consumers, since both serve people who ask what pods get. */
+/** Added to the consumers, because both are read by people who ask what pods get. */
 export function withHold(content: Content, hold: ClusterSnapshot['hold']): Content {
   if (hold === undefined) return content;
   const json = 'why' in hold ? hold : { ...hold, namespaces: namesIn(hold.namespaces), ...listsOf(hold) };
@@ -188,9 +191,9 @@ const holdJson = z.union([
 ]);
 
 /**
- * What the leader knows of hook Hold.
- * @param all stand for the namespaces that have the helper where there are too many to publish
- * @returns undefined where nothing readable is published
+ * Reads what the leader knows of hook Hold.
+ * @param all the namespaces that count as having the helper if there were too many to publish
+ * @returns undefined if nothing readable is published
  */
 export function readHold(object: unknown, all: Iterable<string>): ClusterSnapshot['hold'] {
   if (notOurs(object) !== undefined) return undefined;
@@ -206,7 +209,7 @@ export function readHold(object: unknown, all: Iterable<string>): ClusterSnapsho
   };
 }
 
-/** @param parse returns undefined for what Linger does not write */
+/** @param parse returns undefined for anything that Linger does not write */
 export function readShortfalls<T>(object: unknown, parse: (json: unknown) => T | undefined): Shared<T> {
   return readText(object, TEXT_KEYS.shortfalls, parse);
 }
@@ -222,7 +225,7 @@ function readText<T>(object: unknown, key: string, parse: (json: unknown) => T |
   return { outcome: 'read', value, stamp: stampOf(object), bytes: bytesOf({ data }) };
 }
 
-/** A clock that is further ahead is wrong: this one, or the writer's. */
+/** If a time stamp is further in the future than this, one of the clocks is wrong, this one or the writer's. */
 const AHEAD_SECONDS = 3_600;
 
 /** @param now seconds since the epoch */
@@ -230,7 +233,7 @@ export function isFromFuture({ writtenAt }: Stamp, now: number): boolean {
   return writtenAt > now + AHEAD_SECONDS;
 }
 
-/** The packed parts of a history, see {@link unpackPart}. */
+/** The packed parts of a history; see {@link unpackPart}. */
 export function readHistoryParts(object: unknown): Shared<readonly string[]> {
   const left = notOurs(object);
   if (left !== undefined) return refused(left);
@@ -240,13 +243,16 @@ export function readHistoryParts(object: unknown): Shared<readonly string[]> {
   return { outcome: 'read', value, stamp: stampOf(object), bytes: bytesOf({ binaryData }) };
 }
 
-/** The most characters that a part may inflate to: several times what is ever written. 1 MiB of gzip could hold a gigabyte. */
+/**
+ * How many characters a part may inflate to: several times what is ever written. Without a limit, 1 MiB of gzip could
+ * inflate to a gigabyte.
+ */
 const LONGEST_PART = 1024 * 1024;
 
 const compress = promisify<Uint8Array, Buffer>(gzip);
 const decompress = promisify<Buffer, { maxOutputLength: number }, Buffer>(gunzip);
 
-/** @returns base64 of gzip, compressed in the thread pool */
+/** Compresses in the thread pool. @returns base64 of gzip */
 export async function packPart(text: string): Promise<string> {
   return (await compress(Buffer.from(text))).toString('base64');
 }
@@ -263,7 +269,7 @@ export async function unpackPart(
   }
 }
 
-/** The key of a part under which a ConfigMap may hold it: at most 253 of these characters. */
+/** The key of a part in a ConfigMap, which may have at most 253 of certain characters. */
 export function partKey(key: string): string {
   const name = key.replaceAll('/', '.');
   const fits = name.length + PART_SUFFIX.length <= 253 && /^[-._a-zA-Z0-9]+$/.test(name);
@@ -273,7 +279,7 @@ export function partKey(key: string): string {
 /** V8 takes a second to parse a number of 256 KiB of digits. Linger's numbers have at most 20. */
 const ABSURD_NUMBER = /\d{40}/;
 
-/** @returns undefined for text that is not JSON, or would take long to parse */
+/** @returns undefined for text that is not JSON, or that would take long to parse */
 function parsed(text: string): unknown {
   try {
     return ABSURD_NUMBER.test(text) ? undefined : JSON.parse(text);
@@ -282,7 +288,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Bytes that count against a ConfigMap's 1 MiB: binaryData counts decoded. */
+/** The bytes that count towards a ConfigMap's 1 MiB; binaryData counts decoded. */
 export function bytesOf({ data = {}, binaryData = {} }: Content): number {
   const texts = Object.values(data).reduce((sum, text) => sum + Buffer.byteLength(text), 0);
   return Object.values(binaryData).reduce((sum, text) => sum + Buffer.byteLength(text, 'base64'), texts);
@@ -297,7 +303,9 @@ export function sameContent(
   return noted && isDeepStrictEqual([present.data, present.binaryData], [data, binaryData]);
 }
 
-/** A span to take out of the history of one namespace or consumer, or (neither) of everything. Seconds since the epoch. */
+/**
+ * A span to remove from the history of one namespace or consumer, or (with neither) of everything. Seconds since the epoch.
+ */
 export type Forgotten = Readonly<z.infer<typeof FORGOTTEN>>;
 
 const TIME = z.string().transform((text) => Date.parse(text) / 1000);
@@ -310,7 +318,7 @@ const FORGOTTEN = z
   })
   .refine(({ from, to }) => from < to);
 
-/** Entries that do not parse are left out: one for a single scope must not become one for everything. */
+/** Entries that do not parse are ignored as a whole: an entry for a single scope must not be read as one for everything. */
 export function readForgotten(object: unknown): readonly Forgotten[] {
   const list = parsed(partsOf(object).annotations[SHARED_ANNOTATIONS.forgotten] ?? '[]');
   return listOf(list).flatMap((each) => FORGOTTEN.safeParse(each).data ?? []);

@@ -25,7 +25,7 @@ function lagOf(lag: LagView | null): Pick<ConsumerStatus, 'samples' | 'p50' | 'p
   return { samples: lag.samples, p50: lagText(lag.p50), p99: lagText(lag.p99) };
 }
 
-/** Three digits, the precision of the histograms; undefined for what is no number. */
+/** Seconds with three significant digits, the precision of the histograms; undefined if it is not a number. */
 export function lagText(seconds: number | undefined): string | undefined {
   return Number.isFinite(seconds) ? formatDuration(Number(seconds?.toPrecision(3))) : undefined;
 }
@@ -46,9 +46,9 @@ export function consumerStatuses({ views, targets }: PublishedConsumers): Status
 export interface PublishedConsumers {
   /** The views of all consumers; empty until anything is known. */
   views(): readonly ConsumerView[];
-  /** What hook Hold needs, and what of it there is. */
+  /** The state of the Hold delivery. */
   hold?(): ClusterSnapshot['hold'];
-  /** Takes over from the previous leader's views since when each condition has held. */
+  /** Takes over, from the previous leader's views, since when each condition has been as it is. */
   since(published: readonly ConsumerView[]): void;
   targets(): readonly StatusTarget[];
 }
@@ -71,7 +71,7 @@ export class ConsumerPublisher {
     this.#schedule = new Schedule({ everyMs: limits.consumersEveryMs, ...limits }, first, time.random);
   }
 
-  /** To be called periodically. Never throws. */
+  /** Call this periodically. Never throws. */
   async tick(signal: AbortSignal): Promise<void> {
     const { limits, time } = this.#context;
     const now = time.clock();
@@ -81,7 +81,7 @@ export class ConsumerPublisher {
     const others =
       published !== undefined &&
       (areOthers(views, published) || this.#consumers.hold?.() !== this.#publishedHold);
-    // The author of a new consumer looks at its status a moment later.
+    // Publish new consumers early: their authors look at the status a moment later.
     if (others && age >= limits.statusLookMs) this.#schedule.hasten();
     if (!this.#schedule.due(now)) return;
     const news =

@@ -7,23 +7,23 @@ import type { LeaseRecord, LeaseStore, StoredLease } from './lease.ts';
 export interface ElectionClock {
   /** Monotonic milliseconds. */
   readonly clock: () => number;
-  /** Microseconds since the epoch: for the readers of the Lease. */
+  /** Microseconds since the epoch; only for those who read the Lease. */
   readonly wallMicroseconds: () => number;
   /** In [0, 1). */
   readonly random: () => number;
-  /** Resolves after so many milliseconds, or with false as soon as the signal has aborted. */
+  /** Resolves after this many milliseconds, or with false as soon as the signal has aborted. */
   readonly pause: (milliseconds: number, signal: AbortSignal) => Promise<boolean>;
 }
 
-/** A term as the leader; it is over for good once {@link LeaseLeadership.signal} has aborted. */
+/** A term as the leader. Once {@link LeaseLeadership.signal} has aborted, it is over for good. */
 export class LeaseLeadership implements Leadership {
   readonly #time: Pick<ElectionClock, 'clock' | 'pause'>;
   readonly #ending = new AbortController();
-  /** Aborts when the lease is lost, released or not renewed in time. */
+  /** Aborts when the lease has been lost or released, or was not renewed in time. */
   readonly signal = this.#ending.signal;
-  /** Milliseconds of the monotonic clock. */
+  /** When the term ends unless it is renewed: milliseconds of the monotonic clock. */
   until: number;
-  /** The lease's number of transitions: higher than that of every leader before. */
+  /** The lease's number of transitions, which is higher than that of any earlier leader. */
   term: number;
   /** The next renewal raises the term to at least this. */
   leastTerm = 0;
@@ -40,14 +40,14 @@ export class LeaseLeadership implements Leadership {
   }
 
   /**
-   * A ConfigMap carries a higher term than this one: the Lease was deleted and its count started over, or we have been
-   * deposed without knowing it yet. The next renewal either raises the term or fails.
+   * Call this when a ConfigMap carries a higher term than this one. Then either the Lease was deleted and its count started
+   * anew, or another replica already leads. The next renewal raises the term or fails, respectively.
    */
   outgrow(term: number): void {
     this.leastTerm = Math.max(this.leastTerm, term + 1);
   }
 
-  /** @returns false when it is too late */
+  /** Extends the term. @returns false if it is over already */
   extend(until: number, term: number): boolean {
     if (!this.holds()) return false;
     this.until = until;
@@ -66,21 +66,26 @@ export class LeaseLeadership implements Leadership {
 }
 
 /**
- * Milliseconds. The first three are client-go's own defaults, which the cluster's controllers use (leaderelection.go). A
- * follower sees a renewal no sooner than it was sent, so there is never a second leader unless clocks run at rates that
- * differ by more than 15 ÷ 10.
+ * Milliseconds. The first three are client-go's defaults, as used by the cluster's controllers (leaderelection.go). A
+ * follower sees a renewal no earlier than it was sent, so there are never two leaders unless the rates of clocks differ by
+ * more than 15 to 10.
  */
 export const ELECTION_LIMITS = {
-  /** How long a lease lasts, counted by a follower from when it first saw the last renewal. */
+  /** How long a lease lasts, counted by a follower from when it first saw the latest renewal. */
   durationMs: 15_000,
-  /** How long a leader leads after it *sent* its last successful renewal. */
+  /** How long a leader leads after it has *sent* the latest renewal that succeeded. */
   leadMs: 10_000,
   renewEveryMs: 2_000,
-  /** Between two reads by a follower, so a released lease is taken within 2 s; client-go reads every 2 to 4.4 s. */
+  /**
+   * Time between two reads by a follower, so that a released lease is taken within 2 s; client-go reads every 2 to 4.4 s.
+   */
   lookEveryMs: [1_000, 2_000] as readonly [least: number, most: number],
-  /** How long a replica that does not know the cluster yet leaves a lease that it may take to others: a few of their looks. */
+  /**
+   * How long a replica that has not read the cluster yet leaves a free lease to others: long enough for a few of their
+   * reads.
+   */
   yieldMs: 5_000,
-  /** Two requests fit into the time that is left to a leader. */
+  /** A leader must have time for two requests before its lease ends. */
   requestMs: 4_000,
   firstPauseMs: 500,
   longestPauseMs: 2_000,
@@ -88,20 +93,23 @@ export const ELECTION_LIMITS = {
 };
 export type ElectionLimits = Readonly<typeof ELECTION_LIMITS>;
 
-/** No replica writes a longer duration; one that was forged would keep all replicas waiting. */
+/** No replica writes a longer duration; a forged one would keep all replicas waiting. */
 const LONGEST_DURATION_MS = 60_000;
 
-/** The duration in a released lease: the least that the API server accepts. */
+/** The duration in a released lease: the shortest that the API server accepts. */
 const RELEASED_SECONDS = 1;
 
 interface ObservedLease {
-  /** undefined: there is none. */
+  /** undefined: there is no Lease. */
   readonly record: LeaseRecord | undefined;
-  /** When this record was first seen. Milliseconds of our monotonic clock: other hosts' clocks are not comparable. */
+  /**
+   * When this record was first seen, in milliseconds of this process's monotonic clock, because other hosts' clocks are not
+   * comparable.
+   */
   readonly since: number;
 }
 
-/** A change that leaves the record as it is (a label, say) is no renewal. */
+/** Takes a read of the Lease. A change that leaves the record as it is (of a label, say) does not count as a renewal. */
 export function observeLease(
   before: ObservedLease | undefined,
   record: LeaseRecord | undefined,
@@ -112,30 +120,31 @@ export function observeLease(
 
 /**
  * - `prepare`: there is no lease; create one without a holder.
- * - `create`: the lease that we held has vanished; create it again.
- * - `take`: there is no leader.
- * - `renew`: we hold it.
- * - `follow`: another replica leads, or may still do so; `holder` is empty where it is not known.
+ * - `create`: the lease that this replica held has vanished; create it again.
+ * - `take`: no replica holds the lease; take it.
+ * - `renew`: this replica holds the lease; renew it.
+ * - `follow`: another replica leads, or may still do so; `holder` is empty if it is not known.
  */
 export type LeaseStep = { readonly do: WritingStep } | { readonly do: 'follow'; readonly holder: string };
 export type WritingStep = 'prepare' | 'create' | 'take' | 'renew';
 
 interface Candidate {
-  /** Unique to this run of this process, so a lease with it was written by us. */
+  /** Unique to this run of the process, so a lease with this identity was written by it. */
   readonly identity: string;
-  /** Whether our last renewal still counts. */
+  /** Whether the latest renewal is still valid. */
   readonly leading: boolean;
-  /** When we acquired the lease that we last held; it may have lapsed since. */
+  /** When this replica acquired the lease that it held last; that lease may have expired since. */
   readonly acquiredAt: number | undefined;
 }
 
 /**
- * What to do about the lease; pure.
+ * Decides what to do about the lease; pure.
  *
- * - The holder of a deleted lease may still believe that it leads. A lease that does not exist has no
- *   resourceVersion that would show whether another replica led in between. So one without a holder is created first, and
- *   taken only after it has lasted for the usual time. Only a released one (duration 1 s) is taken at once.
- * - A lease that bears our name though we do not lead (a write that we had given up arrived late) counts as another's.
+ * - The holder of a deleted lease may still believe that it leads, and nothing shows whether another replica led in between,
+ *   because a lease that does not exist has no resourceVersion. So a lease without a holder is created first, and taken only
+ *   after it has existed for the usual duration. Only a released one (duration 1 s) is taken at once.
+ * - A lease that names this replica although it does not lead (written by a request that it had given up on) is treated like
+ *   another's.
  */
 export function nextLeaseStep(
   { record, since }: ObservedLease,
@@ -154,13 +163,13 @@ export function nextLeaseStep(
 interface LeaseWriter
   extends Pick<ElectionOptions, 'identity' | 'address'>,
     Pick<ElectionLimits, 'durationMs'> {
-  /** The lowest number of transitions to write; see {@link LeaseLeadership.outgrow}. */
+  /** The smallest number of transitions to write; see {@link LeaseLeadership.outgrow}. */
   readonly leastTransitions: number;
-  /** Since the epoch. */
+  /** Microseconds since the epoch. */
   readonly wallMicroseconds: number;
 }
 
-/** The record that a writing step writes. @param last the last known record, even if it has vanished since */
+/** The record to write in a writing step. @param last the last known record, even if the lease has vanished since */
 export function recordAfter(
   step: WritingStep,
   last: LeaseRecord | undefined,
@@ -188,22 +197,25 @@ export function releasedRecord(record: LeaseRecord, wallMicroseconds: number): L
 
 const DAY_MICROSECONDS = 86_400_000_000;
 
-/** Followers recognise a renewal by a changed record, so it must change even where the clock was set back. */
+/** Followers recognise a renewal by a changed record, so it must differ even after the clock was set back. */
 function renewalAfter(last: LeaseRecord | undefined, wall: number): number {
   const before = last?.renewedAt ?? 0;
-  // A time that is further ahead differs anyway, and adding 1 to it may not be representable.
+  // A time that is much further ahead differs anyway, and adding 1 to it may not be representable.
   return before >= wall && before - wall < DAY_MICROSECONDS ? before + 1 : wall;
 }
 
 /** Calls are synchronous unless they say otherwise. */
 export interface ElectionEvents {
-  /** We lead. No other replica does until {@link LeaseLeadership.signal} has aborted, or by the clock should have. */
+  /**
+   * This replica leads now. No other one does before {@link LeaseLeadership.signal} aborts, or should have aborted according
+   * to the clock.
+   */
   onLeading(leadership: LeaseLeadership): void;
-  /** Called when the holder changes. @param holder the leader; empty where it is not known */
+  /** Called when the holder changes. @param holder the leader; empty if it is not known */
   onFollowing(holder: string): void;
-  /** Called before a lease that we hold is released, for the last writes; awaited as long as the lease lasts. */
+  /** Called before this replica's lease is released, for its last writes. Awaited, but not longer than the lease lasts. */
   onHandOver(leadership: LeaseLeadership): Promise<void>;
-  /** Called with each state of the lease that a request has shown. */
+  /** Called with each state of the lease that a request returns. */
   onSeen(record: LeaseRecord | undefined): void;
   onRequest(tookMs: number): void;
   onFailure(failure: KubeFailure, pauseMs: number): void;
@@ -211,39 +223,39 @@ export interface ElectionEvents {
 
 interface ElectionOptions {
   readonly identity: string;
-  /** For {@link LeaseRecord.address}. */
+  /** See {@link LeaseRecord.address}. */
   readonly address?: string | undefined;
   readonly store: LeaseStore;
   readonly limits: ElectionLimits;
   readonly time: ElectionClock;
   readonly events: ElectionEvents;
-  /** Whether this replica knows the cluster, so that it could lead at once. Default: it does. */
+  /** Whether this replica has read the cluster, so that it could lead at once. Default: true. */
   readonly ready?: (() => boolean) | undefined;
-  /** Aborts when the process is to end: the lease is handed over and released. */
+  /** Aborts when the process should end; the lease is then handed over and released. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Takes part in an election until the signal aborts.
+ * Takes part in elections until the signal aborts.
  * @returns resolves once the lease is released, or cannot be; never rejects
  */
 export function campaign(options: ElectionOptions): Promise<void> {
   return new Campaign(options).run();
 }
 
-/** Another replica was faster, which is not a failure of the server's. */
+/** Another replica was faster; that is not a failure of the API server. */
 const OVERTAKEN: ReadonlySet<string> = new Set(['Conflict', 'AlreadyExists', 'NotFound']);
 
 class Campaign {
   readonly #options: ElectionOptions;
   #observed: ObservedLease | undefined;
-  /** What the next write replaces; undefined: it has to be read first. */
+  /** The lease that the next write replaces; undefined: it must be read first. */
   #stored: StoredLease | undefined;
   #last: LeaseRecord | undefined;
   #leadership: LeaseLeadership | undefined;
   #acquiredAt: number | undefined;
   #following: string | undefined;
-  /** Since when it has left a lease that it may take to others. */
+  /** Since when this replica has left a free lease to others. */
   #yieldsSince: number | undefined;
   readonly #backoff: Backoff;
 
@@ -254,7 +266,8 @@ class Campaign {
 
   async run(): Promise<void> {
     const { signal, time } = this.#options;
-    // A round that the signal interrupts ends within two requests: a write could still make us the leader.
+    // After the signal, a round still ends within two requests, because a write under way could still make this replica the
+    // leader.
     while (!signal.aborted) await time.pause(await this.#round(), signal);
     await this.#leave();
   }
@@ -333,9 +346,9 @@ class Campaign {
   #lead(until: number, term: number): void {
     const { time, events } = this.#options;
     if (this.#leadership?.extend(until, term) === true) return;
-    // The response may have come too late.
+    // The response may have arrived too late.
     if (time.clock() >= until) return;
-    // A process that was paused may not have noticed the end of its term yet.
+    // After a pause of the process, the end of the previous term may not have been noticed yet.
     this.#leadership?.end();
     const leadership = new LeaseLeadership(until, term, time);
     this.#leadership = leadership;
@@ -362,7 +375,7 @@ class Campaign {
     return pauseMs;
   }
 
-  /** Hands over and releases the lease. If that fails, the next leader has to wait until it has expired. */
+  /** Hands over and releases the lease. If that fails, the next leader must wait until it expires. */
   async #leave(): Promise<void> {
     const { events, time } = this.#options;
     const leadership = this.#leadership;
@@ -373,7 +386,7 @@ class Campaign {
       time.pause(leadership.until - time.clock(), left.signal),
     ]);
     left.abort();
-    // Leading ends before any other replica can take the lease.
+    // Stop leading before any other replica can take the lease.
     this.#follow('');
     await this.#release().catch(() => undefined);
   }

@@ -20,25 +20,25 @@ export interface FloorOptions extends Pick<ElectionClock, 'clock' | 'random' | '
   readonly place: OwnReplica;
   readonly logger: Logger;
   readonly epochSeconds: () => number;
-  /** undefined: too little of the cluster is known to write anything. */
+  /** undefined: too little of the cluster has been read to write anything. */
   readonly snapshot: () => ClusterSnapshot | undefined;
 }
 
-/** Ten seconds between two writes: a change of a policy matters to the floor only while Linger is down. */
+/** At most one write in ten seconds: a changed policy matters to the floor only once Linger is down. */
 const PACE = { everyMs: 10_000, firstPauseMs: 2_000, longestPauseMs: 300_000 };
 const TICK_MS = 1_000;
 const REQUEST_MS = 10_000;
 
 /**
- * How long what is written counts as up to date. Longer than a restart of Linger takes; and short, since curves can rise
+ * How long the written data count as up to date. Longer than a restart of Linger, and still short, because curves may rise
  * every ten minutes.
  */
 export const FLOOR_LIFE_SECONDS = 3_600;
 
-/** How long what others have made of the ConfigMap lasts: it has no watch. */
+/** How often the ConfigMap is restored in case something else has changed it, since it is not watched. */
 const RESTORE_SECONDS = 60;
 
-/** Namespaces, by what their pods get while Linger is down. */
+/** The number of namespaces by what their pods get while Linger is down. */
 type FloorCounts = Readonly<Record<'wait' | 'none' | 'dropped', number>>;
 
 /** @param counts undefined: this replica does not lead */
@@ -57,7 +57,7 @@ export function registerFloorMetrics(registry: Registry, counts: () => FloorCoun
   });
 }
 
-/** Writes what pods get while Linger is down, for the policy in the API server. */
+/** Writes what pods get while Linger is down, to be read by the policy in the API server. */
 export class FloorWriter {
   readonly name = 'floor';
   readonly #options: FloorOptions;
@@ -75,13 +75,13 @@ export class FloorWriter {
   }
 
   /**
-   * Writes when something has moved, and at half of the life of what is written; and the same again every minute, which only
-   * counts where something else has changed or deleted it. Resolves at the end of the term.
+   * Writes when something has changed, and at half of the life of the data. Also writes the same again every minute, which
+   * has an effect only if something else has changed or deleted it. Resolves at the end of the term.
    */
   async lead(leadership: Leadership): Promise<void> {
     const { clock, random, pause, snapshot, epochSeconds } = this.#options;
     const schedule = new Schedule(PACE, clock(), random);
-    // The previous leader may have written something else.
+    // The previous leader may have written something else, so write at first.
     this.#written = undefined;
     let seen: ClusterSnapshot | undefined;
     do {
@@ -102,7 +102,7 @@ export class FloorWriter {
     return now >= (this.#written?.at ?? 0) + RESTORE_SECONDS;
   }
 
-  /** @returns whether what is to be written is there */
+  /** @returns whether the current data are stored */
   async #write(floor: Floor, leadership: Leadership, schedule: Schedule): Promise<boolean> {
     const { connection, place, clock, epochSeconds, logger } = this.#options;
     const now = epochSeconds();
@@ -118,13 +118,14 @@ export class FloorWriter {
     const named = { name: FLOOR.configMap, namespace, fieldManager: FIELD_MANAGER };
     const call = { signal: leadership.signal, withinMs: REQUEST_MS };
     try {
-      // As a whole: lines that something else has added would stay beside what is applied. Equal data is not stored again.
+      // Replaces the data as a whole, because an apply would leave lines that something else has added. Equal data are not
+      // stored again.
       const replacing = callApi(connection, 'CoreV1Api', { ...call, patch: 'json-patch' }, (api) =>
         api.patchNamespacedConfigMap({ ...named, body: [{ op: 'add', path: '/data', value: data }] }),
       );
       const metadata = { name: FLOOR.configMap, namespace, labels: LABELS };
       const body = { apiVersion: 'v1', kind: 'ConfigMap', metadata, data };
-      // By server-side apply, which RBAC can limit to a name.
+      // With server-side apply, which RBAC can limit to one name.
       const creating = () =>
         callApi(connection, 'CoreV1Api', { ...call, patch: 'apply-patch' }, (api) =>
           api.patchNamespacedConfigMap({ ...named, body, force: true }),

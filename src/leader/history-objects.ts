@@ -22,20 +22,20 @@ import {
 import type { LeaseLeadership } from './election.ts';
 import type { SharedStore, WriteOutcome } from './store.ts';
 
-/** A replica’s measured history, in parts: one for each scope. Calls take some milliseconds. */
+/** A replica’s measured history, as parts of one scope each. Calls take some milliseconds. */
 export interface StoredHistory {
-  /** The parts, most important first. A part's text is made on demand. */
+  /** The parts, most important first. The text of a part is created only when it is needed. */
   parts(epochSeconds: number): Iterable<HistoryPart>;
   /**
-   * Merges a part: restoring one twice changes nothing, and older data never replace newer.
-   * @returns false, without a change, for what is not a part
+   * Merges a part. Restoring it twice changes nothing, and older data never replace newer ones.
+   * @returns false, without any change, if it is not a part
    */
   restorePart(json: unknown, epochSeconds: number): boolean;
 }
 
 /**
- * The most characters of a part before gzip, by the kind of its scope. With 200 consumers (in two directions) and 50
- * namespaces these are 10 MB; gzip leaves at most two thirds of such text, and a quarter of what is really measured.
+ * How many characters a part may have before gzip, by the kind of its scope. With 200 consumers (in two directions) and 50
+ * namespaces that is 10 MB; gzip reduces such text to two thirds at worst, and real measurements to a quarter.
  */
 const PART_CHARACTERS: Readonly<Record<string, number>> = {
   cluster: 400_000,
@@ -43,13 +43,13 @@ const PART_CHARACTERS: Readonly<Record<string, number>> = {
   namespace: 60_000,
 };
 const OTHER_CHARACTERS = 14_000;
-/** The most that one ConfigMap gets; the API server allows 1 MiB. */
+/** The most bytes that are put into one ConfigMap; the API server allows 1 MiB. */
 const OBJECT_BYTES = 900_000;
 
-/** Several times more text than is ever written: anything beyond it was forged to keep a replica busy. */
+/** Several times as much text as is ever written; more was forged to keep a replica busy. */
 const MOST_TEXT = 64 * 1024 * 1024;
 
-/** The parts of a history as the contents of ConfigMaps, one after the other; at most one is held in memory. */
+/** The contents of the ConfigMaps of a history, one after the other, so that at most one is in memory. */
 export async function* historyContents(
   history: Pick<StoredHistory, 'parts'>,
   epochSeconds: number,
@@ -73,20 +73,20 @@ export async function* historyContents(
 }
 
 interface RestoredHistory {
-  /** The stamp of the latest ConfigMap; undefined: there is no history. */
+  /** The stamp of the newest ConfigMap; undefined: there is no history. */
   readonly stamp: Stamp | undefined;
   readonly bytes: number;
   /** How many ConfigMaps have contents. */
   readonly objects: number;
-  /** Spans that have been taken out of all of them. */
+  /** Spans that have been removed from all of them. */
   readonly forgotten: readonly Forgotten[];
-  /** The most serious refusal. */
+  /** The most serious refusal, if any. */
   readonly refused: Refused | undefined;
 }
 
 /**
- * Reads every ConfigMap of the history and merges its parts one at a time. An unreadable part does not affect the others.
- * @param read what a ConfigMap of this name holds
+ * Reads all ConfigMaps of the history and merges their parts one at a time. An unreadable part does not affect the others.
+ * @param read returns the contents of the ConfigMap of this name
  */
 export async function restoreHistory(
   read: (name: string) => Promise<unknown>,
@@ -115,7 +115,7 @@ export async function restoreHistory(
     for (const packed of present.value) {
       const part = text > MOST_TEXT ? undefined : await unpackPart(packed);
       text += part?.bytes ?? 0;
-      // Each step takes some milliseconds: other work runs in between.
+      // Merging a part takes some milliseconds, so let other work run in between.
       await turn();
       if (part?.json === undefined || !history.restorePart(part.json, epochSeconds)) unreadable += 1;
     }
@@ -128,7 +128,7 @@ export async function restoreHistory(
 export class HistoryObjects {
   readonly #store: SharedStore;
   readonly #history: StoredHistory;
-  /** Whether every ConfigMap has been read and may be overwritten; until then none is. */
+  /** Whether every ConfigMap has been read and may be overwritten. Until then, nothing is written. */
   settled = false;
   #objects = 0;
 
@@ -137,7 +137,7 @@ export class HistoryObjects {
     this.#history = history;
   }
 
-  /** Takes in what is stored. @throws KubeFailure */
+  /** Merges what is stored. @throws KubeFailure */
   async restore(epochSeconds: number, signal: AbortSignal): Promise<RestoredHistory> {
     const read = (name: string) => this.#store.read(name, signal);
     const restored = await restoreHistory(read, this.#history, epochSeconds);
@@ -147,7 +147,10 @@ export class HistoryObjects {
     return restored;
   }
 
-  /** Writes what is measured now; the least important parts are left out where there is no room. @throws KubeFailure */
+  /**
+   * Writes the current history. If there is no room for all parts, the least important ones are left out. @throws
+   * KubeFailure
+   */
   async write(
     leadership: LeaseLeadership,
     forgotten: readonly Forgotten[],
@@ -166,7 +169,7 @@ export class HistoryObjects {
       index += 1;
       this.#objects = Math.max(this.#objects, index);
     }
-    // The rest of an earlier, longer history is emptied, or it would be restored again.
+    // ConfigMaps that remain from an earlier, longer history are emptied, or they would be restored again.
     for (const name of HISTORY_NAMES.slice(index, this.#objects)) {
       const outcome = await this.#store.write(name, {}, leadership, signal);
       if (outcome !== 'written' && outcome !== 'unchanged') return { outcome, bytes, writes };

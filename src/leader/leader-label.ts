@@ -4,10 +4,10 @@ import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { Schedule } from '../timing/index.ts';
 import type { ElectionClock } from './election.ts';
 
-/** On the pod that leads: the Service `linger-reports` selects it. */
+/** The label of the pod that leads, which the Service `linger-reports` selects. */
 export const LEADER_LABEL = 'linger.dev/leader';
 const LEADS = 'true';
-/** All replicas, as deploy/ labels them. */
+/** Selects all replicas, as deploy/ labels them. */
 const REPLICAS = 'app.kubernetes.io/name=linger';
 
 interface LeaderLabelOptions extends Pick<ElectionClock, 'clock' | 'random' | 'pause'> {
@@ -16,15 +16,15 @@ interface LeaderLabelOptions extends Pick<ElectionClock, 'clock' | 'random' | 'p
   readonly logger: Logger;
 }
 
-/** Users can move the label, so it is checked once a minute; nothing is written while it is right. */
+/** Users can change labels, so they are checked once a minute; nothing is written while they are right. */
 const PACE = { everyMs: 60_000, firstPauseMs: 1_000, longestPauseMs: 60_000 };
 const TICK_MS = 1_000;
-/** A replica that shuts down has only seconds left. */
+/** A replica that is shutting down has only seconds left. */
 const TAKE_OFF_WITHIN_MS = 3_000;
 
 /**
- * Keeps the label on this replica’s pod, and off all others, while it leads, and removes it at the end. Where that fails,
- * the next leader removes it; until then this replica refuses reports because it does not lead.
+ * Keeps the label on this replica’s pod, and off all others, while this replica leads; removes it at the end. If that fails,
+ * the next leader removes it, and until then this replica refuses reports because it no longer leads.
  * @returns resolves once the term is over and the label is removed; never rejects
  */
 export async function labelLeader(leadership: Leadership, options: LeaderLabelOptions): Promise<void> {

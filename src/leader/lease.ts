@@ -13,7 +13,7 @@ export function microTimeText(microseconds: number): string {
 
 const MICRO_TIME = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})Z$/;
 
-/** @returns undefined for text that the API server would not write */
+/** @returns undefined for text in any other form than the API server's */
 export function microTimeOf(text: unknown): number | undefined {
   const [, seconds, fraction] = typeof text === 'string' ? (MICRO_TIME.exec(text) ?? []) : [];
   const milliseconds = Date.parse(`${seconds}Z`);
@@ -22,15 +22,17 @@ export function microTimeOf(text: unknown): number | undefined {
 
 /** The leader, as recorded in a coordination.k8s.io/v1 Lease. */
 export interface LeaseRecord {
-  /** Empty: the lease is released. */
+  /** Empty: the lease has been released. */
   readonly holder: string;
   readonly durationSeconds: number;
-  /** Grows with every change of holder. It numbers the terms, so that what a deposed leader writes can be refused. */
+  /**
+   * Incremented with every change of the holder. It numbers the terms, so that writes of a deposed leader can be refused.
+   */
   readonly transitions: number;
-  /** Microseconds since the epoch, by the holder's clock: informational, and to distinguish renewals. */
+  /** Microseconds since the epoch, by the holder's clock. For information, and to tell renewals apart. */
   readonly acquiredAt: number | undefined;
   readonly renewedAt: number | undefined;
-  /** The address at which the holder accepts relayed connections. */
+  /** The address on which the holder accepts relayed connections. */
   readonly address?: string | undefined;
 }
 
@@ -51,7 +53,7 @@ export function leaseRecordOf({ metadata, spec = {} }: V1Lease): LeaseRecord {
   };
 }
 
-/** @param over the Lease that it replaces, whose other members are kept */
+/** @param over the Lease to replace, whose other members are kept */
 export function leaseObject(name: string, record: LeaseRecord, over: V1Lease | undefined): V1Lease {
   return {
     apiVersion: 'coordination.k8s.io/v1',
@@ -68,7 +70,7 @@ export function leaseObject(name: string, record: LeaseRecord, over: V1Lease | u
   };
 }
 
-/** Keeps the annotations of others. */
+/** Keeps annotations that others have set. */
 function annotationsOf({ address }: LeaseRecord, over: V1Lease | undefined) {
   const { [ADDRESS_ANNOTATION]: before, ...others } = over?.metadata?.annotations ?? {};
   if (address === undefined && before === undefined) return {};
@@ -83,7 +85,7 @@ function timeOf(member: 'acquireTime' | 'renewTime', microseconds: number | unde
 
 export interface StoredLease {
   readonly record: LeaseRecord;
-  /** The object to overwrite, with its resourceVersion: of two concurrent writers one fails. */
+  /** The object to overwrite, with its resourceVersion, so that of two concurrent writers one fails. */
   readonly object: V1Lease;
 }
 
@@ -91,7 +93,7 @@ export interface StoredLease {
 export interface LeaseStore {
   /** @returns undefined when there is none */
   read(): Promise<StoredLease | undefined>;
-  /** @param over what it replaces; undefined: there was none */
+  /** @param over the Lease to replace; undefined: there was none */
   write(record: LeaseRecord, over: StoredLease | undefined): Promise<StoredLease>;
 }
 
@@ -101,7 +103,7 @@ interface LeaseLocation {
   readonly name: string;
 }
 
-/** The Lease of an API server. @param call for each request */
+/** The Lease in an API server. @param call used for each request */
 export function leaseStore({ connection, namespace, name }: LeaseLocation, call: ApiCall): LeaseStore {
   const stored = (object: V1Lease) => ({ record: leaseRecordOf(object), object });
   return {

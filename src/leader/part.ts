@@ -12,23 +12,23 @@ import { type PublishingOptions, type SharedShortfalls, startPublishing } from '
 import { followPublished } from './store.ts';
 
 interface SharingOptions {
-  /** Where other replicas reach this one's Hold Service; undefined: there is none. */
+  /** The address on which this replica's Hold Service accepts other replicas; undefined: it has none. */
   readonly hold: { readonly relay: { readonly address: string } } | undefined;
 }
 
 /** What replicas share, and which of them leads. */
 interface Sharing {
-  /** Whether the stored state has been read, or waited for long enough. */
+  /** Whether the stored state has been read, or has been waited for long enough. */
   readonly warm: () => boolean;
   /** The leader’s address for relayed connections; undefined: not known. */
   readonly leader: () => string | undefined;
-  /** Also publishes this record from now on. */
+  /** Publishes this record, too, from now on. */
   readonly share: (record: SharedShortfalls) => void;
-  /** Hands over the lead; resolves once that is done or cannot be done, within 15 s. */
+  /** Gives up leading; resolves once another replica can take over, or that has failed, within 15 s. */
   readonly leave: () => Promise<void>;
 }
 
-/** Publishes what the leader measures, and takes from there what another publishes. */
+/** Publishes what this replica measures while it leads, and adopts what another publishes otherwise. */
 export const publishingPart = part({
   name: 'publishing',
   needs: {
@@ -81,7 +81,7 @@ function alone(measurement: Measurement, epochSeconds: () => number) {
   return { provides: sharing, runnables: [{ name: 'publishing', run }] };
 }
 
-/** After this, a replica becomes ready without the stored state, and answers with `initial`. */
+/** After this time, a replica becomes ready without the stored state, and answers with `initial`. */
 const WARM_WITHIN_MS = 5_000;
 
 function shareIn(
@@ -137,7 +137,7 @@ function shareIn(
 
 const LABEL_REQUEST_MS = 5_000;
 
-/** Labels the pod that leads, so that reports reach it: only where this replica has a pod to be found by. */
+/** Labels the pod that leads, so that reports reach it. Needs replicas that are pods. */
 export const leaderLabelPart = part({
   name: 'leader label',
   needs: {},
@@ -174,14 +174,14 @@ export const floorPart = part({
   },
 });
 
-/** Creates the policy that shows what applies where no other policy does. */
+/** Creates the policy that shows the built-in values if there is no other policy. */
 export const builtInPolicyPart = part({
   name: 'built-in policy',
   needs: { declared: declaredPart },
   start({ declared }, { connection, place, snapshot, logger, clock, random }: PartContext<unknown>) {
     if (place === undefined) return { provides: undefined };
     const { clusterPolicies } = declared;
-    // An object would take the place of a file's policy of its name; an unserved kind has no objects, and takes none.
+    // Not if a file has a policy of this name, since the object would take its place; nor if the kind is not served.
     const wanted = () =>
       clusterPolicies.served() === true &&
       clusterPolicies.objects().length === 0 &&

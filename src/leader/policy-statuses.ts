@@ -21,14 +21,14 @@ interface PublishedPolicies {
   readonly policies: () => readonly CustomObject<TerminationPolicy>[];
   /** undefined until they have been listed. */
   readonly pods: () => Iterable<PodGroup> | undefined;
-  /** The origins of the policies of files that are shadowed by the cluster's policies of the same names. */
+  /** The origins of policies from files that are overridden by policies of the same names in the cluster. */
   readonly shadowed: () => readonly string[];
   readonly clock: () => number;
   /** Seconds since the epoch. */
   readonly epochSeconds: () => number;
 }
 
-/** Counting takes a second for 150,000 pods with all different labels. */
+/** How often to count again: counting 150,000 pods that all have different labels takes a second. */
 const COUNT_AGAIN_MS = 15_000;
 
 export function policyStatuses(published: PublishedPolicies): readonly StatusSource[] {
@@ -75,7 +75,7 @@ function counting({ snapshot, pods, clock }: PublishedPolicies) {
     const steps = function* () {
       const found = new Map<string, number>();
       for (const { namespace, labels, count } of groups) {
-        // Pods whose labels are not known count for no policy; a metric counts them.
+        // Pods whose labels are unknown count for no policy; a metric reports their number.
         if (labels === undefined) continue;
         const record = namespaces.get(namespace) ?? unseenNamespace(namespace);
         for (const origin of policiesSelecting(policies, record, labels))
@@ -88,12 +88,12 @@ function counting({ snapshot, pods, clock }: PublishedPolicies) {
   };
   return () => {
     const { policies } = snapshot();
-    // An older count does not know newer policies.
+    // Policies have changed since the last count, or it is old.
     if (policies !== counted || clock() - countedAt >= COUNT_AGAIN_MS) {
       counted = policies;
       countedAt = clock();
       counts = recount().then((found) => {
-        // The pods were not listed yet: count again at the next call.
+        // The pods had not been listed yet, so count again at the next call.
         if (found === undefined) countedAt = Number.NEGATIVE_INFINITY;
         return found;
       });
@@ -102,7 +102,7 @@ function counting({ snapshot, pods, clock }: PublishedPolicies) {
   };
 }
 
-/** @param shadows whether a file declares a policy of the same name */
+/** @param shadows whether a file declares a policy of the same name, which this one overrides */
 function statementOf(
   { problem, value, good, ...target }: CustomObject<AnyPolicy>,
   snapshot: ClusterSnapshot,
@@ -151,7 +151,7 @@ function holdUse(noHold: readonly string[]): Said {
 const SHADOWED =
   'the policy of the same kind and name in the files (--policies): the object of the cluster wins';
 
-/** An object may have any number of faults. */
+/** Limited, because an object may have any number of faults. */
 function shortened(problem: string): string {
   return problem.length > 800 ? `${problem.slice(0, 797)}...` : problem;
 }

@@ -29,41 +29,41 @@ import type { SharedStore, WriteOutcome } from './store.ts';
 /** Milliseconds unless noted otherwise. */
 export const PUBLISH_LIMITS = {
   election: ELECTION_LIMITS,
-  /** How long a new leader waits for what the previous one has stored before it begins without it. */
+  /** How long a new leader waits to read what its predecessor has stored before it goes on without it. */
   takeOverMs: 30_000,
   tickMs: 1_000,
-  /** Between two computations of the curves: they are published at most every ten minutes, so this adds little. */
+  /** Time between two computations of the curves. They are published at most every ten minutes, so this delays little. */
   stepMs: 30_000,
-  /** At most this much of the history is lost when a leader dies. */
+  /** If a leader dies, at most this much history is lost. */
   historyEveryMs: 600_000,
   firstHistoryMs: 60_000,
-  /** The least time between two writes of the consumers' ConfigMap, or of one status. */
+  /** The shortest time between two writes of the consumers' ConfigMap, or of one status. */
   consumersEveryMs: 60_000,
-  /** How often the ConfigMap is written without news, and a status with only new samples. */
+  /** How often the ConfigMap is written if nothing has changed, and a status if there are only new samples. */
   consumersAgainMs: 300_000,
   statusAgainMs: 600_000,
-  /** How often the leader checks statuses for news. */
+  /** How often the leader checks statuses for changes. */
   statusLookMs: 5_000,
-  /** Statuses of one kind per tick: 1,000 new policies have theirs after some three minutes. */
+  /** How many statuses of one kind are written per tick: 1,000 new policies get theirs in about three minutes. */
   statusesATick: 5,
-  /** The first write of consumers in a term: before, measuring has only begun. */
+  /** When consumers are first written in a term; before that, measuring has only begun. */
   firstConsumersMs: 15_000,
-  /** The least time between two writes of shortfalls: short, because an operator may be waiting for one to show. */
+  /** The shortest time between two writes of shortfalls. Short, because an operator may be waiting for one to appear. */
   shortfallsEveryMs: 15_000,
-  /** After failures. */
+  /** The pauses after failures. */
   firstPauseMs: 2_000,
   longestPauseMs: 300_000,
   requestMs: 10_000,
-  /** For the statuses of one tick: the API server's own objective for a request is 1 s at the 99th percentile. */
+  /** The time for the statuses of one tick: the API server's own objective for a request is 1 s at the 99th percentile. */
   slowMs: 1_000,
-  /** How long a resigning leader may go on writing: well below the drain of 15 s and the rest of the lease. */
+  /** How long a leader that resigns may continue to write: well below the drain of 15 s and the remaining lease. */
   handOverMs: 4_000,
-  /** Characters of the published curves: the cluster, 50 namespaces and 200 consumers take 250 kB. */
+  /** Characters of the published curves: those of the cluster, 50 namespaces and 200 consumers take 250 kB. */
   plannedCharacters: 900_000,
 };
 export type PublishLimits = Readonly<typeof PUBLISH_LIMITS>;
 
-/** The kinds whose statuses are written, by a metric's label. */
+/** The kinds whose statuses are written, by the value of a metric's label. */
 export const STATUS_KINDS = {
   status: DISCOVERY_CONSUMERS,
   clusterPolicyStatus: CLUSTER_TERMINATION_POLICIES,
@@ -73,20 +73,20 @@ export type StatusObject = keyof typeof STATUS_KINDS;
 
 export type PublishTarget = 'lease' | SharedObject | StatusObject;
 
-/** What this replica knows of one kind of ConfigMap, or of the statuses of one kind. */
+/** What this replica knows of one kind of ConfigMap, or of the statuses of one kind of object. */
 export interface PublishedState {
-  /** When the content in use was written, by its writer's clock. Seconds since the epoch. */
+  /** When the content in use was written, by the clock of its writer. Seconds since the epoch. */
   writtenAt: number | undefined;
   bytes: number | undefined;
   /** How often this replica has written. */
   writes: number;
-  /** Why the stored content is not used; undefined: it is used, or there is none. */
+  /** Why the stored content is not used; undefined: it is used, or does not exist. */
   refusal: Refusal | undefined;
 }
 
 export interface PublishStatus {
   leading: boolean;
-  /** The identity of the leader; empty where it is not known. */
+  /** The identity of the leader; empty if it is not known. */
   holder: string;
   /** The leader's address for relayed connections; undefined: not known. */
   address: string | undefined;
@@ -133,7 +133,7 @@ export class Reporting {
     this.#renewEveryMs = election.renewEveryMs;
   }
 
-  /** Writes an object, and schedules the next write by the outcome. Never rejects. */
+  /** Writes an object, and schedules the next write depending on the outcome. Never rejects. */
   async attempt(
     object: SharedObject,
     schedule: Schedule,
@@ -143,7 +143,7 @@ export class Reporting {
     try {
       const outcome = await write();
       this.succeeded(object);
-      // The next renewal raises our term, or ends it.
+      // The next renewal raises this replica's term or ends it.
       if (outcome === 'outgrown') schedule.failed(this.#clock(), this.#renewEveryMs);
       else schedule.done(this.#clock());
       if (outcome === 'Newer' || outcome === 'Foreign') this.found(object, refused(outcome));
@@ -166,7 +166,7 @@ export class Reporting {
     this.#once.over(target, { object: nameOf(target) }, 'publishing recovered');
   }
 
-  /** @param bytes of all its ConfigMaps; undefined for statuses */
+  /** @param bytes the size of all its ConfigMaps; undefined for statuses */
   written(target: Exclude<PublishTarget, 'lease'>, bytes?: number, writes = 1): void {
     const state = this.status.published[target];
     state.refusal = undefined;
@@ -175,7 +175,7 @@ export class Reporting {
     state.writes += writes;
   }
 
-  /** The stored content has been read, and can be used or not. */
+  /** Notes that the stored content has been read, and whether it can be used. */
   found(object: SharedObject, present: Refused | { readonly outcome: 'read' | 'empty' }): void {
     const state = this.status.published[object];
     const before = state.refusal;
@@ -185,7 +185,7 @@ export class Reporting {
     this.#logger.error(members, 'published state rejected; the last good state stays in force');
   }
 
-  /** The CRD does not know some members of the status that was written. */
+  /** Reports that the CRD, of an older version, lacks some members of the status that was written. */
   olderCrd(target: StatusObject): void {
     const members = { object: nameOf(target) };
     this.#once.warn(
@@ -211,9 +211,9 @@ export interface PublishContext {
 }
 
 /**
- * Publishes what fits into one ConfigMap. Never rejects.
- * @param contentOf undefined: there is nothing to store
- * @returns whether the content is stored now
+ * Publishes content that fits into one ConfigMap. Never rejects.
+ * @param contentOf returns undefined if there is nothing to store
+ * @returns whether the current content is stored
  */
 export async function publish(
   { leadership, store, reporting }: PublishContext,
@@ -295,7 +295,7 @@ export function registerPublishMetrics(registry: Registry, status: PublishStatus
     labelNames: ['object', 'reason'],
     read: () =>
       Object.entries(published).flatMap(([object, { refusal }]) => {
-        // A follower watches only the curves: of the others it knows what it has found as a leader, or once.
+        // A follower watches only the curves. Of the other objects it knows only what it found when it led, or at its start.
         const known = object === 'planned' || status.leading;
         return known && refusal !== undefined ? [[{ object, reason: refusal }, 1] as const] : [];
       }),

@@ -30,14 +30,14 @@ import {
 import { StatusPublisher, type StatusSource } from './status-publisher.ts';
 import { type PublishedPlanned, SharedStore } from './store.ts';
 
-/** What replicas share of what they measure. Calls are synchronous unless they say otherwise. */
+/** What replicas share of their measurements. Calls are synchronous unless they say otherwise. */
 export interface SharedMeasurement extends StoredHistory {
   readonly table: PlannedTable;
   /** The next curves to publish; the same object if there is nothing to publish. */
   next(table: PlannedTable, epochSeconds: number): Promise<PlannedTable>;
-  /** Waits come from these curves from now on. */
+  /** Bases waits on these curves from now on. */
   adopt(table: PlannedTable): void;
-  /** Takes a span out of the history; idempotent. */
+  /** Removes a span from the history; idempotent. */
   forget(span: Pick<Forgotten, 'from' | 'to'>, scope: Pick<Forgotten, 'namespace' | 'consumer'>): unknown;
 }
 
@@ -45,43 +45,45 @@ export interface PublishingOptions {
   readonly connection: KubeConnection;
   /** Linger's own. */
   readonly namespace: string;
-  /** The name of this replica, such as its pod's; made unique for each run of the process. */
+  /** The name of this replica, such as its pod's. It is made unique for each run of the process. */
   readonly identity: string;
-  /** Where this replica accepts relayed connections while it leads. */
+  /** The address on which this replica accepts relayed connections while it leads. */
   readonly address?: string | undefined;
   readonly measurement: SharedMeasurement;
   readonly logger: Logger;
   readonly time: ElectionClock;
   readonly epochSeconds: () => number;
-  /** What to publish of consumers; absent: nothing. */
+  /** The consumers to publish; absent: none. */
   readonly consumers?: PublishedConsumers | undefined;
-  /** The statuses of other kinds to write. */
+  /** Other kinds of objects whose statuses to write. */
   readonly statuses?: readonly StatusSource[] | undefined;
   readonly shortfalls?: SharedShortfalls | undefined;
-  /** Whether this replica knows the cluster: until it does, it lets another lead. Default: it does. */
+  /** Whether this replica has read the cluster; until it has, it leaves the lead to others. Default: true. */
   readonly ready?: (() => boolean) | undefined;
-  /** Called whenever this replica begins to lead. What the previous leader has stored is still being read then. */
+  /** Called whenever this replica begins to lead, while what its predecessor has stored is still being read. */
   readonly onLeading: (lead: Leadership) => void;
   /** Default: {@link PUBLISH_LIMITS}. */
   readonly limits?: PublishLimits;
-  /** Aborts when the process is to end: a leader writes once more and releases the lease. */
+  /** Aborts when the process should end. A leader then writes once more and releases the lease. */
   readonly signal: AbortSignal;
 }
 
 /** The leader's record of how pods ended, which `linger audit --since` reads. */
 export interface SharedShortfalls {
-  /** The whole record; the same text as long as nothing is added. Empty: there has never been any. */
+  /** The whole record; the same string while nothing is added. Empty: there has never been one. */
   readonly text: string;
-  /** Takes over the previous leader's record. @returns undefined for anything else */
+  /** Merges the previous leader's record. @returns undefined for anything else */
   restore(json: unknown): true | undefined;
 }
 
 export interface Publishing {
   /** Updated in place. */
   readonly status: PublishStatus;
-  /** To be called with each state of the ConfigMap of the published curves that a watch shows. */
+  /** Call this with each state of the published curves' ConfigMap that a watch shows. */
   readonly saw: (published: PublishedPlanned | undefined) => void;
-  /** Resolves once the stored history has been merged, or there is none. May never resolve without an API server. */
+  /**
+   * Resolves once the stored history has been merged, or turned out not to exist. May never resolve without an API server.
+   */
   readonly restored: Promise<void>;
   /** Resolves once the signal has aborted and the lease is released, or cannot be: within 15 s. Never rejects. */
   readonly ended: Promise<void>;
@@ -90,8 +92,8 @@ export interface Publishing {
 const LEASE_NAME = 'linger';
 
 /**
- * Takes part in publishing until the signal aborts: one replica leads, by a Lease, and writes the curves and the history
- * into ConfigMaps. All replicas take their waits from there, and begin with the history that they find.
+ * Takes part in publishing until the signal aborts. One replica leads, by means of a Lease, and writes the curves and the
+ * history into ConfigMaps. All replicas take their waits from there, and start with the history that they find.
  */
 export function startPublishing(options: PublishingOptions): Publishing {
   return new Replica(options).start();
@@ -102,14 +104,14 @@ class Replica {
   readonly history: HistoryObjects;
   readonly #identity: string;
   #publisher: Publisher | undefined;
-  /** The latest published curves: in force while another replica leads. */
+  /** The latest published curves, on which waits are based while another replica leads. */
   #seen: PlannedTable | undefined;
-  /** Spans that have been taken out of the history. */
+  /** Spans that have been removed from the history. */
   forgotten: readonly Forgotten[] = [];
 
   constructor(options: PublishingOptions) {
     const { connection, namespace, epochSeconds, measurement, limits = PUBLISH_LIMITS } = options;
-    // A restarted container has the same pod name, and a write of the earlier process may still be under way.
+    // A restarted container has the same pod name, and a write of its earlier process may still be under way.
     this.#identity = `${options.identity}_${randomUUID().slice(0, 8)}`;
     const { requestMs } = limits;
     const identity = this.#identity;
@@ -122,7 +124,7 @@ class Replica {
     const { connection, namespace, address, time, limits, reporting, ready, signal } = this.options;
     const closing = new AbortController();
     const call = { signal: closing.signal, withinMs: limits.election.requestMs };
-    // Samples that are measured meanwhile are kept: the stored history is merged into them.
+    // The stored history is merged into what has been measured in the meantime, so no samples are lost.
     const restored = this.retry('history', signal, () => this.restore(signal)).then(() => undefined);
     const resigned = campaign({
       identity: this.#identity,
@@ -207,7 +209,7 @@ class Replica {
   async restore(signal: AbortSignal): Promise<void> {
     const { measurement, epochSeconds, logger, reporting } = this.options;
     const { stamp, bytes, refused, forgotten } = await this.history.restore(epochSeconds(), signal);
-    // The leader that wrote it may not have known all of these.
+    // The leader that wrote the history may not have known all of these spans.
     for (const each of this.forgotten) if (!isKnown(each, forgotten)) measurement.forget(each, each);
     reporting.found('history', refused ?? { outcome: 'read' });
     if (stamp === undefined) return;
@@ -238,15 +240,18 @@ class Replica {
 }
 
 /**
- * A leader's work, from the beginning of a term to its end: computes the curves, and publishes them and the history.
+ * What a leader does from the beginning of a term to its end: it computes the curves, and publishes them and the history.
  *
- * Waits come from what is published, the leader's own included: curves are in force only once they have been written, so
- * that all replicas give one number, and a leader that cannot write leaves the last ones as they are.
+ * Waits are based on what is published, even on the leader itself: curves apply only once they have been written. So all
+ * replicas give the same answer, and a leader that cannot write leaves the last curves as they are.
  */
 class Publisher {
   readonly #context: PublishingOptions & PublishContext;
   readonly #replica: Replica;
-  /** All but the curves, the history and the record of terminations, which are written once more at the end. */
+  /**
+   * All publishers except those of the curves, the history and the record of terminations, which are written once more at
+   * the end.
+   */
   readonly #publishers: readonly { tick(signal: AbortSignal): Promise<void> }[];
   readonly #stopping = new AbortController();
   readonly #planned: Schedule;
@@ -255,10 +260,10 @@ class Publisher {
   /** The stored text; undefined: it has not been read in this term. */
   #shortfallsText: string | undefined;
   #working: PlannedTable = NOTHING_PLANNED;
-  /** The working curves as published; undefined: others may see different ones. */
+  /** The working curves, if they have been published; undefined: others may see different ones. */
   #published: PlannedTable | undefined;
   #publishedText = '';
-  /** Only what has been read in this term may be overwritten. */
+  /** What has been read in this term; nothing else may be overwritten. */
   readonly #readOf = { planned: false, history: false };
   #nextStep = Number.NEGATIVE_INFINITY;
   readonly #running: Promise<void>;
@@ -282,26 +287,26 @@ class Publisher {
     ].filter((each) => each !== undefined);
     this.#running = this.#run().catch((error: unknown) => {
       reporting.broke(asError(error));
-      // A new term starts with the next renewal.
+      // With the next renewal, a new term starts.
       leadership.end();
     });
   }
 
   /**
-   * @param table what other replicas see; undefined: nothing. If it is not what this leader has written, it is written
-   *   again
-   * @param forgets whether something has been taken out of the history
+   * @param table what other replicas see; undefined: nothing. If it differs from what this leader has written, that is
+   * written again
+   * @param forgets whether something has been removed from the history
    */
   saw(table: PlannedTable | undefined, forgets: boolean): void {
     if (table === undefined || plannedToText(table) !== this.#publishedText) this.#published = undefined;
     if (!forgets) return;
-    // Makes the next publication due at once, instead of in ten minutes.
+    // Makes the next publication due now, instead of in up to ten minutes.
     this.#working = { ...this.#working, at: Number.NEGATIVE_INFINITY };
     this.#nextStep = Number.NEGATIVE_INFINITY;
     this.#history.hasten();
   }
 
-  /** Called before the lease is released. */
+  /** Writes once more; called before the lease is released. */
   async finish(): Promise<void> {
     this.#stopping.abort();
     await this.#running;
@@ -329,7 +334,7 @@ class Publisher {
     while (await time.pause(limits.tickMs, signal));
   }
 
-  /** Reads what the previous leader has stored; nothing is written over what has not been read. */
+  /** Reads what the previous leader has stored. What has not been read is never overwritten. */
   async #takeOver(signal: AbortSignal): Promise<void> {
     const replica = this.#replica;
     const read = this.#readOf;
@@ -345,13 +350,13 @@ class Publisher {
     this.#replica.forget(readForgotten(present));
     const planned = readPlanned(present);
     reporting.found('planned', planned);
-    // Where it is missing or unreadable, the curves in force here are the latest that replicas have seen.
+    // If it is missing or unreadable, go on from the latest curves that this replica has seen.
     this.#working = measurement.table;
     if (planned.outcome !== 'read') return;
     this.#working = planned.value;
     this.#published = planned.value;
     this.#publishedText = plannedToText(planned.value);
-    // The watch may lag behind the lease, and a leader does not adopt what it delivers.
+    // Adopt it here: the watch may lag behind the lease, and a leader does not adopt what the watch delivers.
     measurement.adopt(planned.value);
   }
 
@@ -368,7 +373,7 @@ class Publisher {
     const { measurement, epochSeconds, limits } = this.#context;
     const working = this.#working;
     const next = await measurement.next(working, epochSeconds());
-    // Something has been forgotten meanwhile, and these curves may still have it: the next tick computes them again.
+    // If something has been forgotten in the meantime, these curves may still contain it; the next tick computes them again.
     if (this.#working !== working) return;
     this.#working = next;
     this.#nextStep = now + limits.stepMs;
@@ -379,7 +384,7 @@ class Publisher {
     return shortfalls !== undefined && shortfalls.text !== this.#shortfallsText;
   }
 
-  /** Merges the stored record first: it is the previous leader's. */
+  /** First merges the stored record of the previous leader. */
   async #publishShortfalls(signal: AbortSignal): Promise<void> {
     const { store, reporting, shortfalls } = this.#context;
     if (shortfalls === undefined) return;
@@ -410,7 +415,7 @@ class Publisher {
     const table = shrunkTable(working, this.#context.limits.plannedCharacters);
     const text = plannedToText(table);
     const contentOf = async () => textContent('planned', text);
-    // Before the answer: what the watch shows until it comes may be another's, written right after this.
+    // Set before the response: while it is under way, the watch may already show what another replica has written after it.
     this.#published = working;
     this.#publishedText = text;
     const stored = await publish(this.#context, 'planned', this.#planned, signal, contentOf);
@@ -422,7 +427,7 @@ class Publisher {
     const { reporting, leadership, epochSeconds } = this.#context;
     const { history } = this.#replica;
     await reporting.attempt('history', this.#history, signal, async () => {
-      // Refused at takeover; its owner may have removed it since.
+      // It was refused when this term began, but its owner may have removed the cause since.
       if (!history.settled) await this.#replica.restore(signal);
       if (!history.settled) return 'unsettled';
       const { forgotten } = this.#replica;

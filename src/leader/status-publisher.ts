@@ -3,10 +3,10 @@ import { API_VERSION, inTurns, isRecord, objectKey, parseDuration, recordsAt } f
 import { inPieces, Schedule } from '../timing/index.ts';
 import { type PublishContext, STATUS_KINDS, type StatusObject } from './publish-context.ts';
 
-/** Owns the fields of statuses that Linger applies; conditions of other types, and their owners, are left alone. */
+/** Owns the fields of statuses that Linger applies. Conditions of other types belong to others and are left alone. */
 export const FIELD_MANAGER = 'linger';
 
-/** metav1.Time has whole seconds. */
+/** A metav1.Time, which has whole seconds. */
 export function statusTime(epochSeconds: number): string {
   return new Date(Math.floor(epochSeconds) * 1000).toISOString().replace('.000Z', 'Z');
 }
@@ -26,15 +26,15 @@ export interface Condition {
   readonly status: 'True' | 'False' | 'Unknown';
   readonly reason: string;
   readonly message: string;
-  /** When the condition became true, where the object does not say. Seconds since the epoch. */
+  /** Since when the condition has had its status, for objects that do not say. Seconds since the epoch. */
   readonly since: number;
 }
 
 export interface Statement<Status extends object = object> {
   readonly target: StatusTarget;
-  /** Everything but the conditions. */
+  /** The status without its conditions. */
   readonly content: Omit<Status, 'observedGeneration' | 'conditions'>;
-  /** The first is always there; of the others, one that is no longer stated is removed. */
+  /** The first condition is always present. Others are removed from the object when they are no longer stated. */
   readonly conditions: readonly [Condition, ...Condition[]];
 }
 
@@ -50,25 +50,25 @@ export interface StatusSource {
 /** The pause after a conflict, until the watch has delivered the other writer's change. */
 const CHANGED_MEANWHILE_MS = 5_000;
 
-/** How long only conditions are written after the CRD proved to be an older version's. */
+/** How long only conditions are written after it turned out that the CRD is of an older version. */
 const OLDER_CRD_MS = 600_000;
 
 /**
- * Writes the statuses of one kind by server-side apply while this replica leads: each when it has news, at most once a
- * minute, and only a few a second in all. News is found by comparing with the object itself, so a new leader does not
- * write what is there already.
+ * Writes the statuses of one kind by server-side apply while this replica leads: each when it has changed, at most once a
+ * minute, and only a few a second in all. Changes are found by comparing with the object itself, so that a new leader does
+ * not rewrite what is already there.
  */
 export class StatusPublisher {
   readonly #context: PublishContext;
   readonly #source: StatusSource;
-  /** The backoff after failures, which concern all objects of the kind. */
+  /** The backoff after failures, which affect all objects of the kind. */
   readonly #schedule: Schedule;
   #waiting: Statement[] = [];
   #lookAt: number;
   readonly #begunAt: number;
   /** Milliseconds of the monotonic clock, by object. */
   readonly #known = new Map<string, { readonly writtenAt?: number; readonly notBefore: number }>();
-  /** Until when only conditions are written, because the CRD is an older one. */
+  /** Until when only conditions are written, because the CRD is of an older version. */
   #bareUntil = Number.NEGATIVE_INFINITY;
 
   constructor(context: PublishContext, source: StatusSource, firstAt: number) {
@@ -79,14 +79,14 @@ export class StatusPublisher {
     this.#lookAt = firstAt;
   }
 
-  /** To be called periodically; writes at most a few statuses. Never throws. */
+  /** Call this periodically; it writes at most a few statuses. Never throws. */
   async tick(signal: AbortSignal): Promise<void> {
     const { limits, time, leadership } = this.#context;
     const begun = time.clock();
     if (begun >= this.#lookAt) await this.#look(begun);
     for (let left = limits.statusesATick; left > 0; left -= 1) {
       const now = time.clock();
-      // A slow API server must not keep the leader from publishing the curves that waits depend on.
+      // A slow API server must not keep the leader from publishing the curves on which waits depend.
       if (!this.#schedule.due(now) || now - begun > limits.slowMs || !leadership.holds()) return;
       const next = this.#waiting.shift();
       if (next === undefined || signal.aborted) return;
@@ -94,7 +94,9 @@ export class StatusPublisher {
     }
   }
 
-  /** Collects news: of each namespace, first objects without any status yet, then those that have waited longest. */
+  /**
+   * Queues changed statuses. In each namespace, objects without any status come first, then those that have waited longest.
+   */
   async #look(now: number): Promise<void> {
     const { limits, time } = this.#context;
     const statements = await this.#source.statements();
@@ -119,7 +121,7 @@ export class StatusPublisher {
     return waiting;
   }
 
-  /** A changed spec is due at once: its author looks at the status a moment later. */
+  /** A changed spec is due at once, because its author looks at the status a moment later. */
   #isDue({ target, conditions }: Statement, now: number): boolean {
     const { writtenAt = Number.POSITIVE_INFINITY, notBefore = 0 } = this.#known.get(objectKey(target)) ?? {};
     const hasNewSpec = !isOf(target, conditions[0].type);
@@ -132,7 +134,7 @@ export class StatusPublisher {
     for (const key of this.#known.keys()) if (!present.has(key)) this.#known.delete(key);
   }
 
-  /** Whether the desired status differs from the object's by more than drift. */
+  /** Whether the desired status differs from the object's by more than a drift of numbers. */
   #saysMore({ target, content, conditions }: Statement, now: number): boolean {
     const { status } = target;
     if (!isRecord(status) || !isOf(target, conditions[0].type)) return true;
@@ -192,7 +194,7 @@ export class StatusPublisher {
     const body = {
       apiVersion: API_VERSION,
       kind,
-      // With the resourceVersion, so that of two leaders, or beside a change of the spec, one write fails.
+      // With the resourceVersion, so that one write fails if there are two leaders, or if the spec has changed.
       metadata: { name, ...(namespace === '' ? {} : { namespace }), resourceVersion },
       status: { ...observed, ...content, conditions: said },
     };
@@ -229,13 +231,16 @@ function isOf({ generation, status }: StatusTarget, type: string): boolean {
   );
 }
 
-/** Measured numbers, which count as news only when they have moved by more than noise. */
+/** Measured numbers; a change of them counts only if it is more than noise. */
 const MEASURED = new Set(['p50', 'p99', 'pods']);
 const MOVED = 0.05;
-/** What grows all the time: an occasional write suffices. A wait that is chosen in another way changes other members, too. */
+/**
+ * Values that change all the time, so an occasional write suffices. If a wait is chosen in another way, other members change
+ * as well.
+ */
 const GROWING = new Set(['samples', 'lastSample', 'why']);
 
-/** `drift`: only growing numbers differ, or measured ones that have hardly moved. */
+/** `drift`: only growing numbers differ, or measured ones that have hardly changed. */
 type Difference = 'none' | 'drift' | 'news';
 
 type Members = Readonly<Record<string, unknown>>;
@@ -264,7 +269,7 @@ function amountOf(value: unknown): number {
   return typeof value === 'number' ? value : (parseDuration(String(value)) ?? Number.POSITIVE_INFINITY);
 }
 
-/** Without the members that JSON does not have: those that are undefined, and numbers that are not finite. */
+/** The content without members that JSON cannot represent: undefined ones, and numbers that are not finite. */
 function known(content: object): object {
   const isKnown = (value: unknown) =>
     value !== undefined && (typeof value !== 'number' || Number.isFinite(value));

@@ -30,8 +30,8 @@ import type { LeaseLeadership } from './election.ts';
 /**
  * - `written`, `unchanged`: the content is stored.
  * - `deposed`: this replica no longer leads.
- * - `outgrown`: the ConfigMap carries a higher term than ours; the next renewal shows whether another replica leads.
- * - `Newer`, `Foreign`: it must not be overwritten.
+ * - `outgrown`: the ConfigMap carries a higher term than this replica's; the next renewal shows whether another one leads.
+ * - `Newer`, `Foreign`: the ConfigMap must not be overwritten.
  */
 export type WriteOutcome = 'written' | 'unchanged' | 'deposed' | 'outgrown' | 'Newer' | 'Foreign';
 
@@ -57,8 +57,8 @@ export class SharedStore {
   }
 
   /**
-   * Writes the leader's content. The ConfigMap is read first and written with the resourceVersion that was read: of two
-   * writers that both believe that they lead one fails, and a deposed leader fails even before it knows.
+   * Writes the leader's content. The ConfigMap is read first and written with the resourceVersion that was read: if two
+   * replicas both believe that they lead, one write fails, and a deposed leader fails even before it learns of it.
    * @throws KubeFailure; `Conflict` when another writer was quicker
    */
   async write(
@@ -89,7 +89,7 @@ export class SharedStore {
   }
 }
 
-/** @returns undefined when there is none @throws KubeFailure */
+/** @returns undefined if it does not exist @throws KubeFailure */
 export function readConfigMap(
   connection: KubeConnection,
   namespace: string,
@@ -101,14 +101,14 @@ export function readConfigMap(
   );
 }
 
-/** Longer than anything but a quiet cluster's history, which has been rewritten by then. */
+/** Longer than any history except a quiet cluster's, which has been rewritten by then. */
 const FORGOTTEN_KEPT_SECONDS = 30 * 86_400;
 const MOST_ATTEMPTS = 5;
 
 /**
- * Records in `linger-planned` that a span is to be forgotten. Every replica watches that ConfigMap and takes the span out
- * of what it has measured; the record makes replicas do the same that start later, or restore an older history.
- * @throws KubeFailure `NotFound` where nothing has been published yet
+ * Records in `linger-planned` that a span should be forgotten. Every replica watches that ConfigMap and removes the span
+ * from what it has measured; thanks to the record, replicas that start later, or restore an older history, do the same.
+ * @throws KubeFailure `NotFound` if nothing has been published yet
  */
 export async function recordForgotten(
   connection: KubeConnection,
@@ -125,7 +125,7 @@ export async function recordForgotten(
       );
       const kept = readForgotten(present).filter(({ to }) => to > epochSeconds - FORGOTTEN_KEPT_SECONDS);
       const annotations = { [SHARED_ANNOTATIONS.forgotten]: forgottenText([...kept, forgotten]) };
-      // With the resourceVersion that was read, because the leader and other users write it, too.
+      // With the resourceVersion that was read, because the leader and other users write it as well.
       const body = { metadata: { resourceVersion: present.metadata?.resourceVersion, annotations } };
       await callApi(connection, 'CoreV1Api', { ...call, patch: 'merge-patch' }, (api) =>
         api.patchNamespacedConfigMap({ namespace, name, body }),
@@ -138,7 +138,7 @@ export async function recordForgotten(
   }
 }
 
-/** Keeps the labels, owners and annotations of others. */
+/** Keeps labels, owners and annotations that others have set. */
 function configMapOf(
   name: string,
   { data = {}, binaryData = {}, annotations: besides }: Content,
@@ -157,8 +157,8 @@ export interface PublishedPlanned {
 }
 
 /**
- * Follows what the leader publishes. Watched and not polled, so that replicas differ only for milliseconds after a
- * change: the pods of one ReplicaSet reach all of them, seconds apart, and should get the same wait.
+ * Follows what the leader publishes. It is watched rather than polled, so that replicas differ only for milliseconds after a
+ * change: the pods of one ReplicaSet are reviewed by all of them, seconds apart, and should get the same wait.
  */
 export function followPublished(
   connection: KubeConnection,

@@ -12,7 +12,10 @@ import type { ConsumerMeasurement } from './measurement.ts';
 
 type Known = Pick<ConsumerFacts, 'removals' | 'additions' | 'latestRemoval'>;
 
-/** A week's percentiles take up to some milliseconds, so each look renews those of a few consumers, in turn. */
+/**
+ * How many consumers' percentiles are renewed at each look, in turn, because a week's percentiles take up to some
+ * milliseconds.
+ */
 const MEASURED_A_LOOK = 2;
 
 /** The views of the consumers that the leader measures, recomputed periodically. */
@@ -26,15 +29,15 @@ export class ConsumerViews {
     this.#measurement = measurement;
   }
 
-  /** The views as of the last update, in the order of the consumers; empty where this replica does not measure. */
+  /** The views as of the last update, in order of the consumers; empty if this replica does not measure. */
   get all(): readonly ConsumerView[] {
     return [...this.#views.values()];
   }
 
   /**
    * Updates the views.
-   * @param problems by consumer, why its spec cannot be read
-   * @param services by consumer, how many Services it applies to
+   * @param problems why a consumer's spec cannot be read, by consumer
+   * @param services to how many Services a consumer applies, by consumer
    * @param now seconds since the epoch
    */
   look(
@@ -70,7 +73,10 @@ export class ConsumerViews {
     for (const name of this.#known.keys()) if (!this.#views.has(name)) this.#known.delete(name);
   }
 
-  /** Takes over from an earlier leader's views since when each unchanged condition has held, and who has not been seen. */
+  /**
+   * Takes over from an earlier leader's views since when unchanged conditions have been as they are, and which consumers
+   * have not been seen.
+   */
   since(earlier: readonly ConsumerView[]): void {
     for (const { name, condition, unseen } of earlier) {
       const view = this.#views.get(name);
@@ -81,7 +87,7 @@ export class ConsumerViews {
     }
   }
 
-  /** This replica no longer measures. */
+  /** Forgets all views, because this replica no longer measures. */
   forget(): void {
     this.#views.clear();
     this.#known.clear();
@@ -109,7 +115,7 @@ const NOTHING: Known = { removals: undefined, additions: undefined };
 
 type Selected = Pick<ClusterSnapshot, 'measured' | 'services' | 'namespaces'>;
 
-/** How many Services each consumer applies to, counted again only when either changes. Empty until all are known. */
+/** To how many Services each consumer applies; counted again only when either changes. Empty until both are known. */
 export function serviceCounts(): (snapshot: Selected) => ReadonlyMap<string, number> {
   let seen: Selected | undefined;
   let counts: ReadonlyMap<string, number> = new Map();

@@ -14,7 +14,7 @@ import { Schedule } from '../timing/index.ts';
 interface HeartbeatsOptions {
   readonly connection: KubeConnection;
   readonly place: OwnReplica;
-  /** The streams that are followed. Default: all. */
+  /** The streams for which to write heartbeats. Default: all. */
   readonly streams?: readonly HeartbeatStream[];
   readonly leads: () => boolean;
   /** See `LagRecorder.wantsHeartbeat`. */
@@ -29,26 +29,32 @@ interface HeartbeatsOptions {
   readonly pause: (milliseconds: number, signal: AbortSignal) => Promise<boolean>;
 }
 
-/** The EndpointSlice and the Endpoints that carry heartbeats. deploy/role-publish.yaml allows writing these and no others. */
+/**
+ * The name of the EndpointSlice and the Endpoints that carry heartbeats. deploy/role-publish.yaml allows writing only these.
+ */
 const STAMPED_OBJECT = 'linger-heartbeat';
 
-/** A heartbeat a second on each stream at most; later after failures, which may be the storm that is being measured. */
+/**
+ * At most one heartbeat a second on each stream, and fewer after failures, which may be the very storm that is being
+ * measured.
+ */
 const PACE = { everyMs: 1_000, firstPauseMs: 1_000, longestPauseMs: 60_000 };
 const TICK_MS = 250;
 const WRITTEN_WITHIN_MS = 5_000;
 
-/** Two more heartbeats, for replicas whose streams are later. */
+/** How long to go on afterwards: two more heartbeats, for replicas whose streams are later. */
 const LONGER_MS = 2_000;
 
 /**
- * A follower writes heartbeats after the leader's silence: removals open here alone mean that one of the two has late
- * streams.
+ * A follower writes heartbeats if the leader has been silent for this long. If removals are open only here, the streams of
+ * one of the two are late.
  */
 const SILENT_MS = 2_500;
 
 /**
- * Writes heartbeats to objects of our own while this replica's recorder wants it, so that every replica sees how late its streams are:
- * this replica's pod, an EndpointSlice and an Endpoints without addresses, one after the other.
+ * While this replica's recorder wants them, writes heartbeats to objects of Linger's own, so that every replica sees how
+ * late its streams are: to this replica's pod, an EndpointSlice and an Endpoints object without addresses, one after the
+ * other.
  * @returns resolves once the signal has aborted; never rejects
  */
 export async function sendHeartbeats(options: HeartbeatsOptions): Promise<void> {
@@ -85,7 +91,7 @@ export async function sendHeartbeats(options: HeartbeatsOptions): Promise<void> 
   }
 }
 
-/** Server-side apply makes the object where it is missing: controllers delete Endpoints that belong to no Service. */
+/** Uses server-side apply, which creates a missing object: controllers delete Endpoints that belong to no Service. */
 async function write(
   stream: HeartbeatStream,
   text: string,
@@ -102,7 +108,7 @@ async function write(
   const target = { name: STAMPED_OBJECT, namespace, fieldManager: 'linger-heartbeat', force: true };
   const applied = { ...call, patch: 'apply-patch' } as const;
   if (stream === 'EndpointSlice') {
-    // Kube-proxies leave headless slices out of their watch: a heartbeat is not sent to every node.
+    // Kube-proxies exclude headless slices from their watch, so heartbeats are not sent to every node.
     const labels = {
       'endpointslice.kubernetes.io/managed-by': 'linger.dev',
       'service.kubernetes.io/headless': '',

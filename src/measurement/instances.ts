@@ -4,10 +4,10 @@ import { measuringOf } from './measures.ts';
 
 type Running = Readonly<Partial<Record<MeasuringAs<Measure>['by'], Instances>>>;
 
-/** What is known of the instances of all consumers, however each is measured. */
+/** The instances of all consumers, whichever way each is measured. */
 export type ConsumerInstances = ReturnType<typeof consumerInstances>;
 
-/** @param running what knows the instances of consumers that are measured so; those of others are not known */
+/** @param running the parts that know instances, by the way of measuring; the instances of other consumers are unknown */
 export function consumerInstances(running: Running) {
   const all = Object.values(running);
   const of = (consumer: Pick<Consumer, 'measure'>) => running[measuringOf(consumer).by];
@@ -19,7 +19,10 @@ export function consumerInstances(running: Running) {
       for (const each of all) each.done?.(uid);
     },
     skipped: (consumer: Consumer): readonly string[] => of(consumer)?.skipped?.(consumer.name) ?? [],
-    /** @returns undefined: no instances speak for such a consumer; `unknown`: they do, and what they would say is not known */
+    /**
+     * What a consumer's instances acknowledge about a pod. @returns undefined: consumers of this kind have no instances that
+     * answer; `unknown`: they have, but the answer is not known
+     */
     wordOf: (consumer: Consumer, pod: Held): Word | 'unknown' | undefined => {
       const instances = of(consumer);
       return instances && (instances.wordOf(consumer.name, pod) ?? 'unknown');

@@ -10,21 +10,21 @@ import {
 import { counterAtScrape, gaugeAtScrape, numberAtScrape, samplesBy } from '../telemetry/index.ts';
 import type { Measurement } from './measurement.ts';
 
-/** The sources of the measurement's metrics, read at each scrape. */
+/** The values of the measurement's metrics, read at each scrape. */
 export type LagReadings = Pick<
   Measurement,
   'unresolved' | 'now' | 'table' | 'discarded' | 'size' | 'maintainsEndpoints'
 >;
 
 /**
- * A calm cluster's removals take 10 to 100 ms, those of S3's gateways 10 s and more, those behind S1's storm 650 s:
+ * Removals in a calm cluster take 10 to 100 ms, those of gateways (S3) 10 s and more, those in a storm (S1) 650 s: so from
  * 10 ms to 10 min in steps of 2 to 2.5.
  */
 const LAG_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600];
 
 const PERCENTILES = [50, 90, 99];
 
-/** Those that `diagnose` reads from saved scrapes. */
+/** The metrics that `diagnose` reads from saved scrapes. */
 export const LAG_METRICS = {
   lag: 'linger_removal_lag_seconds',
   unresolved: 'linger_removals_unresolved',
@@ -50,7 +50,7 @@ export function registerLagMetrics(
     buckets: LAG_SECONDS,
     registers: [registry],
   });
-  // From the start, so that the first sample counts as an increase.
+  // Initialised to zero, so that the first sample counts as an increase.
   for (const stage of ENDPOINT_SOURCES) lags.zero({ stage });
   gaugeAtScrape(registry, {
     name: LAG_METRICS.unresolved,
@@ -143,7 +143,7 @@ function quantilesOf(lag: Density | undefined) {
 }
 
 interface ConsumerReadings {
-  /** As far as this replica measures them. */
+  /** The views of the consumers that this replica measures. */
   views(): readonly ConsumerView[];
   /** Seconds since the epoch. */
   readonly epochSeconds: () => number;
@@ -151,7 +151,7 @@ interface ConsumerReadings {
 
 export type ConsumerMetrics = ReturnType<typeof registerConsumerMetrics>;
 
-/** Registers the metrics of consumers, with their names as the label: there are at most some hundreds. */
+/** Registers the metrics of consumers, labelled by name: there are at most some hundreds. */
 export function registerConsumerMetrics(registry: Registry, { views, epochSeconds }: ConsumerReadings) {
   const lags = new Histogram({
     name: 'linger_consumer_lag_seconds',
@@ -191,12 +191,12 @@ export function registerConsumerMetrics(registry: Registry, { views, epochSecond
       ),
   });
   return {
-    /** @param lag seconds that the consumer took to stop sending to a removed endpoint */
+    /** @param lag how many seconds the consumer took to stop sending to a removed endpoint */
     removal: (consumer: string, lag: number): void => {
       seen.add(consumer);
       lags.observe({ consumer }, lag);
     },
-    /** The series of all other consumers end. */
+    /** Removes the series of all consumers but these. */
     present: (consumers: readonly { readonly name: string }[]): void => {
       const names = new Set(consumers.map(({ name }) => name));
       for (const consumer of seen) {

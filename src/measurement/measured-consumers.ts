@@ -21,7 +21,7 @@ export interface MeasuredConsumersContext {
   readonly epochSeconds: () => number;
 }
 
-/** How soon an added or removed consumer counts. */
+/** How soon an added or removed consumer is noticed. */
 const LOOK_EVERY_MS = 1_000;
 
 /** Keeps the set of measured consumers current and, while this replica leads, their views. */
@@ -54,7 +54,10 @@ export function measureConsumers(context: MeasuredConsumersContext): Runnable {
   return { name: 'consumers', run, lead };
 }
 
-/** Forgets other consumers' samples only once all consumers are certainly known: a new leader may still be reading. */
+/**
+ * Forgets samples of other consumers only once the list of consumers is certainly complete: a new leader may still be
+ * reading it.
+ */
 function keeping({ snapshot, measurement, declared, metrics, logger }: MeasuredConsumersContext): () => void {
   const once = new LogOnce(logger);
   let kept: readonly Consumer[] | undefined;

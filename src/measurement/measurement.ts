@@ -36,10 +36,10 @@ import { Listeners } from '../manager/index.ts';
 import { stepsOnLoop } from '../telemetry/index.ts';
 import { inPieces } from '../timing/index.ts';
 
-/** Removals that have started but not ended. */
+/** Removals that have begun and not ended. */
 export interface Waiting {
   readonly count: number;
-  /** 0 where none waits. */
+  /** 0 if there are none. */
   readonly oldestSeconds: number;
 }
 
@@ -58,7 +58,7 @@ export function waitingByStage(removals: Iterable<UnresolvedRemoval>, now: numbe
   return Object.fromEntries(waiting) as WaitingByStage;
 }
 
-/** The Services with the oldest waiting removals first. */
+/** The Services in order of their oldest open removals. */
 function waitingByService(
   removals: Iterable<UnresolvedRemoval>,
   now: number,
@@ -81,7 +81,7 @@ function waitingOf(removals: readonly UnresolvedRemoval[], now: number): Waiting
   return { count: removals.length, oldestSeconds: ages.reduce((oldest, age) => Math.max(oldest, age), 0) };
 }
 
-/** The resourceVersion of the event's object. @returns undefined where the object vanished unseen */
+/** The resourceVersion of the event's object. @returns undefined if the object was found missing */
 function versionOf(event: ClusterEvent): string | undefined {
   if (event.type === 'Slice') return event.slice.version;
   if (event.type === 'Endpoints') return event.endpoints.version;
@@ -91,13 +91,13 @@ function versionOf(event: ClusterEvent): string | undefined {
 interface ConsumerSample {
   readonly consumer: string;
   readonly direction: Direction;
-  /** Seconds from the control plane's change until the consumer had followed. */
+  /** Seconds from the control plane's change until the consumer followed it. */
   readonly lag: number;
 }
 
 /**
- * The measurement of consumers, on the replica that leads; the others follow what it publishes. Canary, reports and
- * inspection deliver samples, and the state of their measurement.
+ * The measurement of consumers, which runs on the replica that leads; the others follow what it publishes. Canary, reports
+ * and inspection deliver the samples and their own state.
  */
 export class ConsumerMeasurement {
   readonly #epochSeconds: () => number;
@@ -118,9 +118,9 @@ export class ConsumerMeasurement {
   }
 
   /**
-   * The current consumers.
-   * @param all whether the list is certainly complete: then the samples of all others are forgotten. Until the first
-   * complete list, what is published of consumers does not change
+   * Sets the current consumers.
+   * @param all whether the list is certainly complete; if so, samples of all other consumers are forgotten. Until the first
+   * complete list, what is published about consumers does not change
    */
   keep(consumers: readonly Consumer[], all = true): void {
     const measured = new Set(
@@ -139,14 +139,17 @@ export class ConsumerMeasurement {
     this.#samples.call(sample);
   }
 
-  /** A held pod that the consumer applies to was released. @param seen whether an instance has connected to it */
+  /**
+   * Notes that a held pod to which the consumer applies was released. @param seen whether one of its instances connected to
+   * the pod
+   */
   held(consumer: string, seen: boolean): void {
     const { since = this.#epochSeconds(), pods = 0 } = this.#unseen.get(consumer) ?? {};
     if (seen) this.#unseen.delete(consumer);
     else this.#unseen.set(consumer, { since, pods: pods + 1 });
   }
 
-  /** What an earlier leader has counted, unless this one has counted since. */
+  /** Takes over what an earlier leader counted, unless this one has counted since. */
   restoreUnseen(consumer: string, unseen: UnseenPods): void {
     if (!this.#unseen.has(consumer)) this.#unseen.set(consumer, unseen);
   }
@@ -160,7 +163,7 @@ export class ConsumerMeasurement {
     this.#states.set(consumer, state);
   }
 
-  /** Whether a consumer's registry takes pods out. @param why it does not; undefined: it does */
+  /** Sets whether a consumer's registry removes pods. @param why it does not; undefined: it does */
   deregistering(consumer: string, why: string | undefined): void {
     if (why === undefined) this.#notDeregistered.delete(consumer);
     else this.#notDeregistered.set(consumer, why);
@@ -170,19 +173,19 @@ export class ConsumerMeasurement {
     return this.#notDeregistered.get(consumer);
   }
 
-  /** This replica no longer measures. */
+  /** Forgets all states, because this replica no longer measures. */
   idle(): void {
     this.#unseen.clear();
     this.#notDeregistered.clear();
     this.#states.clear();
   }
 
-  /** undefined: it is not measured here. */
+  /** undefined: this replica does not measure it. */
   state(consumer: string): MeasurementState | undefined {
     return this.#states.get(consumer);
   }
 
-  /** The week's lag before smoothing. @returns undefined when there is no sample */
+  /** The lag of the last week, before smoothing. @returns undefined if there is no sample */
   measured(consumer: string, direction: Direction): ConsumerLag | undefined {
     return this.estimator.measured(consumer, direction, this.#epochSeconds());
   }
@@ -204,13 +207,13 @@ type OnLeftOut = (pod: TerminatingPod) => void;
 interface MeasurementClocks {
   /** Monotonic milliseconds: the clock of the events' instants. */
   readonly clock: () => number;
-  /** Seconds since the Unix epoch: slices of several replicas and lives must be the same. */
+  /** Seconds since the Unix epoch, because slots of histories must be the same for all replicas and across restarts. */
   readonly epochSeconds: () => number;
 }
 
 /**
- * The measurement: events of the watches go in; samples, estimates and planned lags come out. It is their only writer,
- * and works synchronously.
+ * The measurement: events of the watches go in; samples, estimates and planned lags come out. It is the only writer of
+ * these, and works synchronously.
  */
 export class Measurement {
   readonly #clocks: MeasurementClocks;
@@ -225,29 +228,29 @@ export class Measurement {
   readonly #planned: Listeners<[LagSource]>;
   #table: PlannedTable = NOTHING_PLANNED;
   #lags: LagSource = NONE_YET;
-  /** Whether the known Services may be outdated: then one that never withdraws its pods could give samples. */
+  /** Whether the known Services may be outdated. If so, a Service that never withdraws its pods could give samples. */
   #servicesInDoubt = true;
   #inDoubt = 0;
 
-  /** The measurement of consumers, on the replica that leads. */
+  /** The measurement of consumers, which runs on the replica that leads. */
   readonly consumers: ConsumerMeasurement;
   /** One sample for each withdrawal. */
   readonly onSample: Listeners<[StageSample]>['add'];
   /** One sample for each removed pod. */
   readonly onRemoval: Listeners<[RemovalSample]>['add'];
-  /** Every change of an endpoint's state, with its instant and the resourceVersion that brought it. */
+  /** Every change of an endpoint's state, with its instant and the resourceVersion with which it came. */
   readonly onChange: Listeners<[change: EndpointChange, at: number, version: string | undefined]>['add'];
   /** Called with the lags that decisions use, whenever they change. */
   readonly onLags: Listeners<[LagSource]>['add'];
 
   /**
-   * @param options.heartbeats whether a leader writes heartbeats, so that late streams show
-   * @param options.asked the thresholds of the policies in force
-   * @param options.onListenerError called with what a listener throws, which costs neither the measurement nor others
-   * @param options.onLeftOut called with a pod whose removals are not followed: its namespace has taken all the places it
-   * may
-   * @param options.trusted the namespace whose slices may show that no controller maintains Endpoints; undefined: any
-   * @param options.onUpkeep called when Endpoints cease to be maintained, and when they are again
+   * @param options.heartbeats whether a leader writes heartbeats, by which late streams are recognised
+   * @param options.asked the thresholds of all current policies
+   * @param options.onListenerError called with what a listener throws, which affects neither the measurement nor other
+   * listeners
+   * @param options.onLeftOut called with a pod whose removals are not followed, because its namespace has used up its room
+   * @param options.trusted the only namespace whose slices may prove that no controller maintains Endpoints; undefined: any
+   * @param options.onUpkeep called when Endpoints turn out not to be maintained, and when they are again
    */
   constructor(
     clocks: MeasurementClocks,
@@ -276,7 +279,7 @@ export class Measurement {
     this.consumers = new ConsumerMeasurement(clocks.epochSeconds, onListenerError);
   }
 
-  /** Processes an event of a watch, and passes on the resulting changes and samples. */
+  /** Processes an event of a watch, and emits the resulting changes and samples. */
   apply(event: ClusterEvent): void {
     if ('stream' in event && event.stream === 'services') this.#trustServices(event.type);
     const { TooMany: before } = this.#recorder.discarded;
@@ -290,7 +293,7 @@ export class Measurement {
       this.#inDoubt += stages.length;
       return;
     }
-    // A sample may come some seconds after its instant.
+    // A sample may be emitted some seconds after its instant.
     const { clock, epochSeconds } = this.#clocks;
     const epochAt = (at: number) => epochSeconds() - Math.max(0, clock() - at) / 1000;
     for (const sample of stages) {
@@ -313,12 +316,12 @@ export class Measurement {
     return this.#recorder.listing(pod).filter((group) => this.#recorder.withdraws(group));
   }
 
-  /** Whether a controller maintains Endpoints, as far as is known; where none does, they do not count. */
+  /** Whether a controller seems to maintain Endpoints; if not, they do not count. */
   get maintainsEndpoints(): boolean {
     return this.#recorder.maintainsEndpoints;
   }
 
-  /** Whether some endpoints of the namespace are unknown for want of room. */
+  /** Whether some endpoints of the namespace are unknown because Linger had no room for them. */
   hasUnread(namespace: string): boolean {
     return this.#recorder.hasUnread(namespace);
   }
@@ -345,14 +348,14 @@ export class Measurement {
     return waitingByService(this.#recorder.unresolved(), this.#clocks.clock(), most);
   }
 
-  /** The lag of the last minutes with what is unresolved, of a namespace or (undefined) of the cluster. */
+  /** The lag of the last minutes including open removals, of a namespace or (undefined) of the cluster. */
   now(namespace?: string): MeasuredLag | undefined {
     const { clock, epochSeconds } = this.#clocks;
     const now = { instant: clock(), epochSeconds: epochSeconds() };
     return this.#estimator.now(namespace, now, this.#recorder.unresolved());
   }
 
-  /** The week's lag before smoothing, by stage. Takes some milliseconds. */
+  /** The lag of the last week before smoothing, by stage. Takes some milliseconds. */
   week(namespace?: string): MeasuredLag | undefined {
     return this.#estimator.measured(namespace, this.#clocks.epochSeconds());
   }
@@ -361,12 +364,12 @@ export class Measurement {
     return this.#table;
   }
 
-  /** The planned lags, which decisions use; a new object after each change of the table. */
+  /** The planned lags, on which decisions are based; a new object after each change of the table. */
   lags(): LagSource {
     return this.#lags;
   }
 
-  /** The next table to publish, or the same one. Does not put it in force. */
+  /** Computes the next table to publish, or returns the same one. Waits follow it only after {@link adopt}. */
   async next(table: PlannedTable, epochSeconds: number): Promise<PlannedTable> {
     const { cluster, namespaces } = this.#estimator;
     const measured = { cluster, namespaces, consumers: this.consumers.estimator.removals };
@@ -374,13 +377,13 @@ export class Measurement {
     return inPieces(stepsOnLoop('curves', steps));
   }
 
-  /** For a replica that is alone: brings the lags in force up to its own measurements. */
+  /** For a replica without others: bases its waits on its own latest measurements. */
   async replan(epochSeconds: number): Promise<PlannedTable> {
     this.adopt(await this.next(this.#table, epochSeconds));
     return this.#table;
   }
 
-  /** From now on waits come from this table. */
+  /** Bases waits on this table from now on. */
   adopt(table: PlannedTable): void {
     if (table === this.#table) return;
     this.#table = table;
@@ -406,7 +409,10 @@ export class Measurement {
     return this.#estimator.restorePart(json, now) || this.consumers.estimator.restorePart(json, now);
   }
 
-  /** Takes a period out of the history of a consumer, of a namespace, or of cluster and namespaces. @returns how many lags */
+  /**
+   * Removes a period from the history of a consumer, of a namespace, or of the cluster and all namespaces. @returns how many
+   * lags were removed
+   */
   forget(
     period: Period,
     { namespace, consumer }: { readonly namespace?: string; readonly consumer?: string } = {},
@@ -427,7 +433,7 @@ export class Measurement {
     return this.#recorder.leftOut;
   }
 
-  /** How much is held, for gauges. */
+  /** How much is kept in memory, for gauges. */
   get size(): LagRecorder['size'] {
     return this.#recorder.size;
   }

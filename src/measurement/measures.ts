@@ -12,7 +12,7 @@ import { xds } from './xds/measure.ts';
 
 type Measures = { readonly [K in MeasureKind]: Measuring<K> };
 
-/** Every kind of `measure`, with the built-in ones: a folder each. */
+/** Every kind of `measure`, including the built-in ones. Each has its own folder. */
 export const MEASURES: Measures = {
   declared,
   reports,
@@ -27,13 +27,13 @@ export const MEASURES: Measures = {
 
 export type MeasuringOf<By> = Extract<MeasuringAs<Measure>, { readonly by: By }>;
 
-/** How the consumer is measured, to be called with its own `measure`. */
+/** How the consumer is measured. Functions of the result take the consumer's own `measure`. */
 export function measuringOf({ measure }: Pick<Consumer, 'measure'>): MeasuringAs<Measure> {
-  // What stands under a kind takes measures of that kind: the consumer's is one.
+  // The cast is safe: each entry takes measures of its own kind, and the consumer's is of that kind.
   return MEASURES[measure.kind] as MeasuringAs<Measure>;
 }
 
-/** The same, if that is by this; undefined: by something else. */
+/** The same if it is measured by this part; undefined: it is measured by another one. */
 export function measuredBy<By extends MeasuringAs<Measure>['by']>(
   by: By,
   consumer: Pick<Consumer, 'measure'>,

@@ -20,7 +20,10 @@ import { takeReports } from './reports/report-taking.ts';
 import { reportingInstances } from './reports/reporting-instances.ts';
 import { versionsOf } from './reports/reports.ts';
 
-/** The recorder of removals and the estimates: of endpoints from the cluster's events, of consumers from the parts below. */
+/**
+ * The recorder of removals and the estimates. Events of endpoints come from the cluster's watches, samples of consumers from
+ * the parts below.
+ */
 export const measurementPart = part({
   name: 'measurement',
   needs: {},
@@ -61,13 +64,13 @@ export const measurementPart = part({
 });
 
 interface PageOptions {
-  /** Whether pages and probes may be on link-local addresses and cloud metadata. */
+  /** Whether pages and probes may use link-local addresses and cloud metadata. */
   readonly probeAllowLinkLocal: boolean;
-  /** The folder with the files that consumers may refer to; undefined: none. */
+  /** The folder with the files that consumers may refer to; undefined: they may refer to none. */
   readonly inspectFiles: string | undefined;
 }
 
-/** Asks instances of consumers what they still send to: about a pod before its removal has ended. */
+/** Asks instances of consumers what they still send to. It must see an event before the measurement ends the removal. */
 export const inspectionPart = part({
   name: 'inspection',
   needs: { measurement: measurementPart },
@@ -86,7 +89,7 @@ export const inspectionPart = part({
   },
 });
 
-/** Takes terminating pods out of the registries of consumers. */
+/** Removes terminating pods from the registries of consumers. */
 export const deregistrationPart = part({
   name: 'deregistration',
   needs: { measurement: measurementPart, inspection: inspectionPart },
@@ -103,11 +106,11 @@ export const deregistrationPart = part({
 });
 
 interface ReportOptions {
-  /** Sign the cursors of reports; the same in all replicas. */
+  /** The keys that sign the cursors of reports; the same in all replicas. */
   readonly reportKeys: () => SigningKeys;
 }
 
-/** What instances of consumers report. */
+/** Takes reports of consumers' instances. */
 export const reportsPart = part({
   name: 'reports',
   needs: { cluster: clusterPart, measurement: measurementPart },
@@ -128,7 +131,7 @@ export const reportsPart = part({
       provides: {
         taken,
         count,
-        /** Called when an instance of a consumer has said what it has applied. */
+        /** Called when an instance of a consumer has reported what it has applied. */
         onSynced: synced.add,
       },
       runnables: [runnable],
@@ -136,7 +139,7 @@ export const reportsPart = part({
   },
 });
 
-/** What the instances of consumers say of held pods. */
+/** What the instances of consumers acknowledge about held pods. */
 export const instancesPart = part({
   name: 'instances',
   needs: { inspection: inspectionPart, reports: reportsPart },
@@ -148,7 +151,7 @@ export const instancesPart = part({
   }),
 });
 
-/** The canary, which takes a replica out of a Service of its own: only where replicas share one. */
+/** The canary, which removes a replica from a Service of Linger's own. Needs replicas that share one. */
 export const canaryPart = part({
   name: 'canary',
   needs: { declared: declaredPart, measurement: measurementPart, inspection: inspectionPart },
@@ -165,14 +168,14 @@ export const canaryPart = part({
       namespace: place.namespace,
       present,
       measurement,
-      // The probed gateway may itself be held: these connections are not traffic.
+      // The probed gateway may itself be a held pod, and these connections are not traffic.
       onProbe: (address) => inspection.connected(address),
       logger,
       flips: registerCanaryMetrics(registry, present),
       clock,
     });
     const lead = async (leadership: Leadership) => {
-      // Declared consumers may replace the built-in ones, which should not be timed until that is known.
+      // Declared consumers may replace built-in ones, which must not be timed before that is known.
       await Promise.race([declared.read, pause(DECLARED_WITHIN_MS, leadership.signal)]);
       await running.lead?.(leadership);
     };
@@ -182,7 +185,7 @@ export const canaryPart = part({
 
 const DECLARED_WITHIN_MS = 30_000;
 
-/** Which consumers there are, and what the leader knows of them. */
+/** The current consumers, and what the leader knows of them. */
 export const consumersPart = part({
   name: 'consumers',
   needs: { declared: declaredPart, measurement: measurementPart },
@@ -206,7 +209,7 @@ export const consumersPart = part({
   },
 });
 
-/** Shows every replica how late its streams are, by objects of Linger's own. */
+/** Writes heartbeats to objects of Linger's own, which show every replica how late its streams are. */
 export const heartbeatsPart = part({
   name: 'heartbeats',
   needs: { measurement: measurementPart },

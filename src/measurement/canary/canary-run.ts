@@ -20,7 +20,7 @@ import { CanaryEndpoints } from './flip.ts';
 
 type FlipReading = Pick<Flipped, 'result' | 'attempts'>;
 
-/** Registers the metrics of the canary. @param present the current consumers @returns their counter */
+/** Registers the metrics of the canary. @param present the current consumers @returns the counter of flips */
 export function registerCanaryMetrics(registry: Registry, present: () => readonly Consumer[]) {
   const flips = new Counter({
     name: 'linger_canary_flips_total',
@@ -62,13 +62,13 @@ interface CanaryRunContext
   readonly flips: ReturnType<typeof registerCanaryMetrics>;
 }
 
-/** The canary of a replica: it always follows endpoints, and flips while the replica leads. */
+/** The canary of a replica. It always follows endpoints, and flips while the replica leads. */
 export function startCanary(context: CanaryRunContext): Runnable {
   const { namespace, every, present, measurement, flips } = context;
   const endpoints = new CanaryEndpoints(measurement, namespace);
   const removals = new EventEmitter<{ removal: [] }>();
   measurement.onRemoval(() => removals.emit('removal'));
-  /** Resolves once the lead is over and nothing is left outside the Service, or 15 s later. */
+  /** Resolves once the term is over and no replica is left outside the Service, or 15 s later. */
   const lead = async (lead: Leadership): Promise<void> => {
     const timed = (consumer: string) => measurement.consumers.measured(consumer, 'removal')?.samples ?? 0;
     const everyMs = every * 1000;
@@ -93,17 +93,17 @@ interface FlipReporterContext extends Pick<CanaryRunContext, 'present' | 'logger
 }
 
 /**
- * Passes samples to the measurement, and logs each trouble when it starts and when it is over.
- * @returns a function to call with each flip of this lead
+ * Passes samples to the measurement, and logs when a trouble begins and ends.
+ * @returns a function to call with each flip of this term
  */
 export function flipReporter(
   { consumers, present, intervalOf, logger, count }: FlipReporterContext,
   { signal }: Pick<Leadership, 'signal'>,
 ): (flipped: Flipped) => void {
   const once = new LogOnce(logger);
-  /** By consumer, how many flips in a row have said nothing of it. */
+  /** By consumer, how many flips in a row have given no result for it. */
   const vain = new Map<string, number>();
-  /** Before its first flip a consumer is only known to be measured. */
+  /** Before its first flip, all that is known of a consumer is that it is measured. */
   const introduce = () => {
     for (const each of present().filter(isTimed)) {
       if (consumers.state(each.name) !== undefined) continue;
@@ -121,7 +121,7 @@ export function flipReporter(
     introduce();
     for (const each of present().filter(isTimed)) {
       const { name: consumer } = each;
-      // Consumers may have been added or deleted during the flip.
+      // Consumers may have been added or deleted during the flip, so use those that it had.
       const limits = flipped.asked.get(consumer);
       if (limits === undefined) continue;
       const { removal, addition, trouble } = flipped.consumers.get(consumer) ?? {};
@@ -143,10 +143,10 @@ export function flipReporter(
 
 type Trouble = MeasurementState['trouble'];
 
-/** A flip that fails by chance changes no state. So often in a row none does. */
+/** A flip may fail by chance, which changes no state. This many in a row do not. */
 const BY_CHANCE = 10;
 
-/** A flip that the API refused is a trouble of all its consumers. */
+/** If the API refused the flip, that is a trouble of all its consumers. */
 function stateAfter({ result, problem }: Flipped, before: Trouble, times: number): Trouble {
   const why = `No flip of the canary succeeds. The last: ${FLIP_RESULTS[result].means}`;
   if (result !== 'Refused') return times < BY_CHANCE ? before : { reason: 'NotMeasuring', message: why };

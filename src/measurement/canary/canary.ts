@@ -29,17 +29,17 @@ import {
 } from './flip.ts';
 import type { KnownReplica, Met, SilentReplica } from './timed.ts';
 
-/** How many of the latest flips count for how long consumers take. */
+/** How many of the latest flips show how long consumers take. */
 const REMEMBERED = 8;
 
 /** The shortest pause between flips, even where consumers follow at once. Milliseconds. */
 const SHORTEST_REST_MS = 500;
 
 /**
- * When flips begin. A gateway that polls every 10 s is measured without bias only if removals are spread evenly over its
- * interval. So flips must not run in step with it, nor begin when the previous flip ended, which is just after it polled:
- * spans are random, counted from the previous flip's beginning and from its end, the latter on average as long as
- * consumers take to follow.
+ * Chooses when flips begin. A gateway that polls every 10 s is measured without bias only if removals are spread evenly over
+ * its interval. So flips must not run in step with it, nor begin when the previous flip ended, which is just after it
+ * polled: spans are random, counted both from the beginning of the previous flip and from its end; the latter is on average
+ * as long as consumers take to follow.
  */
 export class FlipSchedule {
   readonly #random: () => number;
@@ -50,19 +50,19 @@ export class FlipSchedule {
     this.#random = random;
   }
 
-  /** Records how long the slowest consumer of a flip took, or was waited for. */
+  /** Records how long the slowest consumer of a flip took, or how long the flip waited for it. */
   followed(lagMs: number): void {
     this.#lags = [...this.#lags, lagMs].slice(-REMEMBERED);
   }
 
   /**
-   * When the next flip begins. Instants and spans: milliseconds.
+   * When the next flip begins. All in milliseconds.
    * @param began the last one's beginning; @param ended its end
    * @param everyMs the average distance between beginnings
    */
   next({ began, ended, everyMs }: { began: number; ended: number; everyMs: number }): number {
     const rest = Math.max(SHORTEST_REST_MS, ...this.#lags);
-    // In [0, 2) with mean 1, and rarely near either end.
+    // Between 0 and 2 with mean 1, and rarely near either end.
     const factor = () => this.#random() + this.#random();
     return Math.max(began + (everyMs * (1 + factor())) / 2, ended + rest * factor());
   }
@@ -76,8 +76,8 @@ interface FlipTurn {
 }
 
 /**
- * The consumers that take part in a flip now. Flips are shared, so every consumer that has waited for half its interval
- * joins; those that have waited for the largest share come first.
+ * The consumers that take part in the next flip. Flips are shared, so every consumer that has waited for half its interval
+ * joins; the ones that have waited for the largest share of theirs come first.
  */
 export function takingPart<T extends FlipTurn>(turns: readonly T[], now: number, most: number): readonly T[] {
   const waited = ({ triedAt, everyMs }: FlipTurn) =>
@@ -91,17 +91,17 @@ export function takingPart<T extends FlipTurn>(turns: readonly T[], now: number,
 /** A headless Service for the same pods: DNS answers with their addresses. */
 
 /**
- * The label that the Service `linger-canary` selects: `in`. A pod without it takes no part. (Not `on`: YAML 1.1 reads
- * that as true.)
+ * The label of replicas; the Service `linger-canary` selects the value `in`. A pod without the label takes no part. (The
+ * value is not `on`, which YAML 1.1 reads as true.)
  */
 export const CANARY_LABEL = 'linger.dev/canary';
 const IN_SERVICE = 'in';
-/** The label is changed instead of removed, so that the next leader finds the replica and puts it back. */
+/** The label is changed rather than removed, so that the next leader finds the replica and puts it back. */
 const OUT_OF_SERVICE = 'out';
 
 /**
- * The replica to remove: each of the others in turn, or this one where it is alone. Others are preferred, because what a
- * pod sends to itself through a Service takes another path through the node than all other traffic (hairpin).
+ * The replica to remove: each of the others in turn, or this one if there are no others. Others are preferred, because what
+ * a pod sends to itself through a Service takes a special path through the node (hairpin).
  * @param turn the number of flips so far
  */
 export function chooseCanary(
@@ -115,13 +115,13 @@ export function chooseCanary(
   return inOrder[turn % inOrder.length];
 }
 
-/** Less than a drain takes; after that the next leader tries again. */
+/** Less than a drain takes. If it fails, the next leader tries again. */
 const RESTORE_WITHIN_MS = 12_000;
 const RESTORE_PAUSE_MS = 500;
 
 /**
- * Puts a replica back into the Service, even after the lead has ended.
- * @throws Error when that does not succeed in time
+ * Puts a replica back into the Service, even after the term has ended.
+ * @throws Error if that does not succeed in time
  */
 async function restore(labels: PodLabels, pod: LabelledPod): Promise<void> {
   const signal = AbortSignal.timeout(RESTORE_WITHIN_MS);
@@ -140,7 +140,7 @@ async function putBack(labels: PodLabels, pod: LabelledPod, signal: AbortSignal)
   try {
     await labels.change({ pod, label: CANARY_LABEL, from: OUT_OF_SERVICE, to: IN_SERVICE }, signal);
   } catch (error) {
-    // It is gone, or back already.
+    // The pod no longer exists, or has been put back already.
     const reason = error instanceof KubeFailure ? error.reason : undefined;
     if (reason !== 'NotFound' && reason !== 'Refused') throw error;
   }
@@ -150,10 +150,10 @@ export function isTimed(consumer: Consumer): boolean {
   return measuredBy('canary', consumer) !== undefined;
 }
 
-/** Shown beside the numbers of all that the canary measures. */
+/** Shown with the numbers of all consumers that the canary measures. */
 const A_LABEL = 'The canary is removed by its label: what a consumer does only at a termination is not seen.';
 
-/** @param nodes what is known of the other nodes, where these are timed */
+/** @param nodes what is known of the other nodes, for consumers that are timed on each node */
 export function limitsOf(consumer: Consumer, alone: boolean, nodes?: string): readonly string[] {
   const { limit, perNode } = timing(consumer);
   const limits = [perNode === true && nodes !== undefined ? nodes : limit, A_LABEL];
@@ -168,22 +168,22 @@ function timing(consumer: Consumer): MeasuringOf<'canary'> {
 }
 
 /**
- * After this many samples a built-in consumer is known, and flipped for more rarely: its percentile is taken from a
- * week's samples, so a fifth as many show a change as soon, and flips are most of an idle leader's processor time.
- * Until then it is flipped for more often, because all waits and holds count `initial` for it.
+ * After this many samples a built-in consumer is known, and flips for it become rarer: its percentile comes from a week of
+ * samples, so a fifth of them show a change just as soon, and flips take most of an idle leader's processor time. Until then
+ * flips for it are more frequent, because all waits and holds assume `initial` for it.
  */
 const KNOWN = { after: 100, timesAsRare: 5, timesAsOftenBefore: 6 };
 
 /**
- * Until a ClusterIP is known, nearly every Service counts `initial` for it, so it is flipped for alone, and those for cluster
- * DNS, which take as long as a cached answer lives, come more rarely. A flip takes 2 to 3 s: at the default a hundred are
- * there within ten minutes.
+ * Until ClusterIPs are known, nearly every Service gets `initial` for them. So there are flips for them alone, while those
+ * for cluster DNS, which take as long as a cached answer lives, become rarer. A flip takes 2 to 3 s: with the default, a
+ * hundred are done within ten minutes.
  */
 const CLUSTER_IP_FIRST = { timesAsOften: 24, apartMs: 2_000, othersTimesAsRare: 2 };
 
 /**
  * @param clusterEveryMs the setting --canary-every
- * @param timed how many flips have timed this one in the last 7 days, on any leader
+ * @param timed how many flips have measured this consumer in the last 7 days, on any leader
  */
 export function everyMsOf(consumer: Consumer, clusterEveryMs: number, timed: number): number {
   const wanted = timing(consumer).everyMs?.(consumer.measure);
@@ -195,18 +195,18 @@ export function everyMsOf(consumer: Consumer, clusterEveryMs: number, timed: num
 export interface Flipped extends FlipOutcome {
   /** The pod that was removed and added back; undefined: none. */
   readonly pod: string | undefined;
-  /** The consumers that took part, each with its limits. */
+  /** The consumers that took part, each with the limits of its measurement. */
   readonly asked: ReadonlyMap<string, readonly string[]>;
 }
 
-/** The settings of the canary, the same for all replicas but for the identity. */
+/** The settings of the canary, which are the same for all replicas except for the identity. */
 export interface CanarySettings {
   /** The port of the canary server. */
   readonly port: number;
   readonly identity: string;
-  /** How often to flip for the built-in consumers. Seconds. */
+  /** Seconds between two flips for the built-in consumers. */
   readonly every: number;
-  /** Whether probe URLs may lead to link-local addresses and cloud metadata. */
+  /** Whether probe URLs may lead to link-local addresses and to cloud metadata. */
   readonly allowLinkLocal: boolean;
 }
 
@@ -220,12 +220,12 @@ export interface CanaryContext extends Omit<CanarySettings, 'every'> {
   readonly consumers: () => readonly Consumer[];
   /** The setting --canary-every. Milliseconds. */
   readonly everyMs: number;
-  /** How many flips have timed a consumer in the last 7 days. */
+  /** How many flips have measured a consumer in the last 7 days. */
   readonly timed: (consumer: string) => number;
   readonly onFlip: (flipped: Flipped) => void;
-  /** A probe has connected to this address. */
+  /** Called when a probe has connected to this address. */
   readonly onProbe: (address: string) => void;
-  /** Emits each removal of a pod in the whole cluster. */
+  /** Emits an event for each removed pod of the cluster. */
   readonly removals: EventEmitter<{ removal: [] }>;
   /** Monotonic milliseconds: the clock of the watches. */
   readonly clock: () => number;
@@ -237,8 +237,8 @@ export interface CanaryContext extends Omit<CanarySettings, 'every'> {
 type CanaryLead = Pick<Leadership, 'signal' | 'holds'>;
 
 /**
- * A consumer that cannot be seen makes every flip that it joins 5 s longer for the others, and costs most of an idle
- * leader's processor time. So it is tried again after a minute, then each time after twice as long.
+ * A consumer that cannot be seen makes every flip that it joins 5 s longer for the others, and takes most of an idle
+ * leader's processor time. So it is tried again after a minute, and then after twice as long each time.
  */
 const TROUBLED = { firstMs: 60_000, longestMs: 600_000 };
 
@@ -248,19 +248,19 @@ export function troubledEveryMs(times: number): number {
 }
 
 /**
- * kube-proxy applies the first change after a quiet time at once, and further ones up to its `minSyncPeriod` (1 s by
- * default) later. In a quiet cluster flips would measure only the former, and the pods of a rollout meet the latter. So
- * ClusterIPs are also flipped whenever pods are removed: within `soonMs`, and at least `apartMs` apart.
+ * After a quiet time, kube-proxy applies the first change at once, and further ones up to its `minSyncPeriod` (1 s by
+ * default) later. In a quiet cluster, flips would only measure the former, while the pods of a rollout experience the
+ * latter. So there are extra flips for ClusterIPs whenever pods are removed: within `soonMs`, and at least `apartMs` apart.
  */
 const AMID_REMOVALS = { soonMs: 1_000, apartMs: 5_000 };
 
-/** How many consumers a flip may have: each costs 40 connections a second meanwhile. */
+/** How many consumers may share a flip: each costs 40 connections a second during it. */
 const MOST_CONSUMERS = 4;
 const REQUEST_MS = 5_000;
 
 /**
- * Flips one replica at a time while the lead lasts. Resolves once the last one is back in the Service, or cannot be put
- * back: within 20 s of the lead's end.
+ * Flips one replica at a time while the term lasts. Resolves once the last one is back in the Service, or cannot be put
+ * back: within 20 s of the end of the term.
  */
 export function runCanary(context: CanaryContext, lead: CanaryLead): Promise<void> {
   return new Canary(context, lead).run();
@@ -269,7 +269,7 @@ export function runCanary(context: CanaryContext, lead: CanaryLead): Promise<voi
 /** The flips that a consumer has taken part in. */
 interface Tries {
   readonly latestAt: number;
-  /** How many in a row could not time it. */
+  /** How many of the latest in a row could not measure it. */
   readonly troubled: number;
 }
 
@@ -295,7 +295,7 @@ class Canary {
 
   async run(): Promise<void> {
     const { clock } = this.#context;
-    // Replicas that a vanished leader has left out. If this fails, the first flip retries and reports it.
+    // Put back replicas that a vanished leader has left out. If this fails, the first flip tries again and reports it.
     await this.#putAllBack(`${CANARY_LABEL}=${OUT_OF_SERVICE}`).catch(() => undefined);
     let next = this.#next(clock(), clock());
     let [ended, rested] = [clock(), clock()];
@@ -312,9 +312,9 @@ class Canary {
   }
 
   /**
-   * Waits until the next flip is due, or, after the rest, until a pod is removed or a ClusterIP that is not known yet has
-   * waited for long enough.
-   * @returns undefined once the lead is over
+   * Waits until the next flip is due. Ends earlier, but not before `rested`, if a pod is removed or if ClusterIPs have
+   * waited long enough to become known.
+   * @returns undefined once the term is over
    */
   async #rest(next: number, rested: number, ended: number): Promise<'due' | 'paced' | undefined> {
     const { clock, random, removals } = this.#context;
@@ -330,14 +330,14 @@ class Canary {
     return (await pause(AMID_REMOVALS.soonMs * random(), signal)) ? 'paced' : undefined;
   }
 
-  /** How long after a flip the next one for ClusterIPs alone begins; infinity once these are known. */
+  /** How long after a flip the next one for ClusterIPs alone begins; infinite once they are known. */
   #aloneMs(): number {
     const { everyMs, timed } = this.#context;
     if (this.#paced().every(({ name }) => timed(name) >= KNOWN.after)) return Number.POSITIVE_INFINITY;
     return Math.max(CLUSTER_IP_FIRST.apartMs, everyMs / CLUSTER_IP_FIRST.timesAsOften);
   }
 
-  /** The consumers whose lag depends on when they last followed a change. */
+  /** The consumers whose lag depends on when they applied the previous change. */
   #paced(): readonly Consumer[] {
     const timed = this.#context.consumers().filter(isTimed);
     return timed.filter((each) => timing(each).perNode === true && !this.#tries.get(each.name)?.troubled);
@@ -406,7 +406,7 @@ class Canary {
   }
 
   /**
-   * @returns undefined when there is no such Service, or none with a ClusterIP and a port
+   * @returns undefined if there is no such Service, or none with a ClusterIP and a port
    * @throws KubeFailure; the signal's reason once that has aborted
    */
   async #service(): Promise<Met['service'] | undefined> {
@@ -421,7 +421,8 @@ class Canary {
   }
 
   /**
-   * The replicas in the Service, those that do not answer apart. Ones that are out are put back, and counted the next time.
+   * The replicas in the Service; those that do not answer separately. Replicas that are out are put back, and take part the
+   * next time.
    * @throws KubeFailure
    */
   async #replicas() {
@@ -491,7 +492,7 @@ class Canary {
     return { ...outcome, consumers: found };
   }
 
-  /** How attempts through a consumer are made. */
+  /** How to make attempts through a consumer. */
   async #timed(consumer: Consumer, met: Met): Promise<TimedConsumer> {
     const { signal } = this.#lead;
     const { attemptMs: timeoutMs } = this.#limits;

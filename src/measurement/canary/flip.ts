@@ -17,21 +17,21 @@ export const CANARY_SERVICE = 'linger-canary';
 
 /** The pace and the limits of a flip. Milliseconds. */
 export const FLIP_LIMITS = {
-  /** Between two attempts through a consumer: with two replicas, instants are known to 50 ms. */
+  /** Time between two attempts through a consumer. With two replicas, instants are then known to 50 ms. */
   everyMs: 25,
-  /** The timeout of an attempt: longer ones say too little about when a replica was chosen. */
+  /** The timeout of an attempt. A longer attempt would say too little about when a replica was chosen. */
   attemptMs: 2_000,
-  /** Between two questions to the replica itself. */
+  /** Time between two questions to the replica itself. */
   askMs: 500,
-  /** Attempts that start later than this show that the process stood still. */
+  /** If attempts start later than this, the process was stalled. */
   standstillMs: 500,
-  /** How long the replica must be seen before it is removed. */
+  /** For how long the replica must be seen before it is removed. */
   baselineMs: 5_000,
-  /** How soon the EndpointSlice must follow the label. Longer storms are measured by terminations. */
+  /** How soon the EndpointSlice must follow the label. Storms that take longer are measured by real terminations. */
   followWithinMs: 30_000,
   /** How long a consumer may take to follow the EndpointSlice. */
   longestMs: 180_000,
-  /** How long a consumer that has been seen may give no conclusive answer. */
+  /** How long a consumer that has been seen may go without a conclusive answer. */
   silentMs: 20_000,
 };
 export type FlipLimits = Readonly<typeof FLIP_LIMITS>;
@@ -44,15 +44,15 @@ interface Waiter {
 }
 
 /**
- * The replicas that the slices of the canary's Services list as ready, from the recorder's index: so its instants are the
- * same that the control plane's lag is measured with.
+ * The replicas that the slices of the canary's Services list as ready. Taken from the recorder's index, so that the instants
+ * are those by which the control plane's lag is measured.
  */
 export class CanaryEndpoints {
   readonly #index: Pick<Measurement, 'isReady' | 'listing'>;
   readonly #namespace: string;
   readonly #waiters = new Set<Waiter>();
   readonly #listeners = new Set<(uid: string) => void>();
-  /** Whether changes show as they happen; of a watch that is being resumed their instants are too late. */
+  /** Whether changes arrive as they happen. While a watch is being resumed, their instants would be too late. */
   current = true;
 
   constructor(index: Pick<Measurement, 'isReady' | 'listing' | 'onChange'>, namespace: string) {
@@ -68,7 +68,7 @@ export class CanaryEndpoints {
     });
   }
 
-  /** Processes every event of the watches: even a watch that is resumed at once may have missed an instant. */
+  /** Takes every event of the watches; even a watch that is resumed at once may have missed an instant. */
   observe(event: ClusterEvent): void {
     if (!('stream' in event) || event.stream !== 'EndpointSlice') return;
     this.current = event.type === 'StreamCurrent';
@@ -79,23 +79,23 @@ export class CanaryEndpoints {
     return this.#index.isReady(uid, { stage: 'EndpointSlice', namespace: this.#namespace, service });
   }
 
-  /** Whether a Service lists the pod as ready whatever its label says. */
+  /** Whether a Service lists the pod as ready regardless of its label. */
   isServing(uid: string): boolean {
     return this.#index
       .listing({ namespace: this.#namespace, uid })
       .some(({ service }) => !service.startsWith(CANARY_SERVICE));
   }
 
-  /** Calls the listener with each pod that becomes ready in the Service or ceases to be, until the signal aborts. */
+  /** Until the signal aborts, calls the listener with each pod that becomes ready in the Service or stops being so. */
   onReadiness(listener: (uid: string) => void, signal: AbortSignal): void {
     this.#listeners.add(listener);
     signal.addEventListener('abort', () => this.#listeners.delete(listener), { once: true });
   }
 
   /**
-   * Resolves with the instant, in milliseconds of the watch's clock, at which the Service starts or stops listing the pod
-   * as ready; to be called before the change is made.
-   * @param signal aborts with the flip; then nothing is waited for
+   * Resolves when the Service starts or stops listing the pod as ready, with the instant in milliseconds of the watch's
+   * clock. Call it before making the change.
+   * @param signal aborts with the flip; then waiting ends
    */
   becomes(waitedFor: Omit<Waiter, 'settle'>, signal: AbortSignal): Promise<number | 'Interrupted'> {
     const { promise, resolve: settle } = Promise.withResolvers<number | 'Interrupted'>();
@@ -107,22 +107,22 @@ export class CanaryEndpoints {
   }
 }
 
-/** A consumer that a flip is observed through. */
+/** A consumer through which a flip is observed. */
 export interface TimedConsumer {
   readonly name: string;
-  /** The Service whose slices it follows: its lag counts from their change. */
+  /** The Service whose slices it follows; its lag counts from their change. */
   readonly service: string;
-  /** The name of an attempt at the start of a sentence: `The probe`. */
+  /** The name of an attempt, for the start of a sentence: `The probe`. */
   readonly subject: string;
-  /** How many attempts in a row must miss the replica: more where several instances may stand behind the consumer. */
+  /** How many attempts in a row must miss the replica: more if there may be several instances behind the consumer. */
   readonly leastMisses: number;
-  /** Makes one attempt, or fetches those made elsewhere; never throws, and ends in time. */
+  /** Makes one attempt, or fetches attempts made elsewhere. Never throws, and ends in time. */
   readonly ask: () => Promise<Answer | readonly AttemptMade[]>;
-  /** How often to fetch attempts that are made elsewhere, one request at a time; undefined: they are made here. */
+  /** How often to fetch attempts that are made elsewhere, with one request at a time; undefined: they are made here. */
   readonly fetchMs?: number;
 }
 
-/** An attempt that was made elsewhere, in milliseconds of the watch's clock: it took place within this span. */
+/** An attempt that was made elsewhere. It took place within this span, in milliseconds of the watch's clock. */
 export interface AttemptMade extends Pick<Attempt, 'began' | 'ended'> {
   readonly answer: Answer;
 }
@@ -136,14 +136,14 @@ export interface ConsumerOutcome {
   readonly trouble?: Trouble;
 }
 
-/** With fewer sightings before the removal, absence proves nothing. */
+/** With fewer sightings before the removal, absence after it proves nothing. */
 const LEAST_SIGHTINGS = 3;
 
-/** The tolerated uncertainty of an instant: this much, or this share of the lag, whichever is larger. */
+/** The tolerated uncertainty of an instant: this much, or this share of the lag if that is larger. */
 const WITHIN_MS = 500;
 const WITHIN_SHARE = 0.1;
 
-/** Attempts through one consumer that go on at the same time; beyond that, some are left out. */
+/** How many attempts through one consumer may be under way at the same time; more are skipped. */
 const MOST_AT_ONCE = 32;
 
 const STRANGE = problem(
@@ -163,7 +163,7 @@ class FollowedConsumer {
   attempts = 0;
   #underWay = 0;
   #askedAt = Number.NEGATIVE_INFINITY;
-  /** The reasons why attempts met no replica. */
+  /** The reasons why attempts reached no replica. */
   #problems: Problem[] = [];
   #onAttempt: ((attempt: Attempt) => void) | undefined;
   readonly #departure: Departure;
@@ -172,7 +172,7 @@ class FollowedConsumer {
   #removal: number | undefined;
   #asking = false;
   #gone = false;
-  /** When an attempt was last conclusive, and when one last met the replica. */
+  /** When an attempt was last conclusive, and when one last reached the replica. */
   #heardAt: number;
   #seenAt = Number.NEGATIVE_INFINITY;
 
@@ -188,12 +188,12 @@ class FollowedConsumer {
     this.#heardAt = clock();
   }
 
-  /** Whether it is still followed. */
+  /** Whether the flip still follows this consumer. */
   get present(): boolean {
     return this.outcome.trouble === undefined;
   }
 
-  /** Whether the rate at which it meets the replica is known. */
+  /** Whether it is known how often it reaches the replica. */
   get familiar(): boolean {
     return this.#departure.seen >= ENOUGH_SIGHTINGS;
   }
@@ -202,7 +202,7 @@ class FollowedConsumer {
     return this.#arrival.seen >= ENOUGH_SIGHTINGS;
   }
 
-  /** Starts one more attempt, unless too many are under way. */
+  /** Starts another attempt, unless too many are under way. */
   beat(): void {
     const { fetchMs } = this.#consumer;
     const isDue = this.#clock() - this.#askedAt >= (fetchMs ?? 0);
@@ -226,13 +226,13 @@ class FollowedConsumer {
     };
   }
 
-  /** Gives up a consumer that has hardly ever met the replica, since it cannot be seen to stop. */
+  /** Stops following a consumer that has hardly ever reached the replica, because it could not be seen to stop. */
   leaveIfUnseen(): void {
     if (this.#departure.seen >= LEAST_SIGHTINGS) this.#problems = [];
     else this.#leave(this.#trouble('is answered by other replicas only, never by the one that is removed'));
   }
 
-  /** Whether it has certainly followed, or been given up. Attempts that are still under way are awaited. */
+  /** Whether it has certainly stopped, or is no longer followed. Waits for attempts that are still under way. */
   hasGone(): boolean {
     if (this.#gone || !this.present) return true;
     if (this.#departure.gone) {
@@ -293,7 +293,7 @@ class FollowedConsumer {
     }
     const { canary, fellows } = this.#replicas;
     if (answer.identity === canary) return 'canary';
-    // A replica that appeared meanwhile is not the canary, either.
+    // A replica that started in the meantime is not the canary either.
     if (!fellows.has(answer.identity)) this.#problems.push(STRANGE);
     return 'fellow';
   }
@@ -317,7 +317,7 @@ class FollowedConsumer {
     this.outcome = { trouble };
   }
 
-  /** The most frequent problem of its attempts; without any, this text. */
+  /** The most frequent problem of its attempts, or this text if there was none. */
   #trouble(otherwise: string): Trouble {
     const { reason, message } = this.#takeProblem() ?? problem('BadAnswer', otherwise);
     return { reason, message: `${this.#consumer.subject} ${message}.` };
@@ -329,9 +329,9 @@ function isPrecise({ within }: Instant, lagMs: number): boolean {
 }
 
 interface Replicas {
-  /** The identity of the one that is removed and added. */
+  /** The identity of the replica that is removed and added back. */
   readonly canary: string;
-  /** Those of all others. */
+  /** The identities of all others. */
   readonly fellows: ReadonlySet<string>;
 }
 
@@ -341,13 +341,13 @@ export interface FlipContext {
   readonly replicas: Replicas;
   readonly consumers: readonly TimedConsumer[];
   readonly endpoints: CanaryEndpoints;
-  /** Asks the replica itself, past all consumers; never throws, and ends in time. */
+  /** Asks the replica itself, bypassing all consumers. Never throws, and ends in time. */
   readonly askCanary: () => Promise<Answer>;
   /** Both throw KubeFailure. */
   readonly label: {
-    /** Takes the replica out of the Service. May take effect even if it fails. */
+    /** Removes the replica from the Service. May take effect even if it fails. */
     remove(): Promise<void>;
-    /** Puts it back, even after the lead has ended; retries as long as that makes sense. */
+    /** Puts it back, even after the term has ended; retries for as long as that makes sense. */
     restore(): Promise<void>;
   };
   /** Whether this replica still leads. */
@@ -361,18 +361,18 @@ export interface FlipContext {
 export interface FlipOutcome {
   readonly result: FlipResult;
   readonly consumers: ReadonlyMap<string, ConsumerOutcome>;
-  /** How many new connections were made. */
+  /** How many new connections the flip made. */
   readonly attempts: number;
-  /** The failure of the API, if any. */
+  /** The failure of the API, if there was one. */
   readonly problem?: string | undefined;
 }
 
 /**
- * Takes one replica out of the Service `linger-canary` and puts it back. Each consumer is observed by new connections from
- * before the label is changed until it has certainly followed; lags count from when our own watch shows the changed slice. A
- * removal counts only where the replica was seen before and is seen again after, and was there all the time: neither a
- * broken consumer nor a dead replica must look like a consumer that followed. Never throws. When it resolves, the label is
- * back or has been given up.
+ * Removes one replica from the Service `linger-canary` and puts it back. Each consumer is observed by new connections from
+ * before the label is changed until it has certainly followed. Lags count from when this process's own watch shows the
+ * changed slice. A removal counts only if the replica was seen before and after, and was running all the time, so that
+ * neither a broken consumer nor a dead replica looks like a consumer that has followed. Never throws. When it resolves, the
+ * label has been restored, or that has been given up.
  */
 export function flip(context: FlipContext): Promise<FlipOutcome> {
   return new Flip(context).run();
@@ -384,15 +384,17 @@ class Flip {
   readonly #consumers: readonly FollowedConsumer[];
   readonly #services: readonly string[];
   readonly #ending = new AbortController();
-  /** Whether a Service that always lists the replica, such as Linger's own, did so at the beginning. */
+  /** Whether a Service that lists the replica regardless of its label, such as Linger's own, did so at the beginning. */
   readonly #serving: boolean;
-  /** Whether the slices should list the replica; undefined: they are about to change. */
+  /** Whether slices should list the replica now; undefined: they are about to change. */
   #listed: boolean | undefined = true;
   #touched = false;
   #result: FlipResult | undefined;
   #problem: string | undefined;
   #lookedAt = Number.POSITIVE_INFINITY;
-  /** Whether another replica has come or gone: one that has just started answers late, one that ends not at all. */
+  /**
+   * Whether another replica has started or ended: one that has just started answers late, and one that has ended not at all.
+   */
   #disturbed = false;
 
   constructor(context: FlipContext) {
@@ -443,7 +445,7 @@ class Flip {
     return this.#consumers.some(({ outcome }) => outcome.removal !== undefined) ? 'Measured' : 'NotSeen';
   }
 
-  /** Ends the flip, unless it has been already. */
+  /** Ends the flip, unless it has ended already. */
   #end(result: FlipResult): void {
     this.#result ??= result;
     this.#ending.abort();
@@ -457,7 +459,9 @@ class Flip {
     } while (await this.#context.time.pause(this.#limits.everyMs, this.#ending.signal));
   }
 
-  /** Asks the replica itself until the flip ends: its process may be gone, or another, long before any slice says so. */
+  /**
+   * Asks the replica itself until the flip ends: its process may have ended or been replaced long before any slice shows it.
+   */
   async #guard(): Promise<void> {
     const { askCanary, replicas, time } = this.#context;
     while (await time.pause(this.#limits.askMs, this.#ending.signal)) {
@@ -466,11 +470,11 @@ class Flip {
     }
   }
 
-  /** Ends the flip where what it sees can no longer be relied on. */
+  /** Ends the flip if its observations can no longer be relied on. */
   #look(): void {
     const { endpoints, uid, time } = this.#context;
     const now = time.clock();
-    // This process, and with it all attempts, stood still.
+    // This process was stalled, and all attempts with it.
     if (now - this.#lookedAt > this.#limits.standstillMs) this.#end('Interrupted');
     this.#lookedAt = now;
     if (this.#serving && !endpoints.isServing(uid)) this.#end('ReplicaLost');
@@ -499,7 +503,7 @@ class Flip {
   }
 
   /**
-   * Starts to wait before the change is requested: the watch may be faster than the response.
+   * Starts to wait before it requests the change, because the watch may be faster than the response.
    * @returns when the slices of a Service followed
    */
   async #change(ready: boolean, change: () => Promise<void>) {
@@ -528,7 +532,7 @@ class Flip {
     return (service: string) => at.get(service) as number;
   }
 
-  /** @throws Error once the flip is to end */
+  /** @throws Error once the flip should end */
   async #until(done: () => boolean, withinMs: number): Promise<void> {
     const { clock, pause } = this.#context.time;
     const { signal } = this.#ending;
@@ -549,9 +553,9 @@ class Flip {
   }
 
   #outcome(result: FlipResult): FlipOutcome {
-    // What was found without the replica says nothing about a consumer.
+    // If the replica itself was lost, its absence says nothing about consumers.
     const valid = result === 'ReplicaLost' ? [] : this.#consumers;
-    // Nor is a consumer to blame for another replica.
+    // If another replica started or ended, a trouble may be due to that.
     const blameless = (outcome: ConsumerOutcome) => (this.#disturbed && outcome.trouble ? {} : outcome);
     return {
       result: this.#disturbed && result === 'NotSeen' ? 'Interrupted' : result,

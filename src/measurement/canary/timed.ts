@@ -5,7 +5,7 @@ import type { TimedConsumer } from './flip.ts';
 export interface KnownReplica {
   readonly pod: LabelledPod;
   readonly address: string;
-  /** The identity that its canary server answers with. */
+  /** The identity with which its canary server answers. */
   readonly identity: string;
 }
 
@@ -19,28 +19,30 @@ export interface Met {
   readonly silent: readonly SilentReplica[];
 }
 
-/** What attempts are made with. */
+/** What is needed to make attempts. */
 export interface AttemptContext {
   /** Linger's own. */
   readonly namespace: string;
   readonly dns: ClusterDns;
-  /** Whether probe URLs may lead to link-local addresses and cloud metadata. */
+  /** Whether probe URLs may lead to link-local addresses and to cloud metadata. */
   readonly allowLinkLocal: boolean;
-  /** A probe has connected to this address. */
+  /** Called when a probe has connected to this address. */
   readonly onProbe: (address: string) => void;
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
 }
 
-/** A measure whose consumers the canary times. */
+/** A kind of measure for consumers that the canary times. */
 export interface TimedByCanary<M> {
-  /** What it cannot see, as a sentence shown beside its numbers. */
+  /** What it cannot see, as a sentence to show with its numbers. */
   readonly limit: string;
-  /** Milliseconds between two flips that the consumer asks for; absent: the canary's own pace, by `--canary-every`. */
+  /** The interval between flips in milliseconds, if the consumer specifies one; absent: that of `--canary-every`. */
   readonly everyMs?: (measure: M) => number;
-  /** Whether the kube-proxy of each node follows for itself: then node timers join in, and it is flipped for alone, too. */
+  /**
+   * Whether each node's kube-proxy follows by itself. If so, node timers take part, and there are extra flips for it alone.
+   */
   readonly perNode?: boolean;
-  /** How attempts through the consumer are made. */
+  /** How to make attempts through the consumer. */
   readonly attempts: (
     measure: M,
     met: Met,
@@ -48,5 +50,8 @@ export interface TimedByCanary<M> {
   ) => Promise<Pick<TimedConsumer, 'service' | 'subject' | 'leastMisses' | 'ask'>>;
 }
 
-/** Behind a URL or the address of DNS there may be several instances, and a slow one may be met rarely: 3 s. */
+/**
+ * There may be several instances behind a URL or the address of DNS, and a slow one may be reached rarely. These are 3 s of
+ * attempts.
+ */
 export const SHARED_MISSES = 120;

@@ -7,13 +7,13 @@ import { type Answer, problem } from '../requests/probe.ts';
 export interface ClusterDns {
   /** The domain of Services, such as `svc.cluster.local`. */
   readonly domain: string;
-  /** undefined: those of /etc/resolv.conf. */
+  /** undefined: the servers in /etc/resolv.conf. */
   readonly servers?: readonly string[];
 }
 
 const DEFAULT_DOMAIN = 'svc.cluster.local';
 
-/** As the kubelet has configured this pod: its search list has `NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN`. */
+/** Read from what the kubelet has configured for this pod, whose search list is `NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN`. */
 export async function clusterDns(resolvConf = '/etc/resolv.conf'): Promise<ClusterDns> {
   const text = await readFile(resolvConf, 'utf8').catch(() => '');
   const [, search = ''] = /^search\s+(.+)$/m.exec(text) ?? [];
@@ -28,15 +28,15 @@ interface NamedReplica {
 interface DnsQuestion {
   /** The name of a headless Service. */
   readonly name: string;
-  /** The canary, whose address family is queried. */
+  /** The canary; its address family is queried. */
   readonly canary: NamedReplica;
   readonly fellows: readonly NamedReplica[];
   readonly timeoutMs: number;
 }
 
 /**
- * Asks once for the addresses behind a name, and whether the canary is among them. Each question has a new resolver, and
- * so its own port, which may reach another of the DNS servers behind one address. Never throws.
+ * Asks once for the addresses of a name, and whether the canary is among them. Each question uses a new resolver, and so its
+ * own port, because another port may reach another of the DNS servers behind one address. Never throws.
  */
 export async function askDns({ servers }: ClusterDns, question: DnsQuestion): Promise<Answer> {
   const { name, canary, fellows, timeoutMs } = question;

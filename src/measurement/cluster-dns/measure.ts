@@ -12,7 +12,7 @@ export const clusterDns: Measuring<'clusterDns'> = {
     'It sees the DNS servers that the leader’s pod asks, and counts the TTL of their answers; clients that keep an answer for longer than its TTL are not seen.',
   attempts: async (_, { canary, ...met }, { namespace, dns, timeoutMs }) => {
     const asked = `${CANARY_DNS_SERVICE}.${namespace}.${dns.domain}`;
-    // DNS brings an address whether it answers or not.
+    // DNS returns the addresses of replicas whether or not they answer.
     const fellows = [...met.fellows, ...met.silent.map((each) => ({ ...each, identity: each.pod.uid }))];
     const ask = () => askDns(dns, { name: asked, canary, fellows, timeoutMs });
     return { service: CANARY_DNS_SERVICE, leastMisses: SHARED_MISSES, subject: `The DNS name ${asked}`, ask };

@@ -2,7 +2,7 @@ import { CANARY_SERVICE } from '../canary/flip.ts';
 import type { Measuring } from '../measure.ts';
 import { attemptClusterIp, canaryUrl } from '../requests/probe.ts';
 
-/** From one node, a single kube-proxy stands behind a ClusterIP: a second of other replicas' answers suffices. */
+/** From one node, there is a single kube-proxy behind a ClusterIP, so one second of other replicas' answers suffices. */
 export const CLUSTER_IP_MISSES = 40;
 
 /** kube-proxy, through the ClusterIP of the canary's Service. */

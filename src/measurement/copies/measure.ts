@@ -12,11 +12,11 @@ const COPIES = {
   ],
 };
 
-/** It reads copies of the endpoints in another cluster. */
+/** The consumer reads copies of the endpoints in another cluster. */
 export const copies: Measuring<'endpoints'> = {
   by: 'inspection',
-  // kube-proxy there programs a change within a second of the last one (k8s.io/kube-proxy config/v1alpha1,
-  // iptables.minSyncPeriod).
+  // In that cluster, kube-proxy programs a change at most a second after the previous one (k8s.io/kube-proxy
+  // config/v1alpha1, iptables.minSyncPeriod).
   inspected: ({ endpoints }) => ({
     inspect: { every: EVERY, syncInterval: 1, ...endpoints },
     followed: COPIES,

@@ -1,4 +1,4 @@
 import type { Measuring } from '../measure.ts';
 
-/** Its author declares the lag: nothing is measured. */
+/** The author of the consumer declares its lag, so nothing is measured. */
 export const declared: Measuring<'declared'> = { by: 'declaration' };

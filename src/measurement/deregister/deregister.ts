@@ -34,7 +34,7 @@ import type { ConsumerMeasurement } from '../measurement.ts';
 import { readHeaderValue, trustOf } from '../requests/gateway-client.ts';
 import { askOnce, type Problem, problem, refusal, resolve } from '../requests/probe.ts';
 
-/** How a deregistration ends: the label `result` of linger_consumer_deregistrations_total. */
+/** How a deregistration ended: the label `result` of linger_consumer_deregistrations_total. */
 export const DEREGISTRATION_RESULTS = {
   Done: {
     means: 'The registry has taken the pod out.',
@@ -57,19 +57,19 @@ export type DeregistrationResult = keyof typeof DEREGISTRATION_RESULTS;
 
 /** Milliseconds unless noted otherwise. */
 const LIMITS = {
-  /** A registry that answers takes some milliseconds; a pod with a short grace needs more than one attempt. */
+  /** A registry usually answers within milliseconds, and a pod with a short grace needs time for more than one attempt. */
   attempt: 3_000,
   pause: { firstPauseMs: 300, longestPauseMs: 10_000 },
-  /** Retries go on for this long after the grace: a registry may give out a dead address until the lease ends. */
+  /** How long retries continue after the grace, because a registry may return a dead address until its lease ends. */
   afterGrace: 30_000,
   longest: 600_000,
-  /** Requests at a time: per registry, so that one that hangs costs the others nothing; and to the API server. */
+  /** Concurrent requests, per registry, so that one that hangs does not affect others; and to the API server. */
   atOnce: 8,
   lookUps: 4,
   lookUp: 5_000,
-  /** Terminating pods that are known; no namespace takes more than it leaves to the others. */
+  /** How many terminating pods are tracked. A namespace may take no more room than it leaves for the others. */
   pods: 20_000,
-  /** Failed attempts, or pods in a row that the registry does not know, that are no longer chance. */
+  /** After this many failed attempts, or pods in a row that the registry does not know, it is no longer chance. */
   troubleAfter: 3,
 };
 
@@ -80,16 +80,16 @@ interface Leaving {
   readonly pod: Pick<PodMetadata, 'uid' | 'namespace' | 'name'>;
   readonly labels: Labels;
   readonly until: number;
-  /** By consumer; undefined: under way. */
+  /** By consumer; undefined: a request is under way. */
   readonly outcomes: Map<string, Settled | undefined>;
-  /** What fills the templates; undefined: the pod has ended. */
+  /** The values for the templates; undefined: the pod has ended. */
   values: Promise<PodValues | undefined> | undefined;
-  /** The watch has shown that it is gone. */
+  /** The watch has shown that the pod is gone. */
   gone: boolean;
 }
 
 interface PodValues extends Omit<TemplateValues, 'port'> {
-  /** The first that a container declares. */
+  /** The first port that a container declares. */
   readonly declaredPort: number | undefined;
 }
 
@@ -97,16 +97,22 @@ interface Job {
   readonly leaving: Leaving;
   readonly consumer: string;
   readonly backoff: Backoff;
-  /** An earlier leader may have taken it out; or it never was in, as no Service selects it: no template is to blame. */
+  /**
+   * The pod may be out already, because an earlier leader removed it, or because it never registered, as no Service selects
+   * it. So a registry that does not know it shows no fault in the templates.
+   */
   readonly mayBeOut: boolean;
   attempts: number;
 }
 
-/** What is to be asked of one registry. The namespace with the fewest running comes next: none can hold up the others. */
+/**
+ * The requests for one registry. The namespace with the fewest running requests comes next, so that none can hold up the
+ * others.
+ */
 interface Queue {
   readonly waiting: Map<string, Job[]>;
   readonly running: Shares;
-  /** Pods in a row that the registry did not know. */
+  /** How many pods in a row the registry did not know. */
   unknown: number;
 }
 
@@ -120,9 +126,9 @@ export interface DeregisterContext {
   readonly clock: () => number;
   readonly random: () => number;
   readonly allowLinkLocal: boolean;
-  /** The folder with the files that consumers may refer to; undefined: none. */
+  /** The folder with the files that consumers may refer to; undefined: they may refer to none. */
   readonly files: string | undefined;
-  /** This replica itself has connected to the address: that is not traffic. */
+  /** Called when this replica itself has connected to the address, which is not traffic. */
   readonly onConnect: (address: string) => void;
   readonly signal: AbortSignal;
 }
@@ -139,8 +145,9 @@ export function registerDeregistrationMetrics(registry: Registry) {
 }
 
 /**
- * Takes terminating pods out of registries that pods enter themselves, while this replica leads. Every replica knows the
- * pods that terminate, and a new leader asks for all of them again: a request may come more than once.
+ * While this replica leads, removes terminating pods from registries in which pods register themselves. All replicas track
+ * the pods that terminate, and a new leader makes the requests for all of them again, so a request may be made more than
+ * once.
  */
 export class Deregistrations {
   readonly #context: DeregisterContext;
@@ -162,7 +169,7 @@ export class Deregistrations {
     this.#count = registerDeregistrationMetrics(context.registry);
   }
 
-  /** Called when a pod has been taken out of a registry, or is not in it. */
+  /** Called when a pod has been removed from a registry, or was not in it. */
   get onSettled() {
     return this.#settled.add;
   }
@@ -171,7 +178,7 @@ export class Deregistrations {
     return { name: 'deregistration', onPod: (event) => this.#pod(event), lead: (term) => this.#lead(term) };
   }
 
-  /** When the consumer's registry no longer had the terminating pod; undefined: it may still have it. */
+  /** When the consumer's registry no longer contained the terminating pod; undefined: it may still contain it. */
   outAt(
     consumer: string,
     pod: Leaving['pod'] & { readonly labels: Labels },
@@ -188,14 +195,14 @@ export class Deregistrations {
     const isSame = known?.pod.uid === event.identity.uid;
     if (event.type === 'deleted') {
       if (known !== undefined && isSame) this.#forget(Object.assign(known, { gone: true }));
-      // Deleted without a grace, it has not been seen to terminate.
+      // A pod that is deleted without a grace is never seen terminating.
       else if (!event.relist) this.#know(event.object, event.object.labels ?? NO_LABELS, 0, true);
       return;
     }
-    // A StatefulSet's pod has come back under its name: a late request would take the new one out.
+    // A StatefulSet's pod has been replaced under the same name: a late request would remove the new one.
     if (known !== undefined && !isSame) this.#drop(known);
     const { labels = NO_LABELS, deletionTimestamp, deletionGracePeriodSeconds = 0 } = event.object;
-    // A consumer may have come to apply only now.
+    // A consumer may have begun to apply only now.
     if (isSame && known !== undefined) this.#start(known);
     else if (deletionTimestamp !== undefined) this.#know(event.object, labels, deletionGracePeriodSeconds);
   }
@@ -221,7 +228,9 @@ export class Deregistrations {
     return leaving;
   }
 
-  /** Forgets a pod that is gone, but not before its requests have ended: the registry may still give out its address. */
+  /**
+   * Forgets a pod that is gone, but only after its requests have ended, because the registry may still return its address.
+   */
   #forget(leaving: Leaving): void {
     if (leaving.gone && ![...leaving.outcomes.values()].includes(undefined)) this.#drop(leaving);
   }
@@ -247,7 +256,8 @@ export class Deregistrations {
   #start(leaving: Leaving, mayBeOut = false): void {
     if (this.#term === undefined) return;
     for (const [consumer, sends] of this.#consumersOf(leaving)) {
-      // The end of a Job's pod, which has no Service, concerns no registry.
+      // For a pod that is gone already, a mere possibility is not enough: the end of a Job's pod, which no Service selects,
+      // concerns no registry.
       const isConcerned = leaving.gone ? sends === true : sends !== false;
       if (!isConcerned || leaving.outcomes.has(consumer)) continue;
       leaving.outcomes.set(consumer, undefined);
@@ -268,7 +278,7 @@ export class Deregistrations {
     if (registering.length === 0) return new Map();
     const within = namespaces.get(namespace) ?? unseenNamespace(namespace);
     const selecting = servicesSelecting(services, namespace, labels);
-    // Waits may guess about a Namespace that has not been seen; a request might take out another's pod of that name.
+    // Waits may guess about a Namespace that has not been seen, but a request might remove another pod of the same name.
     const here = registering.filter((each) => selectsNamespace(each.namespaceSelector, within) === true);
     return new Map(here.map((each) => [each.name, sendsTo(each, within, labels, selecting)]));
   }
@@ -291,7 +301,7 @@ export class Deregistrations {
       );
       const jobs = waiting.get(least) ?? [];
       const job = jobs.shift();
-      // Among namespaces with equally many running, the one that has waited longest comes first.
+      // Put it last, so that namespaces with equally many running requests take turns.
       waiting.delete(least);
       if (jobs.length > 0) waiting.set(least, jobs);
       if (job === undefined) continue;
@@ -311,7 +321,7 @@ export class Deregistrations {
     const isOver = () => this.#term !== term || this.#leaving.get(objectKey(leaving.pod)) !== leaving;
     const again = (ms: number) => void setTimeout(() => isOver() || this.#queue(job), ms).unref();
     if (term === undefined || isOver()) return;
-    // The lease may have expired unnoticed: another replica may be about to lead.
+    // The Lease may have expired unnoticed, and another replica may be about to lead.
     if (!term.holds()) return again(LIMITS.pause.firstPauseMs);
     const { deregister } = snapshot.current().consumers.find(({ name }) => name === consumer) ?? {};
     const outcome = deregister && (await this.#ask(job, deregister, term.signal));
@@ -335,7 +345,7 @@ export class Deregistrations {
     leaving.outcomes.set(consumer, { result, at: clock() });
     this.#count.inc({ consumer, result });
     if (result !== 'NotRegistered') queue.unknown = 0;
-    // Else an earlier request may have taken it out, whatever its answer was.
+    // After an earlier request, the pod may have been removed by that, whatever its answer was.
     else if (!mayBeOut && attempts === 0) queue.unknown += 1;
     if (result === 'Done') {
       measurement.deregistering(consumer, undefined);
@@ -393,14 +403,14 @@ export class Deregistrations {
     }
   }
 
-  /** @returns the other pod that has the address now */
+  /** @returns another pod that has this address now; undefined: there is none */
   async #ownerOf(
     address: string,
     { leaving, consumer }: Job,
     signal: AbortSignal,
   ): Promise<string | undefined> {
     const call = { signal, withinMs: LIMITS.lookUp, agent: this.#agent };
-    // From the API server's cache: it has many pods, and the address is no index.
+    // Read from the API server's cache: there are many pods, and addresses are not indexed.
     const query = { fieldSelector: `status.podIP=${address}`, resourceVersion: '0' };
     try {
       const { items } = await callApi(this.#context.connection, 'CoreV1Api', call, (core) =>
@@ -408,7 +418,7 @@ export class Deregistrations {
       );
       const other = items.find(({ metadata, spec, status }) => {
         if (metadata?.uid === leaving.pod.uid || hasEnded(status?.phase)) return false;
-        // On a node's own network all pods have its address: only one of the same registry may have its place there.
+        // Pods on a node's network share its address, so only one in the same registry can have taken this pod's entry.
         const pod = { namespace: metadata?.namespace ?? '' };
         const applying = this.#consumersOf({ pod, labels: metadata?.labels ?? NO_LABELS });
         return spec?.hostNetwork !== true || applying.get(consumer) === true;
@@ -473,7 +483,7 @@ export class Deregistrations {
     const url = new URL(fillTemplate(template, values));
     const body = text === undefined ? undefined : fillTemplate(text, values);
     const named: OutgoingHttpHeaders = { 'user-agent': 'linger-deregister', 'accept-encoding': 'identity' };
-    // Without a body, servers expect its length of 0.
+    // Servers expect a length of 0 if there is no body.
     named['content-length'] = Buffer.byteLength(body ?? '');
     if (body !== undefined) named['content-type'] = 'application/json';
     for (const { name, value, valueFile = '' } of headers)
@@ -496,7 +506,7 @@ export class Deregistrations {
         onConnect: () => onConnect(host),
       },
       'answer',
-      // The status is the answer: nothing of the body is read, however long it is.
+      // Only the status matters: the body is not read, however long it is.
       ({ statusCode = 0 }, settle) => settle(answerOf(statusCode)),
     );
   }

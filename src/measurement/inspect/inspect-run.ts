@@ -47,9 +47,9 @@ export interface InspectingContext {
   readonly connection: KubeConnection;
   readonly snapshot: { current(): ClusterSnapshot };
   readonly measurement: ConsumerMeasurement;
-  /** Whether pages may be read from link-local addresses and cloud metadata. */
+  /** Whether pages may be read from link-local addresses and from cloud metadata. */
   readonly allowLinkLocal: boolean;
-  /** The folder with the files that consumers may refer to; undefined: none. */
+  /** The folder with the files that consumers may refer to; undefined: they may refer to none. */
   readonly files: string | undefined;
   /** Linger's own. */
   readonly namespace: string;
@@ -61,20 +61,23 @@ export interface InspectingContext {
   readonly signal: AbortSignal;
 }
 
-/** How soon an added or removed consumer or Service counts, and how often states are published. */
+/** How soon an added or removed consumer or Service is noticed, and how often states are published. */
 const LOOK_EVERY_MS = 1_000;
 const PAGE_MS = 5_000;
 const LIST_MS = 10_000;
 const MOST_INSTANCES = 200;
-/** Up to this many namespaces are listed one by one; more are listed with a single request. */
+/** Up to this many namespaces are listed one by one; for more, a single request lists all. */
 const MOST_NAMESPACES = 4;
 /** Up to this many Services are selected by name; for more, all slices are listed. */
 const MOST_SERVICES = 50;
 const MOST_SLICES = 200_000;
-/** Every replica lists, perhaps all slices of the cluster, and just when its API server is overloaded that may fail. */
+/**
+ * Every replica makes this list, perhaps of all slices in the cluster, which may fail just when the API server is
+ * overloaded.
+ */
 const LIST_PACE = { everyMs: 0, firstPauseMs: 1_000, longestPauseMs: 15_000 };
 
-/** Asks the instances of inspected consumers while this replica leads; the caller passes each removal to the inspection. */
+/** While this replica leads, asks the instances of inspected consumers. The caller passes each removal to the inspection. */
 export function startInspecting(context: InspectingContext) {
   const { snapshot, measurement, clock, logger } = context;
   const present = () => inspectedIn(snapshot.current());
@@ -173,7 +176,7 @@ class Sources {
     return source?.find(instance, page) ?? problem('Unreachable', 'are not followed');
   }
 
-  /** Follows for the consumers that are there now. */
+  /** Starts and stops sources according to the current consumers. */
   keep(): void {
     const now = this.#context.snapshot.current();
     const wanted = new Map(inspectedIn(now).map((each) => [each.name, each]));
@@ -212,7 +215,7 @@ class Sources {
   }
 }
 
-/** What decides which Services a consumer applies to. */
+/** The facts that determine to which Services a consumer applies. */
 type AppliedFacts = Pick<ClusterSnapshot, 'measured' | 'services' | 'namespaces'>;
 
 function appliesAsBefore(seen: AppliedFacts | undefined, now: AppliedFacts): boolean {
@@ -221,7 +224,7 @@ function appliesAsBefore(seen: AppliedFacts | undefined, now: AppliedFacts): boo
   );
 }
 
-/** The Services that some of the consumers apply to. */
+/** The Services to which any of the consumers apply. */
 function servicesOf(consumers: readonly Consumer[], now: ClusterSnapshot): readonly ServiceRecord[] {
   const all = consumers.length === 0 ? [] : [...now.services.byNamespace.values()].flat();
   return all.filter((each) => consumers.some((consumer) => mightSend(consumer, [each, each], now)));
@@ -253,7 +256,7 @@ function mightSend(
   return sendsThrough(consumer, within, record ?? 'unknown');
 }
 
-/** Lists the slices of Services that start to count: their watch events passed while no consumer needed them. */
+/** Lists the slices of Services that have become relevant: their watch events were ignored while no consumer needed them. */
 async function keepAddresses(
   addresses: PodAddresses,
   present: () => readonly InspectedConsumer[],
@@ -307,7 +310,7 @@ async function listSlices(
   }
 }
 
-/** The selected pods with their addresses, which the watch of pods does not have; or the addresses of a URL's host. */
+/** The selected pods with their addresses, which the watch of pods does not contain; or the addresses of a URL's host. */
 async function instancesOf(
   inspect: InspectSpec,
   { connection, snapshot, allowLinkLocal }: InspectingContext,
@@ -332,7 +335,7 @@ async function instancesOf(
       : ['/api/v1/pods'];
   try {
     const options = { signal, answerMs: LIST_MS, most: MOST_INSTANCES + 1 };
-    // Else pods of other namespaces, whose labels anyone may choose, could take the places of the selected ones.
+    // Otherwise pods of other namespaces, whose labels anyone may choose, could take the places of the selected ones.
     const isSelected = (pod: AddressedPod) => names.has(pod.namespace) && pod.address !== undefined;
     const lists = paths.map((each) =>
       listSome(addressedPodsResource(each, query), connection, options, isSelected),
@@ -374,10 +377,10 @@ async function ask(
   }
 }
 
-/** An address that a consumer keeps for longer than this percentile of its lag is stale. */
+/** An address is stale if a consumer keeps it for longer than this percentile of its lag. */
 const STALE_PERCENTILE = 99.9;
 
-/** Whether another pod has got the address since. */
+/** Whether another pod has got the address in the meantime. */
 async function isReused(
   { uid, address }: Departed,
   { connection }: InspectingContext,
@@ -392,7 +395,7 @@ async function isReused(
   }
 }
 
-/** The Event is for the Service's team: it names no pods of other namespaces. */
+/** Reports a stale address. The Event is for the Service's team, so it does not name pods of other namespaces. */
 function reportStale(
   { consumer, instance, departed: { address, service } }: StaleUpstream,
   { logger, events }: InspectingContext,
@@ -409,7 +412,7 @@ function reportStale(
   });
 }
 
-/** Registers the metrics of inspection. @param inspection without instances on a replica that does not lead */
+/** Registers the metrics of inspection. @param inspection has no instances on a replica that does not lead */
 export function registerInspectionMetrics(
   registry: Registry,
   inspection: () => Pick<Inspection, 'instances' | 'stale'>,

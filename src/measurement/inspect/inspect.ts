@@ -33,7 +33,7 @@ import { endpointsOf, pageUrl, roomBeside, whatFits } from './page-request.ts';
 import { endpointOf, STALE_LIMITS, type StaleUpstream } from './stale-upstreams.ts';
 
 export interface InspectionOptions {
-  /** Monotonic milliseconds, for events and everything here. */
+  /** Monotonic milliseconds, both for events and for the inspection. */
   readonly clock: () => number;
   readonly addresses: PodAddresses;
   /** The inspected consumers that send traffic to a pod through these Services. */
@@ -47,18 +47,18 @@ export interface InspectionOptions {
     page: PageToRead,
     signal: AbortSignal,
   ) => Promise<PageAnswer>;
-  /** The 99.9th percentile of a consumer's removals, in seconds; undefined: nothing is measured. */
+  /** The 99.9th percentile of a consumer's removals, in seconds; undefined: nothing has been measured. */
   readonly lagOf: (consumer: string) => number | undefined;
-  /** Whether another pod than this one runs at the address; undefined: not known. Never rejects. */
+  /** Whether a pod other than this one has the address; undefined: not known. Never rejects. */
   readonly isReused: (departed: Departed, signal: AbortSignal) => Promise<boolean | undefined>;
-  /** Called when an instance keeps a dead address, and when Hold begins or ends to do without an instance. */
+  /** Called when an instance keeps a dead address, and when Hold stops or resumes waiting for an instance. */
   readonly onStale: (found: StaleUpstream) => void;
   readonly onSkipped: (consumer: string, instance: string, skipped: boolean) => void;
-  /** Called with how long it took, in seconds since the withdrawal, until no instance used a removed pod any more. */
+  /** Called with the seconds from the withdrawal of a pod until no instance used it any more. */
   readonly onLag: (consumer: string, seconds: number) => void;
   readonly count: {
     page(consumer: string, result: 'read' | Problem['reason'], bytes: number): void;
-    /** A removal gave no sample, because some instance could not answer. */
+    /** A removal that gave no sample, because some instance could not answer. */
     lost(consumer: string): void;
   };
   readonly limits?: Partial<typeof INSPECTION_LIMITS>;
@@ -71,29 +71,34 @@ const INSPECTION_LIMITS = {
   bytes: 10_000_000,
   atOnce: 8,
   every: 1_000,
-  /** Between two requests while no change is expected: the pod is still listed as ready, or all instances have answered. */
+  /**
+   * Time between two requests when no change is expected: the pod is still listed as ready, or all instances have answered.
+   */
   calm: 10_000,
-  /** Between two listings of the instances, while questions are open and otherwise. */
+  /** Time between two listings of the instances: while questions are open, and otherwise. */
   listing: 5_000,
   idleListing: 60_000,
-  /** How long the last answer of an instance counts. */
+  /** For how long an instance's last answer is valid. */
   unheard: 10_000,
-  /** No consumer is followed for longer: a withdrawal without an end gives no sample and is no longer asked for. */
+  /**
+   * No withdrawal is followed for longer: if it has not ended by then, it gives no sample, and instances are no longer
+   * asked.
+   */
   endless: 600_000,
   silent: 60_000,
   unmeasured: 30_000,
   oldest: 7_200_000,
 };
 
-/** The longest pause after a slow turn: it may only have been short of processor time. */
+/** The longest pause after a slow turn, which may only have been short of processor time. */
 const LONGEST_REST_MS = 50;
 
 const MOST_FELLOWS = 50;
 const NEWS = 'news';
 
 /**
- * Asks the instances of consumers whether they still use terminating pods. Questions about a pod start when its
- * termination shows, and are repeated once its slices no longer list it as ready, until every instance has dropped it.
+ * Asks the instances of consumers whether they still use terminating pods. Questions about a pod begin when its termination
+ * is seen. Once its slices no longer list it as ready, they are repeated until every instance has dropped it.
  */
 export class Inspection {
   readonly #options: InspectionOptions;
@@ -104,7 +109,7 @@ export class Inspection {
   readonly #connected = new Listeners<[address: string]>();
   /** When the latest requests were started. */
   #begun: number[] = [];
-  /** Bytes read beyond the budget so far. */
+  /** How many bytes have been read beyond the budget so far. */
   #debt = 0;
   #debtAt = 0;
   #atOnce = 0;
@@ -115,13 +120,13 @@ export class Inspection {
     this.#limits = { ...INSPECTION_LIMITS, ...options.limits };
   }
 
-  /** Sets the inspected consumers: none while this replica does not lead. */
+  /** Sets the inspected consumers; none while this replica does not lead. */
   keep(consumers: readonly Inspected[]): void {
     const names = new Set(consumers.map(({ name }) => name));
     for (const name of this.#consumers.keys()) if (!names.has(name)) this.#consumers.delete(name);
     for (const consumer of consumers) {
       const known = this.#consumers.get(consumer.name);
-      // A changed spec may mean another page: answers from the old one no longer count.
+      // A changed spec may refer to another page, so answers from the old page no longer count.
       if (JSON.stringify(known?.consumer.inspect) === JSON.stringify(consumer.inspect)) continue;
       this.#consumers.set(consumer.name, new Asked(consumer));
       this.#wake();
@@ -129,10 +134,10 @@ export class Inspection {
     for (const pod of this.#wanted.values()) this.#open(pod);
   }
 
-  /** Processes an event of the watches, before it is measured. */
+  /** Takes an event of the watches, before it is measured. */
   observe(event: ClusterEvent): void {
     const isAsking = () => [...this.#consumers.values()].some(({ questions }) => questions.size > 0);
-    // A pod may have been withdrawn, after which pages start to change.
+    // A pod may have been withdrawn, so pages may change soon.
     if (this.#options.addresses.observe(event) && isAsking()) this.#wake();
     if (event.type !== 'PodTerminating' && event.type !== 'PodDeleted') return;
     this.#open(event.pod);
@@ -141,7 +146,7 @@ export class Inspection {
     for (const asked of this.#consumers.values()) asked.settled.delete(event.pod.uid);
   }
 
-  /** All groups have withdrawn the pod. */
+  /** Notes that all groups have withdrawn the pod. */
   removed({ uid, at }: Pick<RemovalSample, 'uid' | 'at'>): void {
     for (const [asked, question] of this.#all(uid)) {
       question.withdrawnAt = at;
@@ -150,19 +155,19 @@ export class Inspection {
     this.#wake();
   }
 
-  /** Starts asking whether the pod is in use, until {@link done}. */
+  /** Starts to ask whether the pod is in use, until {@link done}. */
   want(pod: PodKey): void {
     this.#wanted.set(pod.uid, pod);
     this.#open(pod);
   }
 
-  /** The hold of the pod is over. */
+  /** Ends {@link want}, because the hold of the pod is over. */
   done(uid: string): void {
     if (this.#wanted.delete(uid))
       for (const [asked, question] of this.#all(uid)) this.#learn(asked, question);
   }
 
-  /** Counts for each instance how many held pods in a row it has kept for longer than the consumer takes to follow. */
+  /** Counts for each instance how many held pods in a row it has used for longer than the consumer takes to follow. */
   #learn(asked: Asked, { verdicts, hotSince, withdrawnAt = hotSince, endpoints }: Question): void {
     const { clock, addresses, onSkipped } = this.#options;
     if (withdrawnAt === undefined) return;
@@ -174,7 +179,7 @@ export class Inspection {
         state === 'using' &&
         withdrawnAt >= instance.staleHoldAt &&
         clock() - withdrawnAt > this.#patience(asked);
-      // A slice of another Service may lead there for good: then the instance is right.
+      // If a slice of another Service still lists the address, the instance is right to keep it.
       if (isKept && !endpoints.some(({ address }) => addresses.lists(address))) {
         instance.staleHolds += 1;
         instance.staleHoldAt = clock();
@@ -187,7 +192,7 @@ export class Inspection {
     }
   }
 
-  /** The instances that Hold does without, as they keep what they should drop. */
+  /** The instances that Hold does not wait for, because they keep what they should drop. */
   skipped(consumer: string): readonly string[] {
     const instances = [...(this.#consumers.get(consumer)?.instances.values() ?? [])];
     return instances.filter(isSkipped).map(({ page }) => page.name);
@@ -200,12 +205,12 @@ export class Inspection {
         yield [name, instance, kept];
   }
 
-  /** Called when an answer of {@link usersOf} may have changed. */
+  /** Calls a listener when an answer of {@link usersOf} may have changed. */
   get onChange() {
     return this.#changed.add;
   }
 
-  /** Called with the address of an instance whenever Linger has connected to it for a page. */
+  /** Calls a listener with the address of an instance whenever Linger has connected to it to read a page. */
   get onConnect() {
     return this.#connected.add;
   }
@@ -216,8 +221,8 @@ export class Inspection {
 
   /**
    * The instances of a consumer that use a wanted pod.
-   * @param since when the pod was withdrawn: pages that were read before do not count, as an instance may have started
-   *   later
+   * @param since when the pod was withdrawn. Pages that were read before that do not count, as an instance may have started
+   * to use it later
    * @returns undefined: the consumer is not inspected, or not about this pod; `unknown`: some instance could not answer
    */
   usersOf(consumer: string, uid: string, since: number): readonly string[] | 'unknown' | undefined {
@@ -245,14 +250,14 @@ export class Inspection {
       const waitMs = this.#turn(signal);
       const took = this.#options.clock() - began;
       await pause(waitMs, this.#waking.signal);
-      // In a storm there is always news: checking what is due takes at most a fifth of the time.
+      // In a storm there is always something new, so limit the checks of what is due to a fifth of the time.
       if (took > 1) await pause(Math.min(4 * took, LONGEST_REST_MS), signal);
     }
   }
 
   /**
-   * The inspected consumers that send through these Services, and whether an instance of theirs is among the addresses.
-   * @param remotes in the spelling of {@link canonicalAddress}
+   * The inspected consumers that send through these Services, each with whether one of its instances is among the addresses.
+   * @param remotes addresses in the spelling of {@link canonicalAddress}
    */
   *seenAmong(
     services: readonly ServiceName[],
@@ -260,7 +265,7 @@ export class Inspection {
   ): Generator<readonly [consumer: string, seen: boolean]> {
     for (const { name, inspect, followed } of this.#options.sendersTo(services)) {
       const { instances } = this.#consumers.get(name) ?? {};
-      // A discovery service is not what sends.
+      // Pages of a discovery service are not from the instances that send.
       if (inspect.url !== undefined || followed !== undefined || !instances?.size) continue;
       const addresses = [...instances.values()].map(({ page }) => canonicalAddress(page.address));
       yield [name, addresses.some((each) => each !== undefined && remotes.includes(each))];
@@ -307,11 +312,11 @@ export class Inspection {
   }
 
   #wake(): void {
-    // A reason of its own, or each call would make an error.
+    // With a constant reason; otherwise each call would create an error.
     if (!this.#waking.signal.aborted) this.#waking.abort(NEWS);
   }
 
-  /** Starts what is due. @returns the milliseconds until the next check */
+  /** Starts the requests that are due. @returns the milliseconds until the next check */
   #turn(signal: AbortSignal): number {
     const now = this.#options.clock();
     let next = now + this.#limits.listing;
@@ -332,7 +337,7 @@ export class Inspection {
     for (const { asked, instance } of due) {
       const free = asked.consumer.followed === undefined ? this.#freeAt(now) : now;
       if (free <= now) void this.#ask(asked, instance, signal);
-      // What is in memory is asked although pages have to wait.
+      // Lookups in memory are made even while pages have to wait.
       else next = Math.min(next, free);
     }
     return Math.max(1, next - now);
@@ -341,7 +346,7 @@ export class Inspection {
   /** When the next page may be requested. */
   #freeAt(now: number): number {
     const { pages, bytes, atOnce } = this.#limits;
-    // The end of a request wakes the loop.
+    // The end of a request wakes the loop, so there is no need to wait for an instant.
     if (this.#atOnce >= atOnce) return Number.POSITIVE_INFINITY;
     this.#begun = this.#begun.filter((at) => now - at < 1000);
     const first = this.#begun[this.#begun.length - pages];
@@ -371,7 +376,7 @@ export class Inspection {
     const knewAll = asked.knowsAll;
     if ('reason' in found) {
       asked.unlistableSince ??= now;
-      // Those that are known may still be there, and for a moment they are likely all.
+      // The known instances may still exist, and for a while they are probably all.
       const lasts = now - asked.unlistableSince > this.#limits.silent;
       if (lasts || asked.instances.size === 0) asked.trouble = found;
     } else {
@@ -385,7 +390,7 @@ export class Inspection {
     this.#wake();
   }
 
-  /** Adjusts instances and open questions to the pages that are there now. */
+  /** Adapts instances and open questions to the pages that exist now. */
   #setInstances(asked: Asked, found: readonly PageInstance[]): void {
     const { instances, questions } = asked;
     const byName = new Map(found.map((page) => [page.name, page]));
@@ -412,13 +417,13 @@ export class Inspection {
   /** When to ask the instance next. */
   #dueAt(asked: Asked, instance: Instance): number {
     const { askedAt, failing } = instance;
-    // Asked once when it is first seen, so that a problem with its page shows before the page is needed.
+    // Ask once when it is first seen, so that a problem with its page shows before the page is needed.
     if (askedAt === undefined) return 0;
     const { calm, idleListing } = this.#limits;
     const { every: seconds = this.#limits.every / 1000 } = asked.consumer.inspect;
     const every = seconds * 1000 * Math.min(5, 1 + (failing?.times ?? 0));
     let due = failing === undefined ? Number.POSITIVE_INFINITY : askedAt + idleListing;
-    // What is in memory shows its trouble, and the end of it, at no cost.
+    // A source in memory can be looked up at no cost, so that its trouble, and the end of it, shows.
     if (asked.consumer.followed !== undefined) due = askedAt + this.#limits.every;
     for (const question of asked.questions.values()) {
       const hurry = this.#isPressing(question, question.verdicts.get(instance.page.name));
@@ -428,7 +433,7 @@ export class Inspection {
     return due;
   }
 
-  /** When to ask the instance about departed addresses; without any, not now. */
+  /** When to ask the instance about departed addresses. If there are none, sets the next instant for checking that. */
   #restDueAt(asked: Asked, instance: Instance, now: number): number {
     const { rest, confirm } = this.#limits;
     const keptSince = asked.stale.keptSince(instance.page.name, this.#options.addresses.departed);
@@ -457,7 +462,10 @@ export class Inspection {
     });
   }
 
-  /** How long the consumer takes to follow, and as long as its clients may keep an address. Milliseconds. */
+  /**
+   * How long an instance may keep an address: as long as the consumer takes to follow, plus as long as its clients may cache
+   * it. Milliseconds.
+   */
   #patience(asked: Asked): number {
     const { clock, lagOf } = this.#options;
     const { least } = this.#limits;
@@ -469,11 +477,11 @@ export class Inspection {
     return asked.patience.ms;
   }
 
-  /** Confirms what two pages list, unless the address has got another owner since. */
+  /** Confirms an address that two pages list, unless it has a new owner by now. */
   async #confirm(asked: Asked, { page: { name } }: Instance, departed: Departed, signal: AbortSignal) {
     const { addresses, isReused, onStale } = this.#options;
     const reused = addresses.lists(departed.address) || (await isReused(departed, signal));
-    // `undefined`: it could not be asked, so the next page decides.
+    // With `undefined`, the API server could not be asked, so the next page decides.
     if (reused) addresses.forgetDeparted(departed.address);
     if (reused !== false || addresses.departed.get(departed.address) !== departed) return;
     asked.stale.confirm(name, departed);
@@ -491,7 +499,7 @@ export class Inspection {
     const { page, questions, fellows, whole, departed } = this.#pageFor(asked, instance, askedAt);
     instance.asking = true;
     instance.askedAt = askedAt;
-    // A page in memory costs no request.
+    // Reading a source in memory costs no request.
     const cost = asked.consumer.followed === undefined ? 1 : 0;
     this.#atOnce += cost;
     if (cost > 0) this.#begun.push(askedAt);
@@ -509,7 +517,7 @@ export class Inspection {
         ([service, of]) => [service, of.filter((each) => shows(outcome, each))] as const,
       );
       for (const each of shown.flatMap(([, of]) => of)) instance.shows(each, askedAt);
-      // The newest endpoint of each Service comes first.
+      // Of each Service, the newest endpoint comes first.
       const newest = new Map(
         shown.flatMap(([service, [first]]) => (first ? [[service, readyAt(first)] as const] : [])),
       );
@@ -529,7 +537,7 @@ export class Inspection {
     this.#wake();
   }
 
-  /** The page to request from an instance, and the questions that it answers. */
+  /** The page to request from an instance, and the questions that it will answer. */
   #pageFor(asked: Asked, instance: Instance, now: number) {
     const { format } = asked.consumer.inspect;
     const open = [...asked.questions.values()];
@@ -553,7 +561,7 @@ export class Inspection {
     return { page, questions, fellows, whole, departed: dead };
   }
 
-  /** Endpoints of a Service, those that became ready last first. */
+  /** The endpoints of a Service, the most recently ready first. */
   #fellows(service: ServiceName): readonly PodAddress[] {
     const all = [...this.#options.addresses.in(service)];
     return all.sort((a, b) => readyAt(b) - readyAt(a)).slice(0, MOST_FELLOWS);
@@ -565,7 +573,7 @@ export class Inspection {
     question: Question,
     read: {
       readonly findings: PageFindings;
-      /** By Service with endpoints on the page, when the newest of them became ready. */
+      /** For each Service with endpoints on the page: when the newest of these became ready. */
       readonly newest: ReadonlyMap<string, number>;
       readonly askedAt: number;
       readonly readAt: number;
@@ -586,13 +594,13 @@ export class Inspection {
     const whole = before?.whole === true || read.whole;
     question.verdicts.set(name, { state, shown, whole, since, askedAt: read.askedAt });
     this.#conclude(asked, question);
-    // A repeated `notUsing` may be the first since the withdrawal.
+    // A repeated `notUsing` matters: it may be the first one since the withdrawal.
     if (state !== before?.state || state === 'notUsing') this.#tell(question.uid);
   }
 
   /**
    * Whether the absence of a pod from an instance's page means that the instance has dropped it. An instance that lags may
-   * not have added the pod yet, and would still add it, and send to it, after it is gone. So its page must show a pod of
+   * not have added the pod yet: it would add it, and send to it, only after the pod is gone. So its page must show a pod of
    * the same Service that became ready later, or this pod must have been ready for longer than any consumer may lag.
    */
   #knows(question: Question, newest: ReadonlyMap<string, number>): boolean {
@@ -605,7 +613,7 @@ export class Inspection {
     });
   }
 
-  /** Gives the sample of a removal once every instance's answer is known. */
+  /** Records the sample of a removal once the answers of all instances are known. */
   #conclude(asked: Asked, question: Question): void {
     const { withdrawnAt, closed, verdicts } = question;
     if (closed || withdrawnAt === undefined || asked.instances.size === 0 || !asked.knowsAll) return;
@@ -619,7 +627,7 @@ export class Inspection {
     this.#options.onLag(asked.consumer.name, (last - withdrawnAt) / 1000);
   }
 
-  /** Gives up what can no longer give a sample, and forgets what is no longer needed. */
+  /** Abandons questions that can no longer give a sample, and forgets those that are no longer needed. */
   #expire(asked: Asked, now: number): void {
     for (const question of asked.questions.values()) {
       if (question.verdicts.size > 0 && !this.#options.addresses.isReady(question)) question.hotSince ??= now;
@@ -638,7 +646,7 @@ export class Inspection {
     if (now - openedAt > oldest || now - hotSince > endless) return true;
     if (now - hotSince > silent && !verdictsNow.includes('using') && verdictsNow.includes('unknown'))
       return true;
-    // The withdrawal was discarded, or never measured.
+    // The withdrawal was discarded, or was never measured.
     return now - Math.max(goneAt, hotSince) > unmeasured && !verdictsNow.includes('using');
   }
 
@@ -659,7 +667,7 @@ export class Inspection {
     return now - failingSince > this.#limits.unheard ? 'unknown' : verdict.state;
   }
 
-  /** Clients of a discovery service may keep an address for an interval. @returns when the next interval ends */
+  /** Clients of a discovery service may keep an address for one more interval. @returns when the next such interval ends */
   #tellWaits(asked: Asked, now: number): number {
     const sync = asked.syncMs;
     let next = Number.POSITIVE_INFINITY;

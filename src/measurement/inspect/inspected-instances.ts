@@ -1,7 +1,7 @@
 import type { Instances } from '../measure.ts';
 import type { Inspection } from './inspect.ts';
 
-/** The instances that are asked, as Hold sees them. */
+/** The instances of inspected consumers, for Hold. */
 export function inspectedInstances(
   inspection: Pick<Inspection, 'usersOf' | 'want' | 'done' | 'skipped'>,
 ): Instances {

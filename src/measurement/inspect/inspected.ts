@@ -14,16 +14,17 @@ import type { Problem, Resolved } from '../requests/probe.ts';
 import { endpointsOf } from './page-request.ts';
 import { StaleUpstreams } from './stale-upstreams.ts';
 
-/** The most endpoints of one consumer that are asked about, with answers or without. */
+/** How many endpoints of one consumer are asked about at most, answered or not. */
 export const MOST_QUESTIONS = 10_000;
-/** Hold stops waiting for an instance that has kept this many held pods in a row long after their withdrawal. */
+/** Hold stops waiting for an instance that has kept this many held pods in a row, long after each withdrawal. */
 export const MOST_STALE_HOLDS = 3;
-/** How many pods are remembered to have been on an instance's page. */
+/** How many pods are remembered as having been on an instance's page. */
 const MOST_SHOWN = 1_000;
 
 /**
- * An inspected consumer. Either its instances serve pages, or it takes its endpoints from a source that Linger follows, too
- * (istiod, the copies in another cluster); the state of that source, in memory, then stands for a page.
+ * An inspected consumer. Either its instances serve pages, or it gets its endpoints from a source that Linger follows as
+ * well (istiod, the copies in another cluster). In the latter case, the state of that source, held in memory, takes the
+ * place of a page.
  */
 export type Inspected = { readonly name: string } & (
   | { readonly inspect: InspectSpec; readonly followed?: undefined }
@@ -36,9 +37,9 @@ export type Inspected = { readonly name: string } & (
     }
 );
 
-/** What stands for pages, in the words of conditions. */
+/** How conditions describe the source that takes the place of pages. */
 export interface Followed {
-  /** Before its name: `copies in`. */
+  /** The words before its name: `copies in`. */
   readonly what: string;
   readonly limits: readonly string[];
 }
@@ -54,9 +55,9 @@ export interface PageInstance {
 /** The instances of a consumer. */
 export interface InstanceList {
   readonly pages: readonly PageInstance[];
-  /** Whether these are all that there are. */
+  /** Whether there are no other instances. */
   readonly isWhole: boolean;
-  /** Addresses that cannot lead from here to any. */
+  /** Addresses to which this host has no route. */
   readonly unrouted?: readonly string[];
 }
 
@@ -66,7 +67,7 @@ export function firstOf(pages: readonly PageInstance[], most: number): InstanceL
   return { pages: pages.slice(0, most), isWhole: pages.length <= most };
 }
 
-/** Those of a discovery service: one at each address of its host. */
+/** The instances of a discovery service: one at each address of its host. */
 export function instancesAt(url: URL, { addresses, unrouted }: Resolved, most: number): InstanceList {
   const pages = addresses.map((address) => ({ name: address, address, url }));
   return { ...firstOf(pages, most), unrouted };
@@ -74,29 +75,29 @@ export function instancesAt(url: URL, { addresses, unrouted }: Resolved, most: n
 
 export interface PageToRead {
   readonly url: URL;
-  /** The endpoints whose listings matter. */
+  /** The endpoints to look for. */
   readonly wanted: readonly PageEndpoint[];
-  /** The Services of the endpoints that are asked about. */
+  /** The Services of the endpoints in question. */
   readonly services: readonly ServiceName[];
 }
 
-/** A source of endpoints that Linger follows, and looks up instead of reading pages. */
+/** A source of endpoints that Linger follows, and looks up in place of pages. */
 export interface Source {
   /** Never rejects. */
   readonly instances: (signal: AbortSignal) => Promise<InstanceList | Problem>;
   readonly find: (instance: PageInstance, page: PageToRead) => PageFindings | Problem;
-  /** Sets the Services that the consumer applies to. */
+  /** Sets the Services to which the consumer applies. */
   readonly follow?: (services: readonly ServiceRecord[]) => void;
 }
 
 /** One instance's answer about one pod. */
 export interface Verdict {
   readonly state: 'unknown' | 'using' | 'notUsing';
-  /** Whether its page has ever shown the pod: only then its absence counts. */
+  /** Whether its page has ever shown the pod; otherwise its absence means nothing. */
   readonly shown: boolean;
-  /** Whether an unfiltered page has been read for it. */
+  /** Whether an unfiltered page has been read for this answer. */
   readonly whole: boolean;
-  /** When the first of the latest pages without the pod was read. */
+  /** The time of the first of the latest pages that lack the pod. */
   readonly since: number;
   /** When the latest page was requested. */
   readonly askedAt: number;
@@ -108,18 +109,21 @@ export class Question {
   readonly uid: string;
   readonly endpoints: readonly PageEndpoint[];
   readonly services: readonly ServiceName[];
-  /** By Service, when it became ready; minus infinity: it has not been seen ready. */
+  /** By Service, when the pod became ready; −Infinity: it has not been seen ready. */
   readonly readyAt = new Map<string, number>();
   readonly openedAt: number;
   readonly verdicts = new Map<string, Verdict>();
-  /** By instance: when it dropped the endpoint. Entered once listeners know that the syncInterval after that is over. */
+  /**
+   * By instance: when it dropped the endpoint. Set once listeners have been notified that the syncInterval after that is
+   * over.
+   */
   readonly waited = new Map<string, number>();
-  /** Since when no slice lists it as ready. */
+  /** When slices stopped listing it as ready. */
   hotSince: number | undefined;
   /** When all groups had withdrawn it. */
   withdrawnAt: number | undefined;
   goneAt: number | undefined;
-  /** Whether its sample is recorded or abandoned. */
+  /** Whether its sample has been recorded or abandoned. */
   closed: boolean;
 
   constructor(
@@ -138,7 +142,7 @@ export class Question {
     this.see(addresses);
   }
 
-  /** @param pods it, as slices list it now */
+  /** @param pods the pod, once for each Service whose slices list it now */
   see(pods: readonly PodAddress[]): void {
     for (const each of pods) {
       const service = objectKey(each.service);
@@ -154,16 +158,16 @@ export class Instance {
   askedAt: number | undefined;
   /** When it was last asked about departed addresses. */
   restedAt = Number.NEGATIVE_INFINITY;
-  /** It is due to be asked about some. */
+  /** It is due to be asked about departed addresses. */
   resting = false;
-  /** How many held pods in a row it has kept, each withdrawn after the hold before it had ended. */
+  /** How many held pods in a row it has kept. Each of them was withdrawn only after the previous one was counted. */
   staleHolds = 0;
   staleHoldAt = Number.NEGATIVE_INFINITY;
   /** undefined: the last page could be used. */
   failing: { readonly trouble: Problem; readonly since: number; readonly times: number } | undefined;
-  /** The names of the Envoy clusters that list the addresses in question. */
+  /** The names of Envoy clusters that list the addresses in question. */
   readonly clusters = new Set<string>();
-  /** By pod, when the latest page that showed it was requested; the latest last. */
+  /** By pod, when the latest page that showed it was requested; most recent last. */
   readonly #shownAt = new Map<string, number>();
 
   constructor(page: PageInstance) {
@@ -174,12 +178,12 @@ export class Instance {
     for (const name of clusters) if (this.clusters.size <= MOST_CLUSTERS) this.clusters.add(name);
   }
 
-  /** A page that was requested then shows the pod, which may end later. */
+  /** Notes that a page requested at this instant shows the pod. */
   shows({ service, uid }: PodAddress, at: number): void {
     setNewest(this.#shownAt, `${service.namespace}/${uid}`, at, MOST_SHOWN);
   }
 
-  /** Whether it has shown the pod since that became ready the last time. */
+  /** Whether it has shown the pod since the pod last became ready. */
   hasShown({ namespace, uid, readyAt: since }: Question): boolean {
     const at = this.#shownAt.get(`${namespace}/${uid}`);
     return at !== undefined && at >= Math.max(...since.values());
@@ -192,26 +196,32 @@ export class Asked {
   readonly questions = new Map<string, Question>();
   readonly shares = new Shares();
   readonly stale = new StaleUpstreams();
-  /** For how long no slice lists an address before it counts as dead, and when that was looked up. */
+  /** How long an address may be unlisted before it counts as dead, and when that was determined. */
   patience: { readonly ms: number; readonly at: number } | undefined;
-  /** Pods that are settled, or given up, but not deleted yet: their further events open no new question. Oldest first. */
+  /**
+   * Pods that are settled or abandoned, but not deleted yet, so that their further events open no new question. Oldest
+   * first.
+   */
   readonly settled = new Set<string>();
-  /** When its instances were listed; infinity while they are being listed. */
+  /** When its instances were last listed; infinite while they are being listed. */
   listedAt = Number.NEGATIVE_INFINITY;
   isWhole = true;
   unrouted: readonly string[] = [];
-  /** Since when they cannot be listed. */
+  /** Since when listing them has failed. */
   unlistableSince: number | undefined;
-  /** Why they cannot be listed, once that lasts. */
+  /** Why listing them fails, once it has done so for a while. */
   trouble: Problem | undefined;
-  /** How many pages were read for open questions, and of how many pods, while none has listed one; then undefined. */
+  /**
+   * How many pages have been read for open questions, and about how many pods, while none of them has listed one; undefined
+   * once one has.
+   */
   unlisted: readonly [pages: number, pods: number] | undefined = [0, 0];
 
   constructor(consumer: Inspected) {
     this.consumer = consumer;
   }
 
-  /** Whether there is no instance but those that are asked. */
+  /** Whether there are no instances besides those that are asked. */
   get knowsAll(): boolean {
     return this.isWhole && this.trouble === undefined;
   }
@@ -224,7 +234,7 @@ export class Asked {
     this.settled.add(uid);
   }
 
-  /** How long the clients of a discovery service may keep an address. */
+  /** How long clients of a discovery service may keep an address. Milliseconds. */
   get syncMs(): number {
     return (this.consumer.inspect.syncInterval ?? 0) * 1000;
   }
@@ -249,7 +259,7 @@ const LIMITS = [
   'What is in flight, or kept alive, outlives the page.',
 ];
 
-/** After this many pages without any of its pods, the page or the pods are the wrong ones. */
+/** If this many pages contain none of its pods, the page or the pods are wrong. */
 const PAGES_UNLISTED = 10;
 
 /** The state of inspection, in the condition's words. */
@@ -290,7 +300,7 @@ export function inspectionStateOf(
     return { ...state, trouble: { reason, message: `The ${what} ${names} ${message}.` } };
   }
   if (unlisted[0] >= PAGES_UNLISTED) {
-    // Rounded down, or its status would be written with each page.
+    // Rounded down; otherwise the status would be rewritten with each page.
     const [pages, pods] = unlisted.map((count) => String(count).replace(/(?<=.)./g, '0'));
     const page = consumer.followed === undefined ? 'format, port and path, and ' : '';
     const message = `Asked ${pages} times, it has listed none of ${pods} terminating pods: check ${page}that it sends traffic to the Services of appliesTo.`;

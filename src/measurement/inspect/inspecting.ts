@@ -4,10 +4,10 @@ import type { Inspected, Source } from './inspected.ts';
 type Followed<I> = I extends { readonly followed: object } ? Omit<I, 'name'> : never;
 type Paged<I> = I extends { readonly followed?: undefined } ? Omit<I, 'name'> : never;
 
-/** What a source may need of its surroundings. */
+/** The context that a source may need. */
 export interface SourceContext {
   readonly connection: KubeConnection;
-  /** The folder with the files that consumers may refer to; undefined: none. */
+  /** The folder with the files that consumers may refer to; undefined: they may refer to none. */
   readonly files: string | undefined;
   /** Linger's own. */
   readonly namespace: string;
@@ -17,12 +17,12 @@ export interface SourceContext {
   readonly signal: AbortSignal;
 }
 
-/** A measure whose instances are asked what they still send to. */
+/** A kind of measure whose instances are asked what they still send to. */
 export interface Inspecting<M> {
   readonly inspected: (measure: M) => Paged<Inspected> | Followed<Inspected>;
-  /** Follows the source that stands for pages, until the signal aborts; absent: pages are read. */
+  /** Follows the source that takes the place of pages, until the signal aborts; absent: pages are read. */
   readonly follow?: (measure: M, context: SourceContext) => Promise<Source>;
 }
 
-/** What is in memory may be asked as often as the holder looks. Seconds. */
+/** Seconds. A source in memory may be looked up as often as a hold is checked. */
 export const EVERY = 0.1;

@@ -1,6 +1,6 @@
 import type { Measuring } from '../measure.ts';
 
-/** Its instances, or a discovery service that they poll, serve pages. */
+/** Pages are served by the consumer's instances, or by a discovery service that they poll. */
 export const inspect: Measuring<'inspect'> = {
   by: 'inspection',
   inspected: (measure) => ({ inspect: measure.inspect }),

@@ -8,9 +8,9 @@ import {
 } from '../../core/api/index.ts';
 import type { PodAddress } from '../../core/lag/index.ts';
 
-/** How many addresses a witness is asked for at a time. */
+/** About how many addresses a witness is asked at a time. */
 export const MOST_WITNESSED = 64;
-/** How many of these are of pods in question; the others show whether an instance knows the Service. */
+/** How many of them belong to pods in question; the others show whether an instance knows the Service at all. */
 const MOST_ASKED = 48;
 const PORTS_OF_POD = 3;
 
@@ -41,13 +41,13 @@ export function whatFits<
   return fitting;
 }
 
-/** For how many more pods there is room in a request to `linger witness`, at a few ports each. */
+/** How many more pods fit into a request to `linger witness`, at a few ports each. */
 export function roomBeside(own: readonly PageEndpoint[]): number {
   const left = MOST_ASKED - own.flatMap(({ ports }) => ports).length;
   return Math.max(0, Math.floor(left / PORTS_OF_POD));
 }
 
-/** The URL of the page, filtered to what is needed where possible. */
+/** The URL of the page, filtered to what is needed if possible. */
 export function pageUrl(
   page: URL,
   format: PageFormat | undefined,
@@ -65,7 +65,7 @@ export function pageUrl(
     clusters.size <= MOST_CLUSTERS &&
     !url.searchParams.has('filter')
   ) {
-    // A regular expression for the names of clusters, which older Envoys ignore.
+    // A regular expression for names of clusters; older Envoys ignore it.
     const names = [...clusters].map((name) => name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'));
     const filter = `^(${names.join('|')})$`;
     if (filter.length <= LONGEST_FILTER) url.searchParams.set('filter', filter);

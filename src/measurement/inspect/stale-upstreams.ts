@@ -3,13 +3,13 @@ import type { Departed } from '../../core/lag/index.ts';
 
 /** Milliseconds. */
 export const STALE_LIMITS = {
-  /** Between two questions to an instance at rest. */
+  /** Time between two questions about dead addresses to an instance that keeps none. */
   rest: 120_000,
-  /** An address counts as dead once no slice has listed it for this long, or for longer than the consumer's p99.9. */
+  /** An address counts as dead once slices have not listed it for this long, or for longer than the consumer's p99.9. */
   least: 30_000,
   /**
-   * How long after the first page with a dead address a second one must still list it. From then on the instance is asked at
-   * this interval, so that its recovery shows soon.
+   * How long after the first page with a dead address a second page must still list it. From then on the instance is asked
+   * at this interval, so that its recovery is noticed soon.
    */
   confirm: 20_000,
 };
@@ -33,23 +33,23 @@ interface Sighting {
 }
 
 /**
- * The dead addresses that the instances of one consumer keep. An address is dead once no slice has listed it for longer than
- * the consumer takes to follow; an instance keeps it if two of its pages list it as in use. All times are milliseconds of
- * one clock.
+ * The dead addresses that instances of one consumer keep. An address is dead once no slice has listed it for longer than the
+ * consumer takes to follow. An instance keeps it if two of its pages list it as in use. All times are milliseconds of one
+ * clock.
  */
 export class StaleUpstreams {
   /** By instance and address. */
   readonly #seen = new Map<string, Map<string, Sighting>>();
-  /** By instance, the departures that it has dropped. */
+  /** By instance: the departed addresses that it has dropped. */
   readonly #cleared = new Map<string, WeakSet<Departed>>();
 
-  /** What an instance should be asked about: what it has not dropped, longest departed first. */
+  /** The departed addresses about which to ask an instance, because it has not dropped them; longest departed first. */
   open(instance: string, departed: Iterable<Departed>, deadBefore: number): readonly Departed[] {
     const cleared = this.#cleared.get(instance);
     return [...departed].filter((each) => each.at <= deadBefore && cleared?.has(each) !== true);
   }
 
-  /** When the first dead address was seen that the instance keeps, confirmed or not; undefined: none was. */
+  /** When the first of the dead addresses that the instance keeps was seen, confirmed or not; undefined: it keeps none. */
   keptSince(instance: string, departed: ReadonlyMap<string, Departed>): number | undefined {
     const seen = this.#seen.get(instance);
     for (const [address, sighting] of seen ?? [])
@@ -58,8 +58,8 @@ export class StaleUpstreams {
   }
 
   /**
-   * Takes in a page that was asked about these departures.
-   * @returns those that two pages list by now, to be confirmed
+   * Takes a page that was requested to ask about these departed addresses.
+   * @returns those that two pages have listed by now, to be confirmed
    */
   judge(
     instance: string,
@@ -91,13 +91,13 @@ export class StaleUpstreams {
     if (sighting !== undefined) sighting.confirmed = true;
   }
 
-  /** Its page is gone, or another. */
+  /** Forgets an instance whose page no longer exists or has changed. */
   forget(instance: string): void {
     this.#seen.delete(instance);
     this.#cleared.delete(instance);
   }
 
-  /** By instance, the dead addresses that it keeps. @param departed those that no slice lists */
+  /** The dead addresses that each instance keeps. @param departed the addresses that no slice lists */
   kept(departed: ReadonlyMap<string, Departed>): ReadonlyMap<string, readonly Departed[]> {
     const all = [...this.#seen].map(([instance, seen]) => {
       const sightings = [...seen.values()].filter(

@@ -13,29 +13,29 @@ import { NEVER, pause } from '../../timing/index.ts';
 import { type AttemptMade, type ConsumerOutcome, FLIP_LIMITS } from '../canary/flip.ts';
 import { type Answer, askOnce, type Problem, problem, readShortBody, refusal } from '../requests/probe.ts';
 
-/** The label of the node timers' pods, in Linger's own namespace. */
+/** Selects the pods of node timers in Linger's own namespace. */
 const NODE_TIMERS = 'app.kubernetes.io/name=linger-node-timer';
 const NODE_TIMER_PORT = 8447;
 
-/** A node timer goes on making attempts for this long after they were last fetched. Milliseconds. */
+/** A node timer continues to make attempts for this long after they were last fetched. Milliseconds. */
 const LEASE_MS = 3_000;
 /** How often the leader fetches them. Milliseconds. */
 const FETCH_MS = 500;
 const REQUEST_MS = 5_000;
-/** Older attempts are of an earlier flip. Milliseconds. */
+/** Attempts older than this are from an earlier flip. Milliseconds. */
 const OLDEST_MS = 60_000;
 const LONGEST = FOREIGN_LIMITS.attempts.bytes;
 const MOST_KEPT = FOREIGN_LIMITS.attempts.parts.most;
 
-/** In place of a replica's index. */
+/** Stands in place of a replica's index if the connection was refused. */
 const TURNED_AWAY = -1;
 const UNCLEAR = -2;
 
 /**
- * What a node timer serves: `GET /attempts/N` returns its attempts from number N on, each with the milliseconds since it
- * began and ended, so that no two clocks need to agree, and keeps it trying for a few seconds. Where it connects to is
- * fixed at its start: a request cannot change it.
- * @param ask one attempt through the kube-proxy of this node
+ * The server of a node timer. `GET /attempts/N` returns its attempts from number N on, each with the milliseconds since it
+ * began and ended, so that no clocks need to agree; and it keeps the timer trying for a few seconds. The target of attempts
+ * is fixed at its start, so that a request cannot change it.
+ * @param ask makes one attempt through the kube-proxy of this node
  */
 export function nodeTimerApp(ask: () => Promise<Answer>, clock: () => number): RequestListener {
   let until = Number.NEGATIVE_INFINITY;
@@ -88,7 +88,7 @@ interface Fetched {
   readonly made: readonly AttemptMade[];
 }
 
-/** @returns fetches the attempts that a node timer has made since the last call; never throws */
+/** @returns a function that fetches the attempts that a node timer has made since its last call; never throws */
 export function attemptsOf(
   { address }: Pick<NodeTimer, 'address'>,
   { clock, timeoutMs, port }: { clock: () => number; timeoutMs: number; port: number },
@@ -102,7 +102,7 @@ export function attemptsOf(
     const span = { sentAt, receivedAt: clock() };
     const fetched = 'reason' in body ? body : attemptsIn(body.text, span);
     if ('reason' in fetched) {
-      // Nothing was tried: it says nothing of the replica, even where no other could have answered.
+      // No attempt was made, so this says nothing about the replica, even if there is no other that could have answered.
       const answer = { ...fetched, turnedAway: false };
       return [{ began: sentAt, ended: span.receivedAt, answer }];
     }
@@ -126,7 +126,7 @@ function readAttempts(
   else readShortBody(response, LONGEST, (text) => settle(text === undefined ? TOO_LONG : { text }));
 }
 
-/** @param span of the request: the node timer's "now" lies within it */
+/** @param span of the request; the node timer's "now" lies within it */
 export function attemptsIn(
   text: string,
   { sentAt, receivedAt }: { readonly sentAt: number; readonly receivedAt: number },
@@ -157,16 +157,19 @@ export interface NodeTimer {
   readonly address: string;
 }
 
-/** Each costs 40 connections a second during a flip, which the replicas answer. */
+/** How many nodes are timed in a flip: each costs 40 connections a second, which the replicas answer. */
 const MOST_TIMED = 16;
-/** How many of them are reserved for the slowest nodes: these are timed in every flip, however many nodes there are. */
+/** How many of them are reserved for the slowest nodes, which are timed in every flip however many nodes there are. */
 const SLOWEST_TIMED = 8;
-/** How many flips the lags of each node are kept for. */
+/** For how many flips the lags of each node are kept. */
 const REMEMBERED = 8;
 const MOST_NODES = 10_000;
-/** The list of pods is renewed after a minute, or after a second for each node. Milliseconds. */
+/** The list of pods is renewed after a minute, or after one second per node if that is longer. Milliseconds. */
 const LIST = { everyMs: 60_000, eachMs: 1_000 };
-/** What is shown changes only when a node's lag moved by more than this: a status is not rewritten for noise. Seconds. */
+/**
+ * The displayed lag of a node changes only if it has moved by more than this, so that a status is not rewritten for noise.
+ * Seconds.
+ */
 const MOVED = { share: 0.2, seconds: 0.05 };
 
 interface NodeTimersOptions {
@@ -179,14 +182,14 @@ interface NodeTimersOptions {
   readonly port?: number | undefined;
 }
 
-/** The kube-proxies of the other nodes, timed by the DaemonSet linger-node-timer, where there is one. */
+/** The kube-proxies of other nodes, timed by the DaemonSet linger-node-timer, if it is installed. */
 export class NodeTimers {
   readonly #options: NodeTimersOptions;
   #known: readonly NodeTimer[] = [];
   #listedAt = Number.NEGATIVE_INFINITY;
-  /** Nodes in the order in which they were last tried. */
+  /** Nodes in the order in which they were last timed. */
   readonly #tried = new Set<string>();
-  /** Seconds, by node. */
+  /** Latest lags in seconds, by node. */
   readonly #lags = new Map<string, readonly number[]>();
   readonly #silent = new Map<string, string>();
   #shown: { readonly node: string; readonly lag: number } | undefined;
@@ -195,7 +198,7 @@ export class NodeTimers {
     this.#options = options;
   }
 
-  /** The nodes to time in this flip: the slowest, and of the others those that were timed least recently. */
+  /** The nodes to time in this flip: the slowest ones, and of the others those that were timed least recently. */
   async chosen(): Promise<readonly NodeTimer[]> {
     await this.#list();
     const slowest = this.#bySlowness().slice(0, SLOWEST_TIMED);
@@ -213,7 +216,7 @@ export class NodeTimers {
     return chosen;
   }
 
-  /** How attempts through the kube-proxy of a node are made. */
+  /** How to make attempts through the kube-proxy of a node. */
   timed(timer: NodeTimer, timeoutMs: number) {
     const { clock, port = NODE_TIMER_PORT } = this.#options;
     const name = `cluster-ip on ${timer.node}`;
@@ -222,9 +225,9 @@ export class NodeTimers {
   }
 
   /**
-   * The outcome of the slowest node.
-   * @param own that of the leader's node
-   * @param timers those of the other nodes; undefined: the flip says nothing about it
+   * The outcome for the slowest node.
+   * @param own the outcome for the leader's node
+   * @param timers the outcomes for the other nodes; undefined: the flip has none for it
    */
   async slowest(
     own: ConsumerOutcome,
@@ -236,7 +239,7 @@ export class NodeTimers {
     for (const [timer, outcome] of timers.toSorted(([, a], [, b]) => order(b) - order(a))) {
       if (outcome?.removal === undefined && outcome?.trouble === undefined) continue;
       const isSlower = order(outcome) > order(slowest);
-      // Another pod may have got the address since; its answers must not make the lag longer.
+      // Another pod may have got the address in the meantime; its answers must not make the lag longer.
       const gone = isSlower ? await this.#whyGone(timer) : undefined;
       if (gone !== undefined) {
         this.#silent.set(timer.node, gone);
@@ -253,7 +256,7 @@ export class NodeTimers {
     };
   }
 
-  /** What the numbers cover, as a sentence; undefined: the leader's node alone. */
+  /** What the numbers cover, as a sentence; undefined: only the leader's node. */
   get limit(): string | undefined {
     if (this.#known.length === 0) return undefined;
     const of = `${this.#lags.size} of ${this.#known.length} nodes`;
@@ -275,7 +278,7 @@ export class NodeTimers {
       this.#silent.delete(node);
       this.#lags.set(node, [...lags, removal].slice(-REMEMBERED));
     }
-    // Not sorted: there may be thousands of nodes, and this is called for each that was timed.
+    // Without sorting, because there may be thousands of nodes, and this is called for each that was timed.
     let slowest: string | undefined;
     for (const each of this.#lags.keys())
       if (slowest === undefined || this.#slownessOf(each) > this.#slownessOf(slowest)) slowest = each;
@@ -296,7 +299,7 @@ export class NodeTimers {
     return [...this.#lags.keys()].toSorted((a, b) => this.#slownessOf(b) - this.#slownessOf(a));
   }
 
-  /** Where the list fails, what was known stays. */
+  /** If listing fails, the known pods are kept. */
   async #list(): Promise<void> {
     const { clock } = this.#options;
     if (clock() - this.#listedAt < Math.max(LIST.everyMs, LIST.eachMs * this.#known.length)) return;
@@ -307,7 +310,7 @@ export class NodeTimers {
       for (const node of known.keys()) if (!nodes.has(node)) known.delete(node);
   }
 
-  /** Why the address may no longer be the node timer's; undefined: it still is. */
+  /** Why the address may no longer belong to the node timer; undefined: it still does. */
   async #whyGone({ name, uid, address }: NodeTimer): Promise<string | undefined> {
     const pods = await this.#pods({ fieldSelector: `metadata.name=${name}` });
     if (pods === undefined) return 'its pod may have been replaced: the API server does not answer';
@@ -315,7 +318,7 @@ export class NodeTimers {
     return isStill ? undefined : 'its pod was replaced';
   }
 
-  /** @returns undefined where the API server does not answer */
+  /** @returns undefined if the API server does not answer */
   async #pods(query: { labelSelector?: string; fieldSelector?: string }) {
     const { connection, namespace, signal } = this.#options;
     const resource = addressedPodsResource(`/api/v1/namespaces/${namespace}/pods`, query);

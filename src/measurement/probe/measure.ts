@@ -3,10 +3,10 @@ import { type AttemptContext, SHARED_MISSES } from '../canary/timed.ts';
 import type { Measuring } from '../measure.ts';
 import { type Answer, attempt, type Problem, resolve } from '../requests/probe.ts';
 
-/** How often to flip for a probe without an interval. */
+/** The interval between flips for a probe that specifies none. */
 const PROBE_EVERY_MS = 30_000;
 
-/** A URL leads through it to the canary. */
+/** A URL that leads through the consumer to the canary. */
 export const probe: Measuring<'probe'> = {
   by: 'canary',
   limit:

@@ -12,7 +12,7 @@ import { ConsumerReports } from './reports.ts';
 /**
  * Registers the metrics of reports.
  * @param readings by consumer; empty on a replica that does not lead
- * @returns what counts a report
+ * @returns a function that counts a report
  */
 export function registerReportMetrics(
   registry: Registry,
@@ -57,25 +57,25 @@ export function registerReportMetrics(
 interface ReportTakingContext {
   readonly consumers: () => readonly Consumer[];
   readonly measurement: ConsumerMeasurement;
-  /** What cursors are signed with: the same in all replicas. */
+  /** The keys that sign cursors; the same in all replicas. */
   readonly keys: () => SigningKeys;
   /** The newest resourceVersions that this replica has seen. */
   readonly newest: () => StageVersions;
   readonly registry: Registry;
   readonly clock: () => number;
-  /** An instance of the consumer has said what it has applied. */
+  /** Called when an instance of the consumer has reported what it has applied. */
   readonly onSynced: (consumer: string) => void;
 }
 
 export interface ReportTaking {
   readonly runnable: Runnable;
-  /** What has been reported, and since when; undefined where this replica does not lead. */
+  /** The reports of this term, and when it began; undefined if this replica does not lead. */
   readonly taken: () => { readonly taken: ConsumerReports; readonly since: number } | undefined;
   /** Counts a report. */
   readonly count: (consumer: string, result: ReportResult) => void;
 }
 
-/** How soon the silence of an instance shows. */
+/** How soon the silence of an instance is noticed. */
 const TICK_MS = 1_000;
 
 /** Takes reports while this replica leads. */

@@ -2,7 +2,7 @@ import { compareVersions, type EndpointSource, type StageVersions } from '../../
 import type { Held, Instances } from '../measure.ts';
 import type { ReportTaking } from './report-taking.ts';
 
-/** The instances that report, as Hold sees them. */
+/** The instances that report, for Hold. */
 export function reportingInstances(taken: ReportTaking['taken']): Instances {
   return {
     wordOf: (consumer, { withdrawn, initial }) => {
@@ -10,7 +10,7 @@ export function reportingInstances(taken: ReportTaking['taken']): Instances {
       const reports = taken();
       const still = versions && reports?.taken.waitingFor(consumer, versions);
       if (versions === undefined || reports === undefined || still === undefined) return undefined;
-      // Reports to an earlier leader are not known here: an instance that has yet to report may still send.
+      // Reports to an earlier leader are not known here, so an instance that has not reported yet may still send.
       const all = reports.since + initial * 1000;
       const completeAt = reports.taken.hasSilent(consumer, versions) ? Number.POSITIVE_INFINITY : all;
       return { still, completeAt };
@@ -18,7 +18,7 @@ export function reportingInstances(taken: ReportTaking['taken']): Instances {
   };
 }
 
-/** The newest resourceVersions that withdrew the pod. @returns undefined where one of them is not known */
+/** The newest resourceVersions with which the pod was withdrawn. @returns undefined if one of them is not known */
 function versionsOf(withdrawals: Held['withdrawn']): StageVersions | undefined {
   const newest: Partial<Record<EndpointSource, string>> = {};
   for (const { group, version } of withdrawals) {

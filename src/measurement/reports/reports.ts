@@ -11,14 +11,15 @@ import {
   type SyncResult,
 } from '../../core/lag/index.ts';
 
-/** Lead, when it was given, versions of EndpointSlices and of Endpoints, proof. */
+/** The format of a cursor: term, time of issue, versions of EndpointSlices and of Endpoints, signature. */
 const FORM = /^([\w-]{8})\.([0-9a-z]{1,11})\.(\d{0,20})\.(\d{0,20})\.([\w-]{22})$/;
 
 type CursorClaim = Extract<SyncClaim, { readonly by: 'cursor' }>;
 
 /**
- * Cursors: the versions that Linger had seen and the time of issue, signed for one instance of one consumer. The key
- * outlives the lead, so an earlier leader's cursor still acknowledges versions; its time is of another clock and is ignored.
+ * Cursors contain the versions that Linger had seen and the time of issue, signed for one instance of one consumer. The key
+ * outlives the term, so a cursor of an earlier leader still acknowledges versions; its time is from another clock and is
+ * ignored.
  */
 export class ReportCursors {
   readonly #keys: () => SigningKeys;
@@ -28,9 +29,9 @@ export class ReportCursors {
     this.#keys = keys;
   }
 
-  /** @param now milliseconds of this lead's clock */
+  /** @param now milliseconds of this leader's clock */
   write(consumer: string, instance: string, now: number, versions: StageVersions): string {
-    // Whole microseconds, rounded down, so that a cursor never seems newer than it is.
+    // Whole microseconds, rounded down, so that a cursor never seems to be newer than it is.
     const given = Math.floor(now * 1000).toString(36);
     const said = `${this.#lead}.${given}.${decimal(versions.EndpointSlice)}.${decimal(versions.Endpoints)}`;
     return `${said}.${proofOf(this.#keys()[0], consumer, instance, said)}`;
@@ -45,13 +46,13 @@ export class ReportCursors {
     return {
       by: 'cursor',
       givenAt: lead === this.#lead ? Number.parseInt(given, 36) / 1000 : undefined,
-      // A gateway with a cursor may read either kind, so versions that Linger had not seen are not acknowledged.
+      // A gateway with a cursor may read either kind, so a version that Linger had not seen counts as not acknowledged.
       versions: { EndpointSlice: slices ?? '', Endpoints: endpoints ?? '' },
     };
   }
 }
 
-/** Versions that cannot be compared are left out. */
+/** Leaves out versions that cannot be compared. */
 function decimal(version: string | undefined): string {
   return version !== undefined && /^\d{1,20}$/.test(version) ? version : '';
 }
@@ -64,18 +65,18 @@ export function versionsOf(slices: string | undefined, endpoints: string | undef
   };
 }
 
-/** The reports of one consumer's instances. Instants: milliseconds of the clock of the lead. */
+/** The reports of one consumer's instances. Instants are milliseconds of the leader's clock. */
 interface Reported {
   readonly syncs: ReportedSyncs;
-  /** The latest report that was refused for its content or its sender. */
+  /** The latest report that was refused because of its content or its sender. */
   refused: { readonly result: ReportResult; readonly at: number } | undefined;
   /** When the last lag was measured. */
   lagAt: number | undefined;
 }
 
-/** How long a refusal is shown. Milliseconds. */
+/** How long a refusal is shown in the condition. Milliseconds. */
 const RECENT = 600_000;
-/** Instances that report once a quarter of an hour are still expected. Milliseconds. */
+/** Three times a quarter of an hour, because instances may report that rarely. Milliseconds. */
 const STALE_AFTER = 2_700_000;
 
 const ALWAYS = [
@@ -84,7 +85,7 @@ const ALWAYS = [
   'Where a gateway reads a discovery service of its own, that service’s lag is not seen: it comes on top.',
 ];
 
-/** The state of reporting, as the condition's reason and message. */
+/** The state of reporting, as a condition's reason and message. */
 function reportStateOf(reported: Reported, now: number): MeasurementState {
   const instances = reported.syncs.state(now);
   const { live, silent } = instances;
@@ -115,23 +116,23 @@ function troubleOf(
   return { reason: 'Stale', message };
 }
 
-/** A report of an instance before or after a sync. */
+/** A report that an instance makes before or after a sync. */
 export interface Report {
   readonly instance: InstanceName;
-  /** The cursor as issued; undefined: one is requested. */
+  /** The cursor, as it was issued; undefined: the instance requests one. */
   readonly cursor?: string | undefined;
-  /** Instead of a cursor: what it has read of the API and applied. */
+  /** Instead of a cursor: the versions of the API that it has read and applied. */
   readonly applied?: StageVersions | undefined;
 }
 
 export interface ReportAnswer {
   readonly result: SyncResult | 'ForeignCursor';
-  /** undefined: none can be given. */
+  /** undefined: none can be issued. */
   readonly cursor: string | undefined;
 }
 
 interface ConsumerReportsOptions {
-  /** The keys that cursors are signed with, across leads. */
+  /** The keys that sign cursors; they outlive terms. */
   readonly keys: () => SigningKeys;
   readonly newest: () => StageVersions;
   readonly clock: () => number;
@@ -141,7 +142,7 @@ interface ConsumerReportsOptions {
   readonly onSynced?: ((consumer: string) => void) | undefined;
 }
 
-/** All reports of one lead, by consumer. */
+/** All reports of one term, by consumer. */
 export class ConsumerReports {
   readonly #options: ConsumerReportsOptions;
   readonly #cursors: ReportCursors;
@@ -158,7 +159,7 @@ export class ConsumerReports {
     for (const name of names) if (!this.#consumers.has(name)) this.#consumers.set(name, this.#begin(name));
   }
 
-  /** @returns undefined where the consumer is not kept */
+  /** @returns undefined if the consumer is not measured by reports */
   report(consumer: string, { instance, cursor, applied }: Report): ReportAnswer | undefined {
     const reported = this.#consumers.get(consumer);
     if (reported === undefined) return undefined;
@@ -175,7 +176,7 @@ export class ConsumerReports {
     return { result, cursor: result === 'TooManyInstances' ? undefined : next };
   }
 
-  /** A report was refused for its content or its sender. */
+  /** Notes that a report was refused because of its content or its sender. */
   refused(consumer: string, result: ReportResult): void {
     const reported = this.#consumers.get(consumer);
     if (reported !== undefined) reported.refused = { result, at: this.#options.clock() };
@@ -197,10 +198,7 @@ export class ConsumerReports {
       yield [name, syncs.state(this.#options.clock()), syncs.lost];
   }
 
-  /**
-   * The instances that have not acknowledged the versions of a withdrawal: reported, not estimated. @returns undefined if no
-   * instance is live
-   */
+  /** The instances that have not acknowledged the versions of a withdrawal. @returns undefined if no instance is live */
   waitingFor(consumer: string, versions: StageVersions): readonly string[] | undefined {
     return this.#consumers.get(consumer)?.syncs.waitingFor(versions);
   }
@@ -210,7 +208,7 @@ export class ConsumerReports {
     return this.#consumers.get(consumer)?.syncs.hasSilent(versions) ?? false;
   }
 
-  /** A pod is deleted; it may have been an instance. */
+  /** Notes that a pod was deleted, which may have been an instance. */
   gone(uid: string): void {
     const now = this.#options.clock();
     for (const { syncs } of this.#consumers.values()) syncs.gone(uid, now);

@@ -19,14 +19,14 @@ export interface PageRequest extends Omit<Question, 'headers'> {
 }
 
 export interface PageAnswer {
-  /** The findings, or the reason why the page could not be read completely. */
+  /** The findings, or why the page could not be read completely. */
   readonly outcome: PageFindings | Problem;
   readonly bytes: number;
 }
 
 /**
- * Reads a page over its own connection to exactly this address. Only a full answer with status 200 counts: in a
- * truncated one, addresses would seem to be gone. Never throws, and resolves within the timeout.
+ * Reads a page over a connection of its own to exactly this address. Only a complete response with status 200 counts,
+ * because in a truncated one, addresses would seem to be gone. Never throws, and resolves within the timeout.
  */
 export async function readPage({ reader, token, ...asked }: PageRequest): Promise<PageAnswer> {
   const read = { bytes: 0 };
@@ -41,7 +41,7 @@ export async function readPage({ reader, token, ...asked }: PageRequest): Promis
   return { outcome, bytes: read.bytes };
 }
 
-/** Takes no more of the body than has been parsed. Never rejects. */
+/** Reads no more of the body than has been parsed. Never rejects. */
 async function readBody(
   response: IncomingMessage,
   reader: PageReader,
@@ -64,16 +64,19 @@ async function readBody(
   }
 }
 
-/** Parsed in half a millisecond; the worst in some 10. */
+/** How much is parsed at a time: that takes half a millisecond, and some 10 at worst. */
 const PIECE_BYTES = FOREIGN_LIMITS.page.loopBytes;
-/** Parsing rests once it has taken this long, so that small pages do without. */
+/** Parsing pauses once it has taken this long, so that small pages are parsed without a pause. */
 const WORK_MS = 5;
-/** Parsing takes at most a fifth of the event loop's time, however many pages are read at once. */
+/**
+ * How long it pauses in relation: parsing takes at most a fifth of the event loop's time, however many pages are read at
+ * once.
+ */
 const REST_PER_WORK = 4;
 
 let workedMs = 0;
 
-/** Parses one piece of one page at a time. A page that takes longer than its timeout allows is not read to its end. */
+/** Parses one piece of one page at a time. A page that takes longer than its timeout is not read to its end. */
 const parse = serialize(async (piece: () => void) => {
   const began = performance.now();
   piece();
@@ -84,12 +87,12 @@ const parse = serialize(async (piece: () => void) => {
   await rest(restMs, undefined, { ref: false });
 });
 
-/** Why the body of an answer is not read, if it is not. */
+/** Why the body of a response is not read; undefined: it is. */
 function whyUnusable({ statusCode = 0, headers }: IncomingMessage): Problem | undefined {
   if (statusCode !== 200) return refusal(statusCode);
   const { 'content-encoding': encoding = 'identity', 'x-next-page': next = '' } = headers;
   if (encoding !== 'identity') return problem('BadAnswer', `is encoded as ${encoding.slice(0, 20)}, unasked`);
-  // Traefik paginates its lists, and names page 1 where there is no next page.
+  // Traefik paginates its lists; on the last page, it names page 1 as the next.
   if (next !== '' && next !== '1')
     return problem('BadAnswer', 'is only a part: the path must ask for all at once (per_page)');
   const isMeasured = headers['content-length'] !== undefined || headers['transfer-encoding'] === 'chunked';
@@ -98,8 +101,8 @@ function whyUnusable({ statusCode = 0, headers }: IncomingMessage): Problem | un
 }
 
 /**
- * A file that a consumer refers to, read each time, because tokens are rotated.
- * @param folder undefined: the operator allows none
+ * Reads a file to which a consumer refers. It is read each time, because tokens are rotated.
+ * @param folder undefined: the operator allows no files
  */
 export async function readNamed(folder: string | undefined, name: string): Promise<string> {
   if (folder === undefined) throw new Error(`needs the file ${name}, and --inspect-files names no folder`);
@@ -108,10 +111,13 @@ export async function readNamed(folder: string | undefined, name: string): Promi
   });
 }
 
-/** What servers take of a header at the most. */
+/** The characters and the length that servers accept in a header. */
 const HEADER_VALUE = /^[ -~]{1,8192}$/;
 
-/** The value of a header, from a file. Checked here, since grpc-js quotes what it refuses, and a condition would show it. */
+/**
+ * Reads the value of a header from a file. It is checked here, because grpc-js quotes values that it refuses, and a
+ * condition would show the secret.
+ */
 export async function readHeaderValue(folder: string | undefined, name: string): Promise<string> {
   const text = (await readNamed(folder, name)).trim();
   if (HEADER_VALUE.test(text)) return text;

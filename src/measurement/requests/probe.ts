@@ -7,7 +7,7 @@ import { authorityOf, CANARY_IDENTITY_HEADER, type Curable } from '../../core/ap
 import type { ConditionReason } from '../../core/lag/index.ts';
 import { pause } from '../../timing/index.ts';
 
-/** How a flip of the canary ends: the label `result` of linger_canary_flips_total. */
+/** How a flip of the canary ended: the label `result` of linger_canary_flips_total. */
 export const FLIP_RESULTS = {
   Measured: {
     means: 'The replica was removed and added again, and at least one consumer was timed.',
@@ -51,14 +51,14 @@ export type FlipResult = keyof typeof FLIP_RESULTS;
 
 const BODY = new RegExp(`^${CANARY_IDENTITY_HEADER} ([0-9a-f]{32})\\s*$`);
 const IDENTITY = /^[0-9a-f]{32}$/;
-/** Linger's own answer has 47 bytes; a longer one comes from something else, and is not read further. */
+/** Linger's own answer has 47 bytes. A longer one comes from something else, and is not read to its end. */
 const LONGEST_BODY = 128;
 
-/** The result of an attempt: the replica that answered, by its own name, or why none did. */
+/** The result of an attempt: the name of the replica that answered, or why none did. */
 export type Answer =
   | {
       readonly identity: string;
-      /** How long a client may cache this answer and keep connecting to that replica; absent: not at all. */
+      /** How long a client may cache this answer, and so keep connecting to that replica; absent: not at all. */
       readonly heldMs?: number;
     }
   | Problem;
@@ -66,21 +66,21 @@ export type Answer =
 export interface Problem {
   readonly identity?: undefined;
   readonly reason: Extract<ConditionReason, 'Unreachable' | 'BadAnswer' | 'NotLinger'>;
-  /** The problem, as a phrase after `the probe`; contains nothing of the answer. */
+  /** The problem, as a phrase after `the probe`. Contains no foreign text. */
   readonly message: string;
-  /** It was refused at once, as when the Service has no endpoint. */
+  /** The connection was refused at once, as happens when the Service has no endpoint. */
   readonly turnedAway: boolean;
 }
 
 export interface Question {
   readonly url: URL;
-  /** Where to connect: an address that the URL's host was resolved to, or a Unix socket. */
+  /** Where to connect: an address to which the URL's host was resolved, or a Unix socket. */
   readonly to: { readonly host: string } | { readonly socketPath: string };
   readonly headers: OutgoingHttpHeaders;
   /** Default: GET. */
   readonly method?: string | undefined;
   readonly body?: string | undefined;
-  /** How its certificate is verified. */
+  /** How to verify its certificate. */
   readonly trust?: {
     readonly ca?: string | undefined;
     readonly serverName?: string | undefined;
@@ -89,15 +89,15 @@ export interface Question {
   /** The timeout of the whole attempt, in milliseconds. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
-  /** The connection stands. */
+  /** Called when the connection has been established. */
   readonly onConnect?: (() => void) | undefined;
 }
 
 /**
  * Sends one request over a new connection to exactly this address, without name resolution, redirects or proxies. Never
  * throws. Resolves within the timeout.
- * @param wanted what is waited for
- * @param read settles with what the response says
+ * @param wanted what the request waits for, in words
+ * @param read reads the response, and settles the result
  */
 export function askOnce<T>(
   { url, to, headers, method, body, trust = {}, timeoutMs, signal, onConnect }: Question,
@@ -110,7 +110,7 @@ export function askOnce<T>(
     port: url.port,
     path: url.pathname + url.search,
     ...(method !== undefined && { method }),
-    // A new connection: the default agent may use the environment's proxies.
+    // A connection of its own; the default agent might use proxies from the environment.
     agent: false as const,
     headers: { ...headers, host: url.host, connection: 'close' },
   };
@@ -142,7 +142,7 @@ export function askOnce<T>(
   });
 }
 
-/** Which replica answers at a URL. @param address the one that the URL's host was resolved to */
+/** Which replica answers at a URL. @param address to which the URL's host was resolved */
 export function attempt(
   asked: Pick<Question, 'url' | 'timeoutMs' | 'onConnect'> & { readonly address: string },
 ): Promise<Answer> {
@@ -155,9 +155,9 @@ export function attempt(
 }
 
 /**
- * Which replica answers behind a ClusterIP. Where its Service has no endpoint, kube-proxy rejects connections, but the kernel
- * sends a client one such message a second (`net.ipv4.icmp_ratelimit`) and drops its other connections in silence. So one
- * that never stands has been turned away as well.
+ * Which replica answers behind a ClusterIP. If its Service has no endpoint, kube-proxy rejects connections. But the kernel
+ * sends only one such rejection a second to a client (`net.ipv4.icmp_ratelimit`), and silently drops its other connections.
+ * So a connection that is never established counts as refused as well.
  */
 export async function attemptClusterIp(asked: Parameters<typeof attempt>[0]): Promise<Answer> {
   let stands = false;
@@ -208,7 +208,7 @@ export function refusal(status: number): Problem {
     const wayOut = 'name the URL that it is to end at';
     return problem('BadAnswer', `is redirected (${status}), which is not followed: ${wayOut}`);
   }
-  // Gateways answer 5xx when they have no endpoint.
+  // Gateways answer with 5xx if they have no endpoint.
   return problem('BadAnswer', `is answered with status ${status}`, status >= 500);
 }
 
@@ -241,7 +241,7 @@ function probeProblemOf(error: Error & { readonly code?: unknown }): Problem {
   return problem('Unreachable', tls ? `cannot agree on TLS (${code})` : `fails (${code})`);
 }
 
-/** A name or an address, an IPv6 one without its brackets. */
+/** A host name or an address; an IPv6 address without its brackets. */
 function hostOf(url: URL): string {
   return url.hostname.replace(/^\[|\]$/g, '');
 }
@@ -251,10 +251,12 @@ export function canaryUrl(address: string, port: number): URL {
   return new URL(`http://${authorityOf(address, port)}/canary`);
 }
 
-/** DNS clients retry after 5 s; a server that does not answer the second query is down. */
+/** DNS clients retry after 5 s; a server that does not answer the second query either is down. */
 const WITHIN_MS = 8_000;
 
-/** Addresses where clouds serve credentials to every process of a node. No gateway that serves pods has such an address. */
+/**
+ * Addresses at which clouds serve credentials to every process of a node. No gateway in front of pods has such an address.
+ */
 const METADATA = {
   // Link-local (RFC 3927), Alibaba, Azure's wire server, Oracle.
   ipv4: ['169.254.0.0/16', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32'],
@@ -262,7 +264,9 @@ const METADATA = {
   ipv6: ['fe80::/10', 'fd00:ec2::/32', 'fd20:ce::/32', 'fd00:42::42/128', '2001::/32', '64:ff9b:1::/48'],
 };
 
-/** A BlockList finds IPv4 addresses that are mapped into IPv6 (`::ffff:a.b.c.d`) by itself, and no other form. */
+/**
+ * A BlockList recognises IPv4 addresses that are mapped into IPv6 (`::ffff:a.b.c.d`) by itself, but no other embedded form.
+ */
 const FORBIDDEN = new BlockList();
 for (const subnet of METADATA.ipv6) {
   const [address = '', length] = subnet.split('/');
@@ -292,7 +296,7 @@ function isLocal(address: string): boolean {
   return LOCAL.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
 }
 
-/** Link-local, or where clouds serve metadata. */
+/** Whether the address is link-local, or one at which clouds serve metadata. */
 export function isForbidden(address: string): boolean {
   const [plain = ''] = address.split('%');
   return FORBIDDEN.check(plain, isIP(plain) === 6 ? 'ipv6' : 'ipv4');
@@ -300,15 +304,15 @@ export function isForbidden(address: string): boolean {
 
 export interface Resolved {
   readonly addresses: readonly string[];
-  /** Further ones, of a family that this host has no route to. */
+  /** Further addresses, of a family to which this host has no route. */
   readonly unrouted: readonly string[];
 }
 
 /**
- * The addresses of a URL's host that may be called. Resolved once per flip, and each attempt connects to a checked address:
- * a second resolution could lead elsewhere, and would wait for the few threads that resolve names.
- * @param allowLinkLocal also link-local addresses and those where clouds serve metadata
- * @param refuseLocal not this machine itself, unless `allowLinkLocal`: for requests that change something
+ * The addresses of a URL's host that may be called. They are resolved once per flip, and each attempt connects to a checked
+ * address: resolving again could lead elsewhere, and would occupy the few threads that resolve names.
+ * @param allowLinkLocal whether to allow link-local addresses and those at which clouds serve metadata
+ * @param refuseLocal whether to refuse this machine itself, unless `allowLinkLocal`: for requests that change something
  */
 export async function resolve(
   url: URL,

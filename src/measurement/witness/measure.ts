@@ -1,7 +1,7 @@
 import { WITNESSED_ENOUGH } from '../../core/lag/index.ts';
 import type { Measuring } from '../measure.ts';
 
-/** The senders to a Service, as its pods see them while they are held: hold/holds.ts has the samples. */
+/** The senders to a Service, as seen by its pods while they are held. hold/holds.ts records the samples. */
 export const witness = {
   by: 'held pods',
   // Held pods give samples as they terminate, so nothing can fail and no interval is expected.

@@ -10,7 +10,7 @@ const PUSHES = {
   ],
 };
 
-/** Its proxies follow istiod, and so does Linger. */
+/** The consumer's proxies follow istiod, and so does Linger. */
 export const xds: Measuring<'xds'> = {
   by: 'inspection',
   inspected: (measure) => ({
@@ -18,7 +18,7 @@ export const xds: Measuring<'xds'> = {
     followed: PUSHES,
   }),
   follow: async (measure, context) => {
-    // Who has no mesh carries no gRPC client.
+    // Imported on demand, so that clusters without a mesh do not load the gRPC client.
     const { Istiods } = await import('./xds.ts');
     return new Istiods(measure.xds, context);
   },

@@ -29,25 +29,25 @@ import { type Problem, problem, resolve } from '../requests/probe.ts';
 const { Reader, Writer } = protobuf;
 
 /*
- * Istiod pushes endpoints to its proxies over incremental ADS (envoy.service.discovery.v3); Linger subscribes as one of
- * them. It reads and writes only the few fields of the messages that are numbered here.
+ * Istiod pushes endpoints to its proxies over incremental ADS (envoy.service.discovery.v3), to which Linger subscribes like
+ * a proxy. It reads and writes only the few message fields whose numbers are below.
  */
 const METHOD = '/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources';
 const ENDPOINTS = 'type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment';
 
-/** The HealthStatus UNKNOWN, HEALTHY and DEGRADED. A proxy sends nothing new to DRAINING endpoints. */
+/** The values UNKNOWN, HEALTHY and DEGRADED of HealthStatus. A proxy sends nothing new to DRAINING endpoints. */
 const SENT_TO: readonly number[] = [0, 1, 5];
 
-/** Istiod takes requests of 4 MiB. */
+/** Istiod accepts requests of up to 4 MiB. */
 const NAMES_AT_ONCE = 5_000;
 const MOST_ISTIODS = 20;
 
-/** Istiod refuses pings that come within 15 s of each other. Milliseconds. */
+/** Istiod rejects pings less than 15 s apart. Milliseconds. */
 const KEEPALIVE = { 'grpc.keepalive_time_ms': 30_000, 'grpc.keepalive_timeout_ms': 10_000 };
 const RETRY = { firstPauseMs: 500, longestPauseMs: 15_000 };
 
 interface IstiodContext {
-  /** The folder of --inspect-files; undefined: none. */
+  /** The folder of --inspect-files; undefined: it is not set. */
   readonly files: string | undefined;
   /** Linger's own. */
   readonly namespace: string;
@@ -57,7 +57,10 @@ interface IstiodContext {
   readonly signal: AbortSignal;
 }
 
-/** The istiods behind an address. All are followed: each proxy is connected to one of them, and any may be the last to push. */
+/**
+ * The istiods behind an address. All of them are followed, because each proxy is connected to one of them, and any may be
+ * the last to push.
+ */
 export class Istiods implements Source {
   readonly #spec: XdsSpec;
   readonly #context: IstiodContext;
@@ -116,16 +119,19 @@ export class Istiods implements Source {
 
 type Call = ClientDuplexStream<Buffer, Buffer>;
 
-/** What one istiod pushes of endpoints. */
+/** The endpoints that one istiod has pushed. */
 class Istiod {
   readonly #spec: XdsSpec;
-  /** Its address and port. */
+  /** Its address and port, as a gRPC target. */
   readonly #to: string;
   readonly #context: IstiodContext;
   readonly #listed: ListedAddresses;
-  /** By name of the cluster, its Service. */
+  /** The followed clusters by name, each with its Service. */
   #followed: ReadonlyMap<string, string> = new Map();
-  /** The clusters that this stream has subscribed to, with their Services; and those of them not answered yet. */
+  /**
+   * The clusters to which this stream has subscribed, each with its Service; and those of them that have not been answered
+   * yet.
+   */
   readonly #asked = new Map<string, string>();
   readonly #unanswered = new Map<string, string>();
   #call: Call | undefined;
@@ -146,7 +152,7 @@ class Istiod {
 
   #ask(call: Call, clusters: ReadonlyMap<string, string>): void {
     const isOver = (each: string) => !clusters.has(each) && each !== FIRST && !this.#listed.has(each);
-    // As long as istiod pushes a Service that has been deleted, proxies have its endpoints, too.
+    // While istiod still pushes a deleted Service, proxies have its endpoints as well, so it stays subscribed.
     const over = [...this.#asked.keys()].filter(isOver);
     for (const each of over) {
       this.#asked.delete(each);
@@ -190,7 +196,7 @@ class Istiod {
         const call = client.makeBidiStreamRequest(METHOD, asIs, asIs, metadata, {
           interceptors: [messages.interceptor],
         });
-        // It may fail after the loop below has ended, and an error without a listener ends the process.
+        // It may fail after the loop below has ended, and an error event without a listener ends the process.
         call.on('error', () => undefined);
         this.#begin(call);
         if (signal.aborted) cancel();
@@ -203,7 +209,7 @@ class Istiod {
         if (!hasTold) this.#trouble = 'end at once';
       } catch (error) {
         const { code } = error as { readonly code?: unknown };
-        // Istiod ends each stream after a while; what it has pushed stays in use until the next one says otherwise.
+        // Istiod ends each stream after a while; what it has pushed stays valid until the next stream says otherwise.
         if (!hasTold || code !== status.UNAVAILABLE)
           this.#trouble = `cannot be read (${reasonOf(asError(error))})`;
       }
@@ -213,7 +219,7 @@ class Istiod {
     } while (await pause(backoff.next(), signal));
   }
 
-  /** Read for each stream, as tokens are rotated. */
+  /** Reads the credentials for each stream anew, because tokens are rotated. */
   async #means() {
     const { tls, tokenFile } = this.#spec;
     const { files } = this.#context;
@@ -237,7 +243,7 @@ class Istiod {
     return { options, metadata, channel };
   }
 
-  /** What an earlier stream has pushed stays listed until this one answers. */
+  /** Starts a stream. What an earlier stream has pushed stays valid until this one answers. */
   #begin(call: Call): void {
     const before = [...this.#asked].filter(([cluster]) => this.#listed.has(cluster));
     this.#call = call;
@@ -248,7 +254,7 @@ class Istiod {
     this.#ask(call, new Map([...before, ...this.#followed]));
   }
 
-  /** What cannot be read ends the stream: its endpoints are then unknown. */
+  /** Takes a push. An unreadable one ends the stream, and its endpoints are then unknown. */
   async #take(call: Call, message: Buffer): Promise<void> {
     const nonce = await inPieces(stepsOnLoop('push', this.#steps(message)));
     call.write(request([NONCE, nonce]));
@@ -267,7 +273,7 @@ class Istiod {
   }
 }
 
-/** Lets the next message in when the one before has been read: a stream reads 16 ahead, and each may be long. */
+/** Lets a message in only when the previous one has been read: otherwise a stream reads 16 ahead, and each may be large. */
 function oneAtATime(): { readonly interceptor: Interceptor; readonly next: () => void } {
   let waiting: (() => void) | undefined;
   let isReading = false;
@@ -292,14 +298,17 @@ function oneAtATime(): { readonly interceptor: Interceptor; readonly next: () =>
   return { interceptor, next };
 }
 
-/** The target in the form that keeps grpc-js from resolving it: it is an address already. */
+/** The target in a form that grpc-js does not resolve, since it is an address already. */
 function targetOf(to: string): string {
   return `${to.startsWith('[') ? 'ipv6' : 'ipv4'}:${to}`;
 }
 
 const NO_TRUST = 'its certificate is not trusted';
 
-/** Only the name of the status and the code of Node's error: what istiod itself says is foreign text, and is not shown. */
+/**
+ * Only the name of the status and the code of Node's error, because what istiod itself says is foreign text and is not
+ * shown.
+ */
 function reasonOf(error: Error & { readonly code?: unknown; readonly details?: unknown }): string {
   if (typeof error.code !== 'number') return error.message;
   const name = status[error.code] ?? `status ${error.code}`;
@@ -312,14 +321,18 @@ function reasonOf(error: Error & { readonly code?: unknown; readonly details?: u
 const [NODE, TYPE_URL, SUBSCRIBE, UNSUBSCRIBE, NONCE] = [1, 2, 3, 4, 6];
 const [PUSH_RESOURCES, PUSH_NONCE, PUSH_REMOVED] = [2, 5, 6];
 const [RESOURCE_ANY, RESOURCE_NAME, ANY_VALUE] = [2, 3, 2];
-// Those of ClusterLoadAssignment, LocalityLbEndpoints, LbEndpoint, Endpoint, AdditionalAddress, Address and SocketAddress.
+// The fields of ClusterLoadAssignment, LocalityLbEndpoints, LbEndpoint, Endpoint, AdditionalAddress, Address and
+// SocketAddress.
 const [ASSIGNMENT_LOCALITIES, LOCALITY_ENDPOINTS] = [2, 2];
 const [LB_ENDPOINT, LB_HEALTH, ENDPOINT_ADDRESS, ENDPOINT_MORE, MORE_ADDRESS] = [1, 2, 1, 4, 1];
 const [ADDRESS_SOCKET, SOCKET_ADDRESS] = [1, 2];
-// Those of Node and google.protobuf.Struct.
+// The fields of Node and google.protobuf.Struct.
 const [NODE_ID, NODE_METADATA, STRUCT_FIELDS, ENTRY_KEY, ENTRY_VALUE, VALUE_TEXT] = [1, 3, 1, 1, 2, 3];
 
-/** The cluster of a Service that always exists. A stream's first request must name a cluster; the answer shows that the stream works. */
+/**
+ * The cluster of a Service that always exists: the first request of a stream must name a cluster, and the answer proves that
+ * the stream works.
+ */
 const FIRST = 'outbound|443||kubernetes.default.svc.cluster.local';
 
 function request(...fields: readonly Written[]): Buffer {
@@ -327,8 +340,8 @@ function request(...fields: readonly Written[]): Buffer {
 }
 
 /**
- * Linger presents itself as a sidecar, since istiod pushes all endpoints to those. No pod has the address that it gives, so
- * no pod's settings apply.
+ * Linger presents itself as a sidecar, because istiod pushes all endpoints to sidecars. No pod has the address that it
+ * states, so the settings of no pod apply.
  */
 function nodeOf(namespace: string): Buffer {
   const metadata = { NAMESPACE: namespace, CLUSTER_ID: 'Kubernetes', INSTANCE_IPS: '127.0.0.1,::1' };
@@ -340,29 +353,29 @@ function nodeOf(namespace: string): Buffer {
   return encoded([NODE_ID, id], [NODE_METADATA, encoded(...entries)]);
 }
 
-/** What istiod has sent is no push, or exceeds a limit of {@link FOREIGN_LIMITS}.push. */
+/** Istiod sent something that is not a push, or that exceeds a limit of {@link FOREIGN_LIMITS}.push. */
 export class BrokenPush extends Error {}
 
-/** The most addresses of one cluster: four times the largest Service that was tried. */
+/** How many addresses of one cluster are read: four times as many as the largest Service that was tried. */
 const MOST_ADDRESSES = 20_000;
 
-/** The names of Kubernetes allow 400 bytes. */
+/** Names of Kubernetes allow for 400 bytes. */
 const LONGEST_TEXT = 1_024;
 
 interface Push {
-  /** Istiod's name of the push, for its acknowledgement. */
+  /** Istiod's identifier of the push, with which it is acknowledged. */
   readonly nonce: string;
-  /** By cluster, the addresses that proxies send to; none: the cluster is gone. */
+  /** By cluster, the addresses to which proxies send; an empty list: the cluster no longer exists. */
   readonly clusters: ReadonlyMap<string, readonly string[]>;
 }
 
 /** Wire types: protobuf.dev/programming-guides/encoding. */
 const [VARINT, BYTES] = [0, 2];
-/** Those of groups. Proto3 has none, and skipping nested ones takes recursion. */
+/** The wire types of groups. Proto3 has none, and skipping nested ones would need recursion. */
 const GROUPS: readonly number[] = [3, 4];
 
 /**
- * Reads a push with one cursor, level by level, and keeps nothing of it but names and addresses.
+ * Reads a push with a single cursor, level by level, and keeps only names and addresses.
  * @yields how many bytes have been read: after each `loopBytes`, wherever in the message that is
  * @throws BrokenPush
  */
@@ -374,7 +387,7 @@ export function* pushIn(message: Buffer): Generator<number, Push> {
   let nonce = '';
   let fields = 0;
   let yieldedAt = 0;
-  /** The addresses of the cluster that is being read. */
+  /** The addresses of the cluster that is currently being read. */
   let addresses: string[] = [];
 
   function text(end: number): string {
@@ -382,7 +395,7 @@ export function* pushIn(message: Buffer): Generator<number, Push> {
     return message.toString('utf8', reader.pos, end);
   }
 
-  /** Reads the fields of the message that ends there. Those that are not among `parts` are skipped. */
+  /** Reads the fields of the message that ends at this position. Fields that are not among `parts` are skipped. */
   function* each(
     end: number,
     parts: Readonly<Record<number, (end: number) => Generator<number, void> | void>>,
