@@ -12,7 +12,20 @@ const CASES = join(ROOT, 'test', 'testdata', 'cases');
 const at = (name: string) => join(CASES, name);
 
 async function audit(name: string, ...flags: string[]) {
-  const { code, stdout, stderr } = await linger(['audit', '-f', at(name), '-o', 'json', ...flags]);
+  return read(await linger(['audit', '-f', at(name), '-o', 'json', ...flags]));
+}
+
+/** Audits an input in which texts have been replaced. */
+async function auditWith(name: string, ...replaced: readonly (readonly [RegExp | string, string])[]) {
+  let stdin = await readFile(at(name), 'utf8');
+  for (const [from, to] of replaced) {
+    expect(stdin).toMatch(from);
+    stdin = stdin.replace(from, to);
+  }
+  return read(await linger(['audit', '--webhook', '-o', 'json', '-'], { stdin }));
+}
+
+function read({ code, stdout, stderr }: Awaited<ReturnType<typeof linger>>) {
   const { findings, summary } = JSON.parse(stdout) as AuditReport;
   const rows = findings.map(({ kind, name, verdict, reason }) => `${kind} ${name}: ${verdict} ${reason}`);
   const said = (reason: string) => findings.filter((each) => each.reason === reason).map(({ text }) => text);
@@ -299,6 +312,34 @@ describe.concurrent('what cannot be read is never absent', () => {
     ]);
     const { plans } = await explain('20-misplaced-grace.yaml');
     expect(plans.every((plan) => codes(plan).includes('FieldMisplaced'))).toBe(true);
+  });
+
+  it.each([
+    [
+      '      lifecycle:',
+      '      terminationGracePeriod: 120\n      lifecycle:',
+      'it is spelt terminationGracePeriodSeconds',
+    ],
+    [
+      '    metadata: {labels: {app: web}}',
+      '    metadata: {labels: {app: web}, terminationGracePeriodSeconds: 120}',
+      'spec.template.metadata.terminationGracePeriodSeconds has no effect',
+    ],
+  ])('20: %s → %s', async (from, to, text) => {
+    const { said } = await auditWith('20-misplaced-grace.yaml', [from, to]);
+    expect(said('FieldMisplaced')[0]).toContain(text);
+  });
+
+  it.each([
+    ['', undefined],
+    [
+      ', terminationGracePeriodSeconds: 60',
+      'spec.predictor.containers[0].terminationGracePeriodSeconds has no effect: it belongs in the spec of the pod',
+    ],
+  ])('20: in an object that is the spec of a pod, beside fields of its own%s', async (container, text) => {
+    const stdin = `apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {name: a}\nspec: {predictor: {replicas: 2, terminationGracePeriodSeconds: 120, containers: [{name: a, image: a, lifecycle: {preStop: {exec: {command: [sleep, "15"]}}}${container}}]}}\n`;
+    const { said } = read(await linger(['audit', '-o', 'json', '-'], { stdin }));
+    expect(said('FieldMisplaced')).toEqual(text === undefined ? [] : [text]);
   });
 
   it('20: all of them, where there are several', async () => {

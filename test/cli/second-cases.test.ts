@@ -451,6 +451,27 @@ describe.concurrent('objects around pods', () => {
       '  strategy: {minReadySeconds: 5}',
       'spec.strategy.minReadySeconds',
     ],
+    [
+      'kind: Deployment',
+      'kind: Deployment',
+      '  replicas: 2',
+      '  strategy: {rollingUpdate: {maxUnavailable: 0, minReadySeconds: 5}}',
+      'spec.strategy.rollingUpdate.minReadySeconds',
+    ],
+    [
+      'kind: Deployment',
+      'kind: StatefulSet',
+      '  replicas: 2',
+      '  updateStrategy: {type: RollingUpdate, maxUnavailable: 1}',
+      'spec.updateStrategy.maxUnavailable has no effect: it belongs in rollingUpdate of updateStrategy',
+    ],
+    [
+      'apps/v1\nkind: Deployment',
+      'argoproj.io/v1alpha1\nkind: Rollout',
+      '  replicas: 2',
+      '  strategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 0}}',
+      'spec.strategy.rollingUpdate has no effect: it belongs in strategy, where a Rollout calls it canary',
+    ],
   ])('51: by the schema of the object: %s %s %s %s', async (kind, other, from, to, expected) => {
     const { said } = await auditWith('51-strategy-in-the-pod.yaml', [kind, other], [from, to]);
     expect(said('FieldMisplaced')[0]).toContain(expected);
@@ -474,6 +495,12 @@ describe.concurrent('objects around pods', () => {
       'apps.kruise.io/v1alpha1',
       'CloneSet',
       'minReadySeconds: 5, lifecycle: {preDelete: {}}, updateStrategy: {maxUnavailable: 1, maxSurge: 0}',
+    ],
+    [
+      'of a StatefulSet of OpenKruise',
+      'apps.kruise.io/v1beta1',
+      'StatefulSet',
+      'updateStrategy: {rollingUpdate: {maxUnavailable: 1, minReadySeconds: 5}}',
     ],
   ])('51: not where they belong: %s', async (_, apiVersion, kind, spec) => {
     const pod =

@@ -10,6 +10,8 @@ export interface Misplaced {
 /** A place within an object, as a dotted path from the object and from the pod; `?`: not within the pod. */
 interface Parent {
   readonly kind: string;
+  /** OpenKruise's workloads have fields of their own. */
+  readonly isKruise: boolean;
   readonly whole: string;
   readonly pod: string;
 }
@@ -17,6 +19,8 @@ interface Parent {
 /** A field that affects how a pod waits or how a rollout proceeds. */
 interface Field {
   readonly name: string;
+  /** A common misspelling, in lower case. */
+  readonly misspelt?: string;
   /** Whether the schema allows it there. */
   readonly fits: (parent: Parent) => boolean;
   readonly belongs: (kind: string) => string;
@@ -27,12 +31,22 @@ interface Field {
 const PACED = /^(Deployment|ReplicaSet|ReplicationController|StatefulSet|DaemonSet|Rollout|CloneSet)$/;
 const UPDATED = /^(StatefulSet|DaemonSet|CloneSet)$/;
 
+/** The object that has maxUnavailable and maxSurge. */
+function rolledBy(kind: string): string {
+  return kind === 'Rollout' ? 'canary' : kind === 'CloneSet' ? 'updateStrategy' : 'rollingUpdate';
+}
+
+function strategyOf(kind: string): string {
+  return UPDATED.test(kind) ? 'updateStrategy' : 'strategy';
+}
+
 const ofWorkload = () => 'the spec of the workload';
 
 /** Source: k8s.io/api core/v1 and apps/v1, argo-rollouts pkg/apis/rollouts/v1alpha1, kruise apis/apps. */
 const FIELDS: readonly Field[] = [
   {
     name: 'terminationGracePeriodSeconds',
+    misspelt: 'terminationgraceperiod',
     fits: ({ pod }) => pod === 'spec' || /\.(livenessProbe|startupProbe)$/.test(pod),
     belongs: () => 'the spec of the pod',
   },
@@ -48,7 +62,8 @@ const FIELDS: readonly Field[] = [
   },
   {
     name: 'minReadySeconds',
-    fits: ({ kind, whole }) => PACED.test(kind) && (whole === 'spec' || whole.endsWith('.rollingUpdate')),
+    fits: ({ kind, isKruise, whole }) =>
+      (PACED.test(kind) && whole === 'spec') || (isKruise && whole === 'spec.updateStrategy.rollingUpdate'),
     belongs: ofWorkload,
   },
   {
@@ -65,13 +80,14 @@ const FIELDS: readonly Field[] = [
   },
   ...['maxUnavailable', 'maxSurge'].map((name) => ({
     name,
-    fits: ({ whole }: Parent) => /\.(rollingUpdate|canary|updateStrategy)$/.test(whole),
-    belongs: () => 'rollingUpdate of the strategy',
+    fits: ({ kind, whole }: Parent) => whole.endsWith(`.${rolledBy(kind)}`),
+    belongs: (kind: string) => `${rolledBy(kind)}${kind === 'CloneSet' ? '' : ` of ${strategyOf(kind)}`}`,
   })),
   {
     name: 'rollingUpdate',
-    fits: ({ whole }) => /\.(strategy|updateStrategy)$/.test(whole),
-    belongs: (kind) => (UPDATED.test(kind) ? 'updateStrategy' : 'strategy'),
+    fits: ({ kind, whole }) =>
+      rolledBy(kind) === 'rollingUpdate' && /\.(strategy|updateStrategy)$/.test(whole),
+    belongs: (kind) => (kind === 'Rollout' ? 'strategy, where a Rollout calls it canary' : strategyOf(kind)),
   },
   ...['replicas', 'progressDeadlineSeconds', 'podManagementPolicy'].map((name) => ({
     name,
@@ -83,8 +99,18 @@ const FIELDS: readonly Field[] = [
 
 /** Not searched: free-form data, or fields without effect on termination. */
 const NOT_ENTERED: ReadonlySet<string> = new Set([
-  ...['metadata', 'status', 'env', 'args', 'command', 'nodeSelector', 'volumes', 'volumeClaimTemplates'],
-  ...['selector', 'affinity', 'tolerations', 'steps', 'analysis', 'antiAffinity', 'trafficRouting'],
+  ...['labels', 'annotations', 'managedFields', 'status', 'env', 'args', 'command', 'nodeSelector'],
+  ...[
+    'volumes',
+    'volumeClaimTemplates',
+    'selector',
+    'affinity',
+    'tolerations',
+    'steps',
+    'analysis',
+    'antiAffinity',
+    'trafficRouting',
+  ],
 ]);
 const DEEPEST = 12;
 
@@ -108,7 +134,9 @@ function annotations(kind: string, pointer: string, object: unknown): readonly M
 function fields(kind: string, pointer: string, object: unknown): readonly Misplaced[] {
   const found = new Map<string, string[]>();
   const pod = dotted(pointer);
-  // OpenKruise's workloads have a lifecycle of their own.
+  const template = atPointer(object, pointer);
+  // The fields that such an object has beside its containers may be the operator's own.
+  const isBareSpec = !isRecord(memberAt(template, ['spec']));
   const isKruise = textOf(memberAt(object, ['apiVersion'])).startsWith('apps.kruise.io/');
   const walk = (value: unknown, path: string, depth: number): void => {
     if (depth > DEEPEST || typeof value !== 'object' || value === null) return;
@@ -116,17 +144,23 @@ function fields(kind: string, pointer: string, object: unknown): readonly Mispla
       for (const [index, item] of value.entries()) walk(item, `${path}[${index}]`, depth + 1);
       return;
     }
-    const within = pod === '' ? path : path.startsWith(`${pod}.`) ? path.slice(pod.length + 1) : '?';
+    const within =
+      pod === ''
+        ? path
+        : path.startsWith(`${pod}.`)
+          ? `${isBareSpec ? 'spec.' : ''}${path.slice(pod.length + 1)}`
+          : '?';
     for (const [key, member] of Object.entries(value)) {
       const place = path === '' ? key : `${path}.${key}`;
-      const field = FIELDS.find(({ name }) => name.toLowerCase() === key.replaceAll('_', '').toLowerCase());
+      const plain = key.replaceAll('_', '').toLowerCase();
+      const field = FIELDS.find(({ name, misspelt }) => name.toLowerCase() === plain || misspelt === plain);
       const isOthers = field?.within !== undefined && !/^spec(\.|$)/.test(within);
       if (field === undefined || isOthers || (field.name === 'lifecycle' && isKruise && path === 'spec')) {
         if (!NOT_ENTERED.has(key)) walk(member, place, depth + 1);
         continue;
       }
       const { name, fits, belongs } = field;
-      if (key === name && fits({ kind, whole: path, pod: within })) walk(member, place, depth + 1);
+      if (key === name && fits({ kind, isKruise, whole: path, pod: within })) walk(member, place, depth + 1);
       else {
         const why = key === name ? `it belongs in ${belongs(kind)}` : `it is spelt ${name}`;
         found.set(why, [...(found.get(why) ?? []), place]);
@@ -134,7 +168,10 @@ function fields(kind: string, pointer: string, object: unknown): readonly Mispla
     }
   };
   if (workloadOf(object) !== undefined) walk(object, '', 0);
-  else if (pointer !== '') walk(atPointer(object, pointer), pod, 0);
+  else if (pointer !== '' && !isBareSpec) walk(template, pod, 0);
+  else if (pointer !== '')
+    for (const list of ['containers', 'initContainers'])
+      walk(memberAt(template, [list]), `${pod}.${list}`, 0);
   // Joined into one text, because an audit has one line for each kind of finding.
   const texts = [...found].map(([why, places]) => `${fewOf(places)} has no effect: ${why}`);
   return texts.length === 0 ? [] : [{ code: 'FieldMisplaced', text: texts.join('; ') }];
