@@ -83,6 +83,17 @@ describe.concurrent('what own hooks wait', () => {
     const { rows } = await audit('13-native-sidecar-prestop.yaml', '--webhook');
     expect(rows.map((row) => row.split(' ').at(-1))).toContain('SidecarHook');
   });
+
+  // The kubelet stops a native sidecar after the application, whose SIGTERM does not wait for its hook.
+  it.each([
+    ['exec: {command: [sleep, "90"]}', 'protected', 'Injected', 'nothing'],
+    ['sleep: {seconds: 90}', 'unprotected', 'GraceEaten', 'the API server rejects the pod'],
+  ])('13: a long hook of a native sidecar is refused at most: %s', async (hook, verdict, reason, said) => {
+    const own = ['httpGet: {path: /drain, port: 15020, scheme: HTTP}', hook] as const;
+    const { rows, findings } = await auditWith('13-native-sidecar-prestop.yaml', own);
+    expect(rows).toEqual([`Pod orders-7c9f6d8b5-abcde: ${verdict} ${reason}`]);
+    if (reason === 'GraceEaten') expect(findings[0]?.text).toContain(said);
+  });
 });
 
 describe.concurrent('what rollouts do', () => {
@@ -119,6 +130,15 @@ describe.concurrent('what rollouts do', () => {
     const { rows, said } = await audit('16-peer-service-not-ready.yaml', '--webhook');
     expect(rows).toEqual(['StatefulSet kv: protected Injected', 'StatefulSet kv: protected NeverWithdrawn']);
     expect(said('NeverWithdrawn')[0]).toContain('clients use Service kv');
+  });
+
+  it.each([
+    ['another headless one', /(name: kv, namespace: media}\nspec:\n)/, '$1  clusterIP: None\n', 'protected'],
+    ['one for metrics alone', /port: 6379}\]\n$/, 'port: 9121, name: metrics}]\n', 'unprotected'],
+  ])('16: what clients have beside it: %s', async (_, from, to, verdict) => {
+    const { said, findings } = await auditWith('16-peer-service-not-ready.yaml', [from, to]);
+    expect(said('NeverWithdrawn')).toHaveLength(1);
+    expect(findings[0]?.verdict).toBe(verdict);
   });
 
   it('17: OnDelete has no rollout', async () => {
@@ -177,6 +197,24 @@ describe.concurrent('what belongs to what', () => {
     const stdin = text.replaceAll('preStop', 'postStart');
     const { stdout } = await linger(['inject', '-'], { stdin });
     expect(stdout.match(/linger\.dev\/plan/g)).toHaveLength(1);
+  });
+
+  // What kubectl get pods -o yaml exports: their ReplicaSet is not in it.
+  it('09: pods whose owner is not among them are not taken for one pod without a controller', async () => {
+    const pod = (name: string, owner: string) =>
+      `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}, labels: {app: web}${owner}}\nspec: {containers: [{name: a, ports: [{containerPort: 80}], livenessProbe: {tcpSocket: {port: 80}}}]}\n---\n`;
+    const budget =
+      'apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web}\nspec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}\n';
+    const audited = async (owner: string) => {
+      const stdin = pod('web-1', owner) + pod('web-2', owner) + budget;
+      const { rows } = read(await linger(['audit', '--webhook', '-o', 'json', '-'], { stdin }));
+      return rows.map((row) => row.split(' ').at(-1));
+    };
+    const owner =
+      ', ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: u, controller: true}]';
+    expect(await audited(owner)).toEqual(['Injected', 'Injected']);
+    const bare = ['Injected', 'DrainRefused', 'LivenessRestart'];
+    expect(await audited('')).toEqual([...bare, ...bare]);
   });
 
   it('08: one name in two files is two workloads', async () => {

@@ -77,6 +77,14 @@ describe.concurrent('all pods behind a Service, and within a budget', () => {
       'protected Injected',
     ],
     ['one pod', [['replicas: 4', 'replicas: 1']], 'protected Injected,DrainRefused'],
+    [
+      'one budget that is given twice, as for two versions of the API',
+      [
+        ['front-tier', 'web'],
+        ['minAvailable: 1', 'maxUnavailable: 1'],
+      ],
+      'protected Injected',
+    ],
   ] as const)('38: %s', async (_, replaced, verdict) => {
     const { rows } = await auditWith('38-two-budgets.yaml', ...replaced);
     expect(rows['Deployment web']).toBe(verdict);

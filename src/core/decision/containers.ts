@@ -196,19 +196,27 @@ function unlessMissing(pod: Pod, { image }: Container, handler: LifecycleHandler
  */
 const LEAST_GRACE = 2;
 
-/** Whether the hook uses up the grace, so that the application is killed as soon as it gets SIGTERM. */
-export function eatsGrace({ held, grace }: ContainerWait): boolean {
-  const least = leastSecondsOf(held);
-  return least > 0 && least > grace - LEAST_GRACE;
+/**
+ * Whether the hook uses up the grace, so that the application is killed as soon as it gets SIGTERM. The hook of a native
+ * sidecar does not delay the application; it counts only if the API server rejects it.
+ */
+export function eatsGrace(row: ContainerWait): boolean {
+  const least = leastSecondsOf(row.held);
+  return row.sidecar ? isRejected(row) : least > 0 && least > row.grace - LEAST_GRACE;
+}
+
+/** Source: KEP-3960. */
+function isRejected({ container, held, grace }: ContainerWait): boolean {
+  return preStopOf(container)?.sleep !== undefined && leastSecondsOf(held) > grace;
 }
 
 /** Seconds. No pod has such a grace, so a longer sleep is meant never to end. */
 const A_DAY = 86_400;
 
-/** The consequence of a hook that uses up the grace, and the fix. Source of the rejection: KEP-3960. */
-export function eatenInWords({ container, held, grace }: ContainerWait): string {
-  const isRejected = preStopOf(container)?.sleep !== undefined && leastSecondsOf(held) > grace;
-  const effect = isRejected
+/** The consequence of a hook that uses up the grace, and the fix. */
+export function eatenInWords(row: ContainerWait): string {
+  const { container, held, grace } = row;
+  const effect = isRejected(row)
     ? 'the API server rejects the pod'
     : `the application is killed ${LEAST_GRACE}s after SIGTERM`;
   const cure =

@@ -82,6 +82,11 @@ const PATHS: Readonly<Record<string, readonly Path[]>> = {
     'spec.minReplicaCount',
     'spec.idleReplicaCount',
   ],
+  'http.keda.sh/HTTPScaledObject': [
+    'spec.scaleTargetRef.kind',
+    'spec.scaleTargetRef.name',
+    'spec.replicas.min',
+  ],
   'networking.k8s.io/Ingress': INGRESS,
   'extensions/Ingress': INGRESS,
   'elbv2.k8s.aws/TargetGroupBinding': ['spec.targetType'],

@@ -48,6 +48,7 @@ import { nodesGone } from './node-pools.ts';
 import {
   type Budgeted,
   budgetsOf,
+  isControlled,
   KnownPods,
   leadsTo,
   type PodsOf,
@@ -924,10 +925,14 @@ function standingHook(subject: Decided, exposure: Exposure): Standing {
 /** For {@link containerWaits}: leaves the hooks as they are. */
 export const NO_WAIT: Decision = { outcome: 'skip', reason: 'ExistingHook', notes: [] };
 
-/** The containers that serve for as long as the pod does. @param given whether to include Linger's wait */
-function ordinaryRows({ request, decision }: Decided, given: boolean): readonly ContainerWait[] {
-  const table = containerWaits(request.object as Pod, given ? decision : NO_WAIT);
-  return table.filter(({ sidecar, ends }) => !sidecar && !ends);
+/** @param given whether to include Linger's wait */
+function rowsOf({ request, decision }: Decided, given: boolean): readonly ContainerWait[] {
+  return containerWaits(request.object as Pod, given ? decision : NO_WAIT);
+}
+
+/** The containers that serve for as long as the pod does. */
+function ordinaryRows(...of: Parameters<typeof rowsOf>): readonly ContainerWait[] {
+  return rowsOf(...of).filter(({ sidecar, ends }) => !sidecar && !ends);
 }
 
 /** All findings besides the verdict from the hooks, in any order. */
@@ -1019,7 +1024,7 @@ function ofPools(pools: readonly PodPool[]): string {
  * While the hung container of an only replica waits, nothing else serves. Source: kubernetes.io, Container lifecycle hooks.
  */
 function livenessRestart(subject: Decided, related: RelatedObjects): readonly Said[] {
-  const replicas = subject.workload.kind === 'Pod' ? 1 : replicasOf(subject, related);
+  const replicas = isBare(subject) ? 1 : replicasOf(subject, related);
   if (replicas !== 1) return [];
   const text = livenessInWords(subject);
   return text === undefined
@@ -1125,9 +1130,11 @@ function waitShrunk({ cut, decision, stands }: Decided, exposure: Exposure): rea
 
 function graceEaten(subject: Decided, { configured }: RelatedObjects): readonly Said[] {
   const { stands, running } = subject;
-  const rows = ordinaryRows(subject, stands !== undefined || configured || running !== undefined);
+  const given = stands !== undefined || configured || running !== undefined;
   // Without a grace, no hook runs.
-  const eater = rows.find((row) => row.grace > 0 && row.wait === undefined && eatsGrace(row));
+  const eater = rowsOf(subject, given).find(
+    (row) => !row.ends && row.grace > 0 && row.wait === undefined && eatsGrace(row),
+  );
   return eater === undefined ? [] : [{ reason: 'GraceEaten', text: eatenInWords(eater) }];
 }
 
@@ -1142,7 +1149,7 @@ function neverWithdrawn({ services }: Exposure, related: RelatedObjects): readon
   const named = services.filter((each) => traitsOf(each)?.neverWithdraws === true);
   if (named.length === 0) return [];
   const all = `Service ${fewOf(named.map(({ name }) => name))} has publishNotReadyAddresses: its clients are sent to terminating pods until these are gone, and no wait changes that`;
-  const clients = services.filter((each) => !named.includes(each) && traitsOf(each)?.headless !== true);
+  const clients = services.filter((each) => !named.includes(each) && traitsOf(each)?.metricsOnly !== true);
   const isForPeers = named.every(
     (each) => traitsOf(each)?.headless === true && !related.routes.has(serviceKey(each.namespace, each.name)),
   );
@@ -1191,8 +1198,9 @@ function targetsOf({ namespace, name }: ServiceRecord, { services }: RelatedObje
 
 function wayOutOf({ workload: { kind }, object }: AuditSubject, replicas: number): string {
   if (memberAt(object, ['spec', 'strategy', 'type']) === 'Recreate') return 'use RollingUpdate';
-  if (kind === 'StatefulSet' && replicas <= 1) return 'use two replicas';
-  return 'lower maxUnavailable';
+  if (replicas > 1) return 'lower maxUnavailable';
+  // Without a surge the only pod has to stop first, and the API server refuses maxUnavailable 0 then.
+  return kind === 'StatefulSet' ? 'use two replicas' : 'set maxSurge: 1 and maxUnavailable: 0';
 }
 
 /**
@@ -1221,12 +1229,11 @@ function drainRefused(subject: Decided, related: RelatedObjects): readonly Said[
     return [{ reason: 'DrainRefused', text }];
   }
   if (refusing === undefined) return [];
-  const cure =
-    subject.workload.kind === 'Pod'
-      ? 'let a Deployment make the pod, as a budget counts no pod without a controller unless minAvailable is a number'
-      : always
-        ? 'set maxUnavailable: 1 instead, as this budget refuses for any number of replicas'
-        : 'run more replicas than the budget requires';
+  const cure = isBare(subject)
+    ? 'let a Deployment make the pod, as a budget counts no pod without a controller unless minAvailable is a number'
+    : always
+      ? 'set maxUnavailable: 1 instead, as this budget refuses for any number of replicas'
+      : 'run more replicas than the budget requires';
   const text = `PodDisruptionBudget ${refusing.name} refuses the eviction of ${pods}: ${effect}; ${cure}`;
   return [{ reason: 'DrainRefused', text }];
 }
@@ -1252,6 +1259,11 @@ function podLabelsOf({ request }: Decided): unknown {
 
 function autoscalerOf({ workload, namespace }: AuditSubject, { scaled }: Around): Autoscaler | undefined {
   return scaled.get(workloadKey(workload.kind, namespace, workload.name));
+}
+
+/** Whether it is a Pod without a controller. How many pods the controller of an exported Pod has is not known. */
+function isBare({ workload }: AuditSubject): boolean {
+  return workload.kind === 'Pod' && !isControlled(workload);
 }
 
 /** The smallest number of replicas that there may be. @returns undefined for a kind without a number of replicas */
@@ -1516,6 +1528,7 @@ function podsOfAll(subjects: readonly AuditSubject[], related: Around): readonly
         by: `${kind} ${name}`,
         labels,
         count,
+        managed: isControlled(workload),
         ports: portNamesIn(workload),
       },
     ];

@@ -3,6 +3,7 @@ import {
   type Labels,
   labelOf,
   memberAt,
+  recordsAt,
   type ServiceRecord,
   selectedLabels,
   selectsPod,
@@ -20,6 +21,8 @@ export interface PodsOf {
   readonly labels: Labels;
   /** How many pods there are, or may be at least. */
   readonly count: number;
+  /** Whether they have a controller; absent: `of` shows it. */
+  readonly managed?: boolean;
   /** {@link portNamesIn} of their template; absent: not known. */
   readonly ports?: ReadonlySet<string>;
 }
@@ -149,7 +152,7 @@ class PodsOfNamespace {
 }
 
 const podsIn = (groups: readonly PodsOf[]) => groups.reduce((total, { count }) => total + count, 0);
-const isManaged = ({ of }: PodsOf) => !of.startsWith('Pod/');
+const isManaged = ({ of, managed }: PodsOf) => managed ?? !of.startsWith('Pod/');
 
 export interface DisruptionBudget {
   readonly namespace: string;
@@ -175,6 +178,13 @@ export function podLabelsIn({ pod }: Workload): Labels | undefined {
 /** A key for {@link PodsOf.of}, for pods without a controller whose names are not known. */
 export function anyPodOf(namespace: string): string {
   return workloadKey('Pod', namespace, '');
+}
+
+/** Whether its pods have a controller. That of an exported Pod need not be in the input. */
+export function isControlled({ kind, pod }: Workload): boolean {
+  return (
+    kind !== 'Pod' || recordsAt(pod, 'metadata', 'ownerReferences').some((each) => each.controller === true)
+  );
 }
 
 function isSame(a: Labels, b: Labels | undefined): boolean {
@@ -264,7 +274,7 @@ export function budgetsOf(
 ): Budgeted {
   const own = budgets.get(member.namespace) ?? [];
   const all = own.filter(({ spec }) => isPicked(spec.selector, member.labels)).slice(0, MOST_BUDGETED);
-  const isControlled = member.workload.kind !== 'Pod';
+  const controlled = isControlled(member.workload);
   const pods = known.in(member.namespace);
   const allowed = (budget: DisruptionBudget, own: number) => {
     const { spec } = budget;
@@ -274,11 +284,11 @@ export function budgetsOf(
       labels: isStringMap(matchLabels) ? matchLabels : {},
       selects: ({ labels }) => isPicked(spec.selector, labels),
     });
-    return evictable(spec, beside.pods + own, beside.managed + (isControlled ? own : 0));
+    return evictable(spec, beside.pods + own, beside.managed + (controlled ? own : 0));
   };
   const refusing = all.find((each) => allowed(each, member.count) <= 0);
   if (refusing === undefined) return { all };
-  return { all, refusing, always: isControlled && allowed(refusing, MANY_PODS) <= 0 };
+  return { all, refusing, always: controlled && allowed(refusing, MANY_PODS) <= 0 };
 }
 
 /**

@@ -212,8 +212,11 @@ export function* relating(
     if (kind === 'PodDisruptionBudget') {
       const own = budgets.get(namespace) ?? [];
       budgets.set(namespace, own);
-      if (own.length < MOST_BUDGETS && JSON.stringify(spec).length <= LONGEST_BUDGET)
-        own.push({ namespace, name, spec });
+      // A budget that the input has twice is one object.
+      const same = own.findIndex((other) => other.name === name);
+      const at = same < 0 ? own.length : same;
+      if (at < MOST_BUDGETS && JSON.stringify(spec).length <= LONGEST_BUDGET)
+        own[at] = { namespace, name, spec };
       else leaveOut(namespace, kind);
     }
     const pool = poolIn(object, spec, subject);
@@ -226,11 +229,13 @@ export function* relating(
     const nodePool = nodePoolIn(object);
     if (nodePool !== undefined) nodePools.push(nodePool);
     const target = isRecord(spec.scaleTargetRef) ? spec.scaleTargetRef : undefined;
-    if (target !== undefined && (kind === 'HorizontalPodAutoscaler' || kind === 'ScaledObject'))
-      scaled.set(workloadKey(textOf(target.kind ?? 'Deployment'), namespace, textOf(target.name)), {
-        by: `${kind} ${name}`,
-        least: kind === 'ScaledObject' ? leastOfKeda(spec) : numberOr(spec.minReplicas, 1),
-      });
+    const least = leastReplicas(kind, spec);
+    if (target !== undefined && least !== undefined) {
+      const key = workloadKey(textOf(target.kind ?? 'Deployment'), namespace, textOf(target.name));
+      // KEDA creates a HorizontalPodAutoscaler of its own for one replica and more; only its own object shows that it scales to 0.
+      if (least < (scaled.get(key)?.least ?? Number.POSITIVE_INFINITY))
+        scaled.set(key, { by: `${kind} ${name}`, least });
+    }
   }
   const discovered = yield* discovering(kept, defaultNamespace);
   const unrecognised = new Map<string, string[]>();
@@ -353,9 +358,19 @@ function isForMetrics(service: Record<string, unknown>): boolean {
   return ports.length > 0 && (named || isCalled);
 }
 
-/** Source: kedacore/keda apis/keda/v1alpha1 (an absent minReplicaCount means 0). */
-function leastOfKeda({ minReplicaCount, idleReplicaCount }: Record<string, unknown>): number {
-  return Math.min(numberOr(minReplicaCount, 0), numberOr(idleReplicaCount, Number.POSITIVE_INFINITY));
+/**
+ * The smallest number of replicas that an autoscaler keeps; undefined: the object is no autoscaler. Source: k8s.io/api
+ * autoscaling/v2 (an absent minReplicas means 1), kedacore/keda apis/keda/v1alpha1 and kedacore/http-add-on
+ * operator/apis/http/v1alpha1 (an absent minimum means 0).
+ */
+function leastReplicas(kind: string, spec: Record<string, unknown>): number | undefined {
+  if (kind === 'HorizontalPodAutoscaler') return numberOr(spec.minReplicas, 1);
+  if (kind === 'HTTPScaledObject') return numberOr(memberAt(spec, ['replicas', 'min']), 0);
+  if (kind !== 'ScaledObject') return undefined;
+  return Math.min(
+    numberOr(spec.minReplicaCount, 0),
+    numberOr(spec.idleReplicaCount, Number.POSITIVE_INFINITY),
+  );
 }
 
 function numberOr(value: unknown, otherwise: number): number {
