@@ -108,6 +108,71 @@ describe.concurrent('what rollouts do', () => {
     expect(own[1]?.text).toContain('maxUnavailable lets a rollout stop all 3 pods');
   });
 
+  it.each([
+    [
+      'its only pod, without surge',
+      'maxSurge: 0, maxUnavailable: 1',
+      'set maxSurge: 1 and maxUnavailable: 0',
+    ],
+    [
+      'half of one, rounded down',
+      'maxSurge: 0%, maxUnavailable: 50%',
+      'set maxSurge: 1 and maxUnavailable: 0',
+    ],
+  ])('04: the way out is one that the API server accepts: %s', async (_, rolling, wayOut) => {
+    const { findings } = await auditWith('04-all-replicas-at-once.yaml', [
+      'maxSurge: 0, maxUnavailable: 1',
+      rolling,
+    ]);
+    const own = findings.find(({ name, reason }) => name === 'one-surge0' && reason === 'NoOtherEndpoint');
+    expect(own?.text.split('; ').at(-1)).toBe(wayOut);
+  });
+
+  it.each([
+    ['maxSurge: 0, maxUnavailable: 0', 'maxSurge and maxUnavailable are both 0; the API server refuses'],
+    ['maxSurge: 0%, maxUnavailable: 0', 'maxSurge and maxUnavailable are both 0; the API server refuses'],
+    ['maxSurge: "1", maxUnavailable: 1', 'maxSurge: expected a whole number or a percentage, got string 1'],
+  ])('04: a rollout that the API server refuses protects nothing: %s', async (rolling, text) => {
+    const { findings } = await auditWith('04-all-replicas-at-once.yaml', [
+      'maxSurge: 0, maxUnavailable: 1',
+      rolling,
+    ]);
+    const own = findings.filter(({ name }) => name === 'one-surge0');
+    expect(own).toMatchObject([{ verdict: 'unknown', reason: 'InvalidObject' }]);
+    expect(own[0]?.text).toContain(text);
+  });
+
+  it('04: nor one of a strategy that has none', async () => {
+    const { rows } = await auditWith('04-all-replicas-at-once.yaml', [
+      'type: RollingUpdate, rollingUpdate',
+      'type: Recreate, rollingUpdate',
+    ]);
+    expect(rows).toContain('Deployment one-surge0: unknown InvalidObject');
+  });
+
+  const MADE =
+    '---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: keda-hpa-video, namespace: media}\nspec: {minReplicas: 1, maxReplicas: 10, scaleTargetRef: {kind: Deployment, name: video}}\n';
+  it.each([
+    ['behind it', [/$(?![\s\S])/g, MADE]],
+    ['before it', [/---\napiVersion: keda/, `${MADE}---\napiVersion: keda`]],
+  ] as const)('15: whatever the HorizontalPodAutoscaler that KEDA makes says: %s', async (_, replaced) => {
+    const { said } = await auditWith('15-keda-scale-to-zero.yaml', replaced);
+    expect(said('NoOtherEndpoint')).toEqual([
+      expect.stringContaining('ScaledObject video scales it down to 0'),
+    ]);
+  });
+
+  it.each([
+    ['replicas: {max: 10}', 1],
+    ['replicas: {min: 2, max: 10}', 0],
+  ])('15: by requests, of which KEDA’s interceptor knows: %s', async (replicas, count) => {
+    const { said } = await auditWith('15-keda-scale-to-zero.yaml', [
+      /apiVersion: keda[\s\S]*/,
+      `apiVersion: http.keda.sh/v1alpha1\nkind: HTTPScaledObject\nmetadata: {name: video, namespace: media}\nspec: {hosts: [v.example], scaleTargetRef: {name: video, service: video, port: 80}, ${replicas}}\n`,
+    ]);
+    expect(said('NoOtherEndpoint')).toHaveLength(count);
+  });
+
   it('15: KEDA scales to 0 unless it is told otherwise', async () => {
     expect((await audit('15-keda-scale-to-zero.yaml')).said('NoOtherEndpoint')).toEqual([
       expect.stringContaining('ScaledObject video scales it down to 0'),
@@ -302,6 +367,21 @@ describe.concurrent('what cannot be read is never absent', () => {
       }
     },
   );
+
+  it.each([
+    ['ports: [{containerPort: "8080"}]', 'ports[0].containerPort: expected a whole number, got string 8080'],
+    ['env: [{name: A}, {name: PORT, value: 8080}]', 'env[1].value: expected a string, got number 8080'],
+    ['env: [{name: DEBUG, value: true}]', 'env[0].value: expected a string, got boolean true'],
+    ['args: [--port, 8080]', 'args: expected a list of strings, got number 8080'],
+    ['command: run', 'command: expected a list of strings, got string run'],
+    ['image: 1.25', 'image: expected a string, got number 1.25'],
+  ])('19: nor what kubectl refuses in a container: %s', async (member, text) => {
+    const pod = `{spec: {containers: [{name: a}, {name: b, ${member}}]}}`;
+    const stdin = `apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: ${pod}}\n`;
+    const { findings } = read(await linger(['audit', '--webhook', '-o', 'json', '-'], { stdin }));
+    expect(findings).toMatchObject([{ verdict: 'unknown', reason: 'InvalidObject' }]);
+    expect(findings[0]?.text).toContain(`spec.template.spec.containers[1].${text}`);
+  });
 
   it('18: its pods wait', async () => {
     const { plans } = await explain('18-unreadable-service.yaml');

@@ -378,7 +378,8 @@ export const NOTES = {
   },
   InvalidObject: {
     warns: false,
-    means: 'A field has another type than the API has, such as `namespace: no`: kubectl refuses the object.',
+    means:
+      'Kubernetes refuses the object: a field of another type (`namespace: no`), or a strategy that contradicts itself.',
     cure: 'Correct it: the text names the field.',
   },
   AnnotationMisplaced: {

@@ -5,6 +5,7 @@ import {
   isString,
   isStringMap,
   type LabelSelector,
+  listOf,
   memberAt,
   NO_LABELS,
   nonTexts,
@@ -316,7 +317,7 @@ function foundIn(
 ): readonly FoundPods[] {
   const workload = workloadOf(value);
   if (workload !== undefined) {
-    const refused = typeProblemOf(value);
+    const refused = typeProblemOf(value, workload);
     return [{ workload, ...(refused !== undefined && { refused }) }];
   }
   const reference = templateReferenceOf(value, defaultNamespace);
@@ -326,6 +327,8 @@ function foundIn(
 }
 
 const isParameter = (value: unknown) => isString(value) && value.includes('${');
+const isWhole = (value: unknown) => Number.isInteger(value) || isParameter(value);
+const isTextList = (value: unknown) => Array.isArray(value) && value.every(isString);
 
 /** The types that the API requires of the fields around a pod. Source: k8s.io/apimachinery meta/v1, k8s.io/api apps/v1. */
 const TYPES: readonly (readonly [path: string, expected: string, is: (value: unknown) => boolean])[] = [
@@ -340,27 +343,83 @@ const TYPES: readonly (readonly [path: string, expected: string, is: (value: unk
     'spec.minReadySeconds',
     'spec.progressDeadlineSeconds',
     'spec.revisionHistoryLimit',
-  ].map(
-    (path) =>
-      [path, 'a whole number', (value: unknown) => Number.isInteger(value) || isParameter(value)] as const,
-  ),
+  ].map((path) => [path, 'a whole number', isWhole] as const),
   ...['spec.strategy', 'spec.updateStrategy'].map((path) => [path, 'an object', isRecord] as const),
+  ...['spec.strategy.rollingUpdate', 'spec.updateStrategy.rollingUpdate', 'spec.strategy.canary'].flatMap(
+    (path) =>
+      ['maxSurge', 'maxUnavailable'].map(
+        (name) => [`${path}.${name}`, 'a whole number or a percentage', isIntOrPercent] as const,
+      ),
+  ),
   ['spec.paused', 'true or false', (value) => typeof value === 'boolean' || isParameter(value)],
 ];
 
-/** Why kubectl rejects an object even though its pod may be valid. A value of null counts as absent. */
-function typeProblemOf(value: unknown): string | undefined {
-  for (const [path, expected, is] of TYPES) {
+/** Members of containers that manifests often give in a wrong type and that decisions do not read. Source: k8s.io/api core/v1. */
+const CONTAINER_TYPES: typeof TYPES = [
+  ['image', 'a string', isString],
+  ['command', 'a list of strings', isTextList],
+  ['args', 'a list of strings', isTextList],
+];
+const ENTRY_TYPES: readonly (readonly [list: string, ...(typeof TYPES)[number]])[] = [
+  ['ports', 'containerPort', 'a whole number', isWhole],
+  ['env', 'value', 'a string', isString],
+];
+
+function isIntOrPercent(value: unknown): boolean {
+  return isWhole(value) || /^\d+%$/.test(textOf(value));
+}
+
+/** Why kubectl rejects an object even though Linger can read its pod. A value of null counts as absent. */
+function typeProblemOf(value: unknown, { pod, pointer }: Workload): string | undefined {
+  const own = problemAmong(TYPES, value, '') ?? strategyProblemOf(value);
+  if (own !== undefined) return own;
+  const spec = [...pointer.split('/').slice(1), 'spec'].join('.');
+  for (const list of ['containers', 'initContainers'])
+    for (const [index, container] of recordsAt(pod, 'spec', list).entries()) {
+      const path = `${spec}.${list}[${index}].`;
+      const found =
+        problemAmong(CONTAINER_TYPES, container, path) ??
+        ENTRY_TYPES.flatMap(([entries, ...type]) =>
+          recordsAt(container, entries).map((entry, at) =>
+            problemAmong([type], entry, `${path}${entries}[${at}].`),
+          ),
+        ).find((each) => each !== undefined);
+      if (found !== undefined) return found;
+    }
+  return undefined;
+}
+
+function problemAmong(types: typeof TYPES, value: unknown, above: string): string | undefined {
+  for (const [path, expected, is] of types) {
     const member = memberAt(value, path.split('.')) ?? undefined;
     if (member === undefined || is(member)) continue;
-    const members = isRecord(member) ? nonTexts(member) : [];
+    const members = isRecord(member)
+      ? nonTexts(member)
+      : listOf(member)
+          .filter((each) => !isString(each))
+          .map((each) => `${typeof each} ${textOf(each)}`);
     const got =
       members.length > 0
         ? fewOf(members)
         : isRecord(member)
           ? 'an object'
           : `${typeof member} ${textOf(member)}`;
-    return `${path}: expected ${expected}, got ${got}${typeof member === 'boolean' ? ' (YAML 1.1 reads no, off, yes and on so: write quotes)' : ''}; kubectl refuses the object`;
+    return `${above}${path}: expected ${expected}, got ${got}${typeof member === 'boolean' ? ' (YAML 1.1 reads no, off, yes and on so: write quotes)' : ''}; kubectl refuses the object`;
+  }
+  return undefined;
+}
+
+/** Source: k8s.io/kubernetes pkg/apis/apps/validation (ValidateDeploymentStrategy, ValidateRollingUpdateDaemonSet). */
+function strategyProblemOf(value: unknown): string | undefined {
+  for (const field of ['strategy', 'updateStrategy']) {
+    const strategy = memberAt(value, ['spec', field]);
+    const rolling = memberAt(strategy, ['rollingUpdate']);
+    if (!isRecord(rolling)) continue;
+    const path = `spec.${field}.rollingUpdate`;
+    if (memberAt(strategy, ['type']) === 'Recreate')
+      return `${path}: not allowed with type Recreate; the API server refuses the object`;
+    if ([rolling.maxSurge, rolling.maxUnavailable].every((each) => /^0%?$/.test(textOf(each))))
+      return `${path}: maxSurge and maxUnavailable are both 0; the API server refuses the object`;
   }
   return undefined;
 }
