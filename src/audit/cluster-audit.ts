@@ -38,15 +38,15 @@ import {
 
 /** The operator's settings of the audit. */
 export interface ClusterAuditSettings {
-  /** Name of the MutatingWebhookConfiguration, whose selectors decide for which pods the webhook is called. */
+  /** The name of the MutatingWebhookConfiguration whose selectors determine for which pods the webhook is called. */
   readonly configuration: string;
-  /** Whether there is that configuration, where this replica follows it; undefined: audits look. */
+  /** Whether that configuration exists, if this replica follows it; undefined: audits find out. */
   readonly configured: () => boolean | undefined;
-  /** Whether it trusts the certificate of this replica; undefined: not known. */
+  /** Whether the configuration trusts the certificate of this replica; undefined: not known. */
   readonly trusted: () => boolean | undefined;
-  /** Seconds between two audits; 0: there are none. */
+  /** Seconds between two audits; 0: no audits. */
   readonly every: number;
-  /** The API group of the reports to write; `off`: none. */
+  /** The API group of the reports to write; `off`: no reports. */
   readonly policyReports: 'off' | ReportApi;
 }
 
@@ -62,42 +62,42 @@ interface ClusterAuditOptions {
   readonly synced: () => boolean;
   /** The running pods; undefined until they have been listed. */
   readonly pods: () => Iterable<PodGroup> | undefined;
-  /** Those without a controller. */
+  /** The running pods without a controller. */
   readonly barePods: () => Iterable<RunningPods['bare'][number]>;
   /** Milliseconds, monotonic. */
   readonly clock: () => number;
   readonly epochSeconds: () => number;
   readonly random: () => number;
-  /** The most objects of each kind that are read, if not the usual number. */
+  /** How many objects of each kind are read; default: the usual number. */
   readonly mostObjects?: number;
-  /** The most characters of objects around workloads that are kept, if not the usual number. */
+  /** How many characters of the objects around workloads are kept; default: the usual number. */
   readonly mostKept?: number;
 }
 
 /** More than a person reads, and 400 KB. Metrics count all findings. */
 const MOST_FINDINGS = 1_000;
-/** The most series of namespaces × reasons; further namespaces are counted together. */
+/** How many series of namespace × reason are kept; further namespaces are counted together. */
 const MOST_SERIES = 1_000;
 const LOOK_EVERY_MS = 1_000;
-/** The first audit of a lead: everything that pods wait for comes first. */
+/** When the first audit of a term begins: after everything on which pods depend. */
 const FIRST_AFTER_MS = 30_000;
-/** Two a second: half of the rate for all Events, so that those of terminations have room. */
+/** Two Events a second: half of the rate of all Events, which leaves room for those of terminations. */
 export const EVENT_EVERY_MS = 500;
-/** The API server keeps Events for an hour only, so a finding that lasts is repeated daily. */
+/** A finding that persists is repeated daily, because the API server keeps Events only for an hour. */
 const EVENT_AGAIN_MS = 24 * 3_600_000;
 
 /**
- * Audits the cluster periodically while this replica leads, as `linger audit` does once: from the snapshot that decisions use,
- * the pods that are followed anyway, and lists of workloads and their related. Nothing is remembered between audits, so a
- * new leader finds the same as the previous one.
+ * Audits the cluster periodically while this replica leads, as `linger audit` does once: from the snapshot that decisions
+ * use, the pods that are followed anyway, and lists of workloads and related objects. Audits do not depend on earlier ones,
+ * so a new leader finds the same as the previous one.
  */
 export class ClusterAudit {
   readonly #options: ClusterAuditOptions;
   readonly #once: LogOnce;
   readonly #reports: PolicyReports | undefined;
-  /** When the latest Event was recorded, by workload and reason. */
+  /** When the latest Event was written, by workload and reason. */
   readonly #toldAt = new Map<string, number>();
-  /** Findings of the last audit that get an Event, the next one first. */
+  /** Findings of the last audit that are due for an Event, the next one first. */
   #untold: readonly AuditFinding[] = [];
   #last: (Latest & { readonly lead: Leadership }) | undefined;
 
@@ -110,7 +110,7 @@ export class ClusterAudit {
     registerAuditMetrics(options.registry, latest, options.settings);
   }
 
-  /** What the last audit of this term has found. */
+  /** The result of the last audit in this term. */
   latest(): OwnStatus['audit'] {
     const { tally, lead } = this.#last ?? {};
     if (tally === undefined || lead?.holds() !== true) return null;
@@ -118,7 +118,7 @@ export class ClusterAudit {
     return { verdicts: tally.verdicts, findings };
   }
 
-  /** Audits while this replica leads, and beside that records Events: a thousand of them delay no audit. */
+  /** Audits while this replica leads. Events are written concurrently, so that a thousand of them do not delay an audit. */
   async lead(lead: Leadership): Promise<void> {
     if (this.#options.settings.every === 0) return;
     this.#untold = [];
@@ -139,7 +139,7 @@ export class ClusterAudit {
         schedule.done(begun);
         this.#last = { ...found, lead, at: this.#options.epochSeconds() };
         const { settings } = this.#options;
-        // A source of certificates that follows it has said so at once.
+        // If a source of certificates follows the configuration, it has reported this already.
         if (settings.configured() === undefined && configured !== undefined)
           tellConfigured(this.#once, settings.configuration, configured);
         this.#once.over('audit', {}, 'audit recovered');
@@ -212,10 +212,10 @@ export class ClusterAudit {
       const [finding, ...others] = this.#untold;
       if (finding === undefined || !lead.holds()) continue;
       this.#untold = others;
-      // Twice the bound, as findings come and go between audits.
+      // Twice the bound, because findings come and go between audits.
       setNewest(this.#toldAt, keyOf(finding), clock(), 2 * MOST_FINDINGS);
       const { kind, namespace, name, reason, level, text } = finding;
-      // AuditOnly is the operator's choice, not a fault of the workload's.
+      // AuditOnly is the operator's choice rather than a fault of the workload.
       const type = level === 'warning' && reason !== 'AuditOnly' ? 'Warning' : 'Normal';
       events.tell({ object: { kind, namespace, name }, type, reason, action: 'Audit', note: text });
     }
@@ -224,26 +224,26 @@ export class ClusterAudit {
 
 const keyOf = (finding: AuditFinding) => `${subjectOf(finding)} ${finding.reason}`;
 
-/** The result of an audit, and its time. */
+/** The result of an audit, and when it was made. */
 interface Latest {
   readonly tally: AuditTally;
-  /** {@link AuditTally.leftOut}, which takes some work. */
+  /** {@link AuditTally.leftOut}, kept because it takes some work. */
   readonly leftOut: AuditTally['leftOut'];
-  /** The kinds with more objects than are read. */
+  /** The kinds that have more objects than are read. */
   readonly truncated: readonly string[];
-  /** Whether there is the webhook configuration; undefined: it may not be read. */
+  /** Whether the webhook configuration exists; undefined: it may not be read. */
   readonly configured: boolean | undefined;
   /** Seconds since the epoch. */
   readonly at: number;
 }
 
-/** Pods whose plan is not known say nothing about their workload. */
+/** Pods whose plan is unknown say nothing about their workload, so they are left out. */
 function podsOf({ plan, unread, count }: PodGroup): readonly RunningPod[] {
   if (unread) return [];
   return Array(count).fill({ annotations: plan === undefined ? {} : { [ANNOTATION.plan]: plan } });
 }
 
-/** In steps: there may be 150,000 groups. */
+/** A generator, because there may be 150,000 groups. */
 function* runningIn(
   groups: readonly PodGroup[],
   bare: RunningPods['bare'],
@@ -268,7 +268,7 @@ function* runningIn(
   return { byWorkload, bare, labelled: new KnownPods(labelled) };
 }
 
-/** @param latest undefined where this replica does not lead, or has not audited yet */
+/** @param latest returns undefined if this replica does not lead, or has not made an audit yet */
 export function registerAuditMetrics(
   registry: Registry,
   latest: () => Latest | undefined,
@@ -337,7 +337,7 @@ export function registerAuditMetrics(
   });
 }
 
-/** What is kept of an audit: bounded, however large the cluster. */
+/** What is kept of an audit, which is bounded however large the cluster is. */
 class AuditTally {
   readonly verdicts: Record<AuditVerdict, number> = { protected: 0, unprotected: 0, skipped: 0, unknown: 0 };
   readonly #counts = new Map<string, { namespace: string; reason: string; count: number }>();
@@ -360,7 +360,7 @@ class AuditTally {
     }
   }
 
-  /** Namespaces beyond the bound are counted together, without a name. */
+  /** Counts a finding. Namespaces beyond the bound are counted together, without a name. */
   #count({ namespace, reason }: AuditFinding): void {
     const isFull = this.#counts.size >= MOST_SERIES && !this.#counts.has(`${namespace} ${reason}`);
     const key = `${isFull ? '' : namespace} ${reason}`;
@@ -380,7 +380,10 @@ class AuditTally {
     return { kept: fairest(this.#kept), namespaces: this.#namespaces };
   }
 
-  /** How many findings of each namespace are not among {@link findings}; the most first, and no more than series. */
+  /**
+   * How many findings of each namespace are not among {@link findings}, largest number first; not more entries than there
+   * are series.
+   */
   get leftOut(): readonly (readonly [namespace: string, count: number])[] {
     const kept = Map.groupBy(this.findings.kept, ({ namespace }) => namespace);
     const left = [...this.#namespaces].map(
@@ -392,8 +395,8 @@ class AuditTally {
 }
 
 /**
- * As many as are reported: the first of each namespace, then their second ones, and so on, so that no number of namespaces
- * with thousands of findings takes the others' places. Of a namespace, those that lose requests come first.
+ * The findings to report: the first of each namespace, then the second of each, and so on, so that namespaces with thousands
+ * of findings cannot displace those of others. In a namespace, findings on lost requests come first.
  */
 function fairest(findings: readonly AuditFinding[]): AuditFinding[] {
   const rankOf = (finding: AuditFinding) => Number(finding.level !== 'warning');

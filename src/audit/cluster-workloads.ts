@@ -15,47 +15,50 @@ import { stepsOnLoop } from '../telemetry/index.ts';
 import { inPieces } from '../timing/index.ts';
 import { type Kind, objectsIn, POD, WORKLOAD_KINDS } from './kinds.ts';
 
-/** The most objects of each kind, workloads or what surrounds them. One namespace has at most as much room as all others have left. */
+/**
+ * How many objects of each kind are read, workloads and others. A namespace may take no more room than it leaves for all
+ * others.
+ */
 export const MOST_OBJECTS = 20_000;
-/** How many times as many are listed, so that those of a namespace with a great number do not hide the others. */
+/** How many times as many are listed, so that a namespace with very many objects does not hide others. */
 const LISTED = 5;
-/** Characters of what is kept while workloads are judged, one after the other: some 100 MB at worst. */
+/** Characters of what is kept while workloads are judged one after the other: some 100 MB at worst. */
 const MOST_KEPT = 32 * 1024 ** 2;
-/** They are read one by one. */
+/** Few, because they are read one by one. */
 const MOST_BARE_PODS = 200;
 const BARE_AT_ONCE = 10;
 
-/** As the leader's log says it. */
+/** The message in the leader's log. */
 export const TRUNCATED = 'audit incomplete; objects beyond the limit of their kind are left out';
 
-/** The pods of a cluster that run and do not terminate. */
+/** The pods of a cluster that are running and not terminating. */
 export interface RunningPods {
   /** By {@link workloadKey}. */
   readonly byWorkload: ReadonlyMap<string, readonly RunningPod[]>;
-  /** Those without a controller. */
+  /** The pods without a controller. */
   readonly bare: readonly { readonly namespace: string; readonly name: string }[];
-  /** The same by their labels: what Services and budgets select. */
+  /** All of them by their labels, for what Services and budgets select. */
   readonly labelled: KnownPods;
 }
 
 export interface Gathering {
   readonly signal: AbortSignal;
   readonly pods: RunningPods;
-  /** undefined: all. */
+  /** undefined: all namespaces. */
   readonly namespace?: string | undefined;
-  /** The one MutatingWebhookConfiguration that counts; undefined: any that has Linger's webhook. */
+  /** The name of the only MutatingWebhookConfiguration that counts; undefined: any that contains Linger's webhook. */
   readonly configuration?: string;
   readonly mostObjects?: number | undefined;
-  /** Characters of what is kept, if not the usual number. */
+  /** Characters of what is kept; default: the usual number. */
   readonly mostKept?: number | undefined;
 }
 
-/** The objects around workloads, and what is missing or incomplete. */
+/** The objects around workloads, and which of them are missing or incomplete. */
 export interface Gathered {
   readonly related: RelatedObjects;
-  /** Whether there is Linger's webhook; undefined: configurations may not be listed. */
+  /** Whether Linger's webhook is configured; undefined: configurations may not be listed. */
   readonly configured: boolean | undefined;
-  /** The kinds with more objects than are read, and how many are. */
+  /** The kinds that have more objects than are read, and how many are read. */
   readonly truncated: ReadonlyMap<string, number>;
   /** The kinds of workloads that may not be listed. */
   readonly denied: readonly KubeFailure[];
@@ -64,9 +67,10 @@ export interface Gathered {
 }
 
 /**
- * Reads the workloads of a cluster or of a namespace, and what surrounds them. Each workload is passed on as it arrives, so
- * that thousands of templates need not be in memory together.
- * @throws KubeFailure, also where no kind of workload may be listed: such an audit must not pass as one that finds nothing
+ * Reads the workloads of a cluster or of a namespace, and the objects around them. Each workload is passed on as it arrives,
+ * so that thousands of templates do not have to be in memory together.
+ * @throws KubeFailure, also if no kind of workload may be listed, because such an audit must not look like one without
+ * findings
  */
 export async function gather(
   connection: KubeConnection,
@@ -84,7 +88,7 @@ export async function gather(
   const kept = new Shares();
   const unread = new Map<string, Set<string>>();
   const leaveOut = (of: string, kind: string) => void unread.set(of, (unread.get(of) ?? new Set()).add(kind));
-  /** @returns whether it may be kept; otherwise it is not known what it says of its namespace */
+  /** @returns whether the object may be kept; if not, what it says about its namespace is unknown */
   const isKept = (object: LiveObject, value: unknown): boolean => {
     const of = ownerOf(object);
     const weight = value === undefined ? Number.POSITIVE_INFINITY : JSON.stringify(value).length;
@@ -93,7 +97,7 @@ export async function gather(
     else leaveOut(of, object.kind);
     return fits;
   };
-  /** @returns why the kind may not be listed */
+  /** @returns why the kind may not be listed; undefined: it may */
   const list = async (
     kind: Kind,
     onObject: (object: LiveObject) => void,
@@ -123,7 +127,7 @@ export async function gather(
   const unlisted: string[] = [];
   for (const kind of RELATED_KINDS)
     if (await list(kind, surrounds, kind.ofCluster ? undefined : namespace)) unlisted.push(kind.kind);
-  // Not of the namespace alone. Without the right, findings name the route instead of whose it is.
+  // These are cluster-wide. Without the right to list them, findings name the route instead of whose it is.
   for (const kind of ROUTING_KINDS) await list(kind, surrounds, undefined);
   const configurations = await listWebhooks(connection, signal, configuration);
   const steps = relating(surrounding, 'default', configurations);
@@ -139,7 +143,7 @@ export async function gather(
     if (found !== undefined) onWorkload(found, related);
   };
   const audited = WORKLOAD_KINDS.filter((each) => each.audited);
-  // First, what may refer to the others: only the templates that are referred to are kept.
+  // Kinds that may refer to others come first, so that only templates to which they refer are kept.
   for (const kind of audited.toSorted((a, b) => Number(b.refers ?? false) - Number(a.refers ?? false))) {
     const failure = await list(kind, (object) => {
       const key = workloadKey(object.kind, object.metadata.namespace ?? '', object.metadata.name);
@@ -172,7 +176,7 @@ export async function gather(
   };
 }
 
-/** Whose share an object counts to: what a Namespace says is written by its owners. */
+/** To whose share an object counts. What a Namespace says is written by its owners, so it counts to itself. */
 function ownerOf({ kind, metadata: { namespace = '', name } }: LiveObject): string {
   return kind === 'Namespace' ? name : namespace;
 }
@@ -183,7 +187,7 @@ export function truncatedInWords(truncated: Gathered['truncated']): string {
 }
 
 /**
- * Lists a kind as far as that is allowed. One that is not served has no objects.
+ * Lists a kind, as far as that is allowed. A kind that is not served has no objects.
  * @returns whether these were all; `denied`: why they may not be listed
  * @throws KubeFailure
  */
@@ -203,7 +207,7 @@ export async function listKind(
   }
 }
 
-/** The configurations of webhooks; undefined where they may not be listed. @throws KubeFailure */
+/** The configurations of webhooks; undefined if they may not be listed. @throws KubeFailure */
 export async function listWebhooks(connection: KubeConnection, signal: AbortSignal, name?: string) {
   try {
     return await everyOne(objectsIn(undefined, WEBHOOK_KIND, name), connection, signal);
@@ -225,7 +229,7 @@ export async function everyOne<T>(
   return found;
 }
 
-/** Some of each namespace, so that one with many does not take the place of the others'. */
+/** Pods without a controller: some of each namespace, so that one with many does not displace others. */
 async function* barePods(
   connection: KubeConnection,
   { bare }: RunningPods,
@@ -241,10 +245,10 @@ async function* barePods(
 
 type LiveObject = RawObject & Kind;
 
-/** A workload of the cluster; of a Pod, itself is what runs. */
+/** A workload of the cluster. If it is a Pod, it is itself the running pod. */
 export type LiveWorkload = AuditSubject & { readonly running: readonly RunningPod[] };
 
-/** @param template what the object refers to, where its own pods' template stands there; undefined: it was not found */
+/** @param template the template to which the object refers, if it has none of its own; undefined: it was not found */
 export function liveWorkload(
   object: LiveObject,
   { byWorkload }: Pick<RunningPods, 'byWorkload'>,

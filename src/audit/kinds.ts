@@ -3,7 +3,7 @@ import type { RawObject, Resource } from '../cluster/index.ts';
 export interface Kind {
   readonly apiVersion: string;
   readonly kind: string;
-  /** Where it is not made as those of Kubernetes are. */
+  /** The plural, if it is not formed like those of Kubernetes' own kinds. */
   readonly plural?: string;
 }
 
@@ -11,15 +11,15 @@ export interface Kind {
 export interface WorkloadKind extends Kind {
   /** Its short name in kubectl. */
   readonly short?: string;
-  /** Listed by audits; the other kinds belong to one of these, or serve no traffic. */
+  /** Listed by audits; other kinds belong to one of these, or serve no traffic. */
   readonly audited?: true;
-  /** Its pods' template may stand in another workload. */
+  /** The template of its pods may be in another workload. */
   readonly refers?: true;
 }
 
 export const POD: WorkloadKind = { apiVersion: 'v1', kind: 'Pod', short: 'po' };
 
-/** Kinds beyond Kubernetes' own may not be served. */
+/** Kinds that are not Kubernetes' own may not be served. */
 export const WORKLOAD_KINDS: readonly WorkloadKind[] = [
   POD,
   { apiVersion: 'apps/v1', kind: 'Deployment', short: 'deploy', audited: true },
@@ -37,7 +37,10 @@ export function pluralOf({ kind, plural }: Kind): string {
   return /[^aeiou]y$/.test(word) ? `${word.slice(0, -1)}ies` : `${word}${word.endsWith('s') ? 'es' : 's'}`;
 }
 
-/** @param text as kubectl takes it: `deployment/web`, `deploy/web`, `deployments.apps/web` @returns undefined for anything else */
+/**
+ * @param text in kubectl's syntax: `deployment/web`, `deploy/web`, `deployments.apps/web` @returns undefined for anything
+ * else
+ */
 export function kindAndName(
   text: string,
 ): { readonly kind: WorkloadKind; readonly name: string } | undefined {
@@ -51,14 +54,20 @@ export function kindAndName(
   return kind === undefined || name === '' || more.length > 0 ? undefined : { kind, name };
 }
 
-/** @param namespace undefined: all; a manifest's may be any text, and must not turn into another path */
+/**
+ * @param namespace undefined: all. It is escaped, because a manifest may contain any text as a namespace, which must not
+ * lead to another path
+ */
 export function pathOf(each: Kind, namespace?: string): string {
   const root = each.apiVersion === 'v1' ? '/api/v1' : `/apis/${each.apiVersion}`;
   const within = namespace === undefined ? '' : `/namespaces/${encodeURIComponent(namespace)}`;
   return `${root}${within}/${pluralOf(each)}`;
 }
 
-/** Objects without their statuses; items of a list do not name their kind. @param name of a single object */
+/**
+ * Objects without their statuses. Their kind is added, because items of a list do not contain it. @param name of a single
+ * object
+ */
 export function objectsIn(
   namespace: string | undefined,
   { apiVersion, kind, plural }: Kind,

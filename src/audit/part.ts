@@ -9,7 +9,10 @@ import { ClusterAudit, type ClusterAuditSettings } from './cluster-audit.ts';
 import { TerminationReview } from './termination-review.ts';
 import { TerminationLog } from './terminations.ts';
 
-/** Reviews how pods have ended. It hears of a pod's end before Hold, which it asks about the pod, forgets it. */
+/**
+ * Reviews how pods have ended. It must get the event of a pod's end before Hold, because it asks Hold about the pod, which
+ * Hold then forgets.
+ */
 export const terminationReviewPart = part({
   name: 'termination review',
   needs: { measurement: measurementPart, sharing: publishingPart, hold: holdPart },
@@ -24,7 +27,7 @@ export const terminationReviewPart = part({
       snapshot: snapshot.current,
       listed: (pod) => measurement.listing(pod).length > 0,
       held: (uid) => hold?.pod(uid),
-      // Linger itself: it accepts connections and answers for as long as it drains.
+      // Linger itself: while it drains, it accepts connections and answers.
       drainOf: ({ namespace, owner }) =>
         namespace === place?.namespace && owner === 'Deployment/linger' ? options.drain : undefined,
     });
@@ -38,13 +41,13 @@ export const terminationReviewPart = part({
 });
 
 interface AuditOptions extends Pick<ClusterAuditSettings, 'policyReports'> {
-  /** Seconds between two audits; 0: there are none. */
+  /** Seconds between two audits; 0: no audits. */
   readonly auditEvery: number;
   /** The name of Linger's MutatingWebhookConfiguration. */
   readonly webhookConfiguration: string;
-  /** Whether there is that configuration; undefined: not known. */
+  /** Whether that configuration exists; undefined: not known. */
   readonly configured: () => boolean | undefined;
-  /** Whether it trusts the certificate of this replica; undefined: not known. */
+  /** Whether the configuration trusts the certificate of this replica; undefined: not known. */
   readonly trusted: () => boolean | undefined;
 }
 

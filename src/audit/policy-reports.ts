@@ -13,7 +13,7 @@ import { type Logger, LogOnce } from '../telemetry/index.ts';
 import { pause } from '../timing/index.ts';
 import { WORKLOAD_KINDS } from './kinds.ts';
 
-/** The APIs of reports, which agree in the fields that are used here. */
+/** The APIs of reports, which are equal in the fields that are used here. */
 const REPORT_APIS = {
   'wgpolicyk8s.io': { version: 'v1alpha2', kind: 'PolicyReport', plural: 'policyreports' },
   'openreports.io': { version: 'v1alpha1', kind: 'Report', plural: 'reports' },
@@ -22,13 +22,13 @@ export type ReportApi = keyof typeof REPORT_APIS;
 
 /** The findings of an audit of the whole cluster. */
 export interface ClusterFindings {
-  /** The findings to report, the unprotected first; bounded. */
+  /** The findings to report, unprotected workloads first; bounded. */
   readonly kept: readonly AuditFinding[];
   /** The counts of all findings, by namespace. */
   readonly namespaces: ReadonlyMap<string, NamespaceCounts>;
 }
 
-/** Protected and skipped workloads, and failing and warning findings. */
+/** The numbers of protected and skipped workloads, and of failing and warning findings. */
 export type NamespaceCounts = Record<'pass' | 'fail' | 'warn' | 'skip', number>;
 
 interface PolicyReportsOptions {
@@ -38,11 +38,11 @@ interface PolicyReportsOptions {
   readonly epochSeconds: () => number;
 }
 
-/** The name of the report in each namespace, so that rights can be limited to it. */
+/** The same name in each namespace, so that rights can be limited to it. */
 const NAME = 'linger';
 /** The annotations of a report. */
 export const REPORT_ANNOTATION = {
-  /** The digest of its content without the times: an unchanged report is not written again. */
+  /** The digest of its content without times, so that an unchanged report is not written again. */
   digest: `${GROUP}/digest`,
   /** How many findings were left out. */
   leftOut: `${GROUP}/left-out`,
@@ -50,12 +50,12 @@ export const REPORT_ANNOTATION = {
 /** 200 results take some 120 KB; etcd accepts 1.5 MB. */
 const MOST_RESULTS = 200;
 const LONGEST_MESSAGE = 500;
-/** At most four a second, perhaps in the middle of a storm. */
+/** At most four writes a second, since there may be a storm at the same time. */
 const WRITE_EVERY_MS = 250;
 const REQUEST_MS = 10_000;
 const MOST_REPORTS = 5_000;
 
-/** Writes an audit's findings as reports, one for each namespace with findings, and deletes the others. */
+/** Writes an audit's findings as reports, one for each namespace with findings, and deletes all others. */
 export class PolicyReports {
   readonly #options: PolicyReportsOptions;
   readonly #once: LogOnce;
@@ -65,7 +65,7 @@ export class PolicyReports {
     this.#once = new LogOnce(options.logger);
   }
 
-  /** Never throws: the next audit retries failed writes. */
+  /** Never throws. Failed writes are repeated after the next audit. */
   async write(findings: ClusterFindings, lead: Leadership): Promise<void> {
     const wanted = reportsOf(findings);
     const { api } = this.#options;
@@ -88,7 +88,7 @@ export class PolicyReports {
     }
   }
 
-  /** A namespace that refuses its report (it terminates, or its quota is used up) must not affect the others. */
+  /** A namespace that rejects its report (because it is terminating, or its quota is used up) must not affect others. */
   async #change(namespace: string, report: Report | undefined, lead: Leadership): Promise<void> {
     if (!lead.holds() || !(await pause(WRITE_EVERY_MS, lead.signal))) return;
     const { connection, api } = this.#options;
@@ -159,7 +159,7 @@ interface Report {
   readonly results: readonly object[];
 }
 
-/** @returns the reports by namespace; none for namespaces without findings */
+/** @returns the reports by namespace; namespaces without findings have none */
 export function reportsOf({ kept, namespaces }: ClusterFindings): ReadonlyMap<string, Report> {
   const byNamespace = Map.groupBy(kept, ({ namespace }) => namespace);
   const reported = [...namespaces].filter(([, { fail, warn }]) => fail + warn > 0);
@@ -178,7 +178,7 @@ function resultOf(finding: AuditFinding): object {
   const apiVersion = WORKLOAD_KINDS.find((each) => each.kind === kind)?.apiVersion;
   const isWarning = finding.level === 'warning';
   const { waitSeconds, graceSeconds, exposureSeconds, evidence } = finding;
-  // Not its text: with every removal that is measured, every report would change.
+  // Not the text of the evidence, because every report would then change with each measured removal.
   const basis = evidence?.basis ?? null;
   const known = Object.entries({ waitSeconds, graceSeconds, exposureSeconds, basis }).filter(
     ([, value]) => value !== null,

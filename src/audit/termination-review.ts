@@ -56,14 +56,16 @@ interface TerminationReviewOptions {
   readonly registry: Registry;
   readonly logger: Logger;
   readonly events: ObjectEvents;
-  /** Since when this replica leads, by the clock; undefined: it does not. Only the leader reports. */
+  /** Since when this replica has led, by the clock; undefined: it does not lead. Only the leader reports. */
   readonly leadsSince: () => number | undefined;
   readonly snapshot: () => ClusterSnapshot;
   /** Whether a slice or Endpoints lists the pod as ready. */
   readonly listed: (pod: PodKey) => boolean;
-  /** Seconds for which pods of this workload go on accepting and serving after SIGTERM; undefined: not known. */
+  /**
+   * For how many seconds after SIGTERM pods of this workload continue to accept and serve requests; undefined: not known.
+   */
   readonly drainOf: (workload: { readonly namespace: string; readonly owner: string }) => number | undefined;
-  /** A pod with hook Hold, until the watch shows that it is gone. */
+  /** The state of a pod with hook Hold; undefined once the watch has shown that it is gone. */
   readonly held: (uid: string) => Pick<HeldPod, 'calledAt' | 'releasedAt'> | undefined;
   /** Milliseconds, monotonic. */
   readonly clock: () => number;
@@ -71,48 +73,52 @@ interface TerminationReviewOptions {
   readonly signal: AbortSignal;
 }
 
-/** What a terminating pod carried. */
+/** What is remembered of a terminating pod. */
 interface Stopping extends Pick<PodMetadata, 'namespace' | 'name' | 'plan' | 'controller' | 'owner'> {
   readonly senders: SendersLag;
   /** The consumers with a known lag, the slowest first. */
   readonly known: readonly { readonly name: string; readonly seconds: number }[];
-  /** When the deletion showed. */
+  /** When its deletion was seen. */
   readonly at: number;
   grace: number | undefined;
   /** Whether a Service selects it, or a consumer finds it by itself. */
   readonly selected: boolean;
-  /** Whether one of the two has happened: its removal is over, or the pod is gone. */
+  /** Whether one of two events has happened: its removal has ended, or the pod is gone. */
   half: boolean;
-  /** Whether something listed it as ready then. */
+  /** Whether some object listed it as ready at its deletion. */
   readonly listed: boolean;
   withdrawals: RemovalSample['withdrawals'] | undefined;
-  /** For how long its hook holds SIGTERM back; undefined: not known. */
+  /** How long its hook delayed SIGTERM; undefined: not known. */
   waited: number | undefined;
   released: ObservedRelease | undefined;
   goneAt: number | undefined;
 }
 
 /**
- * Characters that terminating pods may take, at most half for one namespace: 50,000 pods with the usual plan fit.
+ * Characters that terminating pods may take, at most half of them for one namespace: enough for 50,000 pods with the usual
+ * plan.
  */
 const MOST_STOPPING = 32 * 1024 * 1024;
 const WEIGHT_OF_POD = 512;
 const WEIGHT_OF_CONSUMER = 64;
-/** How long the removal of a pod that is gone may still end: samples are verified by later heartbeats. */
+/** For how long the removal of a pod that is gone may still end, because samples are verified by later heartbeats. */
 const REMOVAL_WITHIN_MS = 300_000;
-/** Workloads whose own hooks are known. */
+/** How many workloads' own hooks are cached. */
 const MOST_KNOWN = 1_000;
-/** Requests for workloads' hooks and for the owners of addresses: a storm of removals must not become one of requests. */
+/**
+ * Limits requests for workloads' hooks and for the owners of addresses: a storm of removals must not become a storm of
+ * requests.
+ */
 const QUESTIONS = { perSecond: 2, atOnce: 20 };
 const ANSWER_MS = 5_000;
-/** Workloads whose hooks are still to be requested; the pods of any further one count as `Unknown`. */
+/** How many workloads may wait for their hooks to be read; pods of further ones count as `Unknown`. */
 const MOST_QUEUED = 1_000;
 const QUEUE_MS = 500;
-/** Undeclared senders that are remembered, and what stands for more than one pod. */
+/** How many undeclared senders are remembered, and the value that stands for more than one pod. */
 const MOST_SENDERS = 2_000;
 const SEVERAL = '';
 
-/** How many addresses that connected to a pod are named. */
+/** How many of the addresses that connected to a pod are named. */
 const MOST_PEERS = 5;
 /** Enough for a template with a thousand containers. */
 const LONGEST_TEMPLATE = 3 * 1024 * 1024;
@@ -120,21 +126,21 @@ const LONGEST_TEMPLATE = 3 * 1024 * 1024;
 const SHORTFALL_SECONDS = [0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600];
 
 /**
- * Judges each pod's termination in retrospect, reports it by log, metrics and Events, and remembers it. Every removal is
- * compared with the wait of the pod's hook, and every end with the application's own time; for held pods, the Hold Service
- * adds who still connected.
+ * Judges each pod's termination in retrospect, reports it by log, metrics and Events, and remembers it. Each removal is
+ * compared with the wait of the pod's hook, and each end with the application's own time. For held pods, the Hold Service
+ * adds which senders still connected.
  */
 export class TerminationReview {
   readonly #options: TerminationReviewOptions;
-  /** undefined: there was no room, and what shows later would be judged by the wrong instant. */
+  /** By uid. undefined: there was no room for it, and later events must not be judged as if they were the first. */
   readonly #stopping = new Map<string, Stopping | undefined>();
   readonly #shares = new Shares();
-  /** The pods that are gone and whose removal may still end: when they went, the earliest first. */
+  /** When pods went that are gone but whose removal may still end; earliest first. */
   readonly #gone = new Map<string, number>();
   #queued = 0;
-  /** Undeclared senders, by the pod that has reported each first; or {@link SEVERAL}. */
+  /** By undeclared sender: the pod that was the first to report it, or {@link SEVERAL}. */
   readonly #witnesses = new Map<string, string>();
-  /** By workload: what its containers' own hooks wait. */
+  /** By workload: how long its containers' own hooks wait. */
   readonly #ownHooks = new Map<string, Promise<WaitBounds>>();
   readonly #agent: ReturnType<typeof newAgent>;
   readonly #once: LogOnce;
@@ -150,15 +156,15 @@ export class TerminationReview {
     this.#questions = new RateLimit(QUESTIONS, clock());
   }
 
-  /** To be called with each event of the pods' watch. */
+  /** Call this with each event of the watch of pods. */
   pod(event: ResourceEvent<PodMetadata>): void {
     this.#forgetGone(event.at);
     if (event.type === 'deleted') {
-      // A pod that vanished unseen may have been gone for long.
+      // A pod that vanished unseen may have been gone for a long time.
       if (!event.relist) this.#ended(event.object, event.at);
       const { uid } = event.identity;
       if (!this.#stopping.has(uid)) return;
-      // Jobs' pods, for one, have no removal.
+      // Pods of Jobs, for example, have no removal to wait for.
       if (this.#options.listed(event.identity) || this.#isSent(uid)) this.#gone.set(uid, event.at);
       else this.#forget(uid);
       return;
@@ -228,7 +234,7 @@ export class TerminationReview {
     return this.#stopping.size;
   }
 
-  /** To be called with each removal that is over. Never throws. */
+  /** Call this with each removal that has ended. Never throws. */
   async removed(sample: RemovalSample): Promise<void> {
     const { clock, epochSeconds, signal } = this.#options;
     const endedAt = epochSeconds() - Math.max(0, clock() - sample.at) / 1000;
@@ -236,14 +242,14 @@ export class TerminationReview {
     if (pod === undefined) return this.#count('Unknown');
     const { owner = '', controller, grace, senders } = pod;
     const plan = planOf(pod);
-    // Judged as it is released.
+    // Pods with Hold are judged when they are released.
     if (plan?.hook === 'Hold') return this.#listsOver(sample, pod);
     const wait =
       plan === undefined
         ? await this.#ownHookOf(sample.namespace, controller, sample.pod)
         : { least: plan.least ?? plan.wait, most: plan.wait };
     if (signal.aborted) return;
-    // What serves on is not stopped by SIGTERM.
+    // A workload that continues to serve is not stopped by SIGTERM.
     const drain = this.#options.drainOf({ namespace: sample.namespace, owner }) ?? 0;
     const serves = { least: wait.least + drain, most: wait.most + drain };
     const { end, shortfall } = judgeEnd(sample, { owner, wait: serves, grace, senders }, endedAt);
@@ -256,7 +262,7 @@ export class TerminationReview {
     this.#tell(shortfall, plan !== undefined);
   }
 
-  /** To be called with each pod whose Hold hooks have been released. Never throws. */
+  /** Call this with each pod whose Hold hooks have been released. Never throws. */
   async released(release: Release): Promise<void> {
     const { pod, reason, heldMs, open = 0, undeclared } = release;
     if (pod.deletion === undefined) return;
@@ -272,7 +278,7 @@ export class TerminationReview {
     const { connections, seconds } = undeclared;
     const remotes = undeclared.remotes.slice(0, MOST_PEERS);
     const seen = remotes.filter((address) => this.#isWitnessed(address, pod.uid));
-    // A pod may name any address as its sender, so one pod's word is no finding about others.
+    // A pod may claim any address as its sender, so a sender counts only once a second pod reports it.
     const workload = `of ${end.namespace}/${end.owner}`;
     if (seen.length === 0 && (remotes.length > 0 || !this.#isWitnessed(workload, pod.uid))) return;
     const from = await Promise.all(seen.map((address) => this.#named(address)));
@@ -280,7 +286,7 @@ export class TerminationReview {
     this.#tell({ ...end, reason: 'UndeclaredConsumer', seconds, connections, from });
   }
 
-  /** Whether another pod has reported this sender, too. */
+  /** Whether another pod has reported this sender as well. */
   #isWitnessed(sender: string, uid: string): boolean {
     const first = this.#witnesses.get(sender) ?? uid;
     setNewest(this.#witnesses, sender, first === uid ? uid : SEVERAL, MOST_SENDERS);
@@ -291,21 +297,21 @@ export class TerminationReview {
     const { held: heldPod, leadsSince, clock, epochSeconds } = this.#options;
     const stopping = this.#pass(pod.uid);
     if (stopping !== undefined) stopping.goneAt = at;
-    // Where its removal is not over, its instants are kept afterwards.
+    // Otherwise its instants are kept when its removal has ended.
     const isOver = stopping?.withdrawals !== undefined || (stopping?.selected && !stopping.listed);
     if (isOver) this.#keep(pod.uid, stopping);
     const plan = stopping && planOf(stopping);
     if (stopping === undefined || plan === undefined) return;
     const epochAt = (instant: number) => epochSeconds() - (clock() - instant) / 1000;
     const held = heldPod(pod.uid);
-    // Calls from before this replica led are known only to the previous leader.
+    // Only the previous leader knows of calls from before this replica led.
     if (plan.hook === 'Hold' && held?.calledAt === undefined) {
       const since = leadsSince() ?? Number.POSITIVE_INFINITY;
       const seconds = (at - stopping.at) / 1000;
       if (held === undefined || since >= stopping.at) return;
       const end = aboutEnd(pod, epochAt(stopping.at));
       this.#record(heldEnd(end, stopping.senders, { outcome: 'Unknown', waited: undefined, cutBy: '' }));
-      // If nothing listed it, its containers may not have been running: then there was no hook to call.
+      // If no object listed it, its containers may not have been running, so that no hook could call.
       if (stopping.listed) this.#tell({ ...end, reason: 'HoldUnreachable', seconds });
       return;
     }
@@ -323,7 +329,7 @@ export class TerminationReview {
       this.#tell({ ...aboutEnd(pod, epochAt(stoppedAt)), reason: 'SlowStop', seconds });
   }
 
-  /** One of the two awaited events has happened. */
+  /** Notes that one of the two awaited events has happened. */
   #pass(uid: string): Stopping | undefined {
     const stopping = this.#stopping.get(uid);
     if (stopping?.half) {
@@ -339,7 +345,7 @@ export class TerminationReview {
     if (stopping.goneAt !== undefined) this.#keep(uid, stopping);
   }
 
-  /** Keeps the instants of a termination, as far as they have been seen. */
+  /** Stores the instants of a termination, as far as they were seen. */
   #keep(uid: string, stopping: Stopping | undefined): void {
     if (!this.#leads || stopping === undefined) return;
     const { log, clock, epochSeconds } = this.#options;
@@ -358,14 +364,14 @@ export class TerminationReview {
     if (this.#leads) this.#options.log.count(end);
   }
 
-  /** @param planned whether the pod had a wait of Linger's: a shortfall of others is no fault in Linger */
+  /** @param planned whether the pod had a wait from Linger; a shortfall of other pods is not Linger's fault */
   #tell(finding: TerminationFinding, planned = true): void {
     if (!this.#leads) return;
     const { log, logger, events } = this.#options;
     const { reason, namespace, pod, uid: _, at: __, owner, ...numbers } = finding;
     log.add(finding);
     this.#metrics.findings.inc({ reason, planned: String(planned) });
-    // Clients that keep connections open are common.
+    // Clients that keep connections open are common, so that alone is not bad.
     const isBad = reason !== 'OpenAtStop';
     const members = { reason, namespace, pod, owner, ...numbers };
     if (isBad) logger.warn(members, 'pod termination may have lost requests');
@@ -376,12 +382,15 @@ export class TerminationReview {
       type: isBad ? 'Warning' : 'Normal',
       reason,
       action: 'Terminate',
-      // Whose an address is concerns other namespaces: that is for readers of Linger's own.
+      // The owners of addresses concern other namespaces, so they are only for readers of Linger's own.
       note: sentenceOf(withoutNames(finding)),
     });
   }
 
-  /** An address and its owner, if known: `10.0.0.7 (infra/gateway-1 of Deployment/gateway)`, `10.0.0.1 (node worker-3)`. */
+  /**
+   * An address with its owner, if that is known: `10.0.0.7 (infra/gateway-1 of Deployment/gateway)`, `10.0.0.1 (node
+   * worker-3)`.
+   */
   async #named(address: string): Promise<string> {
     const [asked, nodes] = [canonicalAddress(address), this.#options.snapshot().fleet?.nodes ?? []];
     const node = nodes.find(({ addresses }) => addresses.some((each) => canonicalAddress(each) === asked));
@@ -392,7 +401,7 @@ export class TerminationReview {
     try {
       const [pod, ...others] = await listSome(podsAt(address), connection, call);
       this.#once.over('peers', {}, 'address lookup recovered');
-      // Pods in the node's network share its address.
+      // Pods in the node's network share its address, so that none of them can be named.
       return pod === undefined || others.length > 0 ? address : `${address} (${pod})`;
     } catch (error) {
       if (!signal.aborted)
@@ -405,7 +414,7 @@ export class TerminationReview {
     }
   }
 
-  /** A pod without a plan may have its author's hook. The template is requested once per workload. */
+  /** How long the author's own hook waits, for a pod without a plan. The template is requested once per workload. */
   async #ownHookOf(namespace: string, controller: string | undefined, pod: string): Promise<WaitBounds> {
     const path = templatePath(namespace, controller ?? `Pod/${pod}`);
     if (path === undefined) return UNKNOWN_WAIT;
@@ -438,7 +447,10 @@ export class TerminationReview {
   }
 }
 
-/** A plan without a wait says that Linger took its hook back: then the author's own hook counts, as without a plan. */
+/**
+ * The plan that counts. A plan without a wait means that Linger has removed its hook; then the author's own hook counts, as
+ * for a pod without a plan.
+ */
 function planOf({ plan: text = '' }: Pick<Stopping, 'plan'>): Plan | undefined {
   const plan = parsePlan(text);
   return plan?.wait === 0 ? undefined : plan;
@@ -449,8 +461,8 @@ function weightOf({ plan = '', controller = '', owner = '', known }: Stopping): 
 }
 
 /**
- * A second deletion can only shorten the grace. With 0, it is a forced one, or the kubelet's own of a pod that has stopped,
- * which cuts nothing short.
+ * A second deletion can only shorten the grace. With a grace of 0, it is forced, or is the kubelet's own deletion of a pod
+ * that has stopped, which cuts nothing short.
  */
 function shorten(stopping: Stopping, grace: number, at: number): void {
   const least = grace > 0 ? grace : (at - stopping.at) / 1000;
@@ -480,7 +492,7 @@ function observedEnd(uid: string, stopping: Stopping, deletedAt: number): Observ
   };
 }
 
-/** @param at when the deletion showed */
+/** @param at when the deletion was seen */
 function observedRelease({ pod, reason, consumers, counted, open }: Release, at: number): ObservedRelease {
   const after = (instant: number) => Math.max(0, (instant - at) / 1000);
   return {
@@ -498,7 +510,7 @@ function observedRelease({ pod, reason, consumers, counted, open }: Release, at:
   };
 }
 
-/** The addresses alone: a tenant's Event names no pods of other namespaces. */
+/** Keeps only the addresses: an Event in a tenant's namespace must not name pods of other namespaces. */
 function withoutNames<F extends TerminationFinding>(finding: F): F {
   const from = finding.from?.map((each) => each.split(' ', 1).join());
   return from === undefined ? finding : { ...finding, from };
@@ -511,7 +523,7 @@ function aboutEnd(
   return { at, namespace, pod: name, uid, owner };
 }
 
-/** The end of a pod with Hold: not its wait is compared with a lag, but the release says how it ended. */
+/** The end of a pod with Hold. Its wait is not compared with a lag, because the reason of its release says how it ended. */
 function heldEnd(
   end: ReturnType<typeof aboutEnd>,
   senders: SendersLag | undefined,
@@ -521,14 +533,14 @@ function heldEnd(
   return { ...end, ...judged, lag: undefined, consumer: slowest?.name ?? '', unmeasured };
 }
 
-/** For the other reasons the outcome is not known: see {@link Release.reason}. */
+/** Outcomes by reason of release. For all other reasons, the outcome is unknown: see {@link Release.reason}. */
 const HELD_OUTCOMES: Readonly<Partial<Record<Release['reason'], TerminationOutcome>>> = {
   Gone: 'InTime',
   NotServing: 'InTime',
   Max: 'TooEarly',
 };
 
-/** Who sends traffic to a pod, and how late they follow, as known now. */
+/** Which consumers send traffic to a pod, and how late each follows, as known now. */
 function sendersOf(
   { namespace, labels = NO_LABELS }: Pick<PodMetadata, 'namespace' | 'labels'>,
   snapshot: ClusterSnapshot,
@@ -552,7 +564,7 @@ function sendersOf(
   };
 }
 
-/** The pods with this address, in words. */
+/** Lists the pods with this address, in words. */
 function podsAt(address: string): Resource<string> {
   return {
     path: '/api/v1/pods',
@@ -565,7 +577,7 @@ function podsAt(address: string): Resource<string> {
   };
 }
 
-/** What a pod's template is read from: its controller, or, where it has none, the pod itself. */
+/** The kinds from which a pod's template is read: those of controllers, or, for a pod without one, the pod itself. */
 const TEMPLATE_KINDS = WORKLOAD_KINDS.filter(({ kind }) =>
   ['Pod', 'ReplicaSet', 'StatefulSet', 'DaemonSet'].includes(kind),
 );
@@ -577,7 +589,10 @@ function templatePath(namespace: string, owner: string): string | undefined {
   return of && `${pathOf(of, namespace)}/${encodeURIComponent(name)}`;
 }
 
-/** Containers are stopped in parallel, so the first to stop loses requests. @param pod a Pod that the API server accepts */
+/**
+ * Containers are stopped in parallel, so requests are lost when the first one stops. @param pod a Pod that the API server
+ * has accepted
+ */
 function ownWaitOf(pod: unknown): WaitBounds {
   if (ownDrainOf(pod as Pod) !== undefined) return UNKNOWN_WAIT;
   const serving = containerWaits(pod as Pod, NO_WAIT).filter(({ sidecar, ends }) => !sidecar && !ends);

@@ -4,8 +4,8 @@ import type { RemovalSample } from '../core/lag/index.ts';
 import { isTermination, MOST_USERS, type Termination } from '../core/timeline/index.ts';
 
 /**
- * What may turn out at the end of a pod, and the characters for which there is room in the log: about 1,000 of the first, and
- * 200 of each other.
+ * What may be found at the end of a pod, with how many characters of the log each kind may take: about 1,000 entries of the
+ * first kind, and 200 of each other.
  */
 export const TERMINATION_FINDINGS = {
   StoppedTooEarly: {
@@ -43,35 +43,41 @@ const TEXTS = z.array(z.string()).readonly();
 
 const FINDING = z.object({
   reason: z.enum(Object.keys(TERMINATION_FINDINGS) as TerminationReason[]),
-  /** When SIGTERM came; of `HoldUnreachable`, when the pod was deleted. Seconds since the epoch. */
+  /** When SIGTERM was sent; for `HoldUnreachable`, when the pod was deleted. Seconds since the epoch. */
   at: z.number(),
   namespace: z.string(),
   pod: z.string(),
   uid: z.string(),
-  /** What made the pod, as `Deployment/web`; empty: nothing. */
+  /** The workload of the pod, as `Deployment/web`; empty: it has none. */
   owner: z.string(),
-  /** Seconds in which requests may have been lost or were still sent, or that the application or pod took; 0 for none. */
+  /**
+   * For how many seconds requests may have been lost or were still sent, or how long the application or the pod took; 0 if
+   * that does not apply.
+   */
   seconds: z.number(),
-  /** Set for `UndeclaredConsumer` and `OpenAtStop`. */
+  /** Present for `UndeclaredConsumer` and `OpenAtStop`. */
   connections: z.number().exactOptional(),
-  /** Set for `UndeclaredConsumer`: addresses, with their owners where those are known. */
+  /** Present for `UndeclaredConsumer`: addresses, with their owners if these are known. */
   from: TEXTS.exactOptional(),
 });
 
 const SHORTFALL = FINDING.extend({
   reason: z.literal('StoppedTooEarly'),
-  /** For how long its hook held SIGTERM back. Seconds; 0: it had none. */
+  /** How long its hook delayed SIGTERM. Seconds; 0: it had none. */
   wait: z.number(),
-  /** From its deletion until the last list had withdrawn it, and the consumer had followed; `seconds` is lag − wait. */
+  /** From its deletion until the last list had withdrawn it and the consumer had followed; `seconds` is lag − wait. */
   lag: z.number(),
-  /** The first Services that listed it, and how many more did. */
+  /** The first Services that listed it, and how many more there were. */
   services: TEXTS,
   omitted: z.int().exactOptional(),
-  /** The slowest consumer that applies, whose 99th percentile is part of the lag; absent: the lists alone. */
+  /**
+   * The slowest consumer that applies, whose 99th percentile is part of the lag; absent: the lag consists of the lists
+   * alone.
+   */
   consumer: z.string().exactOptional(),
 });
 
-/** What has turned out at the end of a pod. */
+/** Something that was found at the end of a pod. */
 export type TerminationFinding = Readonly<z.infer<typeof FINDING>>;
 
 /** A pod whose process was stopped before everything that sends it traffic had followed its removal. */
@@ -116,17 +122,17 @@ function tenths(seconds: number): number {
   return Math.round(seconds * 10) / 10;
 }
 
-/** What is known, at a pod's deletion, of the consumers that send it traffic. */
+/** What is known, at a pod's deletion, about the consumers that send it traffic. */
 export interface SendersLag {
-  /** The slowest with a known lag: its 99th percentile, in seconds after the control plane's change. */
+  /** The slowest consumer with a known lag: its 99th percentile, in seconds after the control plane's change. */
   readonly slowest: { readonly name: string; readonly seconds: number } | undefined;
-  /** Those of which nothing has been measured. */
+  /** The consumers of which nothing has been measured. */
   readonly unknown: readonly string[];
 }
 
 /**
- * For how long a pod's hooks hold SIGTERM back: it serves until its first container stops. Seconds; the bounds differ where
- * a hook cannot be read to the end.
+ * How long a pod's hooks delay SIGTERM, until its first container stops. Seconds; the bounds differ if a hook cannot be read
+ * completely.
  */
 export interface WaitBounds {
   readonly least: number;
@@ -138,38 +144,38 @@ export const UNKNOWN_WAIT: WaitBounds = { least: 0, most: Number.POSITIVE_INFINI
 /** What is known of a pod at its deletion. */
 export interface StoppingPod {
   readonly owner: string;
-  /** The wait of its hooks, Linger's or its author's. */
+  /** The wait of its hooks, whether Linger's or its author's. */
   readonly wait: WaitBounds;
-  /** The grace period that the deletion asked for, which may cut the wait short. Seconds; undefined: it asked for none. */
+  /** The grace period in the deletion, which may cut the wait short. Seconds; undefined: it had none. */
   readonly grace: number | undefined;
   readonly senders: SendersLag;
 }
 
-/** Whether a pod was stopped in time; of `Unknown` ones its wait, or the lag of a consumer, is not known. */
+/** Whether a pod was stopped in time. `Unknown`: its wait, or the lag of a consumer, is unknown. */
 export const TERMINATION_OUTCOMES = ['InTime', 'TooEarly', 'Unknown'] as const;
 export type TerminationOutcome = (typeof TERMINATION_OUTCOMES)[number];
 
 /** A pod that has ended, judged. */
 export interface JudgedEnd extends Pick<TerminationFinding, 'at' | 'namespace' | 'owner' | 'pod'> {
   readonly outcome: TerminationOutcome;
-  /** For how long SIGTERM was held back. Seconds; undefined: not known. */
+  /** How long SIGTERM was delayed. Seconds; undefined: not known. */
   readonly waited: number | undefined;
-  /** What cut the wait short: `grace 5s`, `Max`; empty: nothing. */
+  /** What cut the wait short: `grace 5s`, `Max`; empty: nothing did. */
   readonly cutBy: string;
-  /** What the wait was compared with. Seconds; undefined: nothing. */
+  /** The lag with which the wait was compared. Seconds; undefined: none. */
   readonly lag: number | undefined;
-  /** The consumer that was the slowest; empty: none is known. */
+  /** The slowest consumer; empty: none is known. */
   readonly consumer: string;
-  /** The consumers with no known lag. */
+  /** The consumers without a known lag. */
   readonly unmeasured: readonly string[];
 }
 
-/** Events of two watches cannot be compared more precisely: see the recorder. Seconds. */
+/** Events of two watches cannot be compared more precisely than this: see the recorder. Seconds. */
 const TOLERANCE = 0.25;
 
 /**
- * Compares a pod's wait with its removal: with the lists that it has just seen, and with the 99th percentile of the
- * slowest consumer that follows them. A pod without any wait is always too early: nothing follows in no time.
+ * Compares a pod's wait with its removal: with the lists, whose lag has just been measured, plus the 99th percentile of the
+ * slowest consumer, which follows them. A pod without any wait always stopped too early, because nothing follows in no time.
  * @param endedAt when the last list withdrew it: seconds since the epoch
  */
 export function judgeEnd(
@@ -204,13 +210,13 @@ export function judgeEnd(
 /** The end of a pod with a plan. Instants are seconds of one clock. */
 export interface PodEnd {
   readonly deletedAt: number;
-  /** When SIGTERM came. */
+  /** When SIGTERM was sent. */
   readonly stoppedAt: number;
-  /** When the API server had forgotten the pod. */
+  /** When the pod was gone from the API server. */
   readonly goneAt: number;
-  /** The grace period that the deletion asked for; undefined: it asked for none. */
+  /** The grace period in the deletion; undefined: it had none. */
   readonly grace: number | undefined;
-  /** The plan's. */
+  /** The graces in the plan. */
   readonly planned: { readonly grace: number; readonly baseGrace: number };
 }
 
@@ -218,8 +224,8 @@ export interface PodEnd {
 const CLEANUP = 3;
 
 /**
- * How long an application took to stop that took longer than its own time, or all that there was: then it was killed.
- * A shortened grace says nothing about the application.
+ * How long an application took to stop, if that was longer than its own time, or all the time that there was, after which it
+ * was killed. Undefined if the grace was shortened, which says nothing about the application.
  */
 export function slowStopOf({ deletedAt, stoppedAt, goneAt, grace, planned }: PodEnd): number | undefined {
   const whole = grace ?? planned.grace;
@@ -229,42 +235,42 @@ export function slowStopOf({ deletedAt, stoppedAt, goneAt, grace, planned }: Pod
   return isSlow ? took : undefined;
 }
 
-/** Seconds. */
+/** Seconds that entries are kept. */
 export const KEPT_SECONDS = 7 * 86_400;
 
 const ENDED_PODS = z.object({
-  /** The minute's beginning: seconds since the epoch. */
+  /** The beginning of the minute: seconds since the epoch. */
   from: z.number(),
-  /** The replica that has counted them. */
+  /** The replica that counted them. */
   by: z.string(),
   namespace: z.string(),
-  /** As `Deployment/web`; of a bare pod, `Pod/web`. */
+  /** As `Deployment/web`; for a bare pod, `Pod/web`. */
   owner: z.string(),
   ended: z.number(),
-  /** How many of them were stopped too early, and for how many that is not known. */
+  /** How many of them were stopped too early, and for how many that is unknown. */
   tooEarly: z.number(),
   unknown: z.number(),
-  /** Without any wait, and with one that was cut short; `cutBy`: by what, the last time. */
+  /** How many had no wait, and how many one that was cut short; `cutBy`: what cut the latest of these. */
   noWait: z.number(),
   cut: z.number(),
   cutBy: z.string(),
   /** The shortest and the longest wait. Seconds; null: none is known. */
   waits: z.tuple([z.number(), z.number()]).readonly().nullable(),
-  /** The longest lag that a wait was compared with, and whose it was. */
+  /** The longest lag with which a wait was compared, and the consumer whose lag it was. */
   lag: z.number().nullable(),
   consumer: z.string(),
-  /** Consumers that apply and have no known lag. */
+  /** Consumers that apply, but have no known lag. */
   unmeasured: TEXTS,
 });
 
-/** The pods of a workload that ended within a minute, as one replica saw them while it led. */
+/** The pods of a workload that ended within one minute, as counted by one replica while it led. */
 export type EndedPods = Readonly<z.infer<typeof ENDED_PODS>>;
 
 /** The longest entry: names have at most 253 characters, and {@link MOST_USERS} of each kind are kept. */
 const LONGEST = 8_000;
-/** Characters of {@link EndedPods}, some 1,500. All logs together fit into a ConfigMap, which takes 1 MiB. */
+/** Characters for {@link EndedPods}, which is enough for some 1,500. All logs together fit into a ConfigMap of 1 MiB. */
 const ROOM_FOR_ROWS = 350_000;
-/** Characters of the latest terminations, some 200. */
+/** Characters for the latest terminations, which is enough for some 200. */
 const ROOM_FOR_TERMINATIONS = 150_000;
 export const ROW_SECONDS = 60;
 const MOST_UNMEASURED = 5;
@@ -291,7 +297,7 @@ function rowOf(
   };
 }
 
-/** Both together: of one workload. */
+/** The sum of two entries of one workload. */
 export function sumOfEnded(a: EndedPods, b: EndedPods): EndedPods {
   const waits = [a.waits ?? [], b.waits ?? []].flat();
   const longer = (b.lag ?? -1) > (a.lag ?? -1) ? b : a;
@@ -311,18 +317,18 @@ export function sumOfEnded(a: EndedPods, b: EndedPods): EndedPods {
   };
 }
 
-/** What the leader has published of how pods ended. */
+/** What the leader has published about how pods ended. */
 export interface TerminationRecord {
   /** Oldest first. */
   readonly findings: readonly TerminationFinding[];
   readonly ended: readonly EndedPods[];
-  /** Before this instant there was no room for all rows. Seconds since the epoch. */
+  /** Rows from before this instant are incomplete for lack of room. Seconds since the epoch. */
   readonly incompleteBefore: number;
-  /** The instants of the latest. */
+  /** The instants of the latest terminations. */
   readonly terminations: readonly Termination[];
 }
 
-/** How pods ended in the last week, and what turned out; of very many, the latest of each namespace. */
+/** How pods ended in the last week, and what was found. If there were very many, the latest of each namespace. */
 export class TerminationLog {
   readonly #by: string;
   readonly #findings = new Map(
@@ -343,14 +349,14 @@ export class TerminationLog {
   #newest = 0;
   #text: string | undefined;
 
-  /** @param by unique to this replica's process: rows that two replicas have counted are summed */
+  /** @param by identifies this replica's process, because rows that two replicas have counted are added up */
   constructor(by = '') {
     this.#by = by;
   }
 
   /**
-   * Adding one twice changes nothing: replicas see the same removals. What could not be read back, such as a number that
-   * JSON does not have, is left out.
+   * Adds findings. Adding one twice changes nothing, since replicas see the same removals. Findings that could not be read
+   * back, such as one with a number that JSON does not have, are left out.
    */
   add(...findings: readonly TerminationFinding[]): void {
     for (const finding of findings.flatMap(findingIn)) {
@@ -369,7 +375,7 @@ export class TerminationLog {
     this.#put(before === undefined ? row : sumOfEnded(before, row));
   }
 
-  /** Keeps the instants of a termination for as long as there is room. */
+  /** Stores the instants of a termination, as far as there is room. */
   keep(termination: Termination): void {
     if (this.#recent.get(termination.uid) !== undefined || !isTermination(termination)) return;
     this.#recent.put(termination.uid, termination);
@@ -384,7 +390,7 @@ export class TerminationLog {
     );
   }
 
-  /** @param dropped until when counts are too low now */
+  /** @param dropped the instants up to which counts are now too low */
   #changed(at: number, dropped: readonly number[]): void {
     this.#text = undefined;
     this.#newest = Math.max(this.#newest, at);
@@ -402,7 +408,7 @@ export class TerminationLog {
     return this.#rows.all.filter(({ from }) => from >= this.#newest - KEPT_SECONDS);
   }
 
-  /** Takes in what {@link text} has said; idempotent. @returns undefined for what it does not say */
+  /** Merges what another log's {@link text} contains; idempotent. @returns undefined for anything else */
   readonly restore = (json: unknown): true | undefined => {
     const record = terminationsIn(json);
     if (record === undefined) return undefined;
@@ -414,7 +420,7 @@ export class TerminationLog {
     return true;
   };
 
-  /** The same text as long as nothing is added; empty while there is nothing. */
+  /** The same string while nothing is added; empty while there is nothing. */
   get text(): string {
     this.#text ??= this.#rendered();
     return this.#text;
@@ -434,12 +440,12 @@ function keyOfRow({ from, by, namespace, owner }: EndedPods): string {
   return `${from} ${by} ${namespace} ${owner}`;
 }
 
-/** Milliseconds are as fine as it is known. */
+/** Rounds numbers to milliseconds, because they are not known more precisely. */
 function rounded(_member: string, value: unknown): unknown {
   return typeof value === 'number' ? Math.round(value * 1000) / 1000 : value;
 }
 
-/** @returns undefined for what {@link TerminationLog.text} does not say; records of older versions have no rows */
+/** @returns undefined for anything other than {@link TerminationLog.text}; records of older versions have no rows */
 export function terminationsIn(json: unknown): TerminationRecord | undefined {
   if (!isRecord(json) || json.v !== 2 || !Array.isArray(json.findings)) return undefined;
   const { findings, ended, incompleteBefore = 0, terminations } = json;

@@ -3,7 +3,7 @@ import type { KubeConnection } from './connection.ts';
 import { KubeFailure } from './failure.ts';
 import { newAgent } from './request.ts';
 
-/** The user that a token authenticates, as the API server reports it: the subject of a SubjectAccessReview. */
+/** The user whom a token authenticates, as the API server reports it: the subject of a SubjectAccessReview. */
 export interface TokenUser {
   readonly username: string;
   readonly uid: string | undefined;
@@ -22,15 +22,15 @@ interface Access {
 interface AccessReviewsOptions {
   readonly connection: KubeConnection;
   readonly requestMs: number;
-  /** Requests beyond this number wait for a connection, and the wait counts towards their timeout. */
+  /** The number of connections. Further requests wait for one, which counts towards their timeout. */
   readonly connections: number;
   readonly signal: AbortSignal;
 }
 
-/** Asks the API server whom a token authenticates, and what that user may do. */
+/** Asks the API server which user a token authenticates, and what that user may do. */
 export class AccessReviews {
   readonly #options: AccessReviewsOptions;
-  /** Separate from the shared connections: a flood of reports must not delay the renewal of the leader's Lease. */
+  /** Not the shared connections, because a flood of reports must not delay the renewal of the leader's Lease. */
   readonly #agent: ReturnType<typeof newAgent>;
 
   constructor(options: AccessReviewsOptions) {
@@ -39,9 +39,9 @@ export class AccessReviews {
   }
 
   /**
-   * @param audience what the token must have been made for
+   * @param audience the audience that the token must have been issued for
    * @returns undefined for a token that the API server does not authenticate
-   * @throws KubeFailure when it cannot be asked
+   * @throws KubeFailure if it cannot be asked
    */
   async userOf(token: string, audience: string): Promise<TokenUser | undefined> {
     const body = {
@@ -53,8 +53,8 @@ export class AccessReviews {
       api.createTokenReview({ body }),
     );
     if (status === undefined) throw withoutStatus();
-    // An authenticator that ignores audiences returns none, and its answer must not be trusted. Source:
-    // k8s.io/api authentication/v1 TokenReviewStatus.
+    // An authenticator that ignores audiences returns none, so its answer must not be trusted. Source: k8s.io/api
+    // authentication/v1 TokenReviewStatus.
     if (status.authenticated !== true || status.audiences?.includes(audience) !== true) return undefined;
     const { username, uid, groups = [], extra = {} } = status.user ?? {};
     return username ? { username, uid: uid || undefined, groups, extra } : undefined;

@@ -5,22 +5,25 @@ import { listSome } from './list.ts';
 import { ask, newAgent, readText } from './request.ts';
 import type { Resource } from './resource.ts';
 
-/** For an answer to begin, and for each pause in it. The API server itself waits this long for a pod that it proxies. */
+/**
+ * How long a response may take to begin, and how long each pause in it may be. The API server itself waits this long for a
+ * pod that it proxies.
+ */
 const ANSWER_MS = 30_000;
 
-/** A controller-manager's scrape has half a megabyte, a busy API server's some tens. */
+/** A controller-manager's scrape has half a megabyte, that of a busy API server some tens. */
 const LONGEST_ANSWER = 256 * 1024 * 1024;
 
 export type Json = Readonly<Record<string, unknown>>;
 
-/** Requests of a command to a server, over connections that it keeps. Every method throws KubeFailure. */
+/** A command's requests to an API server, over connections that are kept open. Every method throws KubeFailure. */
 export class ApiReader {
   readonly connection: KubeConnection;
   readonly #agent: ReturnType<typeof newAgent>;
   readonly #closing = new AbortController();
   readonly #signal: AbortSignal;
 
-  /** @param signal ends all requests, as {@link close} does */
+  /** @param signal ends all requests, like {@link close} */
   constructor(connection: KubeConnection, signal?: AbortSignal) {
     this.connection = connection;
     this.#agent = newAgent(connection);
@@ -35,14 +38,14 @@ export class ApiReader {
     return objectIn(await this.text(path));
   }
 
-  /** The objects of a collection, `most` of them at the most. */
+  /** The objects of a collection, at most `most` of them. */
   list<T>(resource: Resource<T>, most = Number.POSITIVE_INFINITY): Promise<readonly T[]> {
     return listSome(resource, this.connection, { signal: this.#signal, answerMs: ANSWER_MS, most });
   }
 
   /**
-   * Posts what stores nothing: a review, or a dry run.
-   * @returns the answer, and the warnings of admission as RFC 7234 writes them; empty if there are none
+   * Posts an object that is not stored: a review, or a dry run.
+   * @returns the answer, and warnings of admission in the format of RFC 7234; empty if there are none
    */
   async post(path: string, object: object): Promise<{ readonly answer: Json; readonly warnings: string }> {
     const body = { contentType: 'application/json', text: JSON.stringify(object) };
@@ -53,7 +56,7 @@ export class ApiReader {
   async #ask(request: Pick<Parameters<typeof ask>[1], 'method' | 'path' | 'body'>) {
     const response = await ask(this.connection, {
       ...request,
-      // As `kubectl get --raw` asks for objects and for metrics.
+      // The same as `kubectl get --raw` sends for objects and for metrics.
       accept: 'application/json, */*',
       agent: this.#agent,
       signal: this.#signal,
@@ -79,7 +82,7 @@ export function messageOf(thrown: unknown): string {
   return oneLine(thrown instanceof UserError ? thrown.message : asFailure(thrown).message);
 }
 
-/** Messages of servers end with a newline, and proxies answer with pages. */
+/** Messages of servers end with a newline, and proxies respond with whole pages. */
 export function oneLine(text: string): string {
   return text.replace(/\s+/g, ' ').trim();
 }

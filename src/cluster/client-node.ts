@@ -1,6 +1,6 @@
 /**
- * The parts of @kubernetes/client-node that Linger uses. Loaded with `import()` and only where a cluster is connected:
- * the whole package costs 88 MB and half a second, and a bundler keeps only what is listed here.
+ * The parts of @kubernetes/client-node that Linger uses. Loaded with `import()` and only if a cluster is connected: the
+ * whole package takes 88 MB and half a second, and a bundler keeps only what is listed here.
  */
 export {
   AdmissionregistrationV1Api,

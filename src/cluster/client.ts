@@ -8,12 +8,12 @@ import { ask, type KubeRequest, newAgent, readText } from './request.ts';
 
 type ClientNode = typeof import('./client-node.ts');
 
-/** The typed APIs of client-node that are loaded, see client-node.ts. */
+/** The names of the typed APIs in client-node.ts. */
 export type ApiName = Extract<keyof ClientNode, `${string}Api`>;
 
 export interface ApiCall {
   readonly signal: AbortSignal;
-  /** For the whole response. Milliseconds. */
+  /** The timeout for the whole response. Milliseconds. */
   readonly withinMs: number;
   /** The format of a patch's body. Default: `json-patch`, RFC 6902. */
   readonly patch?: 'json-patch' | 'merge-patch' | 'apply-patch';
@@ -21,7 +21,10 @@ export interface ApiCall {
   readonly agent?: Agent;
 }
 
-/** A list of a few hundred small objects; a ConfigMap has 1 MiB, base64 and managedFields make it a few. */
+/**
+ * Enough for a list of a few hundred small objects, or for a ConfigMap: it has 1 MiB, which base64 and managedFields
+ * multiply.
+ */
 const LONGEST_ANSWER = 8 * 1024 * 1024;
 
 const SHARED_CONNECTIONS = 8;
@@ -29,11 +32,11 @@ const SHARED_CONNECTIONS = 8;
 const shared = new WeakMap<KubeConnection, Agent>();
 
 /**
- * Calls the Kubernetes API through client-node's typed client:
- * `callApi(connection, 'CoreV1Api', call, (core) => core.readNamespacedConfigMap({ name, namespace }))`.
+ * Calls the Kubernetes API through client-node's typed client: `callApi(connection, 'CoreV1Api', call, (core) =>
+ * core.readNamespacedConfigMap({ name, namespace }))`.
  *
- * client-node writes the request and reads the answer. The bytes go through our own transport, because client-node
- * opens a new connection pool for each request and knows no deadline.
+ * client-node writes the request and parses the response. The bytes go through Linger's own transport, because client-node
+ * opens a new connection pool for each request and has no deadline.
  * @throws KubeFailure; the signal's reason once that has aborted
  */
 export async function callApi<Name extends ApiName, T>(
@@ -49,7 +52,8 @@ export async function callApi<Name extends ApiName, T>(
       const [method, body] = [request.getHttpMethod().toString(), request.getBody()];
       const sent = { method, path: pathname + search, text: body === undefined ? undefined : String(body) };
       const text = await answerTo(connection, sent, { ...call, signal });
-      // The API server answers in JSON; client-node would refuse a response whose content type a proxy has dropped.
+      // The API server answers in JSON. Set the header, because client-node rejects a response whose content type a proxy
+      // has dropped.
       const headers = { 'content-type': 'application/json' };
       return new library.ResponseContext(200, headers, {
         text: async () => text,
@@ -65,7 +69,7 @@ export async function callApi<Name extends ApiName, T>(
   });
 }
 
-/** The same by path, for kinds that are known at runtime only. */
+/** The same for a path, for kinds that are known only at runtime. */
 export function callPath(
   connection: KubeConnection,
   { object, ...sent }: Omit<Sent, 'text'> & { readonly object?: object | undefined },
@@ -76,7 +80,7 @@ export function callPath(
   return whole(call, async (signal) => JSON.parse(await send(signal)));
 }
 
-/** Within the call's time, and with its failures. */
+/** Limits work to the call's time, and converts its failures. */
 function whole<T>(call: ApiCall, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   return withSignal(call, async (signal) => {
     try {
@@ -98,7 +102,7 @@ const OF_AN_OBJECT: Partial<Record<FailureReason, FailureReason>> = {
   Cut: 'Unreachable',
 };
 
-/** @returns undefined if there is no such object */
+/** @returns undefined if the object does not exist */
 export async function unlessNotFound<T>(call: Promise<T>): Promise<T | undefined> {
   try {
     return await call;

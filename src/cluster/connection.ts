@@ -11,8 +11,8 @@ import { execPlugin, type PluginHost } from './exec-plugin.ts';
 import { ConnectionError } from './failure.ts';
 
 /**
- * How a request authenticates itself and verifies the server, from client-node's KubeConfig. The agent is
- * that of a `proxy-url`.
+ * How a request authenticates itself and verifies the server, from client-node's KubeConfig. If there is an agent, it is for
+ * a `proxy-url`.
  */
 export interface Credentials
   extends Readonly<Pick<RequestOptions, 'ca' | 'cert' | 'key' | 'rejectUnauthorized' | 'servername'>> {
@@ -22,19 +22,19 @@ export interface Credentials
   readonly agent?: Agent | undefined;
 }
 
-/** The address of an API server, and our credentials for it. */
+/** The address of an API server, and credentials for it. */
 export interface KubeConnection {
-  /** May have a path, as behind a gateway that serves many clusters. */
+  /** May have a path, such as that of a gateway in front of many clusters. */
   readonly server: URL;
-  /** Whether lists are requested compressed: it costs both sides processor time, and pays off on a slow network. */
+  /** Whether to request compressed lists: that takes processor time on both sides, and pays off on a slow network. */
   readonly compressed?: boolean | undefined;
-  /** A kubeconfig's context; absent in a pod. */
+  /** The name of the kubeconfig's context; absent in a pod. */
   readonly name?: string | undefined;
-  /** The namespace of the context, or of the pod. */
+  /** The namespace of the context or of the pod. */
   readonly namespace?: string | undefined;
   /** Called for each request, because tokens and certificates are rotated while the process runs. */
   readonly credentials: () => Promise<Credentials>;
-  /** Called with credentials that the server rejected (401): they are then read again. */
+  /** Called with credentials that the server has rejected (401), so that they are read again. */
   readonly refused?: (used: Credentials) => void;
 }
 
@@ -48,8 +48,8 @@ interface InClusterOptions {
 }
 
 /**
- * The connection of a pod to its API server, by its ServiceAccount. The kubelet renews the token well before it
- * expires; client-node reads its file again after a minute.
+ * The connection of a pod to its own API server, with its ServiceAccount. The kubelet renews the token well before it
+ * expires; client-node rereads its file after a minute.
  * @throws ConnectionError `NotInCluster`
  */
 export async function inClusterConnection(options: InClusterOptions): Promise<KubeConnection> {
@@ -86,17 +86,17 @@ function notInCluster(why: string): ConnectionError {
 interface KubeconfigOptions {
   /** Default: the current-context. */
   readonly context?: string | undefined;
-  /** Refuse what it does not hold itself: files that it names, credential plugins and auth-providers. */
+  /** Whether to reject everything that refers outside of the kubeconfig: files, credential plugins and auth-providers. */
   readonly selfContained?: boolean;
-  /** Where credential plugins run. Default: without an environment, and not interactively. */
+  /** How credential plugins run. Default: without an environment, and not interactively. */
   readonly plugins?: PluginHost;
 }
 
 /**
- * The connection that a kubeconfig describes. client-node reads the files and authenticates; this adds what kubectl does
- * and client-node does not: several files, of which the first that has an entry wins, `tokenFile`, inline data before
- * files, and a runner for credential plugins that shows what they ask.
- * @param files one, or several that are taken together, as those of KUBECONFIG are: then some may be missing
+ * The connection that a kubeconfig describes. client-node reads the files and authenticates; this adds what kubectl does and
+ * client-node does not: several files, where the first with an entry wins; `tokenFile`; inline data taking precedence over
+ * files; and a runner for credential plugins that shows their questions.
+ * @param files one file, or several that are combined, like those of KUBECONFIG, of which some may be missing
  * @throws ConnectionError `KubeconfigUnreadable`, `KubeconfigInvalid`, `KubeconfigUnsupported`
  */
 export async function readKubeconfig(
@@ -110,11 +110,11 @@ export async function readKubeconfig(
     async () => (await load()).config,
     (why) => new ConnectionError('KubeconfigUnreadable', `${file}: ${why}`),
   );
-  // A missing file shows here. A plugin may ask a question, so it runs only when it is needed.
+  // Read once now, so that a missing file shows. A plugin may ask a question, so it runs only when it is needed.
   if (plugin === undefined) await authentication.credentials();
   return {
     server,
-    // People's own machines are often far from the cluster.
+    // Compressed, because people's machines are often far from the cluster.
     compressed: !isLoopback(server.hostname),
     namespace: context.namespace || undefined,
     name: `context "${context.name}" of ${file}`,
@@ -122,7 +122,7 @@ export async function readKubeconfig(
   };
 }
 
-/** One context of the files. `config` has its cluster and user, and authenticates; `file` is for messages. */
+/** Selects one context from the files. `config` contains its cluster and user, and authenticates; `file` is for messages. */
 async function selectedIn(of: string | readonly string[], options: KubeconfigOptions) {
   const mayMiss = typeof of !== 'string';
   const files = mayMiss ? of : [of];
@@ -159,7 +159,7 @@ async function selectedIn(of: string | readonly string[], options: KubeconfigOpt
 interface KubeconfigFile {
   readonly file: string;
   readonly config: KubeConfig;
-  /** Has the fields that client-node leaves out. */
+  /** The raw document, with the fields that client-node drops. */
   readonly document: Record<string, unknown>;
 }
 
@@ -179,7 +179,7 @@ async function readFileOf(file: string, mayMiss: boolean): Promise<KubeconfigFil
     // One invalid entry must not make the others unusable.
     config.loadFromString(JSON.stringify(document), { onInvalidEntry: 'filter' });
   } catch {
-    // The parser's message quotes the lines around the mistake.
+    // The parser's message is not passed on, because it quotes the lines around the mistake.
     throw invalid(file, 'it is not valid YAML');
   }
   if (!isRecord(document)) throw invalid(file, 'it is not a kubeconfig');
@@ -187,7 +187,7 @@ async function readFileOf(file: string, mayMiss: boolean): Promise<KubeconfigFil
   return { file, config, document };
 }
 
-/** An entry as client-node parses it, and as it is written. */
+/** An entry as parsed by client-node, and as written. */
 interface Picked<T> {
   readonly value: T;
   readonly raw: Record<string, unknown>;
@@ -225,7 +225,7 @@ function clusterOf({ value, file }: Picked<Cluster>): Cluster {
   return {
     ...value,
     ...(caData || !caFile ? { caFile: undefined } : {}),
-    // Without TLS there is nothing to verify, and client-node requires this to be set explicitly.
+    // Without TLS there is nothing to verify, but client-node requires this to be set explicitly.
     skipTLSVerify: protocol === 'http:',
   } as Cluster;
 }
@@ -235,7 +235,7 @@ const REFERENCES = [
   ...['client-certificate', 'client-key', 'certificate-authority'],
 ];
 
-/** A kubeconfig must not choose which files of this process are sent, or what it runs. */
+/** Rejects references: a kubeconfig must not choose which files this process sends, or what it runs. */
 function refuseReferences(...entries: readonly (Picked<unknown> | undefined)[]): void {
   for (const { raw, file } of entries.filter((each) => each !== undefined)) {
     const found = REFERENCES.find((field) => raw[field] !== undefined);
@@ -271,7 +271,7 @@ function userOf({ value, raw, file }: Picked<User>): User {
     ...(isString(fromFile) && fromFile !== ''
       ? { token: undefined, authProvider: tokenFile(resolve(dirname(file), fromFile)) }
       : {}),
-    // Replaced by a runner of our own, see exec-plugin.ts.
+    // Replaced by Linger's own runner; see exec-plugin.ts.
     exec: undefined,
   } as User;
 }
@@ -288,8 +288,8 @@ async function configOf(cluster: Cluster, user: User): Promise<KubeConfig> {
 }
 
 /**
- * Credentials from a KubeConfig, kept until the server rejects them. Concurrent callers share one read:
- * several watches must not each run a plugin.
+ * Caches credentials from a KubeConfig until the server rejects them. Concurrent callers share one read, so that several
+ * watches do not each run a plugin.
  */
 function credentialsOf(
   first: KubeConfig,
@@ -316,7 +316,7 @@ function credentialsOf(
       return reading;
     },
     refused: (used) => {
-      // Another caller may have read newer ones meanwhile.
+      // Another caller may have read newer credentials in the meantime.
       if (given !== undefined && identityOf(used) === identityOf(given)) config = undefined;
     },
   };
@@ -327,7 +327,7 @@ async function credentialsIn(config: KubeConfig): Promise<Credentials> {
   await config.applyToHTTPSOptions(options);
   const { ca, cert, key, agent, headers = {}, auth, servername, rejectUnauthorized } = options;
   const texts = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), String(value).trim()]);
-  // An agent keeps the CA and the certificate that it was created with, so ours are used wherever possible.
+  // An agent keeps the CA and the certificate with which it was created, so Linger's own agents are used wherever possible.
   const proxy = config.getCurrentCluster()?.proxyUrl && typeof agent === 'object' ? agent : undefined;
   const secrets = { ca, cert, key, auth: auth ?? undefined, headers: Object.fromEntries(texts) };
   return { ...secrets, servername, rejectUnauthorized, agent: proxy };
@@ -337,7 +337,10 @@ function identityOf({ headers, auth, cert }: Credentials): string {
   return JSON.stringify([headers, auth, cert?.toString()]);
 }
 
-/** The message of a file or a login server. Never that of any other error: it may quote part of a secret. */
+/**
+ * The message of an error from a file or a login server. Messages of other errors are not used, because they may quote part
+ * of a secret.
+ */
 function reasonOf(error: unknown): string {
   const { name, code, path } = asError(error) as NodeJS.ErrnoException;
   if (path !== undefined) return unreadable(path, error);

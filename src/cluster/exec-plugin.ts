@@ -10,15 +10,15 @@ type Authenticator = Parameters<KubeConfig['addAuthenticator']>[0];
 
 export interface PluginHost {
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Whether standard input is a terminal, at which a person can answer a question. */
+  /** Whether standard input is a terminal, at which a person can answer questions. */
   readonly interactive: boolean;
-  /** How long one run may take. Default: {@link UNATTENDED_MS} or {@link ATTENDED_MS}. */
+  /** How long a run may take. Default: {@link UNATTENDED_MS} or {@link ATTENDED_MS}. */
   readonly timeoutMs?: number;
 }
 
-/** The cloud providers' plugins answer within seconds, and one that hangs must not block the caller. */
+/** Plugins of cloud providers answer within seconds; one that hangs must not block the caller. */
 const UNATTENDED_MS = 60_000;
-/** A login in a browser: device codes are good for 10 to 15 minutes. */
+/** Time for a login in a browser: device codes are valid for 10 to 15 minutes. */
 const ATTENDED_MS = 900_000;
 
 /** Source: k8s.io/client-go tools/clientcmd/api/v1 (ExecConfig). */
@@ -31,7 +31,7 @@ const EXEC = z.looseObject({
   interactiveMode: z.string().nullish(),
 });
 
-/** Source: k8s.io/client-go pkg/apis/clientauthentication/v1 (ExecCredential). Empty texts are absent. */
+/** Source: k8s.io/client-go pkg/apis/clientauthentication/v1 (ExecCredential). Empty strings count as absent. */
 const CREDENTIAL = z.object({
   kind: z.literal('ExecCredential'),
   status: z.object({
@@ -43,9 +43,9 @@ const CREDENTIAL = z.object({
 });
 
 /**
- * Runs a credential plugin. client-node's own runner keeps what the plugin writes to standard error, leaves it an open pipe as
- * standard input, and waits for ever: a login that prints a device code would hang, and its user would not see why.
- * Credentials are kept until they expire.
+ * Runs a credential plugin. client-node's own runner captures standard error, leaves standard input an open pipe, and waits
+ * forever; a login that prints a device code would hang without showing it to the user. Credentials are cached until they
+ * expire.
  * @param file the kubeconfig that names the plugin
  * @throws ConnectionError `KubeconfigInvalid`; `PluginFailed` when it authenticates
  */
@@ -99,7 +99,7 @@ async function credentialsOf(
   const ended = Promise.withResolvers<string>();
   child.on('error', ({ code }: NodeJS.ErrnoException) => ended.resolve(`cannot be run (${code})`));
   child.on('exit', (code, signal) => {
-    // Its own children may still hold the pipe.
+    // The plugin's own children may still hold the pipe open.
     if (signal !== null) child.stdout.destroy();
     ended.resolve(
       code === 0 ? '' : signal ? `was ended by ${signal}, or took too long` : `failed with exit code ${code}`,
@@ -107,7 +107,7 @@ async function credentialsOf(
   });
   const [fault, printed] = await Promise.all([ended.promise, text(child.stdout).catch(() => '')]);
   if (fault !== '') throw failed(fault);
-  // Nothing of what it printed is quoted: it may be a secret.
+  // Nothing that the plugin printed is quoted, because it may be a secret.
   const { data } = CREDENTIAL.safeParse(jsonIn(printed));
   if (data === undefined) throw failed('printed no ExecCredential');
   return data.status;

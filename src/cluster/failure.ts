@@ -1,6 +1,6 @@
 import { asError, type Curable, isRecord, isString, jsonIn, UserError } from '../core/api/index.ts';
 
-/** Why a list or a watch ended and is being restarted. The metric's label. */
+/** Why a list or a watch ended and is being restarted; the value of a metric's label. */
 export const RESTARTS = {
   Ended: {
     means: 'The server closed the watch cleanly: at its timeout, or because it shuts down.',
@@ -63,7 +63,7 @@ export const RESTARTS = {
   },
 } as const satisfies Readonly<Record<string, Curable>>;
 
-/** Why an object could not be read or written. A metric's label. */
+/** Why an object could not be read or written; the value of a metric's label. */
 export const OBJECT_FAILURES = {
   NotFound: {
     means: 'The object or namespace does not exist (404).',
@@ -110,7 +110,10 @@ export const OBJECT_FAILURES = {
 
 export type FailureReason = keyof typeof RESTARTS | keyof typeof OBJECT_FAILURES;
 
-/** A request to the API server failed: a typed call for one of OBJECT_FAILURES, a list or a watch for one of RESTARTS. */
+/**
+ * A failed request to the API server. The reason is one of OBJECT_FAILURES for a typed call, and one of RESTARTS for a list
+ * or a watch.
+ */
 export class KubeFailure extends Error {
   override readonly name = 'KubeFailure';
   readonly reason: FailureReason;
@@ -123,14 +126,14 @@ export class KubeFailure extends Error {
   }
 }
 
-/** @param otherwise the reason for anything thrown that is not a KubeFailure */
+/** @param otherwise the reason to use if something other than a KubeFailure was thrown */
 export function asFailure(thrown: unknown, otherwise: FailureReason = 'Internal'): KubeFailure {
   if (thrown instanceof KubeFailure) return thrown;
   const { message, stack = message } = asError(thrown);
   return new KubeFailure(otherwise, otherwise === 'Internal' ? stack : message.slice(0, 300));
 }
 
-/** By status code of HTTP, or of the metav1.Status of an ERROR event. */
+/** By HTTP status code, or by the code of the metav1.Status in an ERROR event. */
 const REASONS: Readonly<Record<number, FailureReason>> = {
   401: 'Unauthorized',
   403: 'Forbidden',
@@ -140,7 +143,7 @@ const REASONS: Readonly<Record<number, FailureReason>> = {
 
 /**
  * The failure for a response other than 2xx.
- * @param body a metav1.Status, or the text of something else, such as a proxy's error page
+ * @param body a metav1.Status, or other text, such as a proxy's error page
  * @param retryAfter the header, in seconds
  */
 export function failureOfStatus(status: number, body: string, retryAfter: string | undefined): KubeFailure {
@@ -157,8 +160,8 @@ export function failureOfStatus(status: number, body: string, retryAfter: string
 }
 
 /**
- * The failure that an ERROR event brings: its object is a metav1.Status. Its 404 would be about one object, and its 5xx
- * about the watch and not the server: after a second one in a row everything is listed again.
+ * The failure in an ERROR event, whose object is a metav1.Status. Codes mean something else here: 404 would be about a
+ * single object, and 5xx about the watch rather than the server. After a second 5xx in a row, everything is listed again.
  */
 export function failureOfEvent(object: unknown): KubeFailure {
   const { code, message, details } = isRecord(object) ? object : {};
@@ -170,7 +173,7 @@ export function failureOfEvent(object: unknown): KubeFailure {
   );
 }
 
-/** Failures that concern one object or one namespace, not the API server as a whole. */
+/** Failures that concern one object or one namespace rather than the API server as a whole. */
 export const CONCERNS_ONE_NAMESPACE: ReadonlySet<FailureReason> = new Set([
   'Forbidden',
   'NotFound',
@@ -179,7 +182,7 @@ export const CONCERNS_ONE_NAMESPACE: ReadonlySet<FailureReason> = new Set([
   'AlreadyExists',
 ]);
 
-/** Everything that can keep Linger from connecting to its API server. */
+/** Everything that can prevent Linger from connecting to its API server. */
 export const CONNECTION_ERRORS = {
   NotInCluster: {
     means: 'There are no in-cluster credentials here. The message names what is missing.',
@@ -209,8 +212,8 @@ export const CONNECTION_ERRORS = {
 export type ConnectionErrorCode = keyof typeof CONNECTION_ERRORS;
 
 /**
- * The message names the file and the way out. It carries no `cause`: a cause could bring the bytes of a key or a
- * token into a log.
+ * The message names the file and the fix. There is no `cause`, since that could bring the bytes of a key or a token into a
+ * log.
  */
 export class ConnectionError extends UserError {
   override readonly name = 'ConnectionError';

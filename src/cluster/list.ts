@@ -16,16 +16,16 @@ import {
 
 type ListRequest = Pick<Resource<unknown>, 'path' | 'query' | 'metadataOnly'>;
 
-/** A longer page is asked for again with fewer objects. */
+/** A longer page is requested again with fewer objects. */
 const LONGEST_PAGE = FOREIGN_LIMITS.watch.bytes;
 
 type OnItem = (item: RawObject) => void;
 
 /**
- * Requests pages over one connection, without a resourceVersion: the first page is then a consistent read, never older than
- * what any API server has returned before. `resourceVersion=0` is cheaper for the server, but may go back in time after a
- * reconnect, and ignores `limit`: 150,000 pods in one answer of hundreds of MB. From 1.31 on the watch cache serves
- * consistent reads, and from 1.34 also their further pages.
+ * Requests pages over one connection, and without a resourceVersion, so that the first page is a consistent read, never
+ * older than what any API server has returned before. `resourceVersion=0` would be cheaper for the server, but may go back
+ * in time after a reconnect, and ignores `limit`: 150,000 pods would come in one response of hundreds of MB. From 1.31 on,
+ * the watch cache serves consistent reads, and from 1.34 on, also their further pages.
  */
 export function pagesOf(
   resource: ListRequest,
@@ -33,15 +33,15 @@ export function pagesOf(
   onBytes = (_bytes: number): void => undefined,
 ) {
   const agent = newAgent(connection);
-  /** Fewer objects than asked for, where so many did not fit into a page. */
+  /** The number of objects to request; reduced if that many did not fit into a page. */
   let most = LARGEST_PAGE_SIZE;
-  /** Reused for every page: allocating each would fragment the memory of the process. */
+  /** The buffer is reused for every page, because allocating one each time would fragment the memory of the process. */
   let room: ArrayBufferLike | undefined;
   return {
     /**
      * @param from the `next` of the previous page; undefined: the first page
-     * @param onItem called with the same items again when a failed page is retried
-     * @throws KubeFailure; `Expired` when the server no longer remembers the instant of the first page
+     * @param onItem is called with the same items again if a failed page is retried
+     * @throws KubeFailure; `Expired` if the server no longer has the state as of the first page
      */
     async page(
       from: string | undefined,
@@ -64,7 +64,7 @@ export function pagesOf(
         onBytes(page?.length ?? LONGEST_PAGE);
         if (page !== undefined) {
           if (2 * page.length < LONGEST_PAGE) most = Math.min(LARGEST_PAGE_SIZE, 2 * most);
-          // Reviews are answered between pieces.
+          // In pieces, between which reviews are answered.
           return await inPieces(stepsOnLoop('list', readListPage(page, onItem)));
         }
         if (asked === 1) throw new KubeFailure('Malformed', `an object of more than ${LONGEST_PAGE} bytes`);
@@ -79,26 +79,26 @@ interface ListOptions {
   readonly limits: Pick<WatchLimits, 'pageSize' | 'answerMs'>;
   readonly signal: AbortSignal;
   readonly backoff: Backoff;
-  /** Called before the first page, and whenever the list has to start over. */
+  /** Called before the first page, and whenever the list has to start again. */
   readonly onBegin: () => void;
   readonly onItem: OnItem;
   readonly onBytes: (bytes: number) => void;
-  /** Called with the failure before the page is retried. */
+  /** Called with a failure before the page is requested again. */
   readonly pause: (failure: KubeFailure, pauseMs: number) => Promise<void>;
   readonly isEnough?: () => boolean;
 }
 
 /**
- * The largest page. A list that takes longer than the server remembers its first page (5 minutes, by
- * etcd's compaction) would never finish; doubling the page whenever that happens lets it finish sooner.
+ * The largest page. A list that takes longer than the server keeps the state of its first page (5 minutes, by etcd's
+ * compaction) would never finish. So whenever that happens, the page size is doubled.
  */
 const LARGEST_PAGE_SIZE = 16_000;
 
 /**
- * Reads a collection from beginning to end. A page that fails is requested again, since starting over would cost the
- * most just when the server is overloaded.
- * @returns the resourceVersion to watch from
- * @throws the signal's reason once that has aborted, and nothing else
+ * Reads a collection from beginning to end. If a page fails, only that page is requested again, because starting again would
+ * cost most just when the server is overloaded.
+ * @returns the resourceVersion from which to watch
+ * @throws only the signal's reason, once that has aborted
  */
 export async function listAll(
   resource: ListRequest,
@@ -114,7 +114,7 @@ export async function listAll(
     for (;;) {
       try {
         const page = await pages.page(from, { limit, signal, answerMs: limits.answerMs }, onItem);
-        // Not reset by a restart: successful first pages would hide that the list never gets beyond them.
+        // Not reset after a restart, because successful first pages would hide that the list never gets further.
         if (!restarted) backoff.reset();
         if (page.next === undefined || isEnough?.()) return page.resourceVersion;
         from = page.next;
@@ -136,9 +136,9 @@ export async function listAll(
 }
 
 /**
- * A few objects, read once: the caller asks again when it needs them again.
- * @param most objects; the others are left out
- * @param isWanted which objects to keep: the others do not count towards `most`
+ * Reads a few objects once; the caller asks again when it needs them again.
+ * @param most objects; others are left out
+ * @param isWanted which objects to keep; others do not count towards `most`
  * @throws KubeFailure; the signal's reason once that has aborted
  */
 export async function listSome<T>(
@@ -168,12 +168,12 @@ export async function listSome<T>(
 
 const SOME_PAGE = 250;
 
-/** Failures that a healthy server returns occasionally; any other would recur a second later. */
+/** Failures that a healthy server returns occasionally; others would happen again a second later. */
 const PASSING: ReadonlySet<FailureReason> = new Set(['Expired', 'Throttled', 'Cut']);
 
 /**
- * A collection, read once while its reader waits: what passes is retried, any other failure ends it.
- * @param onItem called once for each object, also where the list starts over
+ * Reads a collection once while its reader waits: passing failures are retried, any other one ends it.
+ * @param onItem called once for each object, even if the list starts again
  * @returns whether there are no more objects than `most`
  * @throws KubeFailure; the signal's reason once that has aborted
  */
@@ -205,7 +205,7 @@ export async function listOnce<T>(
   return { isWhole: seen.size <= most };
 }
 
-/** After these failures a list or a watch cannot be resumed where it stopped. */
+/** After these failures, a list or a watch cannot be resumed from where it stopped. */
 export const NOT_RESUMABLE: ReadonlySet<FailureReason> = new Set([
   'Expired',
   'NotServed',

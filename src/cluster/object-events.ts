@@ -7,7 +7,7 @@ import type { KubeConnection } from './connection.ts';
 import { asFailure } from './failure.ts';
 import { newAgent } from './request.ts';
 
-/** An Event about an object, as `kubectl describe` and `kubectl get events` show it. */
+/** An Event about an object, as shown by `kubectl describe` and `kubectl get events`. */
 export interface ObjectEvent {
   readonly object: {
     readonly kind: string;
@@ -33,13 +33,13 @@ interface ObjectEventsOptions {
 }
 
 const REQUEST_MS = 5_000;
-/** Thousands of pods may end at once; the log and the metrics cover all of them. */
+/** Limits the rate, because thousands of pods may end at once; the log and the metrics cover all of them. */
 const ALLOWANCE = { perSecond: 5, atOnce: 25 };
 const MOST_WAITING = 500;
-/** For this long, an Event for the same object and reason is not repeated. Milliseconds. */
+/** For this long, no second Event is written for the same object and reason. Milliseconds. */
 const SAME_AGAIN_MS = 60_000;
 const MOST_REMEMBERED = 5_000;
-/** events.k8s.io/v1: note. */
+/** The limit of `note` in events.k8s.io/v1. */
 const LONGEST_NOTE = 1_000;
 
 const GROUPS: Readonly<Record<string, string>> = {
@@ -48,10 +48,10 @@ const GROUPS: Readonly<Record<string, string>> = {
   Rollout: 'argoproj.io/v1alpha1',
 };
 
-/** Writes Events at a limited rate: they are for people, and must not load the API server in a storm. */
+/** Writes Events at a limited rate: they are meant for people, and must not load the API server in a storm. */
 export class ObjectEvents {
   readonly #options: ObjectEventsOptions;
-  /** Separate from the shared connections: Events must not delay the renewal of the leader's Lease. */
+  /** Not the shared connections, because Events must not delay the renewal of the leader's Lease. */
   readonly #agent: ReturnType<typeof newAgent>;
   readonly #once: LogOnce;
   readonly #waiting: ObjectEvent[] = [];
@@ -66,7 +66,7 @@ export class ObjectEvents {
     this.#rate = new RateLimit(ALLOWANCE, options.clock());
   }
 
-  /** Never throws or waits. Events beyond the rate, and repetitions within a minute, are dropped. */
+  /** Writes an Event; never throws or waits. Events beyond the rate, and repetitions within a minute, are dropped. */
   tell(event: ObjectEvent): void {
     const { object, reason } = event;
     const key = `${object.kind}/${object.namespace}/${object.name}/${reason}`;
@@ -88,13 +88,13 @@ export class ObjectEvents {
         await this.#write(event);
         this.#once.over('events', {}, 'writing Events recovered');
       } catch (thrown) {
-        // The same Event is still there: of an earlier process, or of another replica.
+        // The same Event exists already, from an earlier process or another replica.
         if (asFailure(thrown).reason === 'Conflict') continue;
         if (this.#options.signal.aborted) break;
         this.#once.warn('events', { problem: String(thrown) }, 'writing an Event failed, Event dropped');
       }
     }
-    // Dropped and not queued: later they would be stale.
+    // Dropped rather than queued, because they would be stale later.
     this.#waiting.length = 0;
     this.#sending = false;
   }
@@ -122,7 +122,7 @@ export class ObjectEvents {
           reason,
           action,
           message,
-          // MicroTime has six decimal places; Date has three.
+          // A MicroTime has six decimal places, a Date only three.
           eventTime: new Date().toISOString().replace('Z', '000Z') as never,
           reportingComponent: 'linger.dev/linger',
           reportingInstance: identity,
@@ -132,7 +132,7 @@ export class ObjectEvents {
   }
 }
 
-/** The same for the same Event, so that the API server keeps one of it however often replicas restart. */
+/** The same name for the same Event, so that the API server keeps only one however often replicas restart. */
 function idOf({ object, type, reason, action, note }: ObjectEvent): string {
   const text = JSON.stringify([object.kind, object.uid, type, reason, action, note]);
   return createHash('sha256').update(text).digest('hex').slice(0, 16);

@@ -10,8 +10,8 @@ import { KubeFailure } from './failure.ts';
 import type { RawObject } from './resource.ts';
 
 /**
- * Objects of the API server, read from bytes. Tenants write them, and neither the number nor the length of labels is
- * limited: excess is skipped as bytes, in one pass, before anything is decoded or kept.
+ * Reads objects of the API server from bytes. Tenants write them, and neither the number nor the length of labels is
+ * limited: in a single pass, excess is skipped as bytes before anything is decoded or kept.
  */
 
 const SMALL = FOREIGN_LIMITS.watch.loopBytes;
@@ -24,23 +24,23 @@ const READ_METADATA: ReadonlySet<string> = new Set([
 /** Source: k8s.io/api core/v1 (EndpointsOverCapacity). */
 export const OVER_CAPACITY = 'endpoints.kubernetes.io/over-capacity';
 
-/** Annotations that are read, besides Linger's own. */
+/** Annotations that are read in addition to Linger's own. */
 const READ_ANNOTATIONS: ReadonlySet<string> = new Set([OVER_CAPACITY, TOLERATE_UNREADY]);
 
 /**
- * V8 hashes short texts of digits by their value, so they can be made to collide, and thousands of them hold the event
- * loop up for seconds (HashDoS); all other hashes have a secret seed. Honest objects have few.
+ * V8 hashes short strings of digits by their value, so an attacker can make them collide, and thousands of them block the
+ * event loop for seconds (HashDoS); other hashes use a secret seed. Real objects have few such strings.
  */
 const DIGITS = /"(\d{5,15})"/g;
 const MOST_DIGITS = 32;
 
-/** @returns undefined for anything but an object @throws KubeFailure `Malformed` */
+/** @returns undefined for anything other than an object @throws KubeFailure `Malformed` */
 function readObject(bytes: Buffer): RawObject | undefined {
   const text = smallText(bytes) ?? withoutExcess(bytes, 0);
   return recordIn(text) as RawObject | undefined;
 }
 
-/** @returns undefined for anything but a watch event @throws KubeFailure `Malformed` */
+/** @returns undefined for anything other than a watch event @throws KubeFailure `Malformed` */
 export function readEvent(bytes: Buffer): { readonly type?: unknown; readonly object?: unknown } | undefined {
   const text = smallText(bytes);
   if (text !== undefined) return recordIn(text);
@@ -58,11 +58,11 @@ function smallText(bytes: Buffer): string | undefined {
   return hasManyDigits(text) ? undefined : text;
 }
 
-/** The object that begins at `at`, without its excess. @returns JSON, if the object is JSON */
+/** The object that begins at `at`, without excess. @returns JSON, if the object is JSON */
 function withoutExcess(bytes: Buffer, at: number): string {
   const members = Array.from(membersOf(bytes, at), ({ key, start, end }) => {
     const isMetadata = key === 'metadata' && bytes[start] === OPEN;
-    // No string of digits outside of the metadata matters.
+    // Outside of the metadata, no string of digits matters.
     return `"${key}":${isMetadata ? metadataIn(bytes, start) : harmless(textOf(bytes, start, end))}`;
   });
   return `{${members.join()}}`;
@@ -84,7 +84,10 @@ function metadataIn(bytes: Buffer, at: number): string {
   return `{${kept.join()}}`;
 }
 
-/** The annotations that are read, where all of them are too large together. @returns undefined: even these are too large */
+/**
+ * Only the annotations that are read, for objects whose annotations are too large together. @returns undefined: even these
+ * are too large
+ */
 function annotationsIn(bytes: Buffer, at: number): string | undefined {
   const kept: string[] = [];
   let left = SMALL;
@@ -107,16 +110,16 @@ function hasManyDigits(text: string): boolean {
 }
 
 export interface PageEnd {
-  /** The list's resourceVersion: all pages show the collection as of one instant. */
+  /** The list's resourceVersion; all pages show the collection at this version. */
   readonly resourceVersion: string;
   /** The continue token; undefined: this was the last page. */
   readonly next: string | undefined;
 }
 
 /**
- * Reads a page of a list, an item a step.
+ * Reads a page of a list, one item per step.
  * @returns the list's metadata
- * @throws KubeFailure `Malformed` for anything but a list
+ * @throws KubeFailure `Malformed` for anything other than a list
  */
 export function* readListPage(page: Buffer, onItem: (item: RawObject) => void): Generator<void, PageEnd> {
   const { items, metadata } = Object.fromEntries(
@@ -124,7 +127,7 @@ export function* readListPage(page: Buffer, onItem: (item: RawObject) => void): 
   );
   const about = metadata && recordIn(textOf(page, metadata.start, metadata.end));
   if (about === undefined || !isString(about.resourceVersion)) throw malformed('a list', page);
-  // For some kinds Go writes an empty list as null.
+  // For some kinds, Go writes an empty list as null.
   if (items !== undefined && page[items.start] === OPEN_LIST)
     for (const { start, end } of elementsOf(page, items.start)) {
       const item = readObject(page.subarray(start, end));
@@ -143,15 +146,15 @@ export function malformed(expected: string, bytes: Buffer): KubeFailure {
 const [OPEN, CLOSE, OPEN_LIST, CLOSE_LIST] = [0x7b, 0x7d, 0x5b, 0x5d];
 const [QUOTE, BACKSLASH, COMMA, COLON, SPACE] = [0x22, 0x5c, 0x2c, 0x3a, 0x20];
 
-/** The bytes of a value. For invalid JSON the spans are arbitrary but within the bytes, and their texts do not parse. */
+/** The position of a value. In invalid JSON, spans are arbitrary but within the bytes, and their texts do not parse. */
 interface Span {
   readonly start: number;
   readonly end: number;
 }
 
 /**
- * The members of the object that begins at `at`; a key is as it is written, without its quotes.
- * @throws KubeFailure `Malformed` where there is none, or it does not end
+ * The members of the object that begins at `at`. Keys are returned as written, without quotes.
+ * @throws KubeFailure `Malformed` if no object begins there, or it does not end
  */
 function* membersOf(bytes: Buffer, at: number): Generator<Span & { readonly key: string }> {
   let next = bytes[at] === OPEN ? at : bytes.length;
@@ -168,7 +171,7 @@ function* membersOf(bytes: Buffer, at: number): Generator<Span & { readonly key:
   if (bytes[next] !== CLOSE) throw malformed('the end of an object', bytes.subarray(at));
 }
 
-/** The elements of the list that begins at `at`. @throws KubeFailure `Malformed` where it does not end */
+/** The elements of the list that begins at `at`. @throws KubeFailure `Malformed` if it does not end */
 function* elementsOf(bytes: Buffer, at: number): Generator<Span> {
   let next = at;
   do {

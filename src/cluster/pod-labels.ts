@@ -13,7 +13,7 @@ export interface LabelledPod {
   readonly ready: boolean;
 }
 
-/** A change of one label; undefined: absent before, or afterwards. */
+/** A change of one label. A value is undefined if the label is absent before or after it. */
 interface LabelChange {
   readonly pod: Pick<LabelledPod, 'name' | 'uid'>;
   readonly label: string;
@@ -23,7 +23,7 @@ interface LabelChange {
 
 interface PodLabelsOptions {
   readonly connection: KubeConnection;
-  /** Linger's own namespace: it may not patch pods elsewhere. */
+  /** Linger's own namespace, the only one in which it may patch pods. */
   readonly namespace: string;
   readonly requestMs: number;
 }
@@ -31,7 +31,7 @@ interface PodLabelsOptions {
 /** More replicas than any installation has. */
 const MOST_PODS = 100;
 
-/** Labels of Linger's own pods, by which Services select some of the replicas. */
+/** Labels on Linger's own pods, by which Services select some of the replicas. */
 export class PodLabels {
   readonly #options: PodLabelsOptions;
 
@@ -40,7 +40,7 @@ export class PodLabels {
   }
 
   /**
-   * @param selector as the API writes it: `linger.dev/canary=out`
+   * @param selector in the API's syntax: `linger.dev/canary=out`
    * @throws KubeFailure; the signal's reason once that has aborted
    */
   async list(selector: string, signal: AbortSignal): Promise<readonly LabelledPod[]> {
@@ -53,16 +53,16 @@ export class PodLabels {
   }
 
   /**
-   * Changes the label of exactly this pod, if it still has the expected value.
-   * @throws KubeFailure: `NotFound` when the pod is gone, `Refused` when it is another pod of that name, or its label
-   *   has been changed since; the signal's reason once that has aborted
+   * Changes the label of exactly this pod, provided that it still has the expected value.
+   * @throws KubeFailure: `NotFound` if the pod is gone, `Refused` if a different pod has its name now, or if the label has
+   * been changed since; the signal's reason once that has aborted
    */
   async change({ pod, label, from, to }: LabelChange, signal: AbortSignal): Promise<void> {
     const { connection, namespace, requestMs: withinMs } = this.#options;
     const path = pointer('/metadata/labels', label);
     const body = [
       { op: 'test', path: '/metadata/uid', value: pod.uid },
-      // A JSON patch cannot test for absence, so here `add` overwrites any value.
+      // A JSON patch cannot test for absence, so in that case `add` overwrites any value.
       ...(from === undefined ? [] : [{ op: 'test', path, value: from }]),
       to === undefined ? { op: 'remove', path } : { op: 'add', path, value: to },
     ];

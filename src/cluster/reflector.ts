@@ -22,7 +22,7 @@ import {
   type WatchStats,
 } from './resource.ts';
 
-/** etcd takes objects of 1.5 MiB (--max-request-bytes), in protobuf; the same as JSON is a few times as long. */
+/** etcd accepts objects of 1.5 MiB (--max-request-bytes) in protobuf; as JSON, an object is a few times as long. */
 const LONGEST_LINE = FOREIGN_LIMITS.watch.bytes;
 
 const LINE_FEED = 10;
@@ -33,7 +33,7 @@ export class LineReader {
   #heldBytes = 0;
 
   /**
-   * The lines that this chunk completes, without their terminators and without empty lines. They may be views of the chunk.
+   * The lines that this chunk completes, without terminators and without empty lines. They may be views of the chunk.
    * @throws KubeFailure `Malformed` for a line that is too long
    */
   *push(chunk: Buffer): Generator<Buffer> {
@@ -74,7 +74,7 @@ export interface StreamPosition {
 
 interface CurrentOptions {
   readonly position: () => StreamPosition;
-  /** The collection's current resourceVersion, by a consistent read. */
+  /** Returns the collection's current resourceVersion, by a consistent read. */
   readonly latest: () => Promise<string>;
   readonly limits: Pick<WatchLimits, 'currentWithinMs' | 'currentRetryMs'>;
   readonly backoff: Backoff;
@@ -82,19 +82,19 @@ interface CurrentOptions {
   readonly signal: AbortSignal;
 }
 
-/** For a server whose versions are not numbers: there, only silence shows that nothing is outstanding. */
+/** Used if the server's versions are not numbers: then only silence shows that nothing is outstanding. */
 const BEYOND_REACH = 2n ** 128n;
 
 const LOOK_MS = 25;
 
 /**
- * Waits until a newly opened watch has delivered its backlog and brings events as they happen.
- * The protocol does not mark that point, so the server is asked for the latest resourceVersion: a watch that reaches it
- * within `currentWithinMs` of the answer is behind by no more than that and the time of one request. Where nothing
- * changes, that version never arrives; there, an equally long silence shows that nothing is outstanding. resourceVersions may be
- * compared as numbers since KEP-5504, and always could with etcd.
- * @returns false once the signal has aborted, `rolledBack` when the server's history is older than what the watch
- *   has seen (etcd was restored): such a watch would stay silent until the numbers have grown past it again
+ * Waits until a newly opened watch has delivered its backlog and delivers events as they happen. The protocol does not mark
+ * that point, so the server is asked for the latest resourceVersion: a watch that reaches it within `currentWithinMs` of the
+ * answer is behind by no more than that plus the time of one request. If nothing changes, that version never arrives; then
+ * an equally long silence shows that nothing is outstanding. resourceVersions may be compared as numbers since KEP-5504, and
+ * always could with etcd.
+ * @returns false once the signal has aborted, `rolledBack` if the server's history is older than what the watch has seen
+ * (etcd was restored), because such a watch would stay silent until the numbers exceed that again
  */
 export async function untilCurrent(options: CurrentOptions): Promise<boolean | 'rolledBack'> {
   const { latest, limits, backoff, signal, position } = options;
@@ -104,7 +104,7 @@ export async function untilCurrent(options: CurrentOptions): Promise<boolean | '
     try {
       target = numberOf(await latest()) ?? BEYOND_REACH;
     } catch (thrown) {
-      // A failed request proves nothing, nor does the silence of an unhealthy server.
+      // A failed request proves nothing, and neither does the silence of an unhealthy server.
       await pause(backoff.next(asFailure(thrown).retryAfterMs), signal);
       continue;
     }
@@ -136,16 +136,16 @@ function numberOf(resourceVersion: string): bigint | undefined {
   return /^\d+$/.test(resourceVersion) ? BigInt(resourceVersion) : undefined;
 }
 
-/** Two levels take about 150 bytes per object, because no combined key has to be built and stored. */
+/** Two levels need only about 150 bytes per object, because no combined key has to be built and stored. */
 type Names = Map<string, Map<string, string>>;
 
 /**
- * The names and uids of existing objects: enough to find out at the next list which are gone. Handlers keep what else they
- * need.
+ * The names and uids of existing objects: enough to find out from the next list which ones are gone. Handlers keep what else
+ * they need.
  */
 export class Inventory {
   #named: Names = new Map();
-  /** Known objects that the list being read has not named yet. */
+  /** Known objects that the current list has not named so far. */
   #unnamed: Names = new Map();
   #size = 0;
 
@@ -153,7 +153,7 @@ export class Inventory {
     return this.#size;
   }
 
-  /** @returns the uid that this name belonged to until now */
+  /** @returns the uid of the object that had this name before */
   put({ namespace, name, uid }: ObjectIdentity): string | undefined {
     let names = this.#named.get(namespace);
     if (names === undefined) {
@@ -168,7 +168,7 @@ export class Inventory {
     return before;
   }
 
-  /** Removes only the object with this uid: its name may already belong to another. */
+  /** Removes only the object with this uid, because another object may already have its name. */
   remove({ namespace, name, uid }: ObjectIdentity): void {
     const names = this.#named.get(namespace);
     if (names?.get(name) !== uid) return;
@@ -177,7 +177,7 @@ export class Inventory {
     if (names.size === 0) this.#named.delete(namespace);
   }
 
-  /** Begins a list, which names every object again by {@link put}. An unfinished list is discarded. */
+  /** Begins a list, during which every object is named again by {@link put}. An unfinished list is discarded. */
   beginList(): void {
     for (const [namespace, names] of this.#named) {
       const unnamed = this.#unnamed.get(namespace);
@@ -187,7 +187,7 @@ export class Inventory {
     this.#named = new Map();
   }
 
-  /** Removes the objects that the list has not named. @returns them */
+  /** Ends a list: removes and returns the objects that it has not named. */
   endList(): readonly ObjectIdentity[] {
     const gone = [...this.#unnamed].flatMap(([namespace, names]) =>
       [...names].map(([name, uid]) => ({ namespace, name, uid })),
@@ -204,7 +204,7 @@ class Reception<T> {
   readonly #stats: ReturnType<typeof newStats>;
   readonly #inventory = new Inventory();
   #broken = true;
-  /** When the previous watch fell silent; undefined once it is clear that it has missed nothing. */
+  /** When the previous watch fell silent; undefined once it is clear that nothing was missed. */
   #silentSince: number | undefined;
 
   constructor(resource: Resource<T>, handlers: WatchHandlers<T>, stats: ReturnType<typeof newStats>) {
@@ -227,8 +227,8 @@ class Reception<T> {
   }
 
   /**
-   * @returns the resourceVersion that the watch has reached by this line
-   * @throws KubeFailure for an ERROR event, or when the line is not an event
+   * @returns the resourceVersion that the watch has reached with this line
+   * @throws KubeFailure for an ERROR event, or if the line is not an event
    */
   line(line: Buffer, at: number): string {
     const { type, object } = readEvent(line) ?? {};
@@ -251,7 +251,10 @@ class Reception<T> {
     return resourceVersion;
   }
 
-  /** From this instant on events may be late; where silence came before it, from the last sign of life on. */
+  /**
+   * Notes an interruption. Events may be late from this instant on; if there was silence before it, from the last sign of
+   * life on.
+   */
   broken(at: number): void {
     const since = this.#silentSince ?? at;
     this.#silentSince = undefined;
@@ -261,15 +264,15 @@ class Reception<T> {
   }
 
   /**
-   * The watch was closed because nothing had arrived since `heardAt`. The next one shows whether it was dead or nothing
-   * happened: a dead one has withheld events.
+   * Notes that the watch was closed because nothing had arrived since `heardAt`. The next watch shows whether the connection
+   * was dead (then it has withheld events) or nothing had happened.
    */
   silent(heardAt: number, at: number): void {
     this.#silentSince ??= heardAt;
     this.rotated(at);
   }
 
-  /** The watch was closed in good order. A stream that was not current yet stays as it is. */
+  /** Notes that the watch was closed in good order. A stream that was not current yet stays as it is. */
   rotated(at: number): void {
     if (this.#stats.current) this.#pass('StreamRotated', at);
   }
@@ -284,7 +287,7 @@ class Reception<T> {
     this.#guarded(() => this.#handlers.onFailure?.(failure, pauseMs));
   }
 
-  /** @param listed a list names it, changed or not */
+  /** @param listed whether a list names the object, whether or not it has changed */
   put(raw: RawObject, at: number, listed: boolean): void {
     const identity = identityOf(raw);
     const before = this.#inventory.put(identity);
@@ -324,7 +327,7 @@ class Reception<T> {
       try {
         this.#handlers.onHandlerError?.(asError(error));
       } catch {
-        // It has been counted; there is no other place to report it.
+        // The error has been counted; there is no other place to report it.
       }
     }
   }
@@ -355,21 +358,24 @@ export interface WatchOptions {
   readonly random: () => number;
   /** Default: {@link WATCH_LIMITS}. */
   readonly limits?: Partial<WatchLimits>;
-  /** Asked when a watch was closed in good order, every few minutes: whether to list everything before the next one. */
+  /**
+   * Called when a watch was closed in good order, which happens every few minutes. Returns whether to list everything before
+   * the next watch.
+   */
   readonly relist?: () => boolean;
 }
 
 export interface ResourceWatch {
   /** Resolves once the signal has aborted and every connection is closed. Never rejects. */
   readonly ended: Promise<void>;
-  /** Updated as the watch goes on. */
+  /** Updated continuously. */
   readonly stats: WatchStats;
 }
 
 /**
- * Follows a collection until the signal aborts: lists it, watches it from there, and starts again, with a pause,
- * after any failure. A watch is resumed where it stopped; only when the server no longer remembers that point, or
- * its events cannot be trusted, is everything listed again.
+ * Follows a collection until the signal aborts: lists it, watches it from there, and after any failure starts again with a
+ * pause. A watch is resumed from where it stopped. Everything is listed again only if the server no longer remembers that
+ * point, or if the events cannot be trusted.
  */
 export function watchResource<T>(
   resource: Resource<T>,
@@ -383,7 +389,7 @@ export function watchResource<T>(
   const reception = new Reception(resource, handlers, stats);
   const newBackoff = () => new Backoff(limits, random);
   const backoff = newBackoff();
-  /** undefined: begin with a list. */
+  /** undefined: start with a list. */
   let resourceVersion: string | undefined;
   let heardAt = 0;
   /** Whether the previous watch ended with an ERROR event and nothing else has arrived since. */
@@ -423,7 +429,7 @@ export function watchResource<T>(
     return version;
   }
 
-  /** Returns when the watch has ended, or was silent, and can be resumed. */
+  /** Resolves when the watch has ended or fallen silent, and can be resumed. */
   function watch(from: string): Promise<void> {
     const agent = newAgent(connection);
     return withSignal({ signal }, async (until, leave) => {
@@ -466,7 +472,7 @@ export function watchResource<T>(
     return response;
   }
 
-  /** Reads a watch to its end: `Ended` in good order by the server, or given up because it was `Silent`. */
+  /** Reads a watch until it ends. `Ended`: closed in good order by the server; `Silent`: abandoned by this process. */
   async function read(response: IncomingMessage): Promise<'Ended' | 'Silent'> {
     const lines = new LineReader();
     let silent = false;
@@ -496,7 +502,7 @@ export function watchResource<T>(
     return 'Ended';
   }
 
-  /** @throws KubeFailure `Expired` if the server's history was rolled back: the watch would wait in vain */
+  /** @throws KubeFailure `Expired` if the server's history was rolled back, since the watch would then wait in vain */
   async function becomeCurrent(until: AbortSignal): Promise<void> {
     const pages = pagesOf(resource, connection);
     const first = { limit: 1, signal: until, answerMs: limits.answerMs };
@@ -517,8 +523,8 @@ export function watchResource<T>(
   }
 
   /**
-   * A watch that closes too soon counts as a failure, even in good order: otherwise a server could make this client hammer
-   * it.
+   * A watch that ends too soon counts as a failure, even if it was closed in good order. Otherwise a server could make this
+   * client hammer it.
    */
   async function rewatch(ended: 'Ended' | 'Silent', livedMs: number): Promise<void> {
     if (ended === 'Silent') reception.silent(heardAt, clock());
@@ -533,7 +539,7 @@ export function watchResource<T>(
   async function recover(thrown: unknown): Promise<void> {
     const failure = asFailure(thrown);
     const { reason } = failure;
-    // A broken connection may have been dead for some time.
+    // A broken connection may have been dead for some time before that was noticed.
     reception.broken(reason === 'Cut' ? heardAt : clock());
     const stuck = reason === 'ErrorEvent' && errorsOnly;
     errorsOnly = reason === 'ErrorEvent';
@@ -552,12 +558,12 @@ export function watchResource<T>(
 }
 
 export interface ObjectHandlers<T> extends Omit<WatchHandlers<T>, 'onEvent' | 'onStream' | 'onListed'> {
-  /** Called with each state of the object that the watch shows, in their order; undefined: there is none. */
+  /** Called with each state of the object that the watch shows, in order; undefined: it does not exist. */
   onObject(object: T | undefined): void;
 }
 
 /**
- * Follows the object of one name until the signal aborts. Such a watch needs no right to read others.
+ * Follows a single object by its name until the signal aborts. Such a watch needs no right to read other objects.
  * @returns `read`: resolves once it has been read for the first time; may never resolve
  */
 export function followObject<T>(

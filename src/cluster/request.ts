@@ -6,13 +6,19 @@ import { createGunzip } from 'node:zlib';
 import type { Credentials, KubeConnection } from './connection.ts';
 import { failureOfStatus, KubeFailure } from './failure.ts';
 
-/** node:http, without the 9 MB that an `import` of it costs; see webhook/server.ts, which is not loaded with this. */
+/**
+ * node:http, without the 9 MB that an `import` of it takes: see webhook/server.ts, which is not imported here to avoid
+ * loading it.
+ */
 export const http = process.getBuiltinModule('node:http');
 
-/** No route, no address of that family to send from, or a kernel without it. */
+/** There is no route, no source address of that family, or the kernel does not support the family. */
 const NO_ROUTE: ReadonlySet<unknown> = new Set(['ENETUNREACH', 'EADDRNOTAVAIL', 'EAFNOSUPPORT']);
 
-/** Connecting a datagram socket sends nothing and asks only the kernel: nothing outside this host can make a route vanish. */
+/**
+ * Connecting a datagram socket sends nothing and asks only the kernel, so nothing outside this host can make a route
+ * disappear.
+ */
 function hasRoute(address: string): Promise<boolean> {
   const { createSocket } = process.getBuiltinModule('node:dgram');
   return new Promise((resolve) => {
@@ -26,8 +32,8 @@ function hasRoute(address: string): Promise<boolean> {
 }
 
 /**
- * The addresses of IPv4 or of IPv6 among these, if this host has a route to none of that family: it is not connected to
- * such a network. Where all are of one family, none, however unreachable they are.
+ * Those of the addresses whose family (IPv4 or IPv6) this host has no route to, because it is not connected to such a
+ * network. None if all addresses are of one family, even if they are unreachable.
  */
 export async function withoutRoute(
   addresses: readonly string[],
@@ -49,7 +55,7 @@ export interface KubeRequest {
   readonly path: string;
   readonly body?: { readonly contentType: string; readonly text: string } | undefined;
   readonly accept?: string;
-  /** Whether the response may be compressed. Default: false. */
+  /** Whether to accept a compressed response. Default: false. */
   readonly compressed?: boolean | undefined;
   readonly agent: Agent;
   readonly signal: AbortSignal;
@@ -57,15 +63,15 @@ export interface KubeRequest {
   readonly answerMs: number;
 }
 
-/** A Status has a message of one line; a proxy's error page may be anything. */
+/** A Status has a one-line message; an error page of a proxy may be anything. */
 const LONGEST_REFUSAL = 64 * 1024;
 
-/** After this idle time the kernel probes whether the peer still exists; it gives up 10 s (10 probes) later. */
+/** After this idle time, the kernel probes whether the peer still exists, and gives up 10 s (10 probes) later. */
 const KEEP_ALIVE_MS = 30_000;
 
 /**
- * A connection pool for one purpose, with at most `most` connections, closed by `destroy()` or the signal. It speaks HTTP/1.1, as node:https does: there,
- * a new connection is the only way to reach another API server, since GOAWAY exists in HTTP/2 only.
+ * A connection pool for one purpose, with at most `most` connections; closed by `destroy()` or the signal. It uses HTTP/1.1,
+ * like node:https, in which a new connection is the only way to reach another API server: GOAWAY exists only in HTTP/2.
  */
 export function newAgent({ server }: KubeConnection, most = 1, signal?: AbortSignal): Agent {
   const options = { keepAlive: true, maxSockets: most };
@@ -75,7 +81,7 @@ export function newAgent({ server }: KubeConnection, most = 1, signal?: AbortSig
 }
 
 /**
- * Sends a request; resolves once a response with status 2xx has begun. The caller must read or destroy it.
+ * Sends a request; resolves once a response with status 2xx has begun, which the caller must read or destroy.
  * @throws KubeFailure for any other status, or if no response comes; the signal's reason once that has aborted
  */
 export async function ask(connection: KubeConnection, request: KubeRequest): Promise<IncomingMessage> {
@@ -100,8 +106,8 @@ export async function readText(response: IncomingMessage, most: number, stallMs:
 const FIRST_ROOM = 64 * 1024;
 
 /**
- * A whole response.
- * @param room what an earlier one was read into: it is overwritten
+ * Reads a whole response.
+ * @param room the buffer of an earlier response, which is overwritten
  * @returns undefined if it is longer than `most` bytes
  * @throws KubeFailure `Cut` if it ends early
  */
@@ -130,16 +136,16 @@ export async function readBytes(
 }
 
 /**
- * Milliseconds of work before the event loop turns to other connections: Node reads up to 2 MB of one connection first, and
- * a review must not wait for that many events.
+ * Milliseconds of work before the event loop turns to other connections. Node reads up to 2 MB from one connection first,
+ * and a review must not wait for that many events.
  */
 const TURN_MS = 25;
 
 /**
- * A response as it arrives, uncompressed.
- * @param onChunk an error that it throws ends the response and is thrown on
- * @param onStall called when nothing has arrived for `stallMs`, before the response is abandoned
- * @throws KubeFailure `Cut` if it ends early; the error that the response was destroyed with
+ * Reads a response as it arrives, uncompressed.
+ * @param onChunk if it throws an error, the response ends and the error is passed on
+ * @param onStall called if nothing has arrived for `stallMs`, before the response is abandoned
+ * @throws KubeFailure `Cut` if it ends early; the error with which the response was destroyed
  */
 export async function readChunks(
   response: IncomingMessage,
@@ -184,18 +190,18 @@ export async function readChunks(
   }
 }
 
-/** Larger than zlib's default of 16 KiB: each chunk is searched for items of a list. */
+/** More than zlib's default of 16 KiB, because each chunk is searched for items of a list. */
 const UNCOMPRESSED_CHUNK = 64 * 1024;
 
 function uncompressed(response: IncomingMessage): Readable {
   if (response.headers['content-encoding'] !== 'gzip') return response;
   const gunzip = createGunzip({ chunkSize: UNCOMPRESSED_CHUNK });
-  // An error of either stream destroys both.
+  // An error in either stream destroys both.
   pipeline(response, gunzip, () => undefined);
   return gunzip;
 }
 
-/** A credential plugin or a login server may take longer than the request's timeout. */
+/** Limited in time, because a credential plugin or a login server may take longer than the request's timeout. */
 async function readCredentials(connection: KubeConnection, signal: AbortSignal): Promise<Credentials> {
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   const abort = () => reject(signal.reason);
@@ -223,7 +229,7 @@ function answerTo(
     accept,
     ...(request.compressed && { 'accept-encoding': 'gzip' }),
     ...authorization,
-    // Without its length Node frames no body of a DELETE, and the API server reads none.
+    // Without a length, Node does not frame the body of a DELETE, and the API server reads none.
     ...(body && { 'content-type': body.contentType, 'content-length': Buffer.byteLength(body.text) }),
     'user-agent': 'linger',
   };
@@ -246,12 +252,12 @@ function answerTo(
       if (signal.aborted) reject(signal.reason);
       else reject(new KubeFailure('Unreachable', `${server.host}: ${messageOf(error)}`));
     });
-    // Passed to end(), so that the headers state its length.
+    // Passed to end(), so that the headers include its length.
     request.end(body?.text);
   });
 }
 
-/** A failed connection to several addresses is an AggregateError without a message. */
+/** If connecting fails for several addresses, the error is an AggregateError without a message. */
 function messageOf(error: unknown): string {
   if (error instanceof AggregateError) return error.errors.map(messageOf).join('; ');
   return error instanceof Error ? error.message : String(error);

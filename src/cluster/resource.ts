@@ -3,7 +3,7 @@ import { type FailureReason, type KubeFailure, RESTARTS } from './failure.ts';
 
 export interface RawMetadata {
   readonly name: string;
-  /** Absent where the kind is not namespaced. */
+  /** Absent if the kind is not namespaced. */
   readonly namespace?: string;
   readonly uid: string;
   readonly resourceVersion: string;
@@ -15,7 +15,7 @@ export interface RawMetadata {
   readonly creationTimestamp?: string;
   /** Not validated. */
   readonly ownerReferences?: unknown;
-  /** RFC 3339. The end of the grace, not its beginning. */
+  /** RFC 3339. The instant at which the grace ends, not at which the deletion began. */
   readonly deletionTimestamp?: string;
   readonly deletionGracePeriodSeconds?: number;
   /** Labels, annotations or owners were too large to be read; see object-json. */
@@ -35,12 +35,12 @@ export interface Resource<T> {
   readonly query?: { readonly labelSelector?: string; readonly fieldSelector?: string };
   /** Whether to request metadata only (meta.k8s.io/v1 PartialObjectMetadata). */
   readonly metadataOnly?: boolean;
-  /** Called as soon as an object is parsed; everything else of it is then discarded. */
+  /** Called as soon as an object has been parsed; only the result is kept. */
   readonly project: (raw: RawObject) => T;
 }
 
 export interface ObjectIdentity {
-  /** Empty where the kind is not namespaced. */
+  /** Empty if the kind is not namespaced. */
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
@@ -49,8 +49,8 @@ export interface ObjectIdentity {
 /**
  * What happened to an object. `at`: when it arrived here, in milliseconds of the caller's monotonic clock.
  * - `added`, `modified`: its state. `listed`: from a list, which names every object, changed or not.
- * - `deleted`: with `relist`, no watch showed the deletion: a list, or a new object of the same name, proves that the object is
- *   gone, and its last state is unknown.
+ * - `deleted`: the object is gone. With `relist`, no watch showed the deletion, but a list or a new object of the same name
+ *   proves it; the object's last state is unknown.
  */
 export type ResourceEvent<T> = { readonly identity: ObjectIdentity; readonly at: number } & (
   | { readonly type: 'added' | 'modified'; readonly object: T; readonly listed: boolean }
@@ -77,12 +77,12 @@ export function requestPath(
 
 /**
  * Whether the times of a collection's events can be trusted; the lag recorder uses the same terms.
- * - `ListBegins` … `ListEnds`: enclose all existing objects, followed by the deletions of those that are gone. A list
- *   that cannot be finished starts over with another `ListBegins`.
- * - `StreamBroken`: the watch was interrupted. Events may be late from `at` on, which is in the past if the
- *   connection died silently.
- * - `StreamRotated`: the watch was closed in good order, by the server or by us after a silence, and is resumed at once.
- *   If the connection turns out to have been dead, `StreamBroken` precedes any event that was missed.
+ * - `ListBegins` … `ListEnds`: enclose all existing objects, followed by the deletions of those that are gone. A list that
+ *   cannot be finished starts again with another `ListBegins`.
+ * - `StreamBroken`: the watch was interrupted. Events may be late from `at` on, which is in the past if the connection died
+ *   silently.
+ * - `StreamRotated`: the watch was closed in good order, by the server or by this process after a silence, and is resumed at
+ *   once. If the connection turns out to have been dead, `StreamBroken` precedes any event that was missed.
  * - `StreamCurrent`: from now on, events arrive as they happen.
  */
 export interface StreamChange {
@@ -91,15 +91,15 @@ export interface StreamChange {
 }
 
 /**
- * Called by a list-watch, synchronously and in order. An error thrown by a handler is counted and reported, with no other
- * effect. Handlers must not return promises: nothing awaits them.
+ * Handlers that a list-watch calls synchronously and in order. An error thrown by a handler is counted and reported, with no
+ * other effect. Handlers must not return promises, because nothing awaits them.
  */
 export interface WatchHandlers<T> {
   onEvent(event: ResourceEvent<T>): void;
   onStream?(change: StreamChange): void;
-  /** `ListEnds`. Called after {@link onStream}. */
+  /** Called at `ListEnds`, after {@link onStream}. */
   onListed?(): void;
-  /** `StreamCurrent`. */
+  /** Called at `StreamCurrent`. */
   onCurrent?(): void;
   /** Called with each failure and the pause before the next attempt. Not called for watches that ended in good order. */
   onFailure?(failure: KubeFailure, pauseMs: number): void;
@@ -118,21 +118,24 @@ export type WatchStats = Readonly<ReturnType<typeof newStats>>;
 export function newStats() {
   const restarts = Object.keys(RESTARTS).map((reason) => [reason, 0] as const);
   return {
-    /** How often a list or a watch ended. All reasons are present from the start, so that the first restart is an increase. */
+    /**
+     * How often a list or a watch ended, by reason. All reasons are present from the start, so that the first restart shows
+     * as an increase.
+     */
     restarts: Object.fromEntries(restarts) as Restarts,
-    /** Silent watches that turned out to have been dead: the next one brought missed events. */
+    /** How many silent watches turned out to have been dead, because the next one delivered missed events. */
     stalls: 0,
     lists: 0,
-    /** Events of watches, without bookmarks and the objects of lists. */
+    /** Events of watches, not counting bookmarks and the objects of lists. */
     events: 0,
     bookmarks: 0,
-    /** When the last event or bookmark arrived. Its age reveals a stalled watch. */
+    /** When the last event or bookmark arrived; a high age reveals a stalled watch. */
     lastEventAt: undefined as number | undefined,
-    /** The newest resourceVersion delivered by a list, an event or a bookmark. */
+    /** The newest resourceVersion from a list, an event or a bookmark. */
     version: undefined as string | undefined,
     bytes: 0,
     objects: 0,
-    /** How often a projection or a handler threw; it missed the event, and the watch went on. */
+    /** How often a projection or a handler threw an error. The event was lost for it, but the watch continued. */
     handlerErrors: 0,
     /** `pausing`: between two attempts. */
     state: 'connecting' as 'listing' | 'connecting' | 'watching' | 'pausing' | 'ended',
@@ -146,50 +149,50 @@ export type WatchLimits = Readonly<typeof WATCH_LIMITS>;
 
 export const WATCH_LIMITS = {
   /**
-   * Objects in one page of a list, half of client-go's number (tools/pager): a page is held whole, and pods with their
-   * managedFields take 1 MB.
+   * Objects in one page of a list: half as many as client-go requests (tools/pager), because a page is kept in memory as a
+   * whole, and pods with their managedFields take 1 MB.
    */
   pageSize: 250,
   /**
-   * Seconds that the server is asked to keep a watch. Short enough that watches move to another API server within 5
-   * minutes (each is a connection of its own), and drawn from a range, so that they do not all move in the same second.
+   * How many seconds the server is asked to keep a watch open. Short enough that watches move to another API server within 5
+   * minutes (each uses a connection of its own), and drawn from a range, so that they do not all move in the same second.
    */
   watchSeconds: [240, 300] as readonly [least: number, most: number],
   /**
-   * How long a watch may be silent. The API server sends a bookmark every 60 s, rounded up by at most 2.3 s
-   * (cacher.go: defaultBookmarkFrequency, buckets of 1 s, a timer of 1 to 1.25 s). It remembers events for at least 75 s
+   * How long a watch may be silent. The API server sends a bookmark every 60 s, rounded up by at most 2.3 s (cacher.go:
+   * defaultBookmarkFrequency, buckets of 1 s, a timer of 1 to 1.25 s). It remembers events for at least 75 s
    * (DefaultEventFreshDuration), so after 70 s there are 5 s left to reconnect before resuming could require a new list. But
-   * it omits a bookmark that is no newer than the watch (cache_watcher.go): if nothing happens to any object of
-   * the kind, and etcd does not report its progress (kubeadm sets 5 s; etcd's own default is 10 minutes), a healthy
-   * watch is silent as well. So a silent watch is only resumed, and counts as interrupted only if it missed something.
+   * it omits a bookmark that is no newer than the watch (cache_watcher.go): if nothing happens to any object of the kind,
+   * and etcd does not report its progress (kubeadm sets 5 s; etcd's own default is 10 minutes), a healthy watch is silent as
+   * well. So a silent watch is just resumed, and counts as interrupted only if it turns out to have missed something.
    */
   silenceMs: 70_000,
   /**
    * How long a response may take to begin, and how long a list may pause. The API server's own --request-timeout is 60 s,
-   * and its error says more than our own timeout would.
+   * and its error says more than a timeout here would.
    */
   answerMs: 65_000,
   /**
-   * The pause after the first failure, drawn from its upper half: 250 to 500 ms, then 0.5 to 1 s, … 7.5 to 15 s. client-go
-   * grows to 30 s, for 5,000 kubelets; six watches in each of a few replicas are at most 2 requests a second to a server
-   * that has just come back.
+   * The pause after the first failure, drawn from its upper half: 250 to 500 ms, then 0.5 to 1 s, … 7.5 to 15 s. client-go's
+   * pauses grow to 30 s, for 5,000 kubelets; here, six watches in each of a few replicas make at most 2 requests a second to
+   * a server that has just recovered.
    */
   firstPauseMs: 500,
   longestPauseMs: 15_000,
   /**
-   * A watch that lived this long was healthy, and pauses start from the shortest again. Twice the longest pause: in the long run a
-   * watch that always dies at once is started 4 to 8 times a minute, one that dies just before this 1.5 times, and one that
-   * dies just after it, with hardly any pause, twice.
+   * A watch that lived this long counts as healthy, so that pauses start from the shortest again. Twice the longest pause:
+   * in the long run, a watch that always dies at once is started 4 to 8 times a minute, one that dies just before this time
+   * 1.5 times, and one that dies just after it, with hardly any pause, twice.
    */
   healthyMs: 30_000,
   /**
-   * The longest pause after a healthy watch was closed in good order. Short, since events during the pause are seen late;
+   * The longest pause after a healthy watch was closed in good order. Short, because events during the pause are seen late;
    * not 0, so that watches that a server closes together do not all reconnect at once.
    */
   rewatchMs: 250,
   /**
-   * A watch that is behind by less than this plus the time of one request is current: the most by which streams may
-   * differ for the recorder (INVERSION_MS).
+   * A watch that is behind by less than this, plus the time of one request, counts as current: this is the largest
+   * difference between streams that the recorder tolerates (INVERSION_MS).
    */
   currentWithinMs: 250,
   currentRetryMs: 1_000,

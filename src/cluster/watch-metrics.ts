@@ -3,22 +3,22 @@ import { counterAtScrape, gaugeAtScrape, numberAtScrape, samplesBy } from '../te
 import type { WatchStats } from './resource.ts';
 
 /**
- * How long a list-watch may do nothing at all before it counts as dead. A live one is silent for 70 s at most, waits 65 s
- * for a response (WATCH_LIMITS), and pauses for at most a minute if a server asks for that (Backoff).
+ * How long a list-watch may do nothing at all before it counts as dead. A live one is silent for at most 70 s, waits at most
+ * 65 s for a response (WATCH_LIMITS), and pauses for at most a minute if a server asks for it (Backoff).
  */
 const DEAD_AFTER_MS = 240_000;
 
-/** After a longer gap between checks the process itself may have been paused, and silence proves nothing. */
+/** If the gap between two checks is longer, the process itself may have been paused, and silence proves nothing. */
 const LOOKS_WITHIN_MS = 60_000;
 
-/** Changes whenever a list-watch does anything. */
+/** A text that changes whenever a list-watch does anything. */
 export function signOfLife({ bytes, restarts, lists, state }: WatchStats): string {
   return JSON.stringify([bytes, restarts, lists, state]);
 }
 
 /**
- * Finds list-watches whose loop has stopped, which is a bug in Linger: one that cannot reach the API server
- * keeps trying, and one in a storm reads.
+ * Finds list-watches whose loop has stopped, which would be a bug in Linger: even if the API server cannot be reached, a
+ * list-watch keeps trying, and in a storm it keeps reading.
  */
 export class DeadWatches {
   #signs = new Map<string, { readonly sign: string; readonly since: number }>();
@@ -40,11 +40,11 @@ export class DeadWatches {
 
 interface ClusterReadings {
   watches(): Readonly<Record<string, WatchStats>>;
-  /** How many objects of a resource are not known, by namespace. */
+  /** How many objects of a resource were not read, by namespace. */
   unread(): Readonly<Record<string, ReadonlyMap<string, number>>>;
   /** How many objects of a resource cannot be used as they are. */
   refused(): Readonly<Record<string, number>>;
-  /** Whether everything that decisions read has been read once. */
+  /** Whether everything that decisions depend on has been read once. */
   synced(): boolean;
   readonly clock: () => number;
 }

@@ -2,7 +2,7 @@ import { type Logger, LogOnce } from '../telemetry/index.ts';
 import type { KubeFailure } from './failure.ts';
 import type { ObjectIdentity } from './resource.ts';
 
-/** Logs what happens to list-watches; `what` is the kind of objects, as the API’s plural. */
+/** Logs what happens to list-watches. `what` is the kind of objects, as the API’s plural. */
 export function watchReporting(logger: Logger) {
   const once = new LogOnce(logger);
   return {

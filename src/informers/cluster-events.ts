@@ -4,7 +4,7 @@ import { type ClusterEvent, type HeartbeatStream, heartbeatOf, type Stream } fro
 import type { EndpointsProjection, SliceProjection } from './endpoints.ts';
 import type { ServiceProjection } from './services.ts';
 
-/** @returns undefined for a pod that does not terminate, which the recorder does not need */
+/** @returns undefined for a pod that is not terminating, which the recorder does not need */
 export function podEvent(event: ResourceEvent<PodMetadata>): ClusterEvent | undefined {
   const { at, identity } = event;
   if (event.type === 'deleted')

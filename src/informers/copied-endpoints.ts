@@ -23,11 +23,11 @@ const KINDS = ['EndpointSlice', 'Endpoints'] as const;
 type Kind = (typeof KINDS)[number];
 
 interface CopiedEndpointsOptions {
-  /** The folder of --inspect-files; undefined: none. */
+  /** The folder of --inspect-files; undefined: it is not set. */
   readonly folder: string | undefined;
   readonly clock: () => number;
   readonly signal: AbortSignal;
-  /** The one spelling of an address; undefined: it is none. */
+  /** Converts an address to its canonical spelling; undefined: it is not an address. */
   readonly canonical: (address: string) => string | undefined;
 }
 
@@ -40,15 +40,15 @@ export function copyOf(
 }
 
 /**
- * The ready addresses of all EndpointSlices and Endpoints of another cluster, kept current by watches until the signal
+ * The ready addresses in all EndpointSlices and Endpoints of another cluster, kept up to date by watches until the signal
  * aborts.
  */
 export class CopiedEndpoints {
   readonly #options: CopiedEndpointsOptions;
   readonly #listed: ListedAddresses;
-  /** By kind, why it is not current. */
+  /** Why a kind is not current, by kind. */
   readonly #troubles = new Map<Kind, string>(KINDS.map((kind) => [kind, NOT_READ]));
-  /** The API server. */
+  /** The URL of the API server; a placeholder until the kubeconfig has been read. */
   server = new URL('https://the-other-cluster');
 
   constructor(spec: EndpointsSpec, options: CopiedEndpointsOptions) {
@@ -58,8 +58,8 @@ export class CopiedEndpoints {
   }
 
   /**
-   * Which of these addresses a copy lists as ready, and until when it did just now; or why that is not known.
-   * @param isCopy whether a Service is one
+   * Which of these addresses a copy lists as ready, or until when it did so recently; or why that is not known.
+   * @param isCopy whether a Service is such a copy
    */
   find(
     wanted: Iterable<string>,

@@ -17,24 +17,27 @@ import {
 import { type Consumer, consumerOf } from '../core/lag/index.ts';
 import { throttle } from '../timing/index.ts';
 
-/** One of Linger's own kinds, and what is kept of each object. */
+/** One of Linger's own kinds, and what to keep of each object. */
 export interface CustomKind<T> {
   readonly kind: LingerKind;
   readonly path: string;
-  /** How many are followed, since each decision evaluates all of them. A very long spec counts as several. */
+  /**
+   * How many objects are followed, limited because each decision evaluates all of them. One with a very long spec counts as
+   * several.
+   */
   readonly most: number;
-  /** How many of one namespace are, where that is less than its share. */
+  /** How many of them may be in one namespace, if that is less than its share. */
   readonly mostOfNamespace?: number;
-  /** @param document of this kind, which its schema has accepted */
+  /** @param document of this kind, which the schema has accepted */
   readonly toValue: (document: LingerDocument) => T;
-  /** Replaces an invalid object that might have been restrictive; absent: nothing replaces it. */
+  /** Returns a replacement for an invalid object that may have been restrictive; absent: there is none. */
   readonly cautious?: (metadata: { readonly namespace: string; readonly name: string }, spec: unknown) => T;
 }
 
 export const DISCOVERY_CONSUMERS: CustomKind<Consumer> = {
   kind: 'DiscoveryConsumer',
   path: `/apis/${API_VERSION}/discoveryconsumers`,
-  // Each may get a row in the published table.
+  // Limited, because each may get a row in the published table.
   most: 200,
   toValue: (document) => {
     const { metadata, spec } = document as DiscoveryConsumer;
@@ -42,9 +45,12 @@ export const DISCOVERY_CONSUMERS: CustomKind<Consumer> = {
   },
 };
 
-/** Beyond this number no operator can tell which ones apply. */
+/** With more than this, no operator could tell which ones apply. */
 const MOST_POLICIES = 10_000;
-/** Each of a namespace's reviews tries all of these, and so does the status of each: a million trials, a second. */
+/**
+ * Each review of a namespace tries all of its policies, and so does the status of each policy: that is a million trials, or
+ * one second.
+ */
 const MOST_OF_NAMESPACE = 1_000;
 
 export const CLUSTER_TERMINATION_POLICIES: CustomKind<ClusterTerminationPolicy> = {
@@ -66,31 +72,33 @@ export const TERMINATION_POLICIES: CustomKind<TerminationPolicy> = {
 };
 
 export interface CustomObject<T> {
-  /** Empty where the kind is cluster-scoped. */
+  /** Empty if the kind is cluster-scoped. */
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
   readonly resourceVersion: string;
   readonly generation: number | undefined;
-  /** The value in force; undefined: the spec is invalid for this version of Linger, and no earlier valid spec is known. */
+  /**
+   * The value that applies; undefined: the spec is invalid for this version of Linger, and no earlier valid spec is known.
+   */
   readonly value: T | undefined;
-  /** The spec that {@link value} was parsed from, as text; undefined: none. */
+  /** The text of the spec from which {@link value} was parsed; undefined: there is none. */
   readonly good: string | undefined;
-  /** Why the spec is invalid; names every field that is wrong. */
+  /** Why the spec is invalid, naming every field that is wrong. */
   readonly problem: string | undefined;
-  /** The spec as canonical text: equal specs have equal texts. */
+  /** The spec as canonical text, so that equal specs have equal texts. */
   readonly spec: string;
   readonly status: unknown;
   /** RFC 3339. */
   readonly created: string;
 }
 
-/** By namespace and name, or by name where the kind is cluster-scoped. */
+/** Consists of namespace and name; of the name alone if the kind is cluster-scoped. */
 export function customKey({ namespace, name }: Pick<CustomObject<unknown>, 'namespace' | 'name'>): string {
   return namespace === '' ? name : `${namespace}/${name}`;
 }
 
-/** What applies instead of a spec that cannot be read. */
+/** What applies instead of a spec that cannot be read, in words. */
 export function effectOf({ value, good }: Pick<CustomObject<unknown>, 'value' | 'good'>): string {
   if (value === undefined) return 'none of it is in force';
   if (good !== undefined) return 'its last good spec stays in force';
@@ -101,7 +109,7 @@ export function customResource<T>(kind: CustomKind<T>): Resource<CustomObject<T>
   return { path: kind.path, project: (raw) => customObject(kind, raw) };
 }
 
-/** Never throws: an invalid object must not stop the others from being followed. */
+/** Never throws, because an invalid object must not prevent others from being followed. */
 function customObject<T>(kind: CustomKind<T>, { metadata, spec, status }: RawObject): CustomObject<T> {
   const { namespace = '', name, uid, resourceVersion, generation, creationTimestamp = '' } = metadata;
   const identity = { namespace, name, uid, resourceVersion, generation, created: creationTimestamp };
@@ -131,8 +139,8 @@ function readSpec<T>(
 }
 
 /**
- * What is in force for an invalid object of which this replica knows no valid spec. A policy that may have been restrictive
- * keeps its pods in Audit: it had another spec before (its generation shows that), or is restrictive as it stands.
+ * What applies for an invalid object of which this replica knows no valid spec. A policy that may have been restrictive
+ * keeps its pods in Audit: either it had another spec before (as its generation shows), or it is restrictive as it is.
  */
 function standIn<T>(kind: CustomKind<T>, object: CustomObject<T>): Pick<CustomObject<T>, 'value' | 'good'> {
   const spec = jsonIn(object.spec);
@@ -144,52 +152,59 @@ function weightOf({ spec }: Pick<CustomObject<unknown>, 'spec'>): number {
   return 1 + Math.floor(spec.length / SPEC_OF_ONE);
 }
 
-/** Ten times the usual length of a policy. The longest that the API server accepts have 100 kB. */
+/** Ten times the usual length of a policy. The longest specs that the API server accepts have 100 kB. */
 const SPEC_OF_ONE = 4_096;
 
-/** Calls are synchronous. That a kind is not served is no failure. */
+/** Calls are synchronous. A kind that is not served is not a failure. */
 export interface CustomHandlers<T>
   extends Required<Pick<WatchHandlers<T>, 'onFailure' | 'onCurrent' | 'onHandlerError'>> {
   /**
-   * Called, in order of names, once all have been read and after changes of valid specs; many changes come as one.
-   * @returns a promise that resolves once they are in force; until then they do not count as read
+   * Called with the values in order of names: once all have been read, and after changes of valid specs, several of which
+   * are combined.
+   * @returns a promise that resolves once the values apply; until then they do not count as read
    */
   onValues(values: readonly T[]): Promise<void> | void;
-  /** An object's spec is invalid, or there is no room for it; or (undefined) not any more. */
+  /** Called when an object's spec is invalid, or there is no room for it; with undefined once that is over. */
   onProblem(name: string, problem: string | undefined): void;
-  /** Called when the kind starts or stops being served: without its CRD, only files declare such objects. */
+  /** Called when the kind starts or stops being served. Without its CRD, only files can declare such objects. */
   onServed(served: boolean): void;
 }
 
 export interface CustomObjects<T> extends ResourceWatch {
-  /** Resolves once the first response, a list or an error, has taken effect; may never resolve. */
+  /** Resolves once the first response, a list or an error, has been processed; may never resolve. */
   readonly read: Promise<void>;
   /** Whether all existing objects are known: they have been listed, or the kind has not been served for a while. */
   known(): boolean;
-  /** undefined: the API server has not said, for example because it denies access. */
+  /** undefined: the API server has not shown that, for example because it denies access. */
   served(): boolean | undefined;
-  /** By namespace and name, in their order. */
+  /** In order of namespace and name. */
   objects(): readonly CustomObject<T>[];
-  /** The keys of those for which there is no room; they are taken in within minutes once there is. */
+  /** The keys of objects for which there is no room. Once there is, they are added within minutes. */
   leftOut(): readonly string[];
 }
 
 /**
- * How long a kind must have been unserved before its objects count as gone: their measurements are then discarded,
- * and an API server that has just started may not know the kind yet.
+ * How long a kind must be unserved before its objects count as gone. Their measurements are then discarded, and an API
+ * server that has just started may not know the kind yet.
  */
 const ABSENT_AFTER_MS = 3_000;
 
-/** A CRD that is installed later is noticed within this time: without the CRD, 404 is the normal response. */
+/** How soon a CRD that is installed later is noticed: without the CRD, 404 is the normal response. */
 const LONGEST_PAUSE_MS = 45_000;
 
-/** The RBAC rules may be older than this version: then only files declare the objects, and the log says why. */
+/**
+ * Failures after which the kind counts as read. If the RBAC rules are older than this version, only files declare objects,
+ * and the log says why.
+ */
 const NONE_FOR_US: ReadonlySet<FailureReason> = new Set(['NotServed', 'Forbidden']);
 
-/** 10,000 policies take some 30 ms, in pieces: a tenant who keeps rewriting one costs little at this interval. */
+/**
+ * Computing 10,000 policies takes some 30 ms, in pieces. With this interval, a tenant who keeps rewriting one policy costs
+ * little.
+ */
 const CHANGES_EVERY_MS = 250;
 
-/** Follows the objects of a kind until the signal aborts, also where its CRD is not installed. */
+/** Follows the objects of a kind until the signal aborts, even if its CRD is not installed. */
 export function followCustomResources<T>(
   kind: CustomKind<T>,
   connection: KubeConnection,
@@ -198,20 +213,22 @@ export function followCustomResources<T>(
 ): CustomObjects<T> {
   const objects = new Map<string, CustomObject<T>>();
   let shares = new Shares();
-  /** The uids, by key, of objects that do not fit. Nothing else of them is kept, because there may be any number. */
+  /**
+   * The uids of objects for which there is no room, by key. Nothing else of them is kept, because there may be any number.
+   */
   const leftOut = new Map<string, string>();
   const read = Promise.withResolvers<void>();
   let served: boolean | undefined;
   let listed = false;
   let known = false;
-  /** When the kind was first found unserved; undefined: it is served, or that is not known. */
+  /** When the kind was first found to be unserved; undefined: it is served, or that is not known. */
   let absentSince: number | undefined;
 
   const sorted = () => [...objects].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, object]) => object);
   const change = () =>
     handlers.onValues(sorted().flatMap(({ value }) => (value === undefined ? [] : [value])));
   const changeSoon = throttle(CHANGES_EVERY_MS, change, options);
-  /** The first list is passed on as a whole. */
+  /** Reports a change; during the first list nothing is reported, since it is passed on as a whole. */
   const changed = () => {
     if (listed) changeSoon();
   };
@@ -227,7 +244,7 @@ export function followCustomResources<T>(
     );
   };
 
-  /** A namespace takes no more than it leaves to the others; a kind without namespaces has all the room. */
+  /** A namespace may take no more room than it leaves for the others. A kind without namespaces has all the room. */
   const hasRoom = (object: CustomObject<T>): boolean => {
     const weight = weightOf(object);
     const { namespace } = object;
@@ -255,7 +272,7 @@ export function followCustomResources<T>(
     const isBack = leftOut.delete(key);
     shares.add(object.namespace, weightOf(object));
     const mine = before?.uid === object.uid ? before : undefined;
-    // Most changes are to the status, which Linger writes itself: nothing has to be recomputed for them.
+    // Most changes are to the status, which Linger writes itself, and require nothing to be recomputed.
     const inForce = mine?.spec === object.spec ? mine : inForceOf(object, mine);
     const { value, good } = inForce;
     objects.set(key, { ...object, value, good });
@@ -275,7 +292,7 @@ export function followCustomResources<T>(
       handlers.onProblem(key, undefined);
     }
     const before = objects.get(key);
-    // A list that finds another object of the name reports the end of the one before after its beginning.
+    // If a list finds another object of the same name, the end of the earlier one is reported only after the new one.
     if (before?.uid !== uid) return;
     forget(key, before);
     if (before.problem !== undefined) handlers.onProblem(key, undefined);
@@ -296,7 +313,7 @@ export function followCustomResources<T>(
     void Promise.resolve(first ? change() : undefined).then(read.resolve);
   };
 
-  /** When a CRD is deleted, so is every object of its kind. */
+  /** When a CRD is deleted, so are all objects of its kind. */
   const notServed = () => {
     const now = options.clock();
     absentSince ??= now;
@@ -325,7 +342,7 @@ export function followCustomResources<T>(
       onFailure: (failure, pauseMs) => {
         if (failure.reason === 'NotServed') notServed();
         else {
-          // A server that fails in between may have been started twice.
+          // If the server fails in between, it may have been started twice, so begin to count again.
           absentSince = undefined;
           handlers.onFailure(failure, pauseMs);
         }

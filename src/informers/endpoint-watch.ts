@@ -16,7 +16,7 @@ import { podsResource } from './pods.ts';
 import { type GuardedChange, ProcessPauseGuard } from './process-pause.ts';
 import { servicesResource } from './services.ts';
 
-/** Whose endpoints are watched; undefined: all. */
+/** The scope of what to watch. A member is undefined if it does not restrict the scope. */
 export interface EndpointScope {
   readonly namespace: string | undefined;
   readonly services: readonly string[] | undefined;
@@ -26,9 +26,9 @@ export interface EndpointScope {
 }
 
 /**
- * The resources to follow; undefined: not followed. The server filters what it can: slices of other
- * Services by label, a single other object by name. It does not filter pods by their labels: it would send a change of labels
- * as a deletion, which would look like the beginning of a removal.
+ * The resources to follow; undefined: not followed. The server does the filtering that it can: of slices by the Service's
+ * label, of a single other object by name. Pods are not filtered by label on the server, because it would report a change of
+ * labels as a deletion, which would look like the beginning of a removal.
  */
 function resourcesOf({ namespace, services, sources }: EndpointScope) {
   const core = namespace === undefined ? '/api/v1' : `/api/v1/namespaces/${encodeURIComponent(namespace)}`;
@@ -48,11 +48,11 @@ function resourcesOf({ namespace, services, sources }: EndpointScope) {
   };
 }
 
-/** Priority and Fairness may queue the request, and a person is waiting. */
+/** Priority and Fairness may queue the request, and a person is waiting for the answer. */
 const ANSWER_MS = 20_000;
 
 /**
- * Requests one object of each kind that the scope needs, so that missing rights show at once.
+ * Requests one object of each kind that the scope needs, so that missing rights are noticed at once.
  * @throws KubeFailure
  */
 export async function tryScope(
@@ -66,7 +66,7 @@ export async function tryScope(
   }
 }
 
-/** A namespace that the user may not read is assumed to exist. */
+/** If the user may not read the namespace, it is assumed to exist. */
 export async function namespaceExists(
   name: string,
   connection: KubeConnection,
@@ -78,9 +78,11 @@ export async function namespaceExists(
 }
 
 export interface EndpointWatchHandlers {
-  /** A list or a watch failed and will be retried; called until everything has {@link EndpointWatch.begun}. */
+  /**
+   * Called with failures of a list or a watch, which will be retried; only until everything has {@link EndpointWatch.begun}.
+   */
   onStartFailure(stream: Stream, failure: KubeFailure): void;
-  /** Its events arrive without delay: for the first time, or again. */
+  /** Called when events of a stream arrive without delay, for the first time or again. */
   onCurrent?(stream: Stream): void;
   onHandlerError?(error: Error): void;
 }
@@ -129,7 +131,7 @@ export class EndpointWatch {
       );
     };
     const { pods, services, EndpointSlice: slices, Endpoints: endpoints } = resourcesOf(scope);
-    /** Filters what the server could not. */
+    /** Does the filtering that the server could not do. */
     const isUnwanted = ({ identity }: ResourceEvent<unknown>) =>
       scope.services?.includes(identity.name) === false;
     follow('services', services, (event) => {
@@ -155,7 +157,7 @@ export class EndpointWatch {
     return this.#guard.ended();
   }
 
-  /** Whether every stream has listed its objects once and has delivered events without delay since. */
+  /** Whether every stream has listed its objects once, and has since delivered events without delay. */
   get begun(): boolean {
     return this.interruptions.begun(this.#streams);
   }

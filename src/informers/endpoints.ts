@@ -5,19 +5,19 @@ import { type EndpointsState, HEARTBEAT_ANNOTATION, type SliceState } from '../c
 interface WithHeartbeat {
   /** Annotation linger.dev/heartbeat. */
   readonly heartbeat: string | undefined;
-  /** It names targets in other namespaces, which are left out. */
+  /** The object names targets in other namespaces, which are ignored. */
   readonly foreign?: true;
 }
 
 export type EndpointsProjection = EndpointsState & WithHeartbeat;
 export type SliceProjection = SliceState & WithHeartbeat;
 
-/** Deprecated since 1.33, and still what older ingress controllers read. */
+/** Deprecated since 1.33, but still what older ingress controllers read. */
 export function endpointsResource(path = '/api/v1/endpoints'): Resource<EndpointsProjection> {
   return { path, project: projectEndpoints };
 }
 
-/** All subsets merged: each holds the addresses that share a set of ports, and ports do not matter here. */
+/** Merges all subsets. A subset contains the addresses that share a set of ports, and ports do not matter here. */
 export function projectEndpoints(raw: RawObject): EndpointsProjection {
   const { namespace = '', name, resourceVersion: version, annotations } = raw.metadata;
   const subsets = recordsAt(raw, 'subsets');
@@ -69,7 +69,7 @@ export function projectSlice(raw: RawObject): SliceProjection {
   };
 }
 
-/** Defaults of absent conditions, as discovery/v1 defines them: ready and serving are true, terminating is false. */
+/** Applies the defaults of discovery/v1 for absent conditions: ready and serving are true, terminating is false. */
 function endpointOf(endpoint: Record<string, unknown>, namespace: string) {
   const { addresses, conditions } = endpoint;
   const { ready, serving, terminating } = isRecord(conditions) ? conditions : {};
@@ -84,10 +84,10 @@ function endpointOf(endpoint: Record<string, unknown>, namespace: string) {
   };
 }
 
-/** The most addresses of one endpoint that are kept: discovery/v1 allows 100, and consumers read the first. */
+/** How many addresses of an endpoint are kept: discovery/v1 allows 100, but consumers read the first. */
 const MOST_ADDRESSES = 8;
 
-/** An address, a uid, or the name of a pod. */
+/** The length of an address, a uid, or the name of a pod. */
 const LONGEST_TEXT = 253;
 
 function textOf(value: unknown): string | undefined {
@@ -95,8 +95,8 @@ function textOf(value: unknown): string | undefined {
 }
 
 /**
- * The pod that a targetRef (core/v1 ObjectReference) names; undefined for any other kind. The reference may name any
- * namespace, but only pods of its own are what an object lists: its writer has no say about the pods of others.
+ * The pod to which a targetRef (core/v1 ObjectReference) refers; undefined for any other kind. A reference may name any
+ * namespace, but only pods of the object's own namespace count: its writer has no authority over the pods of others.
  */
 function targetOf(endpoint: Record<string, unknown>, namespace: string) {
   const { targetRef } = endpoint;
@@ -105,7 +105,7 @@ function targetOf(endpoint: Record<string, unknown>, namespace: string) {
   return { targetUid: textOf(uid), targetName: textOf(name) };
 }
 
-/** An empty namespace is the object's own. */
+/** An empty namespace means the object's own. */
 function isForeign({ targetRef }: Record<string, unknown>, namespace: string): boolean {
   const { namespace: named = '' } = isRecord(targetRef) ? targetRef : {};
   return named !== '' && named !== namespace;
@@ -118,14 +118,17 @@ function foreignIn(
   return endpoints.some((each) => isForeign(each, namespace)) ? { foreign: true } : {};
 }
 
-/** Characters of all slices and Endpoints together: 150,000 pods fit, each listed by both. */
+/** Characters of all slices and Endpoints together: enough for 150,000 pods, each listed by both. */
 const MOST_WEIGHT = 80 * 1024 * 1024;
 const WEIGHT_OF_OBJECT = 512;
 const WEIGHT_OF_ENDPOINT = 150;
 
 type Projection = SliceProjection | EndpointsProjection;
 
-/** The room that slices and Endpoints take, by namespace. Without room, an object is kept without its endpoints. */
+/**
+ * The room that slices and Endpoints take, by namespace. If there is no room for an object, it is kept without its
+ * endpoints.
+ */
 export class EndpointRoom {
   readonly #most: number;
   readonly #shares = new Shares();
@@ -137,7 +140,7 @@ export class EndpointRoom {
     this.#most = most;
   }
 
-  /** @returns the event with what is kept of it */
+  /** @returns the event with what is kept of the object */
   apply<T extends Projection>(kind: string, event: ResourceEvent<T>): ResourceEvent<T> {
     const { namespace, name } = event.identity;
     const key = `${kind}/${namespace}/${name}`;
@@ -158,12 +161,12 @@ export class EndpointRoom {
     else this.#shares.add(namespace, -(weight ?? 0));
   }
 
-  /** How many objects have no room, by namespace. */
+  /** For how many objects there is no room, by namespace. */
   get unread(): ReadonlyMap<string, number> {
     return this.#unread.byNamespace;
   }
 
-  /** Whether those without room may find some now. */
+  /** Whether there may be room now for objects that were left out. */
   get hasRoomAgain(): boolean {
     return this.#unread.total > 0 && 2 * this.#shares.total < this.#most;
   }

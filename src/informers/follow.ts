@@ -45,26 +45,26 @@ type ClusterResource = 'namespaces' | 'services' | 'nodes' | 'pods' | 'endpoints
 
 /** Calls are synchronous. */
 export interface ClusterHandlers {
-  /** The input of decisions has changed. Changes in quick succession are merged. */
+  /** Called when the input of decisions has changed. Changes in quick succession are merged. */
   onSnapshot(event: SnapshotChange): void;
-  /** For the lag recorder: delivered immediately, in the order of each stream. */
+  /** Called with events for the lag recorder, immediately and in the order of each stream. */
   onEvent(event: ClusterEvent): void;
-  /** Each event of the pods' watch, before {@link onEvent} hears what it means for the recorder. */
+  /** Called with each event of the watch of pods, before {@link onEvent} is called with what it means for the recorder. */
   onPod?(event: ResourceEvent<PodMetadata>): void;
-  /** A list, a watch or a version request failed; it is retried after the pause. */
+  /** Called when a list, a watch or a version request has failed; it is retried after the pause. */
   onFailure(what: ClusterResource | 'version', failure: KubeFailure, pauseMs: number): void;
-  /** Events arrive without delay, or the version is known: for the first time, or again. */
+  /** Called when events arrive without delay, or the version is known, for the first time or again. */
   onCurrent(what: ClusterResource | 'version'): void;
   /**
-   * Part of an object is not kept: it is too large or its namespace has no room left, or its targets are in other
-   * namespaces.
+   * Called when part of an object is not kept, because it is too large, its namespace has no room left, or its targets are
+   * in other namespaces.
    */
   onLeftOut?(resource: ClusterResource, identity: ObjectIdentity, cause: 'NoRoom' | 'ForeignTargets'): void;
   onHandlerError(resource: ClusterResource, error: Error): void;
 }
 
 export interface ClusterOptions extends WatchOptions {
-  /** Linger's own namespace, in which its leader writes heartbeats; undefined: none. */
+  /** Linger's own namespace, in which its leader writes heartbeats; undefined: there is none. */
   readonly namespace?: string | undefined;
   /** Default: Auto. */
   readonly endpoints?: EndpointsChoice;
@@ -78,20 +78,20 @@ export interface ClusterSource {
   /** Resolves once everything that decisions need (Namespaces, Services, versions) has been read; may never resolve. */
   readonly synced: Promise<void>;
   readonly watches: FollowedWatches<WatchStats>;
-  /** undefined until they have been listed, and where Linger has no namespace of its own. */
+  /** undefined until pods have been listed, and if Linger has no namespace of its own. */
   readonly pods: () => Iterable<PodGroup> | undefined;
-  /** Pods without a controller that do not terminate: some of each namespace, where there are very many. */
+  /** Pods without a controller that are not terminating. If there are very many, only some of each namespace. */
   readonly barePods: () => Iterable<Pick<PodMetadata, 'namespace' | 'name'>>;
-  /** How many objects of a namespace are not known: they are too large, or it has no room left. */
+  /** How many objects of a namespace are unknown, because they are too large or it has no room left. */
   readonly unread: () => Readonly<Record<'pods' | 'services' | 'endpoints', ReadonlyMap<string, number>>>;
   /** Resolves once the signal has aborted and every connection is closed. */
   readonly ended: Promise<void>;
 }
 
 /**
- * The least time between two new snapshots for the same kind of change: what decisions know lags behind
- * the watches by at most this. Building a snapshot of 13,000 Services takes 3 ms if each has a namespace of its own, and
- * 0.03 ms if they share 500: in a storm that keeps changing all of them, at most 3 % of a processor.
+ * The shortest time between two new snapshots for the same kind of change: the snapshot lags behind the watches by at most
+ * this. Building one with 13,000 Services takes 3 ms if each Service has a namespace of its own, and 0.03 ms if they share
+ * 500 namespaces. So a storm that keeps changing all of them takes at most 3 % of a processor.
  */
 const SNAPSHOT_EVERY_MS = 100;
 
@@ -104,7 +104,7 @@ export function followCluster(
   const services = new ServiceTable();
   const pods = new PodCounts();
   const endpoints = new EndpointRoom();
-  /** The kinds that have been listed completely once: before that, a table is only part of the answer. */
+  /** The kinds whose first list is complete. Before that, a table is only part of the answer. */
   const listed = new Set<ClusterResource>();
   const synced = Promise.withResolvers<void>();
   const guard = new ProcessPauseGuard((change) => onEvent(streamEvent(change, change.stream)), options);
@@ -129,7 +129,7 @@ export function followCluster(
     { ...options, everyMs: SNAPSHOT_EVERY_MS },
   );
 
-  /** The first list is passed on at once: until then nothing is known about its kind. */
+  /** Passes on the first list at once, because nothing has been known about its kind so far. */
   const listEnded = (name: ClusterResource) => {
     if (listed.has(name)) return;
     listed.add(name);
@@ -158,7 +158,7 @@ export function followCluster(
     return stream === undefined ? start(own) : guard.follow(stream, own, start);
   };
 
-  /** The annotation counts only in Linger's own namespace: elsewhere any tenant may write it. */
+  /** The annotation counts only in Linger's own namespace; elsewhere any tenant may write it. */
   const followHeartbeats = <T extends { readonly heartbeat: string | undefined; readonly foreign?: true }>(
     name: ClusterResource,
     resource: Resource<T>,

@@ -2,10 +2,10 @@ import { isDeepStrictEqual } from 'node:util';
 import type { RawMetadata } from '../cluster/index.ts';
 import { FOREIGN_LIMITS, type Labels, NO_LABELS } from '../core/api/index.ts';
 
-/** Characters of the labels of one object that are kept; the usual dozen has 500. */
+/** How many characters of an object's labels are kept; the usual dozen of labels has 500. */
 const LABEL_CHARACTERS = 8 * 1024;
 
-/** @returns undefined: there are too many to be kept, so none is known */
+/** @returns undefined: there are too many to be kept, so they count as unknown */
 export function keptLabels({ labels = NO_LABELS, leftOut }: Pick<RawMetadata, 'labels' | 'leftOut'>) {
   return leftOut || !isSmall(labels) ? undefined : labels;
 }
@@ -18,8 +18,8 @@ export function isSmall(labels: Labels): boolean {
 }
 
 /**
- * Keeps the current state of an object.
- * @returns whether it has changed: most changes are to a status or to annotations that are not kept
+ * Stores the current state of an object.
+ * @returns whether it has changed, because most changes are to a status or to annotations that are not kept
  */
 export function putChanged<T>(table: Map<string, T>, key: string, object: T): boolean {
   if (isDeepStrictEqual(table.get(key), object)) return false;

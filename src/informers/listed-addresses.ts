@@ -1,39 +1,39 @@
 import { setNewest } from '../core/api/index.ts';
 
-/** 13,000 Services with 150,000 pods fit, each listed by two objects. */
+/** Enough for 13,000 Services with 150,000 pods, each listed by two objects. */
 const MOST_LISTED = 400_000;
 
 /**
- * How long an address still counts as listed after its removal: the event of a change may arrive before the question whether the
- * address was in use. No other pod gets the address and ends that soon. Milliseconds.
+ * How long a removed address is remembered: the event of its removal may arrive before the question whether it was in use.
+ * In so short a time, no other pod gets the address and ends. Milliseconds.
  */
 const REMEMBERED_MS = 10_000;
 
-/** How many addresses are entered, or taken out, in about a millisecond. */
+/** How many addresses can be added or removed in about a millisecond. */
 const AT_ONCE = 1_000;
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** Addresses, by the objects that list them and the Services that these are of. */
+/** Addresses, with the objects that list them and the Services of these objects. */
 export class ListedAddresses {
   readonly #clock: () => number;
   readonly #objects = new Map<
     string,
     { readonly service: string; readonly addresses: ReadonlySet<string> }
   >();
-  /** By address, the objects that list it. */
+  /** The objects that list an address, by address. */
   readonly #listing = new Map<string, Set<string>>();
-  /** By address, of which Service the object was that ceased to list it, and when. */
+  /** By address: the Service of the object that stopped listing it, and when. */
   readonly #left = new Map<string, { readonly service: string; readonly at: number }>();
   #count = 0;
-  /** The objects that there was no room for. */
+  /** The objects for which there was no room. */
   readonly #leftOut = new Set<string>();
 
   constructor(clock: () => number) {
     this.#clock = clock;
   }
 
-  /** Why nothing is known; undefined: it is. */
+  /** Why the list of addresses is incomplete; undefined: it is complete. */
   get trouble(): string | undefined {
     return this.#leftOut.size > 0 ? `list more than ${MOST_LISTED} addresses` : undefined;
   }
@@ -43,11 +43,11 @@ export class ListedAddresses {
     for (const _ of this.setting(key, service, addresses));
   }
 
-  /** {@link set} in steps. What the object lists before and after is found in between, too. */
+  /** {@link set} in steps. In between, {@link find} returns addresses from before and after the change. */
   *setting(key: string, service: string, addresses: readonly string[]): Generator<undefined, void> {
     const { addresses: before = NONE, service: of = service } = this.#objects.get(key) ?? {};
     const listed = new Set(addresses);
-    // As long as an object is left out, no address is known to be absent.
+    // While any object is left out, no address is known to be absent.
     const hasRoom = this.#count - before.size + listed.size <= MOST_LISTED;
     const next = hasRoom ? listed : NONE;
     if (hasRoom) this.#leftOut.delete(key);
@@ -78,7 +78,7 @@ export class ListedAddresses {
     return this.#objects.has(key);
   }
 
-  /** Which of these addresses the Services' objects list (true), or listed until just now (when they left). */
+  /** Which of these addresses the objects of certain Services list (true), or listed until recently (when that ended). */
   find(wanted: Iterable<string>, isAsked: (service: string) => boolean): ReadonlyMap<string, true | number> {
     const found = new Map<string, true | number>();
     const since = this.#clock() - REMEMBERED_MS;

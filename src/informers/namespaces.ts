@@ -16,7 +16,7 @@ export function projectNamespace({ metadata }: RawObject): NamespaceRecord {
   return namespaceRecord(name, labels, ours(annotations));
 }
 
-/** Only annotations that decisions read are kept: others may be as long as kubectl's last-applied-configuration. */
+/** Keeps only annotations that decisions read, because others may be as long as kubectl's last-applied-configuration. */
 function ours(annotations: Labels): Labels {
   const entries = Object.entries(annotations).filter(([key]) => key.startsWith(ANNOTATION_PREFIX));
   return entries.length === 0 ? NO_LABELS : Object.fromEntries(entries);

@@ -24,16 +24,16 @@ import { Backoff, pause, throttle, tick } from '../timing/index.ts';
 import { putChanged } from './kept.ts';
 
 /**
- * Labels that mark virtual nodes: `type=virtual-kubelet` is set by virtual-kubelet and the cloud providers' nodes that are
- * based on it, `type=kwok` by KWOK; Liqo has its own.
+ * Values of the label `type` that mark virtual nodes: `virtual-kubelet` is set by virtual-kubelet and by cloud providers'
+ * nodes that are based on it, `kwok` by KWOK. Liqo has a label of its own.
  */
 const VIRTUAL_TYPES: ReadonlySet<string> = new Set(['virtual-kubelet', 'kwok']);
 const LIQO_TYPE = 'liqo.io/type';
 
-/** Keeps ordinary pods off a virtual node. Source: virtual-kubelet cmd/virtual-kubelet (DefaultTaintKey). */
+/** The taint that keeps ordinary pods off a virtual node. Source: virtual-kubelet cmd/virtual-kubelet (DefaultTaintKey). */
 const VIRTUAL_TAINT = 'virtual-kubelet.io/provider';
 
-/** Whole Nodes: the kubelet's version is not in the metadata. */
+/** Whole Nodes, because the kubelet's version is not in the metadata. */
 export function nodesResource(): Resource<NodeFacts> {
   return { path: '/api/v1/nodes', project: projectNode };
 }
@@ -61,7 +61,10 @@ export function projectNode({ metadata, spec, status }: RawObject): NodeFacts {
   };
 }
 
-/** Its own, and the first of each range of its pods: a bridge's, where there is one (the bridge plugin's `isGateway`). */
+/**
+ * The node's own addresses, and the first of each range of its pods, which is a bridge's, if there is one (the bridge
+ * plugin's `isGateway`).
+ */
 function addressesOf(spec: unknown, status: unknown): string[] {
   const own = recordsAt(status, 'addresses').map(({ address }) => address);
   const ranges = listOf(memberAt(spec, ['podCIDRs']))
@@ -84,7 +87,7 @@ export class FleetVersions {
   #nodesListed = false;
   #state: SettlingFleet = UNSETTLED;
 
-  /** @returns whether anything relevant has changed: a Node's status is written every few seconds */
+  /** @returns whether anything relevant has changed, because a Node's status is written every few seconds */
   putNode(node: NodeFacts): boolean {
     if (!putChanged(this.#nodes, node.name, node)) return false;
     this.#observed = undefined;
@@ -107,9 +110,9 @@ export class FleetVersions {
   }
 
   /**
-   * The fleet in force now; see `settle` for when a change takes effect. To be called after each change and periodically.
+   * The current fleet; see `settle` for when a change takes effect. Call this after each change and periodically.
    * @param seconds of a monotonic clock
-   * @returns undefined until everything has been read once: a partial answer would take ten minutes to correct
+   * @returns undefined until everything has been read once, because correcting a partial answer would take ten minutes
    */
   observe(seconds: number): Fleet | undefined {
     if (!this.#nodesListed || this.#apiServer === undefined) return undefined;
@@ -124,20 +127,23 @@ const VERSION_EVERY_MS = 300_000;
 
 const SETTLE_EVERY_MS = 30_000;
 
-/** Such a response carries no version, so it does not count. */
+/**
+ * Failures that count as an answer without a version, so that the fleet becomes known even if the server never tells its
+ * own.
+ */
 const WILL_NOT_SAY: ReadonlySet<FailureReason> = new Set(['Forbidden', 'NotFound', 'Refused', 'Malformed']);
 
 interface FleetHandlers {
   onFleet(fleet: Fleet): void;
-  /** The request for the API server's version failed; it is retried after the pause. */
+  /** Called when the request for the API server's version failed; it is retried after the pause. */
   onFailure(failure: KubeFailure, pauseMs: number): void;
-  /** The version is known: for the first time, or again. */
+  /** Called when the version is known, for the first time or again. */
   onCurrent(): void;
 }
 
 /**
- * Follows the version of the API server, which is polled, and those of the Nodes, from the events it is given.
- * @param options.everyMs the least time between two evaluations after changes of Nodes
+ * Follows the version of the API server by polling, and those of the Nodes by the events that it is given.
+ * @param options.everyMs the shortest time between two evaluations after changes of Nodes
  */
 export function followFleet(
   connection: KubeConnection,

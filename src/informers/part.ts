@@ -14,7 +14,10 @@ import {
 } from './custom-resources.ts';
 import { followCluster } from './follow.ts';
 
-/** Namespaces, Services, nodes, pods and endpoints: into the snapshot, and as events to all parts. */
+/**
+ * Follows Namespaces, Services, nodes, pods and endpoints: puts them into the snapshot, and passes their events to all
+ * parts.
+ */
 export const clusterPart = part({
   name: 'cluster',
   needs: {},
@@ -44,7 +47,7 @@ export const clusterPart = part({
   },
 });
 
-/** @param unread by the plural of a kind: the namespaces of which something is unknown because it has no room */
+/** @param unread by the plural of a kind: the namespaces of which something is unknown, because they have no room */
 export function unreadProblems(
   unread: Readonly<Record<string, ReadonlyMap<string, unknown>>>,
 ): readonly string[] {
@@ -57,7 +60,7 @@ export function unreadProblems(
   );
 }
 
-/** Policies and consumers of the cluster: into the snapshot; what cannot be used is logged. */
+/** Follows policies and consumers of the cluster: puts them into the snapshot, and logs those that cannot be used. */
 export const declaredPart = part({
   name: 'declared',
   needs: {},
@@ -77,7 +80,7 @@ export const declaredPart = part({
       clusterterminationpolicies: clusterPolicies,
       terminationpolicies: policies,
     };
-    // One that may not be read is there, so that alerts fire.
+    // A kind that may not be read is included, so that alerts fire.
     const followed = () => Object.entries(kinds).filter(([, objects]) => objects.served() !== false);
     const read = Promise.all(Object.values(kinds).map((each) => each.read));
     return {
@@ -85,7 +88,7 @@ export const declaredPart = part({
         consumers,
         clusterPolicies,
         policies,
-        /** What of policies and consumers is invalid, and what applies instead. */
+        /** Which policies and consumers are invalid, and what applies instead. */
         problems: () =>
           Object.entries(kinds).flatMap(([plural, { objects, leftOut }]) => [
             ...objects()
@@ -93,7 +96,7 @@ export const declaredPart = part({
               .map((object) => `${customKey(object)}: ${object.problem}; ${effectOf(object)}`),
             ...(leftOut().length === 0 ? [] : [`no room for these ${plural}: ${fewOf(leftOut())}`]),
           ]),
-        /** How many of each kind are invalid, or have no room. */
+        /** How many of each kind are invalid or have no room. */
         refused: () =>
           Object.fromEntries(
             followed().map(([plural, { objects, leftOut }]) => [
@@ -101,7 +104,7 @@ export const declaredPart = part({
               objects().filter(({ problem }) => problem !== undefined).length + leftOut().length,
             ]),
           ),
-        /** Resolves once the API server has answered for each kind, be it with a refusal. */
+        /** Resolves once the API server has answered for each kind, even with a refusal. */
         read,
       },
       runnables: [

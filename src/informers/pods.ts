@@ -13,12 +13,12 @@ import {
 import { HEARTBEAT_ANNOTATION, type PodMetadata } from '../core/lag/index.ts';
 import { keptLabels } from './kept.ts';
 
-/** Metadata only: a deletion is metadata, and the status would cost many times the bytes. */
+/** Only metadata: a deletion shows there, and the status would multiply the traffic. */
 export function podsResource(path = '/api/v1/pods'): Resource<PodMetadata> {
   return { path, metadataOnly: true, project: projectPod };
 }
 
-/** Room for a hundred containers; a pod has a handful, and a plan some 300 bytes. */
+/** Room for a plan of a hundred containers; usually a pod has a handful, and its plan 300 bytes. */
 const LONGEST_PLAN = 8 * 1024;
 
 const TOKEN = /^[0-9a-f]{64}$/;
@@ -46,12 +46,12 @@ export function projectPod({ metadata }: RawObject): PodMetadata {
   };
 }
 
-/** Kinds that create ReplicaSets, by the label that holds the ReplicaSet's own part of its name. */
+/** Kinds that create ReplicaSets, each with the label that contains the last part of the ReplicaSet's name. */
 const MAKERS = { Deployment: 'pod-template-hash', Rollout: 'rollouts-pod-template-hash' } as const;
 
 /**
- * A pod's controller and workload: a ReplicaSet is named after its owner and the hash of its pods.
- * Source: k8s.io/kubernetes pkg/controller/deployment/sync.go.
+ * A pod's controller and workload. The workload follows from the name of a ReplicaSet, which consists of its owner's name
+ * and the hash of its pods. Source: k8s.io/kubernetes pkg/controller/deployment/sync.go.
  */
 export function ownersOf({
   labels = NO_LABELS,
@@ -62,14 +62,14 @@ export function ownersOf({
 }) {
   const found = recordsAt(ownerReferences).find((owner) => owner.controller === true);
   const { kind, name } = found ?? {};
-  // The API server takes any text as an owner's kind and name; only what may be the name of an object can own a pod.
+  // The API server accepts any text as an owner's kind and name, but only the name of an object can be an owner.
   if (!isString(kind) || !KIND.test(kind) || !isString(name) || !OBJECT_NAME.test(name))
     return { controller: undefined, owner: undefined };
   return { controller: `${kind}/${name}`, owner: makerOf(kind, name, labels) };
 }
 
 const KIND = /^[A-Za-z][A-Za-z0-9]{0,62}$/;
-/** DNS-1123 subdomains, and the further characters that some kinds allow. */
+/** DNS-1123 subdomains, plus the other characters that some kinds allow. */
 const OBJECT_NAME = /^[A-Za-z0-9][-.:\w]{0,252}$/;
 
 function makerOf(kind: string, name: string, labels: Labels): string {
@@ -85,13 +85,13 @@ export interface AddressedPod {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
-  /** status.podIP; undefined: it has none yet, or has ended. */
+  /** status.podIP; undefined: the pod has none yet, or has ended. */
   readonly address: string | undefined;
-  /** undefined: it is not scheduled yet. */
+  /** undefined: the pod is not scheduled yet. */
   readonly node: string | undefined;
 }
 
-/** Whole pods, since addresses are in the status; there are few of them. */
+/** Whole pods, because addresses are in the status; only few pods are read this way. */
 export function addressedPodsResource(
   path: string,
   query: NonNullable<Resource<unknown>['query']>,
@@ -110,47 +110,49 @@ function projectAddress({ metadata, spec, status }: RawObject): AddressedPod {
 /** Pods of one workload with the same labels and the same plan. */
 export interface PodGroup {
   readonly namespace: string;
-  /** undefined: not known. */
+  /** undefined: unknown. */
   readonly labels: Labels | undefined;
-  /** Such as `Deployment/web`; undefined: they have none, or terminate. */
+  /** Such as `Deployment/web`; undefined: they have none, or are terminating. */
   readonly owner: string | undefined;
   /** Annotation linger.dev/plan, the same for all pods of a ReplicaSet. */
   readonly plan: string | undefined;
-  /** Neither labels nor plan are known. */
+  /** Whether labels and plan are unknown. */
   readonly unread: boolean;
   readonly count: number;
 }
 
-/** Characters of all labels and plans, with a flat cost per label: enough for 150,000 pods with different labels each. */
+/**
+ * Characters of all labels and plans, plus a flat cost per label: enough for 150,000 pods that all have different labels.
+ */
 const MOST_WEIGHT = 96 * 1024 * 1024;
 const WEIGHT_OF_GROUP = 256;
 const WEIGHT_OF_LABEL = 48;
 
-/** Several times what an audit reads of them. */
+/** Several times as many as an audit reads. */
 const MOST_BARE = 2_000;
 
 type BarePod = Pick<PodMetadata, 'namespace' | 'name'>;
 
 /**
- * Counts pods by labels and plan. The pods of a Deployment share one entry, so a pod costs only a reference, some 50 bytes.
- * Each namespace has a limited share of the entries; its pods beyond that are not known.
+ * Counts pods by labels and plan. All pods of a Deployment share one entry, so a pod takes only a reference of some 50
+ * bytes. Each namespace has a limited share of the entries; pods beyond that are unknown.
  */
 export class PodCounts {
-  /** Keyed by digest, because the text itself may be as long as all labels. */
+  /** Keyed by digest, because the text may be as long as all labels together. */
   readonly #groups = new Map<string, Counted>();
   readonly #groupOf = new Map<string, Counted>();
   readonly #shares = new Shares();
   readonly #most: number;
   readonly #bare = new Map<string, BarePod>();
   readonly #bareShares = new Shares();
-  /** Pods that are not known because there was no room. Once there is room, a new list brings them back. */
+  /** How many pods are unknown for lack of room. Once there is room again, a new list adds them. */
   #withoutRoom = 0;
 
   constructor(most = MOST_WEIGHT) {
     this.#most = most;
   }
 
-  /** @returns the event with what is kept of it: the others of its group share it */
+  /** @returns the event with what is kept of the pod, which it shares with others of its group */
   apply(event: ResourceEvent<PodMetadata>): ResourceEvent<PodMetadata> {
     const { uid } = event.identity;
     const before = this.#groupOf.get(uid);
@@ -203,7 +205,7 @@ export class PodCounts {
       : this.#unreadIn(namespace);
   }
 
-  /** One group for all pods beyond the share of their namespace. */
+  /** The group of all pods beyond the share of their namespace. */
   #unreadIn(namespace: string): Counted {
     const key = `${namespace} without room`;
     const nothing = { owner: undefined, labels: undefined, plan: undefined, count: 0, weight: 0 };
@@ -231,12 +233,12 @@ export class PodCounts {
     return this.#groups.values();
   }
 
-  /** Whether pods that are not known may find room now. */
+  /** Whether there may be room now for pods that are unknown. */
   get hasRoomAgain(): boolean {
     return this.#withoutRoom > 0 && 2 * this.#shares.total < this.#most;
   }
 
-  /** How many pods are not known, by namespace. */
+  /** How many pods are unknown, by namespace. */
   get unread(): ReadonlyMap<string, number> {
     const counts = new Map<string, number>();
     for (const { namespace, count, unread } of this.#groups.values())

@@ -2,29 +2,32 @@ import type { ResourceWatch, StreamChange, WatchHandlers, WatchOptions } from '.
 import type { Stream } from '../core/lag/index.ts';
 import { tick } from '../timing/index.ts';
 
-/** A busy machine or a page of a list may block for this long; a lag may be wrong by as much. */
+/**
+ * How long the process may be blocked: a busy machine or a page of a list may block it for this long, and a lag may be wrong
+ * by as much.
+ */
 const TOLERATED_MS = 1_000;
 
-/** Reading the backlog takes milliseconds: with more than a few hundred events a server ends the watch instead. */
+/** Reading the backlog takes milliseconds: if it has more than a few hundred events, a server ends the watch instead. */
 const RECOVERY_MS = 2_000;
 
-/** Shorter than the tolerance, even when idle: a pause seems longer than it was by up to this. */
+/** Less than the tolerance even if the process is idle, because a pause seems longer than it was by up to this time. */
 const LOOK_EVERY_MS = 250;
 
 export interface GuardedChange extends StreamChange {
   readonly stream: Stream;
-  /** The guard reports the change because this process was paused; the stream itself did not. */
+  /** The guard reports this change because the process was paused; the stream itself did not change. */
   readonly stoodStill: boolean;
 }
 
 type GuardOptions = Pick<WatchOptions, 'signal' | 'clock'>;
 
 /**
- * Prevents a pause of this process from being measured as a lag: it was stopped (Ctrl-Z), its node or virtual machine slept,
- * it got no processor time, or a reader of its output blocked it. What arrived meanwhile is read late, with wrong times. So
- * all streams are reported as broken since the last instant at which the process was awake, and as current again once the
- * backlog has been read. Checked before each event and not just on a timer, because after a pause the event loop delivers
- * the backlog first.
+ * Prevents a pause of this process from being measured as a lag. It may have been stopped (Ctrl-Z), its node or virtual
+ * machine may have slept, it may have got no processor time, or a reader of its output may have blocked it. What arrived in
+ * the meantime is read late, with wrong times. So all streams are reported as broken from the last instant at which the
+ * process was running, and as current again once the backlog has been read. This is checked before each event and not just
+ * by a timer, because after a pause the event loop delivers the backlog first.
  */
 export class ProcessPauseGuard {
   readonly #watches = new Map<Stream, ResourceWatch>();
@@ -33,7 +36,7 @@ export class ProcessPauseGuard {
   /** When the backlog will have been read; undefined: times can be trusted. */
   #recoversAt: number | undefined;
 
-  /** @param onChange called with the state changes of all streams, in order */
+  /** @param onChange called with the changes of state of all streams, in order */
   constructor(onChange: (change: GuardedChange) => void, { clock, signal }: GuardOptions) {
     this.#onChange = onChange;
     void this.#lookRegularly(clock, signal);
@@ -45,7 +48,7 @@ export class ProcessPauseGuard {
 
   /**
    * Follows a stream.
-   * @param start begins the list-watch with the wrapped handlers that it receives
+   * @param start begins the list-watch with the wrapped handlers that it is given
    */
   follow<T>(
     stream: Stream,
@@ -67,7 +70,7 @@ export class ProcessPauseGuard {
     return watch;
   }
 
-  /** @param now an instant at which this process is awake */
+  /** @param now an instant at which this process is running */
   look(now: number): void {
     const since = this.#lookedAt ?? now;
     this.#lookedAt = now;

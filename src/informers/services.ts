@@ -17,13 +17,13 @@ import { isSmall, keptLabels, putChanged } from './kept.ts';
 /** The part of a Service that decisions and the recorder need. */
 export interface ServiceProjection extends ServiceRecord, ServiceState {
   readonly selector: ServiceRecord['selector'];
-  /** Undefined: headless, ExternalName, or not assigned yet. */
+  /** Undefined: the Service is headless, an ExternalName, or has none assigned yet. */
   readonly clusterIp: string | undefined;
-  /** Its labels or its selector are too large to be kept: they are not known. */
+  /** Its labels or its selector are unknown, because they are too large to be kept. */
   readonly unread?: true;
 }
 
-/** A pod is behind all ports of its Service, and few Services have as many. */
+/** How many ports are kept: a pod is behind all ports of its Service, and few Services have this many. */
 const MOST_PORTS = 16;
 
 export function servicesResource(path = '/api/v1/services'): Resource<ServiceProjection> {
@@ -57,20 +57,20 @@ export function projectService({ metadata, spec: given }: RawObject): ServicePro
 type KeptService = ServiceRecord & Pick<ServiceProjection, 'unread'>;
 
 /**
- * Collects changes of the cluster's Services, and provides an immutable index of them on request.
- * Indexes share the namespaces that have not changed, so a new one costs a copy of the outer map
- * (3 ms for 13,000 namespaces) and the lists of the namespaces that have changed.
+ * Collects changes of the cluster's Services, and provides an immutable index of them on request. Indexes share unchanged
+ * namespaces, so a new one costs a copy of the outer map (3 ms for 13,000 namespaces) and the lists of the namespaces that
+ * have changed.
  */
 export class ServiceTable<T extends KeptService = ServiceProjection> {
   readonly #shares = new Shares();
   readonly #unread = new Shares();
-  /** Services that are not known because there was no room. Once there is room, a new list brings them back. */
+  /** Services that are unknown for lack of room. Once there is room again, a new list adds them. */
   readonly #withoutRoom = new Set<string>();
   readonly #services = new Map<string, Map<string, T>>();
   readonly #changed = new Set<string>();
   #lists = new Map<string, readonly ServiceRecord[]>();
 
-  /** @returns whether anything relevant has changed: most changes of a Service are to its status or annotations */
+  /** @returns whether anything relevant has changed, because most changes of a Service are to its status or annotations */
   put(service: T): boolean {
     const { namespace, name } = service;
     const services = this.#services.get(namespace) ?? new Map<string, T>();
@@ -95,12 +95,12 @@ export class ServiceTable<T extends KeptService = ServiceProjection> {
     if (unread) this.#unread.add(namespace, sign);
   }
 
-  /** How many Services are not known, by namespace. */
+  /** How many Services are unknown, by namespace. */
   get unread(): ReadonlyMap<string, number> {
     return this.#unread.byNamespace;
   }
 
-  /** Whether those without room may find some now. */
+  /** Whether there may be room now for Services that are unknown. */
   get hasRoomAgain(): boolean {
     return this.#withoutRoom.size > 0 && 2 * this.#shares.total < MOST_WEIGHT;
   }

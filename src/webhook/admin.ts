@@ -3,10 +3,12 @@ import type { OwnStatus } from '../core/api/index.ts';
 import type { Metrics } from '../telemetry/index.ts';
 import { RateLimit } from '../timing/index.ts';
 
-/** How often each page is made anew: one takes some milliseconds, in which no review is answered. */
+/** How often each page is computed. One takes some milliseconds, in which no review is answered. */
 const MADE = { perSecond: 4, atOnce: 20 };
 
-/** @returns what makes a page, or brings the latest again where that is asked for more often than {@link MADE} */
+/**
+ * @returns a function that computes a page, or returns the latest one if it is requested more often than {@link MADE} allows
+ */
 function sharing<T>(make: () => T): () => T {
   const limit = new RateLimit(MADE, performance.now());
   let latest: { readonly page: T } | undefined;
@@ -17,22 +19,22 @@ function sharing<T>(make: () => T): () => T {
 }
 
 interface AdminOptions {
-  /** Why the webhook should get no connections; undefined when it is ready. */
+  /** Why the webhook should get no connections; undefined if it is ready. */
   readonly unready: () => string | undefined;
-  /** Why this process should be restarted; undefined while it is healthy. */
+  /** Why this process should be restarted; undefined if it is healthy. */
   readonly dead?: (() => string | undefined) | undefined;
   readonly metrics: Metrics;
   /** What `/status` shows. */
   readonly status: () => OwnStatus;
   /** What `/estimates` shows; undefined without a cluster. */
   readonly estimates?: (() => unknown) | undefined;
-  /** What `/holds` shows: the pods that are held; where it answers undefined, another replica leads. */
+  /** What `/holds` shows: the pods that are held. It returns undefined if another replica leads. */
   readonly holds?: (() => unknown) | undefined;
 }
 
 /**
- * `/healthz` (the process lives), `/readyz` (send reviews here), `/metrics`, `/status` (of this replica), `/estimates` (what
- * is measured) and `/holds` (who is held), over plain HTTP.
+ * Serves `/healthz` (whether the process works), `/readyz` (whether to send reviews here), `/metrics`, `/status` (of this
+ * replica), `/estimates` (what is measured) and `/holds` (which pods are held), over plain HTTP.
  */
 export function adminApp({ unready, dead, metrics, status, estimates, holds }: AdminOptions): Express {
   const app = express();

@@ -3,8 +3,8 @@ import { ANNOTATION, type OwnStatus } from '../core/api/index.ts';
 import { NOTES, type Note } from '../core/decision/index.ts';
 
 /**
- * Finer than the API server's own apiserver_admission_webhook_admission_duration_seconds, whose first bucket ends
- * at 5 ms: an answer of ours takes a tenth of that.
+ * Finer than the API server's own apiserver_admission_webhook_admission_duration_seconds, whose first bucket ends at 5 ms:
+ * Linger answers in a tenth of that.
  */
 const ADMISSION_SECONDS = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2,
@@ -12,17 +12,17 @@ const ADMISSION_SECONDS = [
 const WAIT_SECONDS = [1, 5, 10, 15, 20, 25, 30, 45, 60, 90, 120, 180, 300];
 
 /**
- * Two entries for each of 32 reviews: few enough that nearly all are processed before the garbage collector would promote
- * them (33 reviews come between two scavenges of 2 MB).
+ * Two entries for each of 32 reviews. So few, that nearly all are processed before the garbage collector would promote them
+ * (33 reviews come between two scavenges of 2 MB).
  */
 const MOST_PENDING = 64;
 
-/** A decision, as it is counted. */
+/** A decision, as counted. */
 interface Decided {
   readonly outcome: 'inject' | 'audit' | 'skip';
-  /** Why it was skipped; empty otherwise. */
+  /** Why the pod was skipped; empty if it was not. */
   readonly reason: string;
-  /** Seconds, where a wait was planned. */
+  /** Seconds, if a wait was planned. */
   readonly wait?: number | undefined;
   readonly notes: readonly Note[];
 }
@@ -30,9 +30,9 @@ interface Decided {
 type Series = ReturnType<typeof admissionSeries>;
 
 /**
- * The metrics of the admission path. They are updated in batches of answers, and before every scrape: updated after each
- * answer, with processor caches full of TLS and JSON, the same calls take ten times as long and cost a tenth of the
- * throughput.
+ * The metrics of the admission path. They are updated for batches of answers, and before every scrape. If they were updated
+ * after each answer, with processor caches full of TLS and JSON, the same calls would take ten times as long and cost a
+ * tenth of the throughput.
  */
 export class AdmissionMetrics {
   readonly #series: Series;
@@ -43,7 +43,7 @@ export class AdmissionMetrics {
   constructor(registry: Registry, clock = () => performance.now()) {
     this.#recent = new RecentDecisions(clock);
     this.#series = admissionSeries([registry], () => this.#flush());
-    // Prometheus sees no increase in a series that starts with 1, so the series that alerts use start at 0.
+    // Prometheus sees no increase in a series that begins with 1, so series that alerts use begin with 0.
     const { decisions, notes, invalidAnnotations, responses } = this.#series;
     decisions.inc({ outcome: 'skip', reason: 'InternalError' }, 0);
     responses.inc({ code: 500 }, 0);
@@ -51,7 +51,7 @@ export class AdmissionMetrics {
     for (const annotation of Object.values(ANNOTATION)) invalidAnnotations.inc({ annotation }, 0);
   }
 
-  /** @param seconds from the last byte of a review to its answer handed to the socket */
+  /** @param seconds from receiving the last byte of a review to handing its answer to the socket */
   answered(status: number, seconds?: number): void {
     this.#later(({ responses, duration }) => {
       responses.inc({ code: status });
@@ -72,7 +72,7 @@ export class AdmissionMetrics {
     });
   }
 
-  /** The decisions of the last hour, to five minutes. */
+  /** The decisions of the last hour, to within five minutes. */
   recent(): OwnStatus['decisions'] {
     this.#flush();
     return this.#recent.totals();
@@ -93,11 +93,11 @@ const RECENT_STEP_MS = 5 * 60_000;
 const RECENT_STEPS = 12;
 const HOUR_MS = RECENT_STEP_MS * RECENT_STEPS;
 
-/** Counts of the last hour: a command that looks once has no rate of a counter. */
+/** Counts of the last hour, because a command that looks only once cannot compute the rate of a counter. */
 class RecentDecisions {
   readonly #clock: () => number;
   readonly #startedAt: number;
-  /** By the number of their step; twelve at most. */
+  /** By the number of the step; at most twelve steps. */
   readonly #steps = new Map<number, Map<string, number>>();
 
   constructor(clock: () => number) {
@@ -105,7 +105,7 @@ class RecentDecisions {
     this.#startedAt = clock();
   }
 
-  /** @param step in which the decision was made */
+  /** @param step the one in which the decision was made */
   add(step: number, outcome: string, reason: string): void {
     if (!this.#steps.has(step)) this.#forget();
     const counts = this.#steps.get(step) ?? new Map<string, number>();
@@ -128,13 +128,13 @@ class RecentDecisions {
     return { outcomes, skips, seconds };
   }
 
-  /** What is older than an hour. */
+  /** Drops steps older than an hour. */
   #forget(): void {
     const oldest = this.now() - RECENT_STEPS;
     for (const step of this.#steps.keys()) if (step <= oldest) this.#steps.delete(step);
   }
 
-  /** The step that is under way. */
+  /** The current step. */
   now(): number {
     return Math.floor(this.#clock() / RECENT_STEP_MS);
   }

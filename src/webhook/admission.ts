@@ -21,33 +21,33 @@ export const MAX_BODY_BYTES = FOREIGN_LIMITS.review.bytes;
 const REVIEW = { apiVersion: 'admission.k8s.io/v1', kind: 'AdmissionReview' };
 
 export interface AdmissionOptions {
-  /** The snapshot in force at the moment of the call. */
+  /** Returns the current snapshot. */
   readonly snapshot: () => ClusterSnapshot;
   readonly auditWarnings: boolean;
-  /** Whether reviews are taken only from clients whose certificate the server has verified. */
+  /** Whether to accept reviews only from clients whose certificate the server has verified. */
   readonly clientCertificates: boolean;
-  /** Whether the connection of this answer is to be closed. */
+  /** Whether to close the connection after this answer. */
   readonly closesConnection: () => boolean;
-  /** Answers what comes to `/v1`; undefined: nothing does. */
+  /** Answers requests to `/v1`; undefined: nothing does. */
   readonly reports?: RequestListener | undefined;
   readonly metrics: AdmissionMetrics;
   readonly logger: Logger;
 }
 
 /**
- * A large review is read in a thread of its own: V8 takes a second and 200 MB for some JSON of 7 MiB, and a second for
- * 256 KB of strings of digits (their hashes are their values, so they can be made to collide). The API server waits for
- * 2 s (deploy/webhook.yaml) by default, and an honest review may take that long on a busy machine.
+ * A large review is parsed in a separate thread: V8 takes a second and 200 MB for some JSON of 7 MiB, and a second for 256
+ * KB of strings of digits (their hashes are their values, so they can be made to collide). The API server waits for 2 s
+ * (deploy/webhook.yaml) by default, and an honest review may take that long on a busy machine.
  */
 const LARGE_REVIEWS = { timeoutMs: 3_000, heapMb: 128 };
 
-/** `POST /mutate`: reviews in, answers out. Makes no call and reads no file. */
+/** `POST /mutate`: answers reviews without calling anything or reading any file. */
 export function admissionApp(options: AdmissionOptions): RequestListener {
   const mutate = reviewListener(options);
   const { reports, metrics } = options;
   return (request, response) => {
     const { method, url = '' } = request;
-    // The API server appends ?timeout=2s.
+    // The API server appends a query, ?timeout=2s.
     const [path] = url.split('?', 1);
     if (path === '/mutate' && method === 'POST') return mutate(request, response);
     // Reports have metrics of their own.
@@ -65,7 +65,7 @@ function reviewListener(options: AdmissionOptions): RequestListener {
   const screener = new OffLoop<Uint8Array, Screened>(worker, LARGE_REVIEWS);
 
   const answerLarge = async (response: ServerResponse, body: Buffer, started: number) => {
-    // The body is transferred to the thread, and empty here afterwards.
+    // The body is transferred to the thread, after which it is empty here.
     const bytes = body.length;
     let screened = tooLargeAtStart(body);
     try {
@@ -89,7 +89,7 @@ function reviewListener(options: AdmissionOptions): RequestListener {
       if (body.length > SMALL_BODY_BYTES) return answerLarge(response, body, started);
       return onLoop('review', () => answerReview(response, () => readReview(body), started, options));
     };
-    // The Content-Type is ignored: the body must be an AdmissionReview whatever it says.
+    // Content-Type is ignored: the body must be an AdmissionReview in any case.
     readBody(request, MAX_BODY_BYTES, answerBody, bodies);
   };
 }
@@ -108,7 +108,7 @@ function answerReview(
       return;
     }
     const answered = { ...REVIEW, response: respond(screened, options) };
-    // Checked now and not when the request began: a drain may have begun meanwhile.
+    // Checked only now, because a drain may have begun since the request came in.
     if (options.closesConnection()) response.setHeader('Connection', 'close');
     answerJson(response, 200, JSON.stringify(answered));
     metrics.answered(200, (performance.now() - started) / 1000);
@@ -118,7 +118,7 @@ function answerReview(
   }
 }
 
-/** A failure from here on is Linger's own, and must not block the pod's creation. */
+/** From here on, any failure is Linger's own and must not block the pod's creation. */
 function respond({ review, skip }: Review, options: AdmissionOptions): AdmissionResponse {
   try {
     const snapshot = options.snapshot();
@@ -137,7 +137,7 @@ function respond({ review, skip }: Review, options: AdmissionOptions): Admission
   }
 }
 
-/** @param now milliseconds since the epoch: a token that was copied to another pod is recognised by its age */
+/** @param now milliseconds since the epoch, by which a token that was copied to another pod is recognised */
 function newHoldToken(now: number): HoldToken {
   const bytes = randomBytes(16);
   bytes.writeUInt32BE(Math.floor(now / 1000) % 2 ** 32);
@@ -158,12 +158,12 @@ function record(review: ReviewRequest, decision: Decision, { metrics, logger }: 
     const codes = notes.map(({ code }) => code);
     logger.debug({ uid, namespace, dryRun, outcome, reason, plan, notes: codes }, 'decision');
   }
-  // A dry run leaves no trace.
+  // A dry run is not counted.
   if (!dryRun) metrics.decided({ outcome, reason, notes, wait: plan?.wait });
 }
 
 function refuse(response: ServerResponse, status: number, message: string, metrics: AdmissionMetrics): void {
-  // The unread rest of a body would be parsed as the next request, so the connection closes.
+  // Close the connection, because the unread rest of a body would be parsed as the next request.
   answerJson(response, status, JSON.stringify({ error: message }), true);
   metrics.answered(status);
 }

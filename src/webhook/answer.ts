@@ -8,7 +8,7 @@ import {
   warningsOf,
 } from '../core/decision/index.ts';
 
-/** How a decision was answered: `audit` is an injection that was not applied. */
+/** What a decision led to. `audit`: an injection that was not applied. */
 export type Outcome = 'inject' | 'audit' | 'skip';
 
 /** admission.k8s.io/v1 AdmissionResponse, as far as Linger uses it. A pod is always allowed. */
@@ -16,10 +16,10 @@ export interface AdmissionResponse {
   readonly uid: string;
   readonly allowed: true;
   readonly patchType?: 'JSONPatch';
-  /** base64 of a JSON Patch */
+  /** A JSON Patch in base64. */
   readonly patch?: string;
   readonly warnings?: readonly string[];
-  /** The API server puts the webhook's name in front of each key. */
+  /** The API server prefixes each key with the webhook's name. */
   readonly auditAnnotations?: Readonly<Record<string, string>>;
 }
 
@@ -29,11 +29,13 @@ export function outcomeOf(decision: Decision): Outcome {
 }
 
 export interface AnswerOptions {
-  /** In mode Audit, also warn of what would have been done. */
+  /** In mode Audit, also warn about what Enforce would do. */
   readonly auditWarnings: boolean;
 }
 
-/** Applies the mode to a decision: Enforce patches, Audit leaves the pod as its author and other webhooks mean it. */
+/**
+ * Applies the mode to a decision: in Enforce, patches the pod; in Audit, leaves it as its author and other webhooks want it.
+ */
 export function answerDecision(
   uid: string,
   object: unknown,
@@ -45,7 +47,7 @@ export function answerDecision(
   if (isAudit(decision)) {
     const plan = outcome === 'inject' ? { plan: renderPlan(decision.plan) } : {};
     const reason = outcome === 'skip' ? decision.reason : 'Audit';
-    // In Audit nothing has been changed, so by default only faults of the pod's own annotations are warned of.
+    // Audit changes nothing, so by default it warns only about faults in the pod's own annotations.
     const warnings = auditWarnings
       ? [...wouldInject(decision), ...warningsOf(notes)]
       : warningsOf(notes.filter(({ code }) => code === 'InvalidAnnotation'));
@@ -64,7 +66,7 @@ function patching(response: AdmissionResponse, operations: readonly Operation[])
   };
 }
 
-/** The answer when Linger itself failed: the pod passes unchanged, and its creator gets a warning. */
+/** The answer if Linger itself failed: the pod is admitted unchanged, and its creator gets a warning. */
 export function internalErrorAnswer(uid: string): AdmissionResponse {
   const text = 'internal error: the pod passes without a wait; the log of the webhook says why';
   return allowed(uid, [admissionWarning(text)], { reason: 'InternalError' });

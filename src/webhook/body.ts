@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { FOREIGN_LIMITS } from '../core/api/index.ts';
 
-/** Why a body is not read, with the HTTP status of the answer. */
+/** Why a body is not read, with the HTTP status for the answer. */
 export class BodyError extends Error {
   readonly status: 413 | 415 | 503;
 
@@ -11,28 +11,28 @@ export class BodyError extends Error {
   }
 }
 
-/** Bodies up to this length are always read: with the limit of connections, that bounds them. Reviews take 3 to 20 KB. */
+/** Bodies up to this length are always read; the limit on connections bounds their total. Reviews have 3 to 20 KB. */
 export const SMALL_BODY_BYTES = FOREIGN_LIMITS.review.loopBytes;
 
-/** Five of the largest reviews at once. With 512 MiB for the process, there is room for them to be parsed as well. */
+/** Room for five of the largest reviews at once. In a process with 512 MiB, there is room to parse them as well. */
 const LARGE_BODIES_BYTES = 40 * 1024 * 1024;
 
 interface BodyBeingRead {
   /** The size of its buffer in bytes. */
   held: number;
-  /** Drops a body that is still being read. */
+  /** Abandons a body that is still being read. */
   readonly giveUp: () => void;
 }
 
 /**
- * The memory for large bodies that are being read or processed. A body that finds no room takes it from the one that has
- * been arriving for longest: the API server sends a review at once, so that one is the least likely to be a review.
+ * The memory for large bodies that are being read or processed. If there is no room for a body, the one that has been
+ * arriving for longest is abandoned: the API server sends a review at once, so that one is the least likely to be a review.
  */
 export class LargeBodies {
   #held = 0;
   readonly #arriving = new Set<BodyBeingRead>();
 
-  /** @returns false when there is no room for it even then */
+  /** @returns false if there is still no room */
   hold(reading: BodyBeingRead, bytes: number): boolean {
     this.#held += bytes - reading.held;
     reading.held = bytes;
@@ -44,7 +44,7 @@ export class LargeBodies {
     return this.#held <= LARGE_BODIES_BYTES;
   }
 
-  /** The body is complete, and can no longer be dropped. */
+  /** Marks a body as complete, after which it is not abandoned. */
   arrived(reading: BodyBeingRead): void {
     this.#arriving.delete(reading);
   }
@@ -57,10 +57,10 @@ export class LargeBodies {
 }
 
 /**
- * Reads a whole body. Where the client disconnects before its end, `done` is not called.
- * @param most bytes; what comes after them is left unread
- * @param done what it returns ends when the body is no longer needed
- * @param large where bodies beyond {@link SMALL_BODY_BYTES} are accounted for
+ * Reads a whole body. If the client disconnects before its end, `done` is not called.
+ * @param most bytes; what follows them is not read
+ * @param done takes the body; what it returns resolves when the body is no longer needed
+ * @param large accounts for bodies longer than {@link SMALL_BODY_BYTES}
  */
 export function readBody(
   request: IncomingMessage,
@@ -82,8 +82,8 @@ export function readBody(
   const reading: BodyBeingRead = { held: 0, giveUp: () => refuse(busy()) };
   const onData = (chunk: Buffer) => {
     if (length + chunk.length > most) return refuse(tooLong(most));
-    // Nearly every body comes in one piece, which needs no copy. Pieces of a byte each would take a hundred times
-    // their length if they were kept.
+    // Nearly every body arrives in one piece, which needs no copy. Keeping pieces of one byte each would take a hundred
+    // times their length.
     buffer = buffer === undefined ? chunk : appended(buffer, length, chunk, expected, most);
     length += chunk.length;
     if (buffer.length <= SMALL_BODY_BYTES || buffer.length === reading.held) return;
@@ -99,15 +99,15 @@ export function readBody(
     if (reading.held > 0) void Promise.resolve(ended).finally(() => large.release(reading));
   };
   const onClose = () => large.release(reading);
-  // A connection that breaks emits an error, which would end the process if it had no listener.
+  // A broken connection emits an error, which would end the process without a listener.
   request.on('data', onData).on('end', onEnd).on('error', ignore);
 }
 
 function ignore(): void {}
 
 /**
- * The buffer with a chunk after its first `length` bytes; where it does not fit, in one of the expected length, or of
- * twice the length.
+ * The buffer with a chunk appended after its first `length` bytes. If the chunk does not fit, uses a new buffer of the
+ * expected length, or of twice the length.
  */
 function appended(buffer: Buffer, length: number, chunk: Buffer, expected: number, most: number): Buffer {
   const needed = length + chunk.length;
@@ -122,7 +122,7 @@ function appended(buffer: Buffer, length: number, chunk: Buffer, expected: numbe
   return larger;
 }
 
-/** The refusal that the headers alone justify, if any. */
+/** Why the headers alone are reason to refuse the body; undefined: they are not. */
 function refusalOf({ headers }: IncomingMessage, most: number): BodyError | undefined {
   const encoding = headers['content-encoding'] ?? 'identity';
   if (encoding.toLowerCase() !== 'identity') return new BodyError(415, 'compressed bodies are not read');

@@ -10,7 +10,7 @@ import {
 } from '../core/lag/index.ts';
 import type { Measurement } from '../measurement/index.ts';
 
-/** What the page shows of a list-watch. Instants are milliseconds of a monotonic clock. */
+/** The state of a list-watch that the page shows. Instants are milliseconds of a monotonic clock. */
 export type ShownWatch = Pick<
   WatchStats,
   'state' | 'current' | 'objects' | 'lists' | 'lastEventAt' | 'stalls' | 'handlerErrors'
@@ -18,7 +18,7 @@ export type ShownWatch = Pick<
 
 interface EstimatesSource {
   readonly measurement: Measurement;
-  /** Empty where this replica does not lead, and so does not measure. */
+  /** Empty if this replica does not lead, and so does not measure. */
   readonly consumers: readonly ConsumerView[];
   readonly watches: Readonly<Record<string, ShownWatch>>;
   readonly synced: boolean;
@@ -26,19 +26,19 @@ interface EstimatesSource {
   readonly clock: () => number;
 }
 
-/** Enough to see which team to call. */
+/** Enough to see which team to contact. */
 const SERVICES_SHOWN = 10;
 
 const PERCENTILES = [50, 90, 99] as const;
 
-/** Everything about the measurement on one page, for people. Seconds throughout; null where nothing is known. */
+/** All facts about the measurement on one page, for people. Seconds throughout; null if nothing is known. */
 export function estimatesPage(source: EstimatesSource): unknown {
   const { measurement, consumers, synced, watches, defaultWait, clock } = source;
   const { table } = measurement;
   const { seconds, why, origin, coverage } = defaultWait;
   return forPeople({
     synced,
-    // Rounded down: 1 says that every removal is covered.
+    // Rounded down, so that 1 always means that every removal is covered.
     defaultWait: { seconds, why, origin, coverage: coverage && Math.floor(coverage * 1_000) / 1_000 },
     planned: {
       cluster: table.cluster && shownRow(table.cluster),
@@ -107,7 +107,7 @@ function shownWatch({ lastEventAt, restarts, ...watch }: ShownWatch, now: number
   };
 }
 
-/** Numbers rounded to three digits, the precision of the histograms; undefined becomes null. */
+/** Rounds numbers to three digits, the precision of the histograms, and turns undefined into null. */
 function forPeople(value: unknown): unknown {
   if (value === undefined) return null;
   if (typeof value === 'number') return value < 100 ? Number(value.toPrecision(3)) : Math.round(value);

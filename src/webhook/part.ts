@@ -7,15 +7,15 @@ import { ReviewingJudge } from './report-access.ts';
 import type { ReportsOptions } from './report-endpoint.ts';
 
 interface EndpointOptions {
-  /** The audience of the tokens with which instances of consumers report. */
+  /** The audience of tokens with which instances of consumers report. */
   readonly reportsAudience: string;
 }
 
-/** A review takes milliseconds; a gateway's client gives up after seconds. */
+/** How long a request may take: a review takes milliseconds, and the client of a gateway gives up after some seconds. */
 const REVIEW_MS = 3_000;
 const REVIEW_CONNECTIONS = 4;
 
-/** Answers everything under `/v1`. */
+/** Answers all requests under `/v1`. */
 export const reportEndpointPart = part({
   name: 'report endpoint',
   needs: { reports: reportsPart },
@@ -55,7 +55,7 @@ function judge({ connection, options, clock, logger, signal }: PartContext<Endpo
   });
 }
 
-/** Loaded with the first report: it needs a schema library, which most servers never use. */
+/** Loads the endpoint with the first report, because it needs a schema library that most servers never use. */
 function lazily(options: ReportsOptions): RequestListener {
   let app: Promise<RequestListener> | undefined;
   return (request: IncomingMessage, response: ServerResponse) => {

@@ -3,7 +3,10 @@ import type { AccessReviews, TokenUser } from '../cluster/index.ts';
 import { GROUP, setNewest } from '../core/api/index.ts';
 import type { InstanceName } from '../core/lag/index.ts';
 
-/** Whether a token may report for a consumer, and as which instance. `NoVerdict`: the API server cannot be asked now. */
+/**
+ * Whether a token may be used to report for a consumer, and as which instance. `NoVerdict`: the API server cannot be asked
+ * now.
+ */
 export type AccessVerdict = InstanceName | 'TokenRefused' | 'NotAllowed' | 'NoVerdict';
 export type Judge = Pick<ReviewingJudge, 'verdict'>;
 
@@ -16,24 +19,24 @@ interface ReviewingJudgeOptions {
   readonly onSuccess?: () => void;
 }
 
-/** How long a positive verdict counts, and so how late a revoked right ends. Milliseconds. */
+/** How long a positive verdict is cached, and so how late the end of a right takes effect. Milliseconds. */
 export const ALLOWED_FOR_MS = 60_000;
-/** How long a refusal counts, and so how late a new right is noticed. Milliseconds. */
+/** How long a refusal is cached, and so how late a new right takes effect. Milliseconds. */
 export const REFUSED_FOR_MS = 10_000;
-/** How long a token that was once accepted does not queue with unknown ones. Milliseconds. */
+/** For how long a token that was once accepted does not have to queue with unknown ones. Milliseconds. */
 const KNOWN_FOR_MS = 900_000;
-/** How many verdicts are remembered: 1,000 instances of each of several consumers, some 300 bytes each. */
+/** How many verdicts are cached: for 1,000 instances of each of several consumers, at some 300 bytes each. */
 const MOST_VERDICTS = 5_000;
 /** A ServiceAccount’s token takes about a kilobyte. */
 const LONGEST_TOKEN = 8_192;
 
 /**
- * Asks the API server: a TokenReview for the user, a SubjectAccessReview for whether the user may `create` the
+ * Asks the API server: a TokenReview returns the user, and a SubjectAccessReview whether the user may `create` the
  * subresource `reports` of the consumer. Verdicts are cached for a while, by a digest of token and consumer.
  */
 export class ReviewingJudge {
   readonly #options: ReviewingJudgeOptions;
-  /** Separate from refusals, so that made-up tokens cannot displace real ones. */
+  /** Kept apart from refusals, so that made-up tokens cannot displace real ones. */
   readonly #allowed = new Expiring<{ readonly instance: InstanceName; readonly until: number }>();
   readonly #refused = new Expiring<'TokenRefused' | 'NotAllowed'>();
   readonly #asking = new Map<string, Promise<AccessVerdict>>();
@@ -43,7 +46,7 @@ export class ReviewingJudge {
     this.#options = options;
   }
 
-  /** @param source the client's address: concurrent reviews are shared fairly among sources */
+  /** @param source the client's address; concurrent reviews are shared fairly among sources */
   async verdict(token: string, consumer: string, source: string): Promise<AccessVerdict> {
     if (token.length > LONGEST_TOKEN) return 'TokenRefused';
     const key = digest(`${consumer}\n${token}`);
@@ -92,7 +95,7 @@ export class ReviewingJudge {
 const POD_NAME = 'authentication.kubernetes.io/pod-name';
 const POD_UID = 'authentication.kubernetes.io/pod-uid';
 
-/** The pod that the token is bound to; unbound tokens of one user count as one instance. */
+/** The pod to which the token is bound. All unbound tokens of one user count as one instance. */
 function instanceOf({ username, extra }: TokenUser): InstanceName {
   const [uid] = extra[POD_UID] ?? [];
   const [name] = extra[POD_NAME] ?? [];
@@ -100,12 +103,12 @@ function instanceOf({ username, extra }: TokenUser): InstanceName {
   return { key: uid, name: name ?? uid };
 }
 
-/** A digest, so that no token is kept in memory. */
+/** Verdicts are keyed by digest, so that no token is kept in memory. */
 function digest(text: string): string {
   return createHash('sha256').update(text).digest('base64');
 }
 
-/** Values that all live equally long, so those set first expire first. */
+/** A cache whose values all live equally long, so that those set first expire first. */
 class Expiring<V> {
   readonly #entries = new Map<string, { readonly value: V; readonly until: number }>();
 
@@ -126,21 +129,21 @@ class Expiring<V> {
   }
 }
 
-/** Concurrent reviews of unknown tokens: made-up ones must not keep the API server busy. */
+/** Concurrent reviews of unknown tokens; few, so that made-up tokens cannot keep the API server busy. */
 const MOST_AT_ONCE = 16;
-/** Concurrent reviews for one source, so that others have room. */
+/** Concurrent reviews for one source; fewer, so that others have room. */
 const MOST_OF_A_SOURCE = 4;
-/** Queued reviews for one source: enough for a fleet of new gateways behind one address. */
+/** Queued reviews for one source: enough for many new gateways behind one address. */
 const MOST_WAITING = 64;
 const MOST_SOURCES = 256;
 
-/** Runs a few tasks at a time; waiting ones get their turn source by source. */
+/** Runs a few tasks at a time, taking the waiting ones from each source in turn. */
 class FairQueue {
   #running = 0;
-  /** By source, in the order of their turns. */
+  /** By source, in the order of turns. */
   readonly #lines = new Map<string, { running: number; readonly waiting: (() => void)[] }>();
 
-  /** @returns undefined where too many of the source are waiting, or there are too many sources */
+  /** @returns undefined if too many tasks of the source are waiting, or if there are too many sources */
   run<T>(source: string, task: () => Promise<T>): Promise<T> | undefined {
     const known = this.#lines.get(source);
     if (known === undefined && this.#lines.size >= MOST_SOURCES) return undefined;
@@ -164,7 +167,7 @@ class FairQueue {
       if (line.waiting.length === 0 || line.running >= MOST_OF_A_SOURCE) continue;
       this.#running += 1;
       line.running += 1;
-      // Moved to the end: its next turn comes after all other sources.
+      // Move it to the end, so that all other sources come first.
       this.#lines.delete(source);
       this.#lines.set(source, line);
       line.waiting.shift()?.();

@@ -20,10 +20,10 @@ import { BodyError, readBody } from './body.ts';
 import { answerJson } from './json-response.ts';
 import type { Judge } from './report-access.ts';
 
-/** The results that are answered with another status than 200. */
+/** The results that are answered with a status other than 200. */
 export type RefusedReport = Exclude<ReportResult, 'Asked' | 'Synced'>;
 
-/** The Retry-After of refusals that are about time or place. Seconds. */
+/** Retry-After for refusals that another time or another replica may resolve. Seconds. */
 const RETRY_AFTER: Partial<Record<ReportResult, number>> = {
   TooManyReports: 1,
   TooManyInstances: 60,
@@ -31,7 +31,7 @@ const RETRY_AFTER: Partial<Record<ReportResult, number>> = {
   NoVerdict: 2,
 };
 
-/** Provoking these costs a client nothing, so their answers are delayed. */
+/** A client can provoke these at no cost, so their answers are delayed. */
 const COSTLY: ReadonlySet<RefusedReport> = new Set<RefusedReport>([
   'InvalidReport',
   'NoToken',
@@ -43,23 +43,26 @@ const COSTLY: ReadonlySet<RefusedReport> = new Set<RefusedReport>([
   'TooManyInstances',
 ]);
 
-/** How many answers are delayed at a time; further ones go out at once. */
+/** How many answers are delayed at the same time; further ones are sent at once. */
 const MOST_HELD_BACK = 1_000;
-/** How long such an answer is delayed; meanwhile its connection cannot ask again. Milliseconds. */
+/** How long such an answer is delayed, during which its connection cannot make another request. Milliseconds. */
 export const HELD_BACK_MS = 1_000;
 
-/** A usual report has a tenth of that. */
+/** Ten times a usual report. */
 export const MAX_REPORT_BYTES = FOREIGN_LIMITS.report.bytes;
 
-/** One sync a second, with a cursor before and a report after it, and room for bursts. */
+/** Enough for one sync a second, with a cursor before it and a report after it, and for bursts. */
 const RATE = { perSecond: 3, atOnce: 12 };
 const MOST_INSTANCES = 10_000;
 
-/** Rate limits by instance. Instances that have not reported for longest are forgotten first. */
+/** Rate limits by instance. If there are too many, those of instances that have not reported for longest are dropped. */
 class Rates {
   readonly #limits = new Map<string, RateLimit>();
 
-  /** @param now milliseconds of a monotonic clock @returns false: too often; that costs nothing further */
+  /**
+   * @param now milliseconds of a monotonic clock @returns false: the instance reports too often; a refused report does not
+   * count further
+   */
   allows(instance: string, now: number): boolean {
     const limit = this.#limits.get(instance) ?? new RateLimit(RATE, now);
     setNewest(this.#limits, instance, limit, MOST_INSTANCES);
@@ -70,10 +73,10 @@ class Rates {
 export interface ReportsOptions {
   /** undefined: this replica does not lead. */
   readonly taker: () => Pick<ConsumerReports, 'report' | 'refused'> | undefined;
-  /** How a consumer is measured; undefined: unknown consumer. */
+  /** How a consumer is measured; undefined: there is no such consumer. */
   readonly measureOf: (consumer: string) => string | undefined;
   readonly judge: Judge;
-  /** Called for each report. @param consumer empty for an unknown consumer */
+  /** Called for each report. @param consumer empty if there is no such consumer */
   readonly count: (consumer: string, result: ReportResult) => void;
   /** Monotonic milliseconds. */
   readonly clock: () => number;
@@ -84,12 +87,12 @@ export interface ReportsOptions {
 
 interface Refused {
   readonly reason: RefusedReport;
-  /** Instead of the catalogue's summary. */
+  /** Replaces the catalogue's summary. */
   readonly exactly?: string;
   readonly cursor?: string | undefined;
 }
 
-/** `POST /v1/consumers/NAME/reports` and `GET /v1/openapi.json`; paths are from `/v1` on. */
+/** Serves `POST /v1/consumers/NAME/reports` and `GET /v1/openapi.json`. Paths include `/v1`. */
 export function reportsApp(options: ReportsOptions): RequestListener {
   const desk = new ReportDesk(options);
   const app = express();
@@ -115,14 +118,14 @@ export function reportsApp(options: ReportsOptions): RequestListener {
 }
 
 function notHere(response: ServerResponse, status: number, message: string): void {
-  // Closing, because a body may follow that is not read.
+  // Close the connection, because there may be a body, which is not read.
   answerJson(response, status, lineOf({ message }), true);
 }
 
 class ReportDesk {
   readonly #options: ReportsOptions;
   readonly #rates = new Rates();
-  /** Connections with an unanswered report: a client that pipelines gets no more than others. */
+  /** Connections with a report that has not been answered yet, so that a client gains nothing by pipelining. */
   readonly #busy = new WeakSet<Socket>();
   #heldBack = 0;
 
@@ -139,8 +142,8 @@ class ReportDesk {
   }
 
   /**
-   * First checks what needs neither the body nor the API server.
-   * @returns undefined where the client disconnected before the end of the body
+   * First makes the checks that need neither the body nor the API server.
+   * @returns undefined if the client disconnected before the end of the body
    */
   async #take(
     request: IncomingMessage,
@@ -185,7 +188,7 @@ class ReportDesk {
     if ('reason' in report) return report;
     const { cursor, resourceVersions: read } = report;
     const applied = read && versionsOf(read.endpointSlices, read.endpoints);
-    // Asked now, because the lead may have ended while the request was read.
+    // Checked only now, because the term may have ended while the request was read.
     const leading = taker();
     if (leading === undefined) return { reason: 'NotLeader' };
     const answer = leading.report(consumer, { instance, cursor: cursor || undefined, applied });
@@ -221,7 +224,10 @@ function readReport(body: Buffer): ReportRequest | Refused {
   return { reason: 'InvalidReport', exactly: `${field}: ${issue?.message}` };
 }
 
-/** After these the connection closes: the rest of its body is not read, or it leads to the wrong replica. */
+/**
+ * After these results the connection is closed: the rest of the body is not read, or the connection leads to the wrong
+ * replica.
+ */
 const CLOSING: ReadonlySet<ReportResult> = new Set(['TooLarge', 'Compressed', 'NotLeader']);
 
 function send(

@@ -7,32 +7,32 @@ export interface ReviewRequest extends PodRequest {
   readonly dryRun: boolean;
 }
 
-/** A review that has been read. `skip`: the decision, where the object alone suffices for it. */
+/** A review that has been read. `skip`: the decision, if it depends on the object alone. */
 export interface Review {
   readonly review: ReviewRequest;
   readonly skip?: Skip;
 }
 
-/** A review, or why the body is not one: answered with 400 and this message. */
+/** A review, or why the body is not one, which is answered with 400 and this message. */
 export type Screened = Review | { readonly refused: string };
 
-/** A uid has 36 characters. It is echoed into the answer, so much longer ones are refused. */
+/** Uids have 36 characters. Much longer ones are refused, because the uid is echoed in the answer. */
 const MAX_UID_LENGTH = 256;
 
 /**
- * Reads an `admission.k8s.io/v1` AdmissionReview. Unknown and missing members of the request are no errors: the
- * decision says what it makes of them, so that whatever has a uid gets an answer.
+ * Reads an `admission.k8s.io/v1` AdmissionReview. Unknown and missing members of the request are not errors: the decision
+ * deals with them, so every review that has a uid gets an answer.
  */
 export function readReview(body: Buffer): Screened {
   // Nearly every review is ASCII, which needs no decoding.
   const ascii = isAscii(body);
-  // Decoding would silently replace invalid bytes, and the decision would be about another pod.
+  // Decoding would silently replace invalid bytes, and the decision would be made for a different pod.
   if (!ascii && !isUtf8(body)) return { refused: 'the body is not valid UTF-8' };
   let review: unknown;
   try {
     review = JSON.parse(body.toString(ascii ? 'latin1' : 'utf8'));
   } catch {
-    // V8's message quotes the text around the error, which may be anything, a Secret too.
+    // V8's message is not passed on: it quotes the text around the error, which may be part of a Secret.
     return { refused: 'the body is not valid JSON' };
   }
   if (!isRecord(review) || review.kind !== 'AdmissionReview')
@@ -49,8 +49,8 @@ export function readReview(body: Buffer): Screened {
 }
 
 /**
- * This many JSON values fit into the thread's heap, at 150 bytes each in the worst case; honest reviews have thousands.
- * V8 may end the whole process when a thread's heap exceeds its limit.
+ * How many JSON values fit into the thread's heap, at 150 bytes each in the worst case; real reviews have thousands.
+ * Exceeding the heap's limit must be avoided, because V8 may then end the whole process.
  */
 const MOST_VALUES = FOREIGN_LIMITS.review.parts.most;
 
@@ -60,7 +60,7 @@ function hasTooManyValues(body: Buffer): boolean {
   return values > MOST_VALUES;
 }
 
-/** The same for large bodies, but keeps only the members of the object that a decision reads. */
+/** The same for large bodies, but keeps only those members of the object that decisions read. */
 export function screenReview(body: Buffer): Screened {
   if (hasTooManyValues(body)) return tooLargeAtStart(body);
   const read = readReview(body);
@@ -71,11 +71,11 @@ export function screenReview(body: Buffer): Screened {
   return { review: { ...review, object: essentialsOf(review.object as Pod) } };
 }
 
-/** How the API server starts a review (k8s.io/apiserver writes members in the order of the Go structs). */
+/** How a review from the API server begins (k8s.io/apiserver writes members in the order of the Go structs). */
 const START =
   /^\{"kind":"AdmissionReview","apiVersion":"admission\.k8s\.io\/v1","request":\{"uid":"([\w-]{1,256})"/;
 
-/** The answer to a review that takes too long, or too much memory, to read. */
+/** The result for a review that takes too long, or too much memory, to parse; its uid is read from the start of the body. */
 export function tooLargeAtStart(body: Buffer): Screened {
   const [, uid] = START.exec(body.toString('latin1', 0, 2 * MAX_UID_LENGTH)) ?? [];
   if (uid === undefined) return { refused: 'the body takes too long to read' };

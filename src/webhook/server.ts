@@ -7,55 +7,58 @@ import type { KeyPair } from '../certs/index.ts';
 import { LingerError } from '../core/api/index.ts';
 
 /**
- * node:http. An `import` of its values would read each of its exports once, and with them the getters of WebSocket and
- * its kin, which load a whole HTTP client (undici) that nothing here uses: 9 MB of resident memory, on Node 24.9.
+ * node:http. Not imported, because an `import` evaluates each of its exports, including getters such as WebSocket's, which
+ * load a whole HTTP client (undici) that nothing here uses: 9 MB of resident memory, on Node 24.9.
  */
 export const http = process.getBuiltinModule('node:http');
 
 /** Milliseconds. */
 const LIMITS = {
-  // Go's http.Transport, and so the API server, drops idle connections after 90 s. A server that drops them earlier
-  // occasionally resets a review that is already on its way.
+  // Go's http.Transport, and so the API server, drops idle connections after 90 s. If a server drops them earlier, it
+  // occasionally resets a review that is already under way.
   keepAliveTimeout: 100_000,
-  // The API server writes a review at once and never waits longer than 30 s for the answer (timeoutSeconds; 10 s where
-  // nothing is set, 2 s in deploy/webhook.yaml). A client that takes longer than these to send is not it.
+  // The API server sends a review at once and waits at most 30 s for the answer (timeoutSeconds; by default 10 s, in
+  // deploy/webhook.yaml 2 s). A client that takes longer than these to send is not the API server.
   headersTimeout: 5_000,
   requestTimeout: 10_000,
   connectionsCheckingInterval: 1_000,
 };
 
-/** For ports without large bodies or TLS, so that the processor can rest. Milliseconds. */
+/** For ports without large bodies or TLS: checks connections rarely, so that the processor can rest. Milliseconds. */
 export const RARELY_CHECKED = { connectionsCheckingInterval: 5_000 };
 const TLS_HANDSHAKE_TIMEOUT_MS = 5_000;
 
-/** A process that has drained ends this long after it has begun to close, whatever its clients do. */
+/** A draining process ends this long after it has begun to close, whatever its clients do. */
 const CLOSE_TIMEOUT_MS = 4_000;
 
 /**
- * Open connections, including handshakes. Each takes 30 to 60 KB, and at most a small body (32 KiB). Beyond the limit, a
- * new connection displaces the idle one whose last request is the oldest or, where none is idle, the one with the oldest
- * request.
+ * Open connections, including handshakes. Each takes 30 to 60 KB, plus at most a small body (32 KiB). Beyond the limit, a
+ * new connection displaces another: the idle one whose last request is the oldest or, if none is idle, the one with the
+ * oldest request.
  */
 const MAX_CONNECTIONS = 1_000;
 const MAX_HANDSHAKES = 250;
-/** On the port of metrics and health, which a kubelet, scrapers and people use. */
+/** For the port of metrics and health, which the kubelet, scrapers and people use. */
 const MAX_ADMIN_CONNECTIONS = 100;
 
-/** The most connections of the Hold Service, and file descriptors for all else: reviews, pages, watches, files. */
+/**
+ * The most connections of the Hold Service, and the file descriptors that everything else needs: reviews, pages, watches,
+ * files.
+ */
 const MAX_HOLD_CONNECTIONS = 16_384;
 const OTHER_DESCRIPTORS = 2_000;
 
 /**
- * How many connections fit into the file descriptors of this process. Beyond them the system drops new connections silently,
- * so helpers must leave some to reviews.
- * @returns `limit` where it is below what all ports together may take
+ * How many connections the file descriptors of this process allow. Beyond them the system silently drops new connections, so
+ * helpers must leave some for reviews.
+ * @returns `limit` if it is lower than what all ports together may take
  */
 export async function connectionsThatFit(): Promise<{
   readonly reviews: number;
   readonly holds: number;
   readonly limit?: number;
 }> {
-  // Missing on some systems; then there is enough.
+  // Some systems do not have this file; there is no low limit then.
   const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '');
   const limit = Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? Number.POSITIVE_INFINITY);
   if (limit >= MAX_HOLD_CONNECTIONS + OTHER_DESCRIPTORS)
@@ -64,7 +67,7 @@ export async function connectionsThatFit(): Promise<{
   return { reviews: Math.min(MAX_CONNECTIONS, Math.floor(limit / 2)), holds, limit };
 }
 
-/** The suites of TLS 1.3, and those of TLS 1.2 with forward secrecy and authenticated encryption (RFC 9325, 4.2). */
+/** The cipher suites of TLS 1.3, and those of TLS 1.2 with forward secrecy and authenticated encryption (RFC 9325, 4.2). */
 const CIPHERS = [
   'TLS_AES_128_GCM_SHA256',
   'TLS_AES_256_GCM_SHA384',
@@ -78,7 +81,8 @@ const CIPHERS = [
 ].join(':');
 
 /**
- * How the webhook's port speaks TLS, for `webhookServer` and `setSecureContext`, which forgets what it is not given.
+ * The TLS settings of the webhook's port, both for `webhookServer` and for `setSecureContext`, which resets any setting that
+ * it is not given.
  * @param clientCa PEM of the authorities of clients' certificates
  */
 export function tlsOptions({ cert, key }: KeyPair, clientCa?: string): SecureContextOptions {
@@ -87,12 +91,13 @@ export function tlsOptions({ cert, key }: KeyPair, clientCa?: string): SecureCon
     key,
     minVersion: 'TLSv1.2',
     ciphers: CIPHERS,
-    // Not undefined: even if no certificate is judged, Node would read its built-in authorities, 30 ms of every start.
+    // Not undefined, because Node would then load its built-in authorities even if no certificate is verified, 30 ms at each
+    // start.
     ca: clientCa ?? [],
   };
 }
 
-/** @param clientCa with it, clients are asked for a certificate; the listener decides whether they need one */
+/** @param clientCa if given, clients are asked for a certificate; the listener decides whether they need one */
 export function webhookServer(
   listener: RequestListener,
   pair: KeyPair,
@@ -102,7 +107,7 @@ export function webhookServer(
   const tls = {
     ...tlsOptions(pair, clientCa),
     handshakeTimeout: TLS_HANDSHAKE_TIMEOUT_MS,
-    // Gateways that report have a token, and no certificate.
+    // Not required: gateways that report have a token, and no certificate.
     ...(clientCa !== undefined && { requestCert: true, rejectUnauthorized: false }),
   };
   const own = new Connections();
@@ -129,9 +134,9 @@ export function adminServer(listener: RequestListener): Server {
 }
 
 /**
- * Starts to listen. On `::`, left to Node's default, it takes IPv4, too, and IPv4 alone where the kernel has no IPv6.
- * @param onError what goes wrong while it listens, such as no file descriptor left for a connection
- * @returns the port, which the system has chosen where `port` is 0
+ * Starts to listen. By Node's default, `::` also accepts IPv4, or only IPv4 if the kernel has no IPv6.
+ * @param onError called with errors while it listens, such as a lack of file descriptors for new connections
+ * @returns the port, which the system chooses if `port` is 0
  * @throws LingerError `port-unavailable`, naming the flag
  */
 export function listen(
@@ -156,9 +161,9 @@ export function listen(
 }
 
 /**
- * Stops listening and resolves when every connection has ended: the idle ones at once, those in the middle of a request
- * when it has been answered, and all of them after 4 s. Node itself no longer looks at its timeouts once a server is
- * closing.
+ * Stops listening, and resolves when every connection has ended: idle ones at once, those with a request in progress when it
+ * has been answered, and all of them after 4 s. A timer is needed, because Node no longer checks its timeouts once a server
+ * is closing.
  */
 export function close(server: Server | HttpsServer): Promise<void> {
   return new Promise((resolve) => {
@@ -171,30 +176,30 @@ export function close(server: Server | HttpsServer): Promise<void> {
       resolve();
     });
     server.closeIdleConnections();
-    // Go's transport keeps spare connections that never sent a byte; Node does not count them as idle.
+    // Go's transport keeps spare connections that have never sent a byte; Node does not count them as idle.
     for (const socket of open.keys()) if (socket.bytesRead === 0) socket.destroy();
     for (const socket of handshakes.values()) socket.destroy();
   });
 }
 
 interface Use {
-  /** The number of its latest request, or of its opening, counted over all connections of the server. */
+  /** The number of its latest request (at first, of its opening), counted over all connections of the server. */
   at: number;
-  /** Bytes that had been written when that request came; as long as there are no more, it has no answer. */
+  /** How many bytes had been written when that request came. While there are no more, it has not been answered. */
   written: number;
 }
 
 /**
- * The connections of one server. They keep account of requests without a listener on each response, which would cost as
- * much as the decision does, and without keeping responses, which the garbage collector would then have to copy.
+ * The connections of one server. They track requests without a listener on each response, which would cost as much as the
+ * decision does, and without keeping responses, which the garbage collector would have to copy.
  */
 class Connections {
   readonly open = new Map<Socket, Use>();
-  /** By {@link peerOf}, the oldest first. */
+  /** By {@link peerOf}, oldest first. */
   readonly handshakes = new Map<string, Socket>();
   #count = 0;
 
-  /** @returns the listener for the server's requests */
+  /** @returns a listener for the server's requests that tracks them */
   following(listener: RequestListener): RequestListener {
     return (request, response) => {
       const use = this.open.get(request.socket);
@@ -206,7 +211,7 @@ class Connections {
     };
   }
 
-  /** Takes a new connection in, and closes the one that it displaces where there are more than `most`. */
+  /** Adds a new connection. If there are more than `most`, closes the one that it displaces. */
   add(socket: Socket, most: number): void {
     socket.once('close', () => this.open.delete(socket));
     if (this.open.size >= most) this.#leastRecentlyUsed()?.destroy();
@@ -230,7 +235,7 @@ class Connections {
 
 const connections = new WeakMap<Server | HttpsServer, Connections>();
 
-/** The same for a connection before and after its handshake, which are different sockets to Node. */
+/** Identifies a connection before and after its handshake, for which Node uses different sockets. */
 function peerOf({ remoteAddress, remotePort }: Socket): string {
   return `${remoteAddress} ${remotePort}`;
 }
