@@ -9,7 +9,7 @@ import {
 } from '../cluster/index.ts';
 import { type Explained, UserError } from '../core/api/index.ts';
 
-/** What is checked before and after installation, in the order of the report. */
+/** All checks, before and after installation, in the order of the report. */
 export const CHECKS = {
   ApiServer: {
     when: 'both',
@@ -105,7 +105,7 @@ export type CheckState = 'ok' | 'warning' | 'failure' | 'unknown';
 
 export interface Judgement {
   readonly state: CheckState;
-  /** What was found, and what follows. */
+  /** What was found, and its consequence. */
   readonly text: string;
   readonly cure?: string | undefined;
 }
@@ -119,7 +119,7 @@ export const warning = (text: string, cure: string): Judgement => ({ state: 'war
 export const failure = (text: string, cure: string): Judgement => ({ state: 'failure', text, cure });
 export const unknown = (text: string, cure?: string): Judgement => ({ state: 'unknown', text, cure });
 
-/** The problems, or `fine` without any. */
+/** The problems, or `fine` if there are none. */
 export function problemsOr(problems: readonly (Judgement | false)[], fine: Judgement): Seen {
   const found = problems.filter((each) => each !== false);
   return found.length > 0 ? found : fine;
@@ -129,7 +129,7 @@ export interface CheckOptions {
   readonly connection: KubeConnection;
   /** Linger's own namespace, or the one that it will be installed in. */
   readonly namespace: string;
-  /** The name of its webhook configuration. */
+  /** The name of Linger's webhook configuration. */
   readonly configuration: string;
   /** The namespace for the dry-run pod. */
   readonly tryIn: string;
@@ -137,10 +137,10 @@ export interface CheckOptions {
   readonly now: number;
 }
 
-/** An object of a list; what lies deeper than its metadata is not validated. */
+/** An object in a list. Members other than its metadata are not validated. */
 export type ListedObject = RawObject & Json;
 
-/** The requests of all checks; equal reads are sent once. Every method throws KubeFailure. */
+/** The requests of all checks. Equal reads are sent only once. Every method throws KubeFailure. */
 export class Inquiry extends ApiReader {
   readonly options: CheckOptions;
   readonly #texts = new Map<string, Promise<string>>();
@@ -171,7 +171,7 @@ export class Inquiry extends ApiReader {
   }
 }
 
-/** @returns undefined if there is no such object, or none of its kind */
+/** @returns undefined if there is no such object, or if its kind is not served */
 export async function unlessNotServed<T>(answer: Promise<T>): Promise<T | undefined> {
   try {
     return await answer;
@@ -181,7 +181,7 @@ export async function unlessNotServed<T>(answer: Promise<T>): Promise<T | undefi
   }
 }
 
-/** A judgement for each line of the report. */
+/** One judgement for each line of the report. */
 export type Seen = Judgement | readonly Judgement[];
 type CheckFunction = (inquiry: Inquiry) => Promise<Seen>;
 
@@ -194,7 +194,7 @@ export async function inquire<T>(options: CheckOptions, work: (inquiry: Inquiry)
   }
 }
 
-/** Runs the checks one after the other; one that cannot be done becomes a line that says so. */
+/** Runs the checks one after the other. If a check cannot be made, its line says so. */
 export async function checked(
   inquiry: Inquiry,
   functions: Partial<Readonly<Record<CheckCode, CheckFunction>>>,
@@ -204,7 +204,7 @@ export async function checked(
     const seen = (await functions[code]?.(inquiry).catch(unchecked)) ?? [];
     const judgements = [seen].flat();
     checks.push(...judgements.map((judgement) => ({ code, ...judgement })));
-    // Without an answer, every further check would fail, too.
+    // If the API server does not answer, every further check would fail as well.
     const version = code === 'ApiServer' && inquiry.json('/version').catch(() => undefined);
     if (version !== false && (await version) === undefined) break;
   }

@@ -55,14 +55,14 @@ async function floorObjects(inquiry: Inquiry): Promise<FloorObjects> {
   return { ...none, configMap, bound: true, validUntil: Number.isNaN(time) ? null : time, changed };
 }
 
-/** Whether this API server can have a floor, how it is switched on, and whether this account may install it. */
+/** Whether this API server supports a floor, how it is enabled, and whether this account may install it. */
 export async function floorBefore(inquiry: Inquiry): Promise<Seen> {
   const { gitVersion } = await inquiry.json('/version');
   const version = parseVersion(String(gitVersion));
-  // The line ApiServer says so.
+  // The check ApiServer reports this.
   if (version === undefined) return [];
   const support = supportOf(String(gitVersion), version);
-  // On older ones it is only installed by those who ask for it.
+  // On older versions, it is installed only on request.
   if (!atLeast(version, FLOOR_VERSIONS.recommended)) return support;
   const missing = await missingForFloor(inquiry);
   if (missing.length === 0) return support;
@@ -91,7 +91,7 @@ function supportOf(gitVersion: string, version: NonNullable<ReturnType<typeof pa
 
 const WRITES = 'The leader writes it within a minute: see the line Leader, and “floor” in its log.';
 
-/** Whether the floor stands: pods get a wait of the API server while Linger is down. */
+/** Whether the floor works, so that pods get a wait from the API server while Linger is down. */
 export async function floor(inquiry: Inquiry): Promise<Seen> {
   const { namespace, now } = inquiry.options;
   const { policy, binding, configMap, bound, validUntil, changed } = await floorObjects(inquiry);
@@ -100,7 +100,7 @@ export async function floor(inquiry: Inquiry): Promise<Seen> {
     const version = parseVersion(String(gitVersion));
     if (version === undefined) return [];
     const absent = ok(`not installed; ${supportOf(String(gitVersion), version).text}`);
-    // That the ConfigMap is there says nothing: the leader writes it without the policy, too.
+    // The ConfigMap alone says nothing, because the leader writes it even without the policy.
     const past = atLeast(version, FLOOR_VERSIONS.oldest) ? await evaluationsOf(inquiry) : '';
     const times = isString(past) ? 0 : past.all;
     if (times === 0) return absent;
@@ -161,7 +161,10 @@ export async function floor(inquiry: Inquiry): Promise<Seen> {
 
 const SELECTORS = ['namespaceSelector', 'objectSelector'] as const;
 
-/** The paths of the policy that differ from what is installed; its selectors are those of the webhook, if that is known. */
+/**
+ * The paths at which the policy differs from the installed one. Its selectors should be those of the webhook, if these are
+ * known.
+ */
 function differencesOfPolicy(policy: Json, webhook: Json | undefined): readonly string[] {
   const expected = installed.floorSpecs.policy;
   const constraints = memberAt(policy, ['spec', 'matchConstraints']);
@@ -169,7 +172,7 @@ function differencesOfPolicy(policy: Json, webhook: Json | undefined): readonly 
     if (webhook === undefined) return false;
     const own = requirementsOf(memberAt(constraints, [selector]));
     const called = requirementsOf(webhook[selector]);
-    // Some providers add requirements to every webhook: the policy need not have those.
+    // Some providers add requirements to every webhook; the policy does not need them.
     const needed = requirementsOf(expected.matchConstraints[selector]).filter((each) =>
       called.includes(each),
     );
@@ -193,7 +196,7 @@ function differencesOfBinding(binding: Json, namespace: string): readonly string
   return differences({ ...expected, paramRef }, memberAt(binding, ['spec']), 'spec');
 }
 
-/** Each requirement of a label selector, as text. */
+/** The requirements of a label selector, each as text. */
 function requirementsOf(selector: unknown): readonly string[] {
   const labels = memberAt(selector, ['matchLabels']);
   const expressions = recordsAt(selector, 'matchExpressions');
@@ -203,7 +206,7 @@ function requirementsOf(selector: unknown): readonly string[] {
   ];
 }
 
-/** The paths at which an object differs from what was applied, but for what the API server fills in. */
+/** The paths at which an object differs from what was applied, except for what the API server fills in. */
 function differences(applied: unknown, stored: unknown, path: string): readonly string[] {
   if (isRecord(stored) && (applied === undefined || isRecord(applied))) {
     const keys = new Set([...Object.keys(applied ?? {}), ...Object.keys(stored)]);
@@ -232,7 +235,7 @@ interface Evaluations {
   readonly kinds: string;
 }
 
-/** How often the API server that answers has evaluated it since its start; a string: why that cannot be read. */
+/** How often the answering API server has evaluated the policy since its start; a string: why that cannot be read. */
 async function evaluationsOf(inquiry: Inquiry): Promise<Evaluations | string> {
   let samples: ReturnType<typeof parseExposition>;
   try {

@@ -5,7 +5,7 @@ import { floorState } from './floor.ts';
 import { anyOwnWebhook, obstaclesTo } from './pod-webhooks.ts';
 import { deployment, replicaPods, replicaStatuses } from './replicas.ts';
 
-/** Whether pods that are created now get a hook. What may not be read counts as not known. Never rejects. */
+/** Whether pods created now get a hook. What may not be read counts as unknown. Never rejects. */
 export async function hooksNowIn(inquiry: Inquiry): Promise<HooksNow> {
   const seen = <T>(ask: Promise<T>) => ask.catch(() => undefined);
   const { configuration } = inquiry.options;
@@ -27,13 +27,15 @@ export async function hooksNowIn(inquiry: Inquiry): Promise<HooksNow> {
   });
 }
 
-/** Replicas have the same certificate, and hear of a new configuration at different times. */
+/**
+ * Combines the answers of replicas: they have the same certificate, but learn of a changed configuration at different times.
+ */
 function trustIn(all: readonly (boolean | null)[]): boolean | undefined {
   const known = all.filter((each) => each !== null);
   return known.length === 0 ? undefined : known.includes(true);
 }
 
-/** @returns undefined where there is no such Deployment: then replicas may come from anywhere */
+/** @returns undefined if there is no such Deployment: then replicas may be run by something else */
 async function replicasOf(inquiry: Inquiry): Promise<HookFacts['replicas']> {
   const declared = await deployment(inquiry);
   if (declared === undefined) return undefined;

@@ -70,32 +70,32 @@ import {
 import { replicaRights } from './rights.ts';
 import { answer } from './trial-pods.ts';
 
-/** The effect of all policies, of objects and of files. */
+/** The effect of all policies, from objects and from files. */
 export interface InForce {
-  /** The namespaces whose pods may get hook Hold, and why those get none that can run on any node. */
+  /** The namespaces whose pods may get hook Hold, and why pods without node constraints get none there. */
   readonly wantingHold: readonly { readonly namespace: string; readonly why: string | undefined }[];
-  /** Why some policies could not be read; undefined: all were. */
+  /** Why some policies could not be read; undefined: all were read. */
   readonly policiesUnread: string | undefined;
   /** The digest of the helper that the leader delivers; undefined: not known. */
   readonly holdDigest: string | undefined;
-  /** How many policies are of files. */
+  /** How many policies come from files. */
   readonly files: number;
-  /** What is invalid in files. */
+  /** The problems of policies in files. */
   readonly fileProblems: readonly string[];
   /** Why files cannot be read. */
   readonly filesUnread: KubeFailure | undefined;
-  /** The mode for a pod without labels in the namespace that is tried; undefined: there is no such namespace. */
+  /** The mode of a pod without labels in the namespace of the dry run; undefined: that namespace does not exist. */
   readonly mode: { readonly value: string; readonly origin: string } | undefined;
 }
 
-/** What sends traffic to pods, whether it is declared or not. */
+/** The senders of traffic to pods, declared or not. */
 export interface Senders {
   readonly discovered: Discovered;
-  /** Addresses, with their owners where known, that connected to held pods after every known consumer had stopped. */
+  /** Addresses (with their owners, if known) that connected to held pods after every known consumer had stopped. */
   readonly witnessed: ReadonlyMap<string, { readonly pods: number }>;
 }
 
-/** Whether an installed Linger works. @param senders undefined: not looked for */
+/** Checks whether an installed Linger works. @param senders undefined: not searched */
 export function checkInstallation(
   inquiry: Inquiry,
   inForce: () => Promise<InForce>,
@@ -148,7 +148,7 @@ async function customResources(inquiry: Inquiry): Promise<Seen> {
   return warning(`not served: ${missing.join(', ')}; only files can declare them`, APPLY);
 }
 
-/** The Secret that the replicas serve from: the one that they make, or the user's, which is mounted. */
+/** The Secret from which replicas serve: either the one that they create, or one of the user's, which is mounted. */
 async function certificateSecret(
   inquiry: Inquiry,
 ): Promise<{ readonly name: string; readonly isTheirs: boolean; readonly cure: string }> {
@@ -221,7 +221,7 @@ async function certificate(inquiry: Inquiry): Promise<Seen> {
           'Add the name with --cert-names, or to your own certificate.',
         ),
     ],
-    // Replicas renew within a minute; a third of its life remains.
+    // Replicas renew their own certificate within a minute once a third of its life remains.
     isTheirs && endsSoon(leaf, date)
       ? warning(`${what} expires soon; ${left}`, 'It is your own: renew it.')
       : !isTheirs && renewalTime(leaf).getTime() + HOUR_MS < date.getTime()
@@ -234,7 +234,7 @@ async function certificate(inquiry: Inquiry): Promise<Seen> {
 
 const HOUR_MS = 3_600_000;
 
-/** Less than a quarter of its life is left, as in the alert LingerCertificateExpires. */
+/** Whether less than a quarter of its life remains, as in the alert LingerCertificateExpires. */
 function endsSoon({ validFromDate, validToDate }: X509Certificate, now: Date): boolean {
   const life = validToDate.getTime() - validFromDate.getTime();
   return validToDate.getTime() - now.getTime() < life / 4;
@@ -244,7 +244,7 @@ function decoded(base64: string): string {
   return Buffer.from(base64, 'base64').toString();
 }
 
-/** Connections to a Service end at its targetPort, whatever its own port is. */
+/** Checks targetPorts, because that is where connections to a Service end, whatever its own port is. */
 async function ports(inquiry: Inquiry): Promise<Seen> {
   const { namespace } = inquiry.options;
   const declared = await deployment(inquiry);
@@ -259,7 +259,8 @@ async function ports(inquiry: Inquiry): Promise<Seen> {
   const own = services.filter(({ spec }) => {
     const selector = memberAt(spec, ['selector']);
     if (!isRecord(selector) || !isRecord(labels)) return false;
-    // Replicas get more labels while they run; one that differs is of something else in this namespace.
+    // Replicas get additional labels while they run; if a shared label differs, the pod belongs to something else in this
+    // namespace.
     const shared = Object.keys(selector).filter((key) => key in labels);
     return shared.length > 0 && shared.every((key) => selector[key] === labels[key]);
   });
@@ -286,7 +287,10 @@ function restricts(policy: Policy, direction: Direction): boolean {
 }
 type Direction = 'Ingress' | 'Egress';
 
-/** The rules of a NetworkPolicy that open one of these ports, by number or name: those of the pods, not of the Service. */
+/**
+ * The rules of a NetworkPolicy that allow one of these ports, by number or name. They refer to ports of pods, not of the
+ * Service.
+ */
 function rulesFor(
   policy: Policy,
   direction: Direction,
@@ -352,14 +356,17 @@ async function networkPolicies(inquiry: Inquiry): Promise<Seen> {
   );
 }
 
-/** Where connections to the Service kubernetes end: NetworkPolicies see that port, and not the Service's. */
+/**
+ * The ports at which connections to the Service kubernetes end, because NetworkPolicies apply to these and not to the
+ * Service's.
+ */
 async function apiServerPorts(inquiry: Inquiry): Promise<readonly number[]> {
   const slices = await endpointSlices(inquiry, 'default', 'kubernetes').catch(() => []);
   const all = slices.flatMap((slice) => recordsAt(slice, 'ports')).map(({ port }) => Number(port));
   return all.length > 0 ? [...new Set(all)] : [443, 6443];
 }
 
-/** Whether helpers can leave the namespaces that want Hold. */
+/** Whether connections of helpers can leave the namespaces that want Hold. */
 async function helperEgress(inquiry: Inquiry, inForce: InForce | undefined): Promise<readonly Judgement[]> {
   const { namespace } = inquiry.options;
   const wanting = new Set(inForce?.wantingHold.map((each) => each.namespace));
@@ -377,7 +384,7 @@ async function helperEgress(inquiry: Inquiry, inForce: InForce | undefined): Pro
       const isOwn = policy.metadata.namespace === namespace;
       return to.length === 0 || to.some((peer) => mayBeLinger(peer, isOwn, labels));
     });
-  // Another policy may allow to the same pods, or to all, what this one forbids.
+  // What this policy forbids, another policy may allow for the same or for all pods.
   const shut = restricting.filter(
     (policy) =>
       !restricting.some(
@@ -467,10 +474,10 @@ function undeclared({ discovered, witnessed }: Senders): readonly Judgement[] {
   ];
 }
 
-/** Lines or names of one problem; more of them say no more. */
+/** How many lines or names of one problem are shown; more would not help. */
 const MOST_SHOWN = 5;
 
-/** @param inForce undefined: not known, which the next check says */
+/** @param inForce the effect of policies; undefined: not known, which another check reports */
 async function policies(inquiry: Inquiry, inForce: InForce | undefined): Promise<Seen> {
   const { files, fileProblems = [], filesUnread, mode } = inForce ?? {};
   const broken: Judgement[] = filesUnread === undefined ? [] : [unchecked(filesUnread)];
@@ -508,7 +515,7 @@ async function policies(inquiry: Inquiry, inForce: InForce | undefined): Promise
   );
 }
 
-/** Pods with the address of an earlier Service. The line Watches says where replicas cannot be asked. */
+/** Counts pods that call the address of an earlier Service. If replicas cannot be asked, the check Watches says so. */
 async function unreachedPods(inquiry: Inquiry): Promise<readonly Judgement[]> {
   const statuses = [...((await replicaStatuses(inquiry).catch(() => undefined))?.values() ?? [])];
   if (statuses.length === 0) return [];
@@ -524,7 +531,7 @@ async function unreachedPods(inquiry: Inquiry): Promise<readonly Judgement[]> {
   ];
 }
 
-/** More than Kubernetes is designed for. */
+/** More namespaces than Kubernetes is designed for. */
 const MOST_NAMESPACES = 10_000;
 
 async function holdHelper(
@@ -547,7 +554,7 @@ async function holdHelper(
       'In the chart, set hold.enabled=true; otherwise remove --hold-port=0 and apply deploy/service-hold.yaml.',
     );
   const name = holdDigest === undefined ? readHelperObject().name : holdConfigMap(holdDigest);
-  // Metadata only, since each has 60 kB of helpers.
+  // Only metadata, because each of these has 60 kB of helpers.
   const helpers = {
     path: '/api/v1/configmaps',
     query: { fieldSelector: `metadata.name=${name}` },

@@ -13,18 +13,20 @@ import {
   unreachedIn,
 } from './replicas.ts';
 
-/** What ready replicas say, at least one. */
+/** What ready replicas report, of which there is at least one. */
 interface Said {
   /** By the names of their pods. */
   readonly replicas: ReadonlyMap<string, ReplicaStatus>;
-  /** Names of the pods that are not ready. */
+  /** Names of pods that are not ready, and so were not asked. */
   readonly unasked: readonly string[];
   readonly leader: Overview['leader'];
-  /** Takes the reason why something is not known. */
+  /** Called with the reason why something is unknown. */
   readonly unseen: (line: string) => void;
 }
 
-/** What an installation's overview shows of a fact that each replica says; `elsewhere`: checks or the headline show it. */
+/**
+ * How the reports of all replicas are combined into one fact of the overview. `elsewhere`: checks or the headline show it.
+ */
 type Combined<Fact> = Fact extends keyof Overview ? (said: Said) => Overview[Fact] : 'elsewhere';
 
 const FACTS: { readonly [Fact in keyof ReplicaStatus]-?: Combined<Fact> } = {
@@ -32,7 +34,7 @@ const FACTS: { readonly [Fact in keyof ReplicaStatus]-?: Combined<Fact> } = {
   watches: 'elsewhere',
   trusted: 'elsewhere',
   flips: 'elsewhere',
-  /** The sum: each review reaches one replica. */
+  /** The sum, because each review reaches only one replica. */
   decisions({ replicas, unasked, unseen }) {
     if (unasked.length > 0)
       unseen(`decisions: those of ${fewOf(unasked)}, which ${unasked.length === 1 ? 'is' : 'are'} not ready`);
@@ -45,7 +47,7 @@ const FACTS: { readonly [Fact in keyof ReplicaStatus]-?: Combined<Fact> } = {
         .filter(({ seconds }) => seconds === null || seconds < 3_600),
     };
   },
-  /** The leader's: the others hold nothing. */
+  /** The leader's number, because other replicas hold no pods. */
   held({ replicas, leader, unseen }) {
     if ([...replicas.values()].every(hasNoHold)) return 0;
     const notKnown = (why: string) => {
@@ -59,20 +61,20 @@ const FACTS: { readonly [Fact in keyof ReplicaStatus]-?: Combined<Fact> } = {
     const { held } = status;
     return held ?? notKnown(`${leader.name} does not know yet: hooks call a new leader within seconds`);
   },
-  /** The maximum: all replicas see the same pods. */
+  /** The maximum, because all replicas see the same pods. */
   unreached({ replicas, unseen }) {
     const unreached = unreachedIn([...replicas.values()]);
     if (unreached === undefined) unseen(UNREACHED_UNKNOWN);
     return unreached ?? null;
   },
-  /** The leader's: the others audit nothing. */
+  /** The leader's audit, because other replicas make none. */
   audit({ replicas }) {
     const audit = [...replicas.values()].map((each) => each.audit).find((each) => each !== null);
     return audit === undefined ? null : { verdicts: audit.verdicts, findings: counted(audit.findings) };
   },
 };
 
-/** Asks everything on its own, so that a right that is missing costs one line. */
+/** Makes each request independently, so that a missing right costs only one line. */
 export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
   const lines: string[] = [];
   const unseen = (line: string) => void lines.push(line);
@@ -105,7 +107,7 @@ export async function overviewOf(inquiry: Inquiry): Promise<Overview> {
   };
 }
 
-/** Replicas of an earlier version without a Hold Service say nothing of `unreached`. */
+/** Replicas of an earlier version without a Hold Service do not report `unreached`. */
 function hasNoHold({ held, unreached }: ReplicaStatus): boolean {
   return held === null && unreached == null;
 }

@@ -18,10 +18,13 @@ import {
 } from '../core/api/index.ts';
 import type { ListedObject } from './checks.ts';
 
-/** What others take from a pod that Linger has changed. */
+/** What something else removes from a pod that Linger has changed. */
 export type Taken = 'hook' | 'grace';
 
-/** The names by which policies and patches mean it. Labels are named lifecycle, too: `lifecycle: spot`, `example.com/lifecycle`. */
+/**
+ * The names by which policies and patches refer to it. Some labels contain the word too, such as `lifecycle: spot` and
+ * `example.com/lifecycle`.
+ */
 const MEANT: Readonly<Record<Taken, RegExp>> = {
   hook: /(?<![a-z]\/|~1|[-\w])(lifecycle|preStop)(?![-\w]|\\?["']?\s*:\s*\\?["'])/,
   grace: /terminationGracePeriodSeconds/,
@@ -31,8 +34,8 @@ const inEachVersion = (group: string, plural: string) =>
   ['v1', 'v1beta1', 'v1alpha1'].map((version) => `/apis/${group}/${version}/${plural}`);
 
 /**
- * Kinds whose objects change pods, how the names of the webhooks begin that act for them (undefined: the API server itself does),
- * and where they may be served; a cluster may serve none of them.
+ * Kinds whose objects change pods; the prefix of the names of webhooks that apply them (undefined: the API server does it
+ * itself); and where they may be served. A cluster may serve none of them.
  */
 const POLICY_KINDS: readonly (readonly [
   kind: string,
@@ -56,14 +59,14 @@ const POLICY_KINDS: readonly (readonly [
   ['ModifySet', 'mutation.gatekeeper.sh', '/apis/mutations.gatekeeper.sh/v1/modifyset'],
 ];
 
-/** Older versions of Kyverno write on each pod which of its rules changed what: `rule.policy.kyverno.io: replaced /spec/…`. */
+/** Older versions of Kyverno record on each pod which rule changed what: `rule.policy.kyverno.io: replaced /spec/…`. */
 const KYVERNO_PATCHES = 'policies.kyverno.io/last-applied-patches';
 const WEBHOOKS = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations';
 const LINGER_WEBHOOK = 'pods.linger.dev';
 const MOST = 500;
 
 interface Trial {
-  /** As it was sent, and as it came back from admission. */
+  /** The pod as sent, and as returned by admission. */
   readonly sent: unknown;
   readonly returned: unknown;
   readonly namespace: string;
@@ -71,8 +74,8 @@ interface Trial {
 }
 
 /**
- * Whether a pod has lost what was sent: its grace, or the hook of the container that was the first. It need not be the first any
- * more: Istio may put its own before it.
+ * Whether a pod has lost what was sent: its grace, or the hook of its first container. That container may no longer be the
+ * first, because Istio may insert its own before it.
  */
 export function hasLost(pod: unknown, { sent, taken }: Pick<Trial, 'sent' | 'taken'>): boolean {
   const graceOf = (of: unknown) => Number(memberAt(of, ['spec', 'terminationGracePeriodSeconds']));
@@ -84,10 +87,10 @@ export function hasLost(pod: unknown, { sent, taken }: Pick<Trial, 'sent' | 'tak
 }
 
 /**
- * What took the hook or cut the grace of a pod, by a dry run: the rules that the pod itself names; else the policies that
- * name the field and the webhooks whose own answer to this pod says so; else the webhooks that are called for it and did not
- * answer. What may not be listed is left out. Empty: not known. Undefined: only what is asked before Linger and not again; it
- * undoes nothing, since Linger goes by what it leaves.
+ * Finds what removed the hook or cut the grace of a pod, by a dry run: the rules that the pod itself names; otherwise the
+ * policies that mention the field, and the webhooks whose own answer for this pod confirms it; otherwise the webhooks that
+ * are called for the pod and did not answer. Objects that may not be listed are left out. Empty: not known. Undefined: only
+ * something that is called before Linger and not again, which undoes nothing, because Linger adapts to what it leaves.
  */
 export async function changersOf(trial: Trial, reader: ApiReader): Promise<readonly string[] | undefined> {
   const patches = memberAt(trial.returned, ['metadata', 'annotations', KYVERNO_PATCHES]);
@@ -130,15 +133,15 @@ interface Inquest extends Trial {
 
 interface Changer {
   readonly name: string;
-  /** Whether it is, or may be, asked about what Linger has done. */
+  /** Whether it is called, or may be called, after Linger has changed the pod. */
   readonly followsLinger: boolean;
-  /** Whether it has matchConditions, which only the API server can judge. */
+  /** Whether it has matchConditions, which only the API server can evaluate. */
   readonly conditional: boolean;
 }
 
-/** Its name is that of its configuration. */
+/** Named after its configuration. */
 type OtherWebhook = Changer & { readonly webhook: Json };
-/** With the webhooks through which it is asked. */
+/** With the webhooks through which it is applied. */
 type NamingPolicy = Changer & { readonly acting: readonly OtherWebhook[] };
 
 const isConditional = (of: unknown) => listOf(memberAt(of, ['matchConditions'])).length > 0;
@@ -151,19 +154,19 @@ async function policiesNaming(
   const found: NamingPolicy[] = [];
   for (const [kind, by, ...paths] of POLICY_KINDS) {
     const acting = (called ?? []).filter(({ webhook }) => by !== undefined && startsWith(webhook.name, by));
-    // What an engine has left that is gone, or is not asked here, does nothing.
+    // If the engine is gone, or is not called here, policies that it has left behind do nothing.
     if (by !== undefined && called !== undefined && acting.length === 0) continue;
     for (const path of paths) {
       const naming = (await inquest.list(path)).filter(
         ({ metadata, spec }) =>
-          // The floor touches no pod with a plan.
+          // The floor does not change pods that have a plan.
           !(by === undefined && metadata.name === FLOOR.policy) &&
           [undefined, inquest.namespace].includes(metadata.namespace) &&
           MEANT[inquest.taken].test(JSON.stringify(mutationsOf(spec, inquest))),
       );
       for (const { metadata, spec } of by === undefined ? await boundOf(naming, path, inquest) : naming) {
         const name = `${kind} ${metadata.name}`;
-        // The API server's own come before all webhooks.
+        // Policies of the API server itself are applied before all webhooks.
         const followsLinger =
           by === undefined
             ? isAskedAgain(spec)
@@ -175,7 +178,7 @@ async function policiesNaming(
   return found;
 }
 
-/** Without a binding that takes this pod and has its parameters, a policy does nothing. @param path of the policies */
+/** A policy has no effect without a binding that matches this pod and has its parameters. @param path of the policies */
 async function boundOf(policies: readonly ListedObject[], path: string, inquest: Inquest) {
   const bindings = policies.length === 0 ? [] : await inquest.list(path.replace(/ies$/, 'ybindings'));
   const bound: ListedObject[] = [];
@@ -188,7 +191,7 @@ async function boundOf(policies: readonly ListedObject[], path: string, inquest:
   return bound;
 }
 
-/** Where those that are named are not there, the policy is not asked, or (`Deny`) rejects the pod. */
+/** If the named parameters do not exist, the policy is skipped, or (with `Deny`) rejects the pod. */
 async function hasParameters(paramKind: unknown, paramRef: unknown, inquest: Inquest): Promise<boolean> {
   if (!isRecord(paramKind) || !isRecord(paramRef) || !isString(paramRef.name)) return true;
   const { apiVersion, kind } = paramKind;
@@ -205,7 +208,7 @@ async function hasParameters(paramKind: unknown, paramRef: unknown, inquest: Inq
   }
 }
 
-/** All but Linger's own. Undefined: there are none, or they may not be listed. */
+/** All webhooks except Linger's own. Undefined: there are none, or they may not be listed. */
 function webhooksIn(configurations: readonly ListedObject[]): readonly OtherWebhook[] | undefined {
   if (configurations.length === 0) return undefined;
   const has = ({ webhooks }: ListedObject) => recordsAt(webhooks).some(({ name }) => name === LINGER_WEBHOOK);
@@ -226,9 +229,11 @@ function webhooksIn(configurations: readonly ListedObject[]): readonly OtherWebh
 const isAskedAgain = (of: unknown) => memberAt(of, ['reinvocationPolicy']) === 'IfNeeded';
 const startsWith = (name: unknown, start: string) => isString(name) && name.startsWith(start);
 
-/** What a policy changes of this pod: the rules of Kyverno's older kinds may also validate, generate, or change what is there. */
+/**
+ * What a policy changes in this pod. Rules of Kyverno's older kinds may also validate, generate, or change existing objects.
+ */
 function mutationsOf(spec: unknown, inquest: Inquest): unknown {
-  // What Kyverno applies to existing objects only.
+  // Excludes policies that Kyverno applies only to existing objects.
   const isAsked = [['admission'], ['evaluation', 'admission', 'enabled']].every(
     (switched) => memberAt(spec, switched) !== false,
   );
@@ -249,18 +254,21 @@ function mutationsOf(spec: unknown, inquest: Inquest): unknown {
   return isSpared ? {} : does;
 }
 
-/** Whether it excludes by what {@link isFor} knows alone, and this pod. */
+/** Whether a rule excludes this pod, judged only by what {@link isFor} knows. */
 function excludes({ resources, ...more }: Json, inquest: Inquest): boolean {
   if (!isRecord(resources) || Object.keys(more).length > 0) return false;
   const isKnown = (name: string) => /^(kinds|namespaces|namespaceSelector|selector|operations)$/.test(name);
   return Object.keys(resources).every(isKnown) && isFor(resources, inquest);
 }
 
-/** As the documentation tells operators to write it. */
+/** Recognises the exclusion of pods with a plan in the form in which the documentation recommends it. */
 const sparesPlans = (...conditions: readonly unknown[]) =>
   JSON.stringify(conditions).includes(ANNOTATION.plan);
 
-/** By what Kyverno (any of several, all of several, or one) and Gatekeeper match: no kinds are all, and no namespaces. */
+/**
+ * Whether the match clause of Kyverno (any of several, all of several, or a single one) or Gatekeeper covers the pod. No
+ * kinds means all kinds, and no namespaces all namespaces.
+ */
 function isFor(match: unknown, { namespace, labels, sent }: Inquest): boolean {
   const takesIn = (part: unknown) => {
     const of = memberAt(part, ['resources']) ?? part;
@@ -281,7 +289,7 @@ function isFor(match: unknown, { namespace, labels, sent }: Inquest): boolean {
   return any.length > 0 ? any.some(takesIn) : (all.length > 0 ? all : [match]).every(takesIn);
 }
 
-/** By what policies of the API server and their bindings match; no rules are all. */
+/** Whether the match clause of an API server policy or its binding covers the pod. No rules means all. */
 function takesPod(match: unknown, { labels, sent }: Inquest): boolean {
   const { resourceRules: rules, excludeResourceRules, ...selectors } = isRecord(match) ? match : {};
   const excluded = recordsAt(excludeResourceRules).filter((rule) => listOf(rule.resourceNames).length === 0);
@@ -294,10 +302,13 @@ function labelsOf(object: unknown): Labels {
   return isRecord(labels) ? (labels as Labels) : NO_LABELS;
 }
 
-/** Those that answer a dry run without doing anything. */
+/** Values of sideEffects with which a dry run has no effect. */
 const HARMLESS = new Set(['None', 'NoneOnDryRun']);
 
-/** Asks the webhook itself, through the API server's proxy: that takes the right to create services/proxy. Undefined: no answer. */
+/**
+ * Calls the webhook itself through the API server's proxy, which requires the right to create services/proxy. Undefined: no
+ * answer.
+ */
 async function takes(webhook: Json, inquest: Inquest): Promise<boolean | undefined> {
   const { sent, namespace, reader } = inquest;
   const { service } = isRecord(webhook.clientConfig) ? webhook.clientConfig : {};

@@ -19,17 +19,17 @@ import { APPLY, replicaPods } from './replicas.ts';
 
 const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1';
 
-/** The labels that exclude Linger's own pods. */
+/** The labels by which Linger's own pods are excluded. */
 export const OWN_LABELS: Labels = { 'app.kubernetes.io/name': 'linger', 'linger.dev/inject': 'false' };
 
-/** Linger's own webhook, if there is a configuration with one. */
+/** Linger's own webhook, if the configuration exists and contains it. */
 export async function ownWebhook(inquiry: Inquiry): Promise<Json | undefined> {
   const { configuration } = inquiry.options;
   const object = await inquiry.find(`${CONFIGURATIONS}/mutatingwebhookconfigurations/${configuration}`);
   return recordsAt(object, 'webhooks')[0];
 }
 
-/** The same, or Linger's webhook in a configuration of another name, if these may be listed. */
+/** The same, or Linger's webhook in a configuration of another name if those may be listed. */
 export async function anyOwnWebhook(inquiry: Inquiry): Promise<Json | undefined> {
   const own = await ownWebhook(inquiry);
   if (own !== undefined) return own;
@@ -37,7 +37,7 @@ export async function anyOwnWebhook(inquiry: Inquiry): Promise<Json | undefined>
   return all.flatMap(({ webhooks }) => recordsAt(webhooks)).find(({ name }) => name === WEBHOOK);
 }
 
-/** The names of cluster-wide objects do not follow the namespace: a second Linger takes them from the first. */
+/** Cluster-wide objects have the same names in every namespace, so a second Linger would take them from the first. */
 export async function otherInstallation(inquiry: Inquiry): Promise<Seen> {
   const { namespace, configuration } = inquiry.options;
   const own = await ownWebhook(inquiry);
@@ -95,7 +95,7 @@ export async function webhook(inquiry: Inquiry): Promise<Seen> {
   );
 }
 
-/** Why the API server never asks the replicas. */
+/** Why the API server never calls the replicas. */
 export async function obstaclesTo(own: Json, inquiry: Inquiry): Promise<readonly Judgement[]> {
   const { configuration } = inquiry.options;
   const found = [
@@ -114,11 +114,11 @@ export async function obstaclesTo(own: Json, inquiry: Inquiry): Promise<readonly
   return found.filter((each) => each !== false);
 }
 
-/** What keeps reviews from the replicas. */
+/** What prevents reviews from reaching the replicas. */
 async function wayIn(own: Json, inquiry: Inquiry): Promise<readonly Judgement[]> {
   const { configuration, namespace } = inquiry.options;
   const called = memberAt(own, ['clientConfig', 'service']);
-  // A replica outside of the cluster.
+  // A replica outside the cluster.
   if (called === undefined && isString(memberAt(own, ['clientConfig', 'url']))) return [];
   const { namespace: place, name, port = 443 } = isRecord(called) ? called : {};
   if (place !== namespace)
@@ -150,7 +150,7 @@ async function wayIn(own: Json, inquiry: Inquiry): Promise<readonly Judgement[]>
 }
 
 async function excludesAll({ namespaceSelector }: Json, inquiry: Inquiry): Promise<boolean> {
-  // The rest is still checked for an account that may not list namespaces.
+  // An account that may not list namespaces still gets the other checks.
   const all = await inquiry.items('/api/v1/namespaces').catch(() => []);
   const isExcluded = ({ metadata: { labels = NO_LABELS } }: RawObject) =>
     !isSelected({ namespaceSelector }, labels, NO_LABELS);
@@ -160,7 +160,7 @@ async function excludesAll({ namespaceSelector }: Json, inquiry: Inquiry): Promi
 interface PodWebhook {
   readonly configuration: string;
   readonly webhook: Json;
-  /** For messages. */
+  /** The name for messages. */
   readonly name: string;
 }
 
@@ -176,7 +176,7 @@ async function podWebhooks(
   );
 }
 
-/** The labels of a namespace; if it does not exist yet, those that deploy/ gives to Linger's. */
+/** The labels of a namespace; if it does not exist yet, those that deploy/ gives to Linger's namespace. */
 export async function namespaceLabels(inquiry: Inquiry, name: string): Promise<Labels> {
   const object = await inquiry.find(`/api/v1/namespaces/${name}`);
   const labels = memberAt(object, ['metadata', 'labels']);
@@ -194,7 +194,7 @@ export async function otherWebhooks(inquiry: Inquiry): Promise<Seen> {
   for (const each of others)
     if (each.webhook.failurePolicy !== 'Ignore' && isSelected(each.webhook, labels, OWN_LABELS))
       judgements.push(await judgeBlocking(each, inquiry));
-  // Those of one kind are called in the order of their configurations' names. Source: k8s.io/apiserver
+  // Webhooks of one kind are called in the order of their configurations' names. Source: k8s.io/apiserver
   // pkg/admission/configuration (mutatingWebhookConfigurationManager).
   const after = new Set(mutating.map((each) => each.configuration).filter((name) => name > configuration));
   if (after.size > 0)
@@ -222,7 +222,7 @@ async function judgeBlocking({ webhook, name: who }: PodWebhook, inquiry: Inquir
   const service = memberAt(webhook, ['clientConfig', 'service']);
   if (isRecord(service)) {
     const [place, name] = [String(service.namespace), String(service.name)];
-    // Who may not list them is warned all the same.
+    // An account that may not read endpoints gets the warning below.
     if (!(await hasReadyEndpoint(inquiry, place, name).catch(() => true)))
       return failure(
         `${called}, and its Service ${place}/${name} has no ready endpoint: no replica can start`,

@@ -20,7 +20,7 @@ export function checkBefore(inquiry: Inquiry): Promise<readonly Check[]> {
   });
 }
 
-/** The oldest version that the suite has run on; docs/install.md has them all, and the chart asks for it. */
+/** The oldest version on which the suite has run. docs/install.md lists them all, and the chart requires it. */
 export const OLDEST = { major: 1, minor: 32 };
 
 export async function apiServer(inquiry: Inquiry): Promise<Seen> {

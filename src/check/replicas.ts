@@ -21,10 +21,10 @@ export async function deployment(inquiry: Inquiry): Promise<Json | undefined> {
   return inquiry.find(`/apis/apps/v1/namespaces/${inquiry.options.namespace}/deployments/linger`);
 }
 
-/** The value of a flag of `serve`; undefined: its default. */
+/** Returns the value of a flag of `serve`; undefined: its default. */
 export type ReplicaFlags = (name: string) => string | undefined;
 
-/** What the Deployment says: flags over the environment, and the last of one flag. */
+/** The flags in the Deployment: flags take precedence over the environment, and the last one counts. */
 export function flagsOf(declared: Json | undefined): ReplicaFlags {
   const containers = recordsAt(declared, 'spec', 'template', 'spec', 'containers');
   const args = containers.flatMap((each) => listOf(each.args)).filter(isString);
@@ -38,13 +38,13 @@ export function flagsOf(declared: Json | undefined): ReplicaFlags {
   };
 }
 
-/** The cap of all modes. @throws KubeFailure */
+/** The highest mode that the replicas allow. @throws KubeFailure */
 export async function modeLimitOf(inquiry: Inquiry): Promise<Mode> {
   const limit = flagsOf(await deployment(inquiry))('mode-limit')?.toLowerCase();
   return MODES.find((each) => each.toLowerCase() === limit) ?? 'Enforce';
 }
 
-/** Takes a number or a duration. */
+/** Accepts a number or a duration. */
 export function isZero(value: string | undefined): boolean {
   return value !== undefined && /^0+[a-z]*$/.test(value);
 }
@@ -58,7 +58,7 @@ const PORTS = {
 } as const;
 export type PortName = keyof typeof PORTS;
 
-/** Where replicas listen, by the flags of their Deployment; 0: they do not. */
+/** The ports on which replicas listen, by the flags of their Deployment; 0: they do not listen. */
 export async function portsOf(inquiry: Inquiry): Promise<Readonly<Record<PortName, number>>> {
   const flag = flagsOf(await deployment(inquiry));
   const ports = Object.entries(PORTS).map(
@@ -67,7 +67,7 @@ export async function portsOf(inquiry: Inquiry): Promise<Readonly<Record<PortNam
   return Object.fromEntries(ports) as Record<PortName, number>;
 }
 
-/** The pods of the Deployment that are not being deleted, and why one is not ready. */
+/** The pods of the Deployment that are not being deleted, and why any of them is not ready. */
 export async function replicaPods(inquiry: Inquiry) {
   const { namespace } = inquiry.options;
   const pods = await inquiry.items(`/api/v1/namespaces/${namespace}/pods`, 'app.kubernetes.io/name=linger');
@@ -102,7 +102,7 @@ export async function replicas(inquiry: Inquiry): Promise<Seen> {
   const ready = pods.filter((pod) => pod.ready);
   const nodes = [...new Set(ready.map(({ node }) => node))];
   const text = `${ready.length} of ${wanted} ready${ready.length === 0 ? '' : `, on ${nodes.join(', ')}`}`;
-  // Only the Deployment shows what prevents pods from being created, such as a webhook that fails closed.
+  // If pods cannot be created, such as by a webhook that fails closed, only the Deployment shows why.
   const refused = recordsAt(declared, 'status', 'conditions').filter(
     ({ type, status }) => type === 'ReplicaFailure' && status === 'True',
   );
@@ -118,11 +118,11 @@ export async function replicas(inquiry: Inquiry): Promise<Seen> {
     );
   if (ready.length === 0) return failure(`${text}${why}`, log);
   if (ready.length < wanted) return warning(`${text}${why}`, log);
-  // During an update that is stuck, the earlier replicas keep running.
+  // If an update is stuck, the earlier replicas keep running.
   if (troubles.length > 0) return warning(`${text}, but an update is stuck${why}`, log);
   if (wanted === 1)
     return warning(`${text}: while it restarts, pods are created without Linger`, 'Run two replicas.');
-  // If nodes may not be listed, the nodes of the replicas are all that is known.
+  // If nodes may not be listed, only the nodes of the replicas are known.
   const page = await inquiry.json('/api/v1/nodes?limit=2').catch(() => undefined);
   if (nodes.length === 1 && recordsAt(page, 'items').length > 1)
     return warning(
@@ -132,7 +132,7 @@ export async function replicas(inquiry: Inquiry): Promise<Seen> {
   return ok(text);
 }
 
-/** Why a pod's volumes cannot be mounted: its status does not say. */
+/** Why a pod's volumes cannot be mounted; its status does not tell. */
 async function mountFailure(pod: string, inquiry: Inquiry): Promise<string[]> {
   const query = encodeURIComponent(`involvedObject.name=${pod},reason=FailedMount`);
   const path = `/api/v1/namespaces/${inquiry.options.namespace}/events?fieldSelector=${query}`;
@@ -140,12 +140,12 @@ async function mountFailure(pod: string, inquiry: Inquiry): Promise<string[]> {
   return events.slice(-1).map(({ message }) => oneLine(String(message)));
 }
 
-/** A leader renews every two seconds; the rest is what clocks differ by. */
+/** A leader renews every two seconds; the rest allows for different clocks. */
 const LEASE_SECONDS = 60;
-/** More than synchronised clocks differ by. */
+/** Synchronised clocks differ by less. */
 const AHEAD_SECONDS = 10;
 
-/** The holder of the Lease, and seconds since it was renewed (NaN: unknown); undefined: no replica holds it. */
+/** The holder of the Lease, and how many seconds ago it was renewed (NaN: unknown); undefined: no replica holds it. */
 export async function leaseOf(inquiry: Inquiry) {
   const { namespace, now } = inquiry.options;
   const lease = await inquiry.find(`/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases/linger`);
@@ -155,7 +155,7 @@ export async function leaseOf(inquiry: Inquiry) {
   return { name, renewedSeconds };
 }
 
-/** The holder of the Lease is the name of a pod, and a suffix that differs after a restart. */
+/** The holder of the Lease is identified by its pod's name and a suffix that changes with each restart. */
 export function isHolder(holder: string, pod: string): boolean {
   return holder.startsWith(`${pod}_`);
 }
@@ -185,7 +185,8 @@ export async function leader(inquiry: Inquiry): Promise<Seen> {
 }
 
 /**
- * What each ready replica says of itself, by its name, through the API server: that takes the right to get pods/proxy.
+ * The status that each ready replica reports, by pod name. Read through the API server, which requires the right to get
+ * pods/proxy.
  * @throws KubeFailure
  */
 export async function replicaStatuses(inquiry: Inquiry): Promise<ReadonlyMap<string, ReplicaStatus>> {
@@ -206,7 +207,7 @@ export async function replicaStatuses(inquiry: Inquiry): Promise<ReadonlyMap<str
   return statuses;
 }
 
-/** A check of the statuses of all ready replicas, by their names. */
+/** A check that judges the statuses of all ready replicas, by pod name. */
 function byStatus(judge: (statuses: ReadonlyMap<string, ReplicaStatus>) => Seen) {
   return async (inquiry: Inquiry): Promise<Seen> => {
     try {
@@ -257,7 +258,7 @@ export const canary = byStatus((replicas) => {
 
 type Counts = Readonly<Record<string, number>>;
 
-/** Without zeros. */
+/** The sum without entries of zero. */
 export function sumOf(all: readonly Counts[]): Counts {
   const sums: Record<string, number> = {};
   for (const [key, times] of all.flatMap(Object.entries<number>))
@@ -265,9 +266,12 @@ export function sumOf(all: readonly Counts[]): Counts {
   return sums;
 }
 
-/** Running pods that call an address which the Hold Service does not have; undefined: only earlier versions run, which do not say. */
+/**
+ * How many running pods call an address that the Hold Service does not have; undefined: all replicas are of earlier
+ * versions, which do not report it.
+ */
 export function unreachedIn(statuses: readonly ReplicaStatus[]): number | undefined {
-  // Without a Hold Service there are none.
+  // Without a Hold Service there are no such pods.
   const known = statuses.flatMap(({ held, unreached }) =>
     unreached === undefined && held !== null ? [] : [unreached ?? 0],
   );
@@ -278,7 +282,7 @@ export function unreachedIn(statuses: readonly ReplicaStatus[]): number | undefi
 export const UNREACHED_UNKNOWN =
   'whether running pods call an address that the Hold Service no longer has is not known: replicas of an earlier version do not say';
 
-/** What `status` and `check` say of pods that call an address which the Hold Service does not have. */
+/** The sentence in which `status` and `check` report pods that call an address that the Hold Service does not have. */
 export function unreachedInWords(pods: number): string {
   return `${count(pods, 'running pod')} with hook Hold ${pods === 1 ? 'calls' : 'call'} an address that the Hold Service no longer has, and ${pods === 1 ? 'waits for its' : 'wait for their'} static time`;
 }

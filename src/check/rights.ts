@@ -14,14 +14,16 @@ import { APPLY, deployment, flagsOf, isZero, type ReplicaFlags } from './replica
 
 export interface Access {
   readonly group: string;
-  /** With its subresource, if any: `pods/status`. */
+  /** Including its subresource, if any: `pods/status`. */
   readonly resource: string;
   readonly name?: string;
   readonly verb: string;
   readonly namespace?: string;
 }
 
-/** What server-side apply of the installed objects takes. @param objects those of `deploy/`, or of `deploy/floor` */
+/**
+ * The rights needed for server-side apply of the installed objects. @param objects those of `deploy/`, or of `deploy/floor`
+ */
 export function accessesToInstall(
   namespace: string,
   objects: readonly string[] = installed.objects,
@@ -42,7 +44,8 @@ export async function rightsToInstall(inquiry: Inquiry): Promise<Seen> {
       'Install as cluster-admin, or have these rights granted.',
     );
   const granted = ok(`your account has all ${asked.length} rights that an installation needs`);
-  // RBAC refuses to grant rights that the granter lacks. Source: k8s.io/kubernetes pkg/registry/rbac (escalation check).
+  // RBAC does not allow granting rights that the granter lacks. Source: k8s.io/kubernetes pkg/registry/rbac (escalation
+  // check).
   const escalate = { group: 'rbac.authorization.k8s.io', resource: 'clusterroles', verb: 'escalate' };
   if ((await mayDo(inquiry, escalate)) || (await mayDo(inquiry, { group: '*', resource: '*', verb: '*' })))
     return granted;
@@ -55,9 +58,9 @@ export async function rightsToInstall(inquiry: Inquiry): Promise<Seen> {
   ];
 }
 
-/** What an installation with the floor needs besides. @returns the names of the rights that are missing */
+/** The additional rights that an installation with the floor needs. @returns the names of those that are missing */
 export function missingForFloor(inquiry: Inquiry): Promise<readonly string[]> {
-  // Who creates a policy must be able to read all that it may read. Source: k8s.io/kubernetes
+  // The creator of a policy must be able to read everything that the policy may read. Source: k8s.io/kubernetes
   // pkg/registry/admissionregistration/mutatingadmissionpolicy (authz.go).
   const parameters = { group: '', resource: 'configmaps', name: '*', verb: 'get', namespace: '*' };
   return missingOf(inquiry, [...accessesToInstall(inquiry.options.namespace, installed.floor), parameters]);
@@ -99,12 +102,12 @@ async function mayDo(inquiry: Inquiry, access: Access, account?: Account): Promi
   return memberAt(answer, ['status', 'allowed']) === true;
 }
 
-/** What fails without the rights of a manifest. */
+/** What fails if the rights of a manifest are missing. */
 interface Consequence {
   readonly without: string;
-  /** The missing rights without which Linger does not work; undefined: none. */
+  /** Matches missing rights without which Linger does not work at all; undefined: none. */
   readonly grave?: RegExp;
-  /** Whether the flags of the Deployment use them; undefined: always. */
+  /** Whether the flags of the Deployment make use of these rights; undefined: always. */
   readonly used?: (flag: ReplicaFlags) => boolean;
 }
 
@@ -140,12 +143,12 @@ const CONSEQUENCES: Readonly<Record<string, Consequence>> = {
   },
 };
 
-/** An installation without this role has its helper from `linger hold manifest`. */
+/** If this role does not exist, the helper is installed with `linger hold manifest` instead. */
 const DELIVERY_ROLE = 'linger-hold-delivery';
 
 /**
  * The rights that the manifests of this version give to the ServiceAccount, as far as these flags use them; by manifest.
- * @param delivers whether the leader is to bring the helper of Hold to namespaces
+ * @param delivers whether the leader should deliver the helper of Hold to namespaces
  */
 export function declaredRights(
   flag: ReplicaFlags,
@@ -189,7 +192,9 @@ interface InstalledRole {
   }[];
 }
 
-/** The API server checks rights only when a watch is opened, and others not until they are needed. */
+/**
+ * Checked here, because the API server checks some rights only when a watch is opened, and others only when they are used.
+ */
 export async function replicaRights(inquiry: Inquiry): Promise<Seen> {
   const { namespace } = inquiry.options;
   const declared = await deployment(inquiry);
@@ -197,7 +202,8 @@ export async function replicaRights(inquiry: Inquiry): Promise<Seen> {
   const account = memberAt(declared, ['spec', 'template', 'spec', 'serviceAccountName']);
   const name = isString(account) ? account : 'default';
   const delivery = `/apis/rbac.authorization.k8s.io/v1/clusterroles/${DELIVERY_ROLE}`;
-  // Its role alone shows that its binding is missing; who may not look is told of no right too many.
+  // If the role exists, missing rights mean that its binding is missing. An account that may not read it gets no false
+  // warning.
   const delivers = (await inquiry.find(delivery).catch(() => undefined)) !== undefined;
   const rights = declaredRights(flagsOf(declared), inquiry.options, delivers);
   const problems: Judgement[] = [];

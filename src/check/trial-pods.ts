@@ -28,10 +28,10 @@ const HOOK_SECONDS = 5;
 
 const APP = 'app';
 
-/** The start of the names of trial pods, by which deploy/annotation-policy.yaml knows them. */
+/** The prefix of trial pods' names, by which deploy/annotation-policy.yaml recognises them. */
 export const TRIAL_NAME = 'linger-check-';
 
-/** Conforms to Pod Security's level restricted, with a hook and a grace as Linger sets them. */
+/** A pod with a hook and a grace as Linger sets them, which conforms to the level restricted of Pod Security. */
 function trialPod(annotations: Labels, labels: Labels) {
   return {
     apiVersion: 'v1',
@@ -58,7 +58,7 @@ function trialPod(annotations: Labels, labels: Labels) {
   };
 }
 
-/** As on a pod that Linger has changed: other policies may exclude those. */
+/** The annotations of a pod that Linger has changed, because other policies may exclude those. */
 const PLANNED: Labels = {
   'linger.dev/plan': renderPlan({
     wait: HOOK_SECONDS,
@@ -71,20 +71,20 @@ const PLANNED: Labels = {
   }),
 };
 
-/** @param more of the container */
+/** @param more members of the container */
 function withHook({ spec, ...pod }: ReturnType<typeof trialPod>, more: object = {}) {
   const hook = { lifecycle: { preStop: { sleep: { seconds: HOOK_SECONDS } } } };
   const containers = spec.containers.map((each) => ({ ...each, ...more, ...hook }));
   return { ...pod, spec: { ...spec, containers } };
 }
 
-/** The pod as admission and validation leave it, the warnings, or why it is rejected. @throws KubeFailure otherwise */
+/** Returns the pod after admission and validation with any warnings, or why it is rejected. @throws KubeFailure otherwise */
 async function tryPod(inquiry: Inquiry, namespace: string, pod: object) {
   try {
     return await inquiry.post(`/api/v1/namespaces/${namespace}/pods?dryRun=All`, pod);
   } catch (thrown) {
     const { reason, message } = asFailure(thrown);
-    // Quotas and Pod Security answer 403 as well. Source: k8s.io/apiserver endpoints/handlers/responsewriters
+    // Quotas and Pod Security respond with 403 as well. Source: k8s.io/apiserver endpoints/handlers/responsewriters
     // (ForbiddenMessage).
     const isAnswer = reason === 'Forbidden' && !/ cannot \w+ resource /.test(message);
     if (!isAnswer && !ANSWERED.has(reason)) throw thrown;
@@ -94,13 +94,13 @@ async function tryPod(inquiry: Inquiry, namespace: string, pod: object) {
 
 const ANSWERED: ReadonlySet<FailureReason> = new Set(['Refused', 'ServerError', 'Conflict']);
 
-/** What the plugins ResourceQuota and LimitRanger say. */
+/** Messages of the plugins ResourceQuota and LimitRanger. */
 const QUOTAS = /(exceeded|failed) quota| per (Container|Pod) is /;
 
-/** The resources in deploy/deployment.yaml. */
+/** The resources of Linger's own pods in deploy/deployment.yaml. */
 const OWN_RESOURCES = { requests: { cpu: '50m', memory: '128Mi' }, limits: { memory: '512Mi' } };
 
-/** Whether hooks survive admission: in Linger's namespace those of its own pods, in another those of applications. */
+/** Whether hooks survive admission: those of Linger's own pods in its namespace, those of applications in others. */
 export async function admission(inquiry: Inquiry): Promise<Seen> {
   const { namespace, tryIn } = inquiry.options;
   const own = await inquiry.find(`/api/v1/namespaces/${namespace}`);
@@ -114,7 +114,7 @@ async function admissionIn(where: string, own: Json | undefined, inquiry: Inquir
   const { namespace } = inquiry.options;
   const isOwn = own === undefined || where === namespace;
   const like = isOwn ? 'a pod like Linger’s own' : 'a pod with a hook of Linger’s';
-  // What other namespaces have of quotas and limits says nothing about Linger's.
+  // Quotas and limits of other namespaces say nothing about Linger's own.
   const sent = withHook(
     trialPod(PLANNED, OWN_LABELS),
     where === namespace ? { resources: OWN_RESOURCES } : {},
@@ -122,14 +122,15 @@ async function admissionIn(where: string, own: Json | undefined, inquiry: Inquir
   const place = `namespace ${where}${own === undefined ? ` (namespace ${namespace} does not exist yet)` : ''}`;
   const tried = await tryPod(inquiry, where, sent);
   if ('rejected' in tried) {
-    // Source: k8s.io/kubernetes pkg/apis/core/validation (validateHandler): the field was dropped, and nothing is left.
+    // The field was dropped, so nothing is left of the hook. Source: k8s.io/kubernetes pkg/apis/core/validation
+    // (validateHandler).
     if (tried.rejected.includes('handler type'))
       return warning(
         'the API server drops the native sleep hook: it is older than 1.30, or its feature gate PodLifecycleSleepAction is off',
         'Set hook: Exec in a ClusterTerminationPolicy, and make sure that every image has a `sleep`.',
       );
     const text = `${like} is rejected in ${place}: ${tried.rejected}`;
-    // Those of another namespace say nothing about Linger's, which does not exist yet.
+    // Quotas of another namespace say nothing about Linger's, which does not exist yet.
     if (own === undefined && QUOTAS.test(tried.rejected)) return unknown(text, ANOTHER_NAMESPACE);
     return isOwn
       ? failure(
@@ -172,10 +173,10 @@ function leaveAlone(names: readonly string[]): string {
     : `Make ${names.join(', ')} leave preStop hooks and graces alone, or exclude pods with the annotation linger.dev/plan.`;
 }
 
-/** This is no wait: whatever the mode, Linger warns about it, and only Linger does. */
+/** An invalid wait: Linger, and only Linger, warns about it in any mode. */
 const NO_WAIT = { 'linger.dev/wait': 'check' };
 
-/** Whether the API server reaches Linger, and the pod gets its answer. */
+/** Whether the API server reaches Linger, and the pod gets Linger's answer. */
 export async function answer(inquiry: Inquiry): Promise<Seen> {
   const { tryIn } = inquiry.options;
   const own = await ownWebhook(inquiry);
@@ -191,7 +192,7 @@ export async function answer(inquiry: Inquiry): Promise<Seen> {
   const tookSeconds = (performance.now() - begun) / 1000;
   if ('rejected' in tried) return judgeRejection(tried.rejected, own, inquiry);
   const found = memberAt(tried.answer, ['metadata', 'annotations', 'linger.dev/plan']);
-  // Linger takes out what the floor has put in.
+  // Linger removes what the floor has added.
   const isStamp = isString(found) && found.startsWith(FLOOR.stamp);
   const plan = isStamp ? undefined : found;
   if (!isString(plan) && !tried.warnings.includes('linger: '))
@@ -202,7 +203,7 @@ export async function answer(inquiry: Inquiry): Promise<Seen> {
   const took = `a pod in namespace ${tryIn} came back from Linger after ${span(tookSeconds)} (dry run)`;
   if (!isString(plan) || isMarker(plan))
     return ok(`${took}, unchanged: skipped, or the mode is Audit or Off (see Policies)`);
-  // An injected container may have a hook of its own.
+  // Another webhook may have added a container that has a hook of its own.
   const app = recordsAt(tried.answer, 'spec', 'containers').find(({ name }) => name === APP);
   if (memberAt(app, ['lifecycle', 'preStop']) !== undefined) return ok(`${took}, with its hook`);
   const sent = withHook(trialPod({ ...NO_WAIT, ...PLANNED }, NO_LABELS));
@@ -231,7 +232,7 @@ function judgeRejection(rejected: string, own: Json, { options }: Inquiry): Judg
   );
 }
 
-/** How far the API server gets through its own proxy, which asks for no certificate. */
+/** Whether the API server reaches the Service through its own proxy, which verifies no certificate. */
 async function serviceReached(inquiry: Inquiry): Promise<string> {
   const { namespace } = inquiry.options;
   try {
@@ -240,7 +241,7 @@ async function serviceReached(inquiry: Inquiry): Promise<string> {
   } catch (thrown) {
     const { reason, message } = asFailure(thrown);
     if (reason === 'Forbidden') return '';
-    // Linger's own answer to anything but a POST.
+    // Linger answers anything other than a POST with 405.
     if (message.startsWith('405'))
       return '; its Service is reachable, so suspect the certificate or the caBundle';
     return `; its Service is not reachable through the API server: ${oneLine(message)}`;

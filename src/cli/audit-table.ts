@@ -61,7 +61,7 @@ const COLUMNS: readonly Column[] = [
   { title: 'REASONS', cell: (_, all) => all.map(({ reason }) => reason).join(', ') },
 ];
 
-/** What a terminal that is too narrow goes without, in this order: the causes have the files, the summary has the lags. */
+/** The columns that a narrow terminal does without, in this order: files also show with the causes, lags in the summary. */
 const SPARED = ['GRACE', 'FILE', 'LAG'];
 
 function fitting(workloads: Workloads, wide: boolean) {
@@ -100,20 +100,23 @@ function seconds(value: number | null): string {
   return value >= 1e9 ? 'for ever' : `${value}s`;
 }
 
-/** What a finding says, and of which workloads. */
+/** The text of a finding, and the workloads that have it. */
 interface Cause {
   readonly finding: AuditFinding;
   readonly subjects: readonly string[];
 }
 
-/** With more texts of one sort than this, the first stands for the others. */
+/** If there are more similar texts than this, the first stands for all of them. */
 const MOST_ALIKE = 1;
-/** Below a cause; all are in the table. */
+/** How many workloads are named for each cause; the table has all of them. */
 const MOST_NAMED = 12;
 
 type Workloads = readonly (readonly [subject: string, all: readonly AuditFinding[]])[];
 
-/** A block for each: a cause is said once, with the workloads below. Warnings first, then what most workloads have. */
+/**
+ * A block for each cause, which is stated once, followed by its workloads. Warnings come first, then the most frequent
+ * causes.
+ */
 function causesOf(workloads: Workloads, wide: boolean): readonly (readonly string[])[] {
   const said = workloads.flatMap(([subject, all]) =>
     all.filter(({ level }) => wide || level !== null).map((finding) => ({ finding, subject })),
@@ -170,10 +173,10 @@ function summaryLines(summary: AuditSummary, findings: readonly AuditFinding[]):
   ].flatMap((line) => indented(line, '', '  '));
 }
 
-/** More of them are in the column. */
+/** If there are more lags than this, they are only shown in the column. */
 const MOST_LAGS = 2;
 
-/** What the lags rest on, in full: the column has one word for each. */
+/** The complete evidence for the lags; the column has room for only one word each. */
 function lagsIn(findings: readonly AuditFinding[]): readonly string[] {
   const owns = [...byWorkload(findings).values()].flatMap(([own]) => own?.evidence?.text ?? []);
   const texts = [...Map.groupBy(owns, (text) => text)].toSorted(([, a], [, b]) => b.length - a.length);
@@ -184,7 +187,7 @@ function lagsIn(findings: readonly AuditFinding[]): readonly string[] {
   return texts.length > MOST_LAGS ? [...shown, 'other lags: -o wide'] : shown;
 }
 
-/** `deployment.apps/web`, as kubectl names them: what is unprotected, or not known. */
+/** `deployment.apps/web`, as kubectl names them: the workloads that are unprotected or unknown. */
 export function renderNames({ findings }: AuditReport): string {
   const open = findings.filter(({ verdict }) => verdict === 'unprotected' || verdict === 'unknown');
   const names = open.map(({ kind, name }) => {

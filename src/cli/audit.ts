@@ -73,13 +73,13 @@ export interface AuditInput {
   readonly subjects: readonly AuditSubject[];
   readonly sources: Sources;
   readonly related: RelatedObjects;
-  /** undefined: without a cluster. */
+  /** undefined: there is no cluster. */
   readonly connection: KubeConnection | undefined;
   /** A full sentence if new pods get no hook at this moment. */
   readonly noHooks?: string | undefined;
-  /** A document could not be read, and has been reported. */
+  /** Whether a document could not be read, which has been reported. */
   readonly failed: boolean;
-  /** Workloads of the cluster are left out, and that has been reported. */
+  /** Whether workloads of the cluster were left out, which has been reported. */
   readonly incomplete?: boolean;
 }
 
@@ -87,7 +87,7 @@ export interface AuditInput {
 export async function audit(settings: Settings<'audit'>, surroundings: Surroundings): Promise<number> {
   const { failOn, filename = [], operands } = settings;
   const { print, warn } = surroundings;
-  // A finding of the other kind of audit would never be found.
+  // A finding of the other kind of audit would never occur here.
   const reasons =
     settings.since === undefined
       ? [...GOOD_REASONS, ...Object.keys(AUDIT_FINDINGS), ...Object.keys(SKIP_REASONS)]
@@ -159,7 +159,7 @@ async function knownBefore(settings: Settings<'audit'>, surroundings: Surroundin
 }
 
 /**
- * Refuses combinations of flags of which one would be ignored: a check that relies on it would always pass.
+ * Rejects combinations of flags of which one would be ignored: a check that relies on the ignored one would always pass.
  * @throws LingerError `settings-invalid`
  */
 function refuseTogether(settings: Settings<'audit'>): void {
@@ -212,7 +212,7 @@ export function withPolicies(sources: Sources, policies: readonly ClusterTermina
   return { ...sources, files: { ...files, clusterPolicies: [...files.clusterPolicies, ...policies] } };
 }
 
-/** Audits thousands of workloads, piece by piece: whatever else waits has its turn. */
+/** Audits thousands of workloads in pieces, so that other work can run in between. */
 export function auditAll(
   { subjects, related }: Pick<AuditInput, 'subjects' | 'related'>,
   snapshot: ClusterSnapshot,
@@ -232,9 +232,8 @@ export function auditAll(
 }
 
 /**
- * Policies to be piped into `kubectl apply`, with what they do and cost as comments. They have an effect only where the
- * webhook is.
- * @param alone what an audit says of the same workloads without it; undefined: it is there
+ * Policies to pipe into `kubectl apply`, with their effect and cost as comments. They have an effect only with the webhook.
+ * @param alone the summary of an audit of the same workloads without the webhook; undefined: the webhook is installed
  */
 function renderSuggestion({ policies, changes, before, after }: Suggestion, alone?: AuditSummary): string {
   const { workloads } = before;
@@ -254,7 +253,7 @@ function renderSuggestion({ policies, changes, before, after }: Suggestion, alon
   return `${head.map((line) => `# ${line}\n`).join('')}${own}${policies.map((each) => yamlText(each)).join('---\n')}`;
 }
 
-/** `linger audit --since 2h`: were requests lost, and whose? */
+/** `linger audit --since 2h`: reports whether requests were lost, and those of which workloads. */
 async function terminationReview(
   settings: Settings<'audit'>,
   since: number,
@@ -269,7 +268,7 @@ async function terminationReview(
   );
   const { connection, lingerNamespace } = await connectToLinger(settings, surroundings);
   const record = await readTerminations(connection, lingerNamespace);
-  // The record is written only when a pod has ended; of consumers something is published all the time.
+  // The record of terminations exists only once a pod has ended, but something is published of consumers all the time.
   const published = await readConsumerTable(connection, lingerNamespace).catch(() => undefined);
   const stale = published && stalenessOf(published, surroundings.now());
   if (stale !== undefined) surroundings.warn(`${stale}; what has ended since then is missing`);
@@ -285,7 +284,7 @@ async function terminationReview(
   const shortfalls = recent.filter(isShortfall);
   const findings = recent.flatMap((each) => (isShortfall(each) ? [] : [{ ...each, text: sentenceOf(each) }]));
   const rows = record.ended.filter((each) => each.from + ROW_SECONDS > from && isWanted(each));
-  // Pods may outlive their namespace here; of a misspelt one there are none.
+  // The record may contain pods of a namespace that no longer exists. If there are none, the namespace may be misspelt.
   if (namespace !== undefined && recent.length + rows.length === 0)
     await checkNamespace(connection, namespace);
   const workloads = endedByWorkload(rows);
@@ -309,7 +308,7 @@ interface EndedWorkload extends Omit<EndedPods, 'from' | 'by'> {
   readonly verdict: AuditVerdict;
 }
 
-/** Worst first. */
+/** By workload, worst first. */
 function endedByWorkload(rows: readonly EndedPods[]): readonly EndedWorkload[] {
   const workloads = Map.groupBy(rows, ({ namespace, owner }) => `${namespace} ${owner}`);
   return [...workloads.values()]
@@ -357,7 +356,7 @@ function renderEnded(workloads: readonly EndedWorkload[], since: number): string
   return paragraphs([[headline, ...why].join('; ')], columns([header, ...rows]));
 }
 
-/** Other findings about terminations: the latest for each workload and reason; `wide`: every one. */
+/** Other findings about terminations: the latest of each workload and reason, or with `wide`, all of them. */
 function renderTerminations(findings: readonly TerminationFinding[], wide: boolean): string {
   if (findings.length === 0) return '';
   const groups = Map.groupBy(findings, ({ reason, namespace, owner, pod }) =>
@@ -388,7 +387,7 @@ function renderShortfalls(shortfalls: readonly Shortfall[]): string {
 
 type ReportFormat = Exclude<Settings<'audit'>['output'], OutputFormat>;
 
-/** The forms for other programs. */
+/** The formats for other programs. */
 const REPORTS: Readonly<Record<ReportFormat, (report: AuditReport, version: string) => string>> = {
   sarif: (report, version) => jsonText(sarif(report, version)),
   github,
@@ -446,7 +445,10 @@ export async function manifestsOf(
   return { subjects, sources, related, connection: cluster?.connection, failed: reading.failed };
 }
 
-/** The cluster’s webhooks and those in the manifests. Without `--webhook`, nothing else shows that there is one. */
+/**
+ * The webhooks of the cluster, plus those in the manifests, because without `--webhook`, nothing else shows that there is
+ * one.
+ */
 async function webhooksBeside(
   objects: readonly unknown[],
   { warn }: Pick<Surroundings, 'warn'>,
@@ -468,7 +470,7 @@ export async function clusterInput(
   const { namespace } = settings;
   const { readWorkloads } = await import('./read-cluster.ts');
   const { connection, known, lingerNamespace } = await askCluster(settings, surroundings);
-  // Otherwise a misspelt namespace would have no findings.
+  // Otherwise the audit of a misspelt namespace would have no findings.
   if (namespace !== undefined && !known.namespaces?.has(namespace))
     throw new LingerError('not-found', `there is no namespace ${namespace} in this cluster`);
   const sources = await sourcesFor(NO_DOCUMENTS, { ...settings, namespace: namespace ?? 'default' }, known);

@@ -9,13 +9,13 @@ import type { AuditFinding } from '../core/judge/index.ts';
 const run = promisify(execFile);
 const WITHIN_MS = 60_000;
 
-/** Finds the same finding in another version: files and lines move. */
+/** Looks up a finding in another version, in which files and lines may have moved. */
 export type Known = (finding: Pick<AuditFinding, 'kind' | 'namespace' | 'name' | 'reason'>) => boolean;
 
 /**
- * The findings of --baseline: a file that an audit with `-o json` has written, or else a commit of git, whose manifests are
- * audited as `paths` are now.
- * @param auditAt audits paths of another version
+ * The findings of --baseline: those in a file that an audit with `-o json` has written, or else those of a git commit, whose
+ * manifests are audited in the same way as `paths`.
+ * @param auditAt audits the paths of another version
  * @throws LingerError
  */
 export async function knownIn(
@@ -78,7 +78,7 @@ async function ofCommit(
     for (const path of paths) {
       const within = relative(top, await realpath(path).catch(() => resolve(path)));
       if (within.startsWith('..')) throw failed(`${path} is not in the repository`);
-      // What is new was not there.
+      // Paths that are new did not exist in that version.
       const old = join(tree, within);
       if ((await stat(old).catch(() => undefined)) !== undefined) then.push(old);
     }

@@ -4,8 +4,8 @@ import type { Settings } from './commands.ts';
 import type { Terminal } from './terminal.ts';
 
 /**
- * `linger certs`: a CA and a serving certificate for an installation by hand. Prints the caBundle as a webhook
- * configuration wants it (base64 of the PEM), and where the files are on standard error.
+ * `linger certs`: creates a CA and a serving certificate for an installation by hand. Prints the caBundle in the form of a
+ * webhook configuration (base64 of the PEM); standard error says where the files are.
  */
 export async function certs({ dns, out }: Settings<'certs'>, { print, warn }: Terminal): Promise<number> {
   const { caBundle, notAfter, origin } = await ensureCertificates(

@@ -27,8 +27,9 @@ import { statusHeadline } from './status.ts';
 import { columns, exitCodeFor, paragraphs, type Surroundings } from './terminal.ts';
 
 /**
- * `linger check`: with paths, every document of policies that `serve` could not use; without any, whether Linger works in
- * the cluster, or with --pre whether it can be installed there. 1 where something cannot be used or does not work.
+ * `linger check`: with paths, reports every policy document that `serve` could not use; without any, whether Linger works in
+ * the cluster, or with --pre, whether it can be installed there. The exit code is 1 if something cannot be used or does not
+ * work.
  */
 export async function check(settings: Settings<'check'>, surroundings: Surroundings): Promise<number> {
   const { policies, operands, pre } = settings;
@@ -62,7 +63,7 @@ async function checkPolicies(
 async function checkCluster(settings: Settings<'check'>, surroundings: Surroundings): Promise<number> {
   const { pre, namespace: tryIn, webhookConfiguration, output, failOn } = settings;
   const { print, warn, now } = surroundings;
-  // An installation goes to the namespace given, or to that of deploy/.
+  // It will be installed in the given namespace, or in that of deploy/.
   const asked = pre ? { ...settings, lingerNamespace: settings.lingerNamespace ?? 'linger' } : settings;
   const { connection, lingerNamespace } = await connectToLinger(asked, surroundings, webhookConfiguration);
   const options = {
@@ -73,7 +74,7 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
     now: now(),
   };
   const readInForce = async () => {
-    // Other checks report these warnings, and the returned members what is wrong with files.
+    // Other checks report these warnings, and the returned members say what is wrong with files.
     const place = { lingerNamespace, policies: undefined, namespace: tryIn };
     const warnings: string[] = [];
     const known = await readCluster(connection, place, (text) => warnings.push(text));
@@ -123,7 +124,7 @@ async function checkCluster(settings: Settings<'check'>, surroundings: Surroundi
   return states.includes('failure') ? FAILURE_EXIT_CODE : exitCodeFor(failOn, states);
 }
 
-/** A line for each check, followed by what to do. */
+/** One line for each check, followed by what to do. */
 function renderChecks(checks: readonly Check[], headline: readonly string[]): string {
   const rows = checks.flatMap(({ code, state, text, cure }) => [
     [state.padEnd('warning'.length), code, text],

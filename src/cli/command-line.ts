@@ -15,13 +15,13 @@ export interface CommandInvocation<C extends CommandName = CommandName> {
   readonly command: C;
   readonly settings: Settings<C>;
   readonly kube: KubeEnvironment;
-  /** Whether colours are welcome; undefined: on a terminal. Source: no-color.org, nodejs.org (FORCE_COLOR). */
+  /** Whether to use colours; undefined: only on a terminal. Source: no-color.org, nodejs.org (FORCE_COLOR). */
   readonly colour: boolean | undefined;
 }
 
 export type Invocation =
   | { readonly [C in CommandName]: CommandInvocation<C> }[CommandName]
-  /** The help or the version was printed, or the usage was wrong and the message said so. */
+  /** Either the help or the version was printed, or the usage was wrong and a message was printed. */
   | { readonly command: 'none'; readonly exitCode: number };
 
 export type Environment = KubeEnvironment['variables'];
@@ -33,7 +33,7 @@ export const USAGE_EXIT_CODE = EXITS.usage.code;
  * Reads the command line and the environment: the only place that does.
  * @param argv without the program's own name
  * @param program how the user calls it: `linger`, or `kubectl linger`
- * @param printed where help goes, and where what is wrong with the usage
+ * @param printed where to print the help, and messages about wrong usage
  * @throws LingerError `settings-invalid` for a value that cannot be used
  */
 export function readCommandLine(
@@ -58,7 +58,7 @@ export function readCommandLine(
 
   for (const [name, verb] of Object.entries(VERBS) as [CommandName, Verb][]) {
     const { about, flags, operands, group, examples } = verb;
-    // Interactive commands depend only on the command line.
+    // Other commands are interactive, and depend only on the command line.
     const fromEnvironment = name === 'serve';
     const command = parser
       .command(name, { hidden: group === 'internal' })
@@ -75,7 +75,7 @@ export function readCommandLine(
       const values = resolveSettings(flags, asText(command.opts()), fromEnvironment ? environment : {});
       invocation = {
         command: name,
-        // The flags come from this command’s table, so the settings are of its type.
+        // The cast is safe: the flags come from this command’s table, so the settings have its type.
         settings: { ...values, operands: command.args } as unknown,
         kube: kubeEnvironment(environment),
         colour: colourAsked(environment),
@@ -92,7 +92,7 @@ export function readCommandLine(
   return invocation;
 }
 
-/** @param program takes the place of `linger` where that is what runs */
+/** @param program replaces `linger` in the examples if it is called differently */
 function helpOf(examples: Verb['examples'], program: string): string {
   const lines = examples.map(
     ([line, does]) => `  # ${does}\n  ${line.replaceAll(/(?<=^|\| |\()linger /g, `${program} `)}`,
@@ -106,8 +106,8 @@ function colourAsked({ FORCE_COLOR: forced, NO_COLOR: none }: Environment): bool
 }
 
 /**
- * The verb or action of a command line if there is none of that name, so that it is refused: before `--help` and after
- * `help`, commander takes any word for one.
+ * The verb or action of a command line if it does not exist, so that it is rejected. Commander would accept any word before
+ * `--help` and after `help`.
  */
 function misspelt(argv: readonly string[]): readonly string[] | undefined {
   const words = argv.filter((word) => !word.startsWith('-'));
@@ -116,7 +116,7 @@ function misspelt(argv: readonly string[]): readonly string[] | undefined {
   const known = Object.entries<Verb>(VERBS).find(([name]) => name === verb);
   if (known === undefined) return [verb];
   const choices = known[1].operands?.[2];
-  // Only the word after the verb: later ones may belong to flags.
+  // Only the word after the verb, because later ones may be values of flags.
   const isAction = choices === undefined || argv[1] !== action || choices.includes(action);
   return isAction ? undefined : [verb, action];
 }
@@ -136,8 +136,8 @@ function optionOf(key: string, flag: Flag<unknown>, inEnvironment: boolean): Opt
 }
 
 /**
- * @param written commander's values: text, several for a variadic option, or true for a switch; it takes `--no-open` for
- * the end of an option `open`, which is true otherwise
+ * @param written commander's values: text, several for a variadic option, or true for a switch. Commander takes `--no-open`
+ * for the negation of an option `open`, which is true otherwise
  */
 function asText(written: Readonly<Record<string, string | readonly string[] | boolean | undefined>>) {
   const texts = Object.entries(written).map(([key, value]) =>

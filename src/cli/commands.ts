@@ -53,7 +53,7 @@ const OUTPUT_FORMATS = ['table', 'wide', 'json', 'yaml'] as const;
 export type OutputFormat = (typeof OUTPUT_FORMATS)[number];
 const output = (what: string) => flag(oneOf(OUTPUT_FORMATS), 'table', `how to print ${what}`, 'o');
 
-/** Which manifests are read: as kubectl takes them. */
+/** Flags that select the manifests to read, as kubectl has them. */
 const MANIFEST_FLAGS = {
   filename: documented(
     optional(list('<path,...>'), 'manifests to read: files, folders, or - for standard input', 'f'),
@@ -895,24 +895,24 @@ const GROUPS = {
   others: 'Others:',
 } as const;
 
-/** Where commander puts its own `help`. */
+/** The heading under which commander lists its own `help`. */
 export const OTHERS = GROUPS.others;
 
 export interface Verb<F extends Flags = Flags> {
-  /** Its heading in the help; `internal`: Linger starts it in pods of its own, so it is in no help and no completion. */
+  /** Its heading in the help. `internal`: Linger runs it in pods of its own, so it appears in no help and no completion. */
   readonly group: (typeof GROUPS)[keyof typeof GROUPS] | 'internal';
   /** Its line in the help. */
   readonly about: string;
   /** Its row in the reference: Markdown, whose links are relative to docs/reference. */
   readonly reference: string;
   readonly flags: F;
-  /** The operands: their name and description in the help, and the words that they choose from. */
+  /** The operands: their name and description in the help, and the words to choose from, if limited. */
   readonly operands?: readonly [argument: string, about: string, choices?: readonly string[]];
-  /** Command lines of a shell, each with what it does. */
+  /** Command lines for a shell, each with what it does. */
   readonly examples: readonly (readonly [line: string, does: string])[];
 }
 
-/** Keeps the type of its flags. */
+/** Returns the entry, and lets TypeScript infer the type of its flags. */
 function verb<F extends Flags>(entry: Verb<F>): Verb<F> {
   return entry;
 }

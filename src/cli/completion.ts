@@ -3,10 +3,10 @@ import { flagName } from './flags.ts';
 import type { Terminal } from './terminal.ts';
 
 interface Word {
-  /** `--output`, and `-o` where there is one. */
+  /** `--output`, and `-o` if it has a short form. */
   readonly names: readonly string[];
   readonly about: string;
-  /** Its argument: none (a switch), one of these words, or anything. */
+  /** Its argument: none (for a switch), one of these words, or anything. */
   readonly takes: 'nothing' | 'anything' | readonly string[];
 }
 
@@ -15,7 +15,7 @@ const ENTRIES: readonly (readonly [string, Verb])[] = Object.entries<Verb>(VERBS
 );
 const SCRIPTS: Readonly<Record<string, () => string>> = { bash, zsh, fish };
 
-/** `linger completion bash|zsh|fish`: a script that completes commands, flags and the words that flags choose from. */
+/** `linger completion bash|zsh|fish`: prints a script that completes commands, flags, and the words to choose from. */
 export function completion({ operands }: Operands, { print }: Terminal): Promise<number> {
   const [shell = ''] = operands;
   print(SCRIPTS[shell]?.() ?? '');

@@ -15,7 +15,7 @@ import type { Surroundings } from './terminal.ts';
 
 /**
  * A server's connection to its cluster, or why there is none.
- * @throws ConnectionError for a kubeconfig that cannot be used; with `required`, where there are no credentials
+ * @throws ConnectionError for a kubeconfig that cannot be used; with `required`, also if there are no credentials
  * @throws LingerError `settings-invalid`
  */
 export async function connect(
@@ -37,8 +37,8 @@ export async function connect(
 export type ClusterSettings = Pick<Settings<'consumers'>, 'kubeconfig' | 'context'>;
 
 /**
- * The cluster that kubectl would talk to here: of --kubeconfig, else of KUBECONFIG's files, else of ~/.kube/config, else
- * the one that this pod runs in. There are credentials for it: where a plugin gives none, its own words are the error.
+ * The cluster that kubectl would use here: that of --kubeconfig, or else of KUBECONFIG's files, of ~/.kube/config, or the
+ * one in which this pod runs. Credentials are obtained at once; if a plugin provides none, its own message is the error.
  * @throws ConnectionError
  */
 export async function connectAsKubectl(
@@ -51,7 +51,8 @@ export async function connectAsKubectl(
 }
 
 /**
- * The cluster, and the namespace in which Linger runs there: where its webhook leads, unless the settings name one.
+ * The cluster, and the namespace in which Linger runs there: the one to which its webhook leads, unless the settings name
+ * one.
  * @throws ConnectionError
  */
 export async function connectToLinger(
@@ -60,12 +61,12 @@ export async function connectToLinger(
   name = 'linger',
 ): Promise<{ readonly connection: KubeConnection; readonly lingerNamespace: string }> {
   const connection = await connectAsKubectl(settings, surroundings);
-  // Not before: a plugin may have asked for a password.
+  // Shown only now, because a plugin may have asked for a password.
   surroundings.progress('asking the cluster');
   const { lingerNamespace } = settings;
   if (lingerNamespace !== undefined) return { connection, lingerNamespace };
   const call = { signal: AbortSignal.timeout(5_000), withinMs: 5_000 };
-  // If this fails, the next request reports why.
+  // If this request fails, the next one reports why.
   const configuration = await callApi(connection, 'AdmissionregistrationV1Api', call, (api) =>
     api.readMutatingWebhookConfiguration({ name }),
   ).catch(() => undefined);
@@ -94,13 +95,13 @@ export function nameOf({ server, name }: KubeConnection): string {
   return name === undefined ? address : `${address} (${name})`;
 }
 
-/** Whether the credentials were rejected, rather than the server not reached. */
+/** Whether the credentials were rejected, as opposed to the server being unreachable. */
 export function isDenied(reason: FailureReason): boolean {
   return reason === 'Unauthorized' || reason === 'Forbidden';
 }
 
 /**
- * A request that a user waits for; a failure becomes an error with the way out.
+ * A request that a user waits for; a failure becomes an error that says what to do.
  * @throws LingerError `cluster-unreachable`, `cluster-denied`
  */
 export async function asked<T>(connection: KubeConnection, request: Promise<T>): Promise<T> {

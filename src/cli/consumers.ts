@@ -10,7 +10,7 @@ import { checkFailOn, columns, exitCodeFor, paragraphs, type Surroundings, showS
 
 const ANY = 'any';
 
-/** `linger consumers`: what the leader of a running Linger has measured of each consumer. */
+/** `linger consumers`: shows what the leader of a running Linger has measured for each consumer. */
 export async function consumers(
   settings: Settings<'consumers'>,
   surroundings: Surroundings,
@@ -70,7 +70,7 @@ const COLUMNS: readonly Column[] = [
 ];
 
 /**
- * A table of consumers: a line for each, then their problems, then the limits of their numbers.
+ * A table of consumers: first a line for each, then their problems, then the limits of their numbers.
  * @param now seconds since the epoch
  */
 export function renderConsumers({ consumers }: ConsumerTable, now: number, wide = false): string {

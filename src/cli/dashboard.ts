@@ -68,18 +68,18 @@ import { yamlText } from './rendering.ts';
 import { type Surroundings, stopRequested, withoutProgress } from './terminal.ts';
 import { timelineReportOf } from './timeline.ts';
 
-/** Lists of all workloads: a large cluster takes seconds for each. */
+/** For lists of all workloads, each of which takes seconds in a large cluster. */
 const AUDIT_EVERY_MS = 60_000;
-/** A few small objects. */
+/** For a few small objects. */
 const ASK_EVERY_MS = 5_000;
-/** The leader writes it every few minutes. */
+/** For the history, which the leader writes every few minutes. */
 const HISTORY_EVERY_MS = 120_000;
-/** Removals are shown without waiting for an audit of a large cluster. */
+/** For removals, which are shown without waiting for the audit of a large cluster. */
 const SOON_MS = 500;
 /** Soon enough for a person who has just deleted a pod. */
 const LOOK_MS = 250;
 
-/** `linger dashboard`: the page, with the rights of the user's own kubeconfig, until Ctrl-C. */
+/** `linger dashboard`: serves the page, with the rights of the user's own kubeconfig, until Ctrl-C. */
 export async function dashboard(
   settings: Settings<'dashboard'>,
   surroundings: Surroundings,
@@ -90,7 +90,7 @@ export async function dashboard(
   const ending = new AbortController();
   const live = new Live(ending.signal);
   const answers = await answersOf(settings, surroundings, live, ending.signal);
-  // Not before: what is still connecting ends as usual.
+  // Only from here on, because Ctrl-C should end the process as usual while it is still connecting.
   const stopped = stopRequested();
   const onError = (error: Error) => warn(`linger: ${error.message}`);
   const { server, address } = await openDashboard({ ...answers, follow: live.follow }, port, onError);
@@ -121,7 +121,7 @@ function answersOf(
     : answersOfFiles(settings, surroundings, live);
 }
 
-/** Without a desktop there is none: the address has been printed. */
+/** Without a desktop there is no browser; the address has been printed. */
 function openInBrowser(address: string): void {
   const [program, ...args] =
     process.platform === 'darwin'
@@ -133,7 +133,7 @@ function openInBrowser(address: string): void {
   child.on('error', () => undefined).unref();
 }
 
-/** Something that says when to look again: an item each time, from when the promise is fulfilled until the signal aborts. */
+/** Signals when to read again: an item each time, from when the promise is fulfilled until the signal aborts. */
 type Wake = (signal: AbortSignal) => Promise<AsyncIterable<void>>;
 
 function every(milliseconds: number): Wake {
@@ -143,7 +143,7 @@ function every(milliseconds: number): Wake {
     })();
 }
 
-/** The data that is read again and again while a page is open. */
+/** Data that is read repeatedly while a page is open. */
 export class Live {
   readonly #listeners: Set<(topic: Topic) => void>;
   readonly #signal: AbortSignal;
@@ -153,7 +153,7 @@ export class Live {
     this.#listeners = listeners;
   }
 
-  /** For the same pages, but not longer than this. */
+  /** A view of the same pages that ends with this signal. */
   until(signal: AbortSignal): Live {
     return new Live(AbortSignal.any([this.#signal, signal]), this.#listeners);
   }
@@ -169,9 +169,9 @@ export class Live {
 
   /**
    * @param wake when to read again
-   * @param read fails with what the page shows in its place
-   * @param shown what of it is shown: where that is as before, the page gets no event
-   * @returns what asks for the latest: read when it is first asked for, then while a page is open
+   * @param read its failure is shown by the page in place of the data
+   * @param shown the part of the data that is shown; if that has not changed, the page gets no event
+   * @returns a function that returns the latest data: read when first requested, then repeatedly while a page is open
    */
   keep<T>(
     topics: readonly Topic[],
@@ -180,7 +180,7 @@ export class Live {
     shown: (value: T) => unknown = (value) => value,
   ): () => Promise<T> {
     let latest: Promise<T> | undefined;
-    /** It has been woken while no page was open. */
+    /** Whether it should have been read while no page was open. */
     let isStale = false;
     const tell = () => {
       for (const topic of topics) this.changed(topic);
@@ -213,7 +213,7 @@ export class Live {
   }
 }
 
-/** An audit, and what the explanation of one of its workloads takes. */
+/** An audit, and what explaining one of its workloads needs. */
 interface Audit {
   readonly report: AllWorkloads;
   readonly input: AuditInput;
@@ -241,7 +241,7 @@ async function audited(input: AuditInput, unseen: readonly string[], asOf: numbe
   return { report: { ...overview, asOf, headline, unseen }, input, snapshot, judged: byAddress };
 }
 
-/** The answers that come from an audit. @param read an audit from the beginning; @param isRunning of a cluster */
+/** The answers that are based on an audit. @param read makes a new audit; @param isRunning whether it is of a cluster */
 function auditAnswers(
   live: Live,
   wake: Wake,
@@ -265,7 +265,7 @@ function auditAnswers(
   };
 }
 
-/** What a workload opens to. @param isRunning it is a cluster's, and not a manifest's */
+/** The details shown when a workload is opened. @param isRunning whether it is in a cluster, as opposed to a manifest */
 function detailOf(
   judged: JudgedWorkload,
   snapshot: ClusterSnapshot,
@@ -276,7 +276,7 @@ function detailOf(
     subject,
     audited: { findings },
   } = judged;
-  // Manifests are explained as the webhook would decide.
+  // Manifests are explained as the webhook, if installed, would decide.
   const around = isRunning ? related : { ...related, ...calledBy(undefined) };
   const plan = explanationOf(subject, snapshot, around, { isRunning });
   const verdict = findings[0]?.verdict;
@@ -294,25 +294,25 @@ function detailOf(
   };
 }
 
-/** After every policy that an operator is likely to have. */
+/** Above the priority of any policy that an operator is likely to have. */
 const PRIORITY = 1_000;
 
-/** What other policies would do, for the page's view *What if*. */
+/** Tries out other policies, for the page's view *What if*. */
 export class Trials {
   readonly #done: () => void;
-  /** By policy, for as long as the audit is the latest. */
+  /** Results by policy, kept for as long as the audit is the latest. */
   readonly #kept = new WeakMap<object, Map<string, Trial>>();
   #running = new AbortController();
 
-  /** @param done called when an audit that was not waited for is there */
+  /** @param done called when an audit has ended that was not waited for */
   constructor(done: () => void) {
     this.#done = done;
   }
 
   /**
-   * The decisions and the audit themselves, with one policy more. Where the audit takes longer than a person notices, its
-   * summary is null, and it goes on until another policy is asked about.
-   * @param fields members of `wait`; with `hold.` before them of `hold`; and `hook`
+   * Decisions and an audit with one additional policy. If the audit takes longer than a person notices, its summary is null
+   * at first, and it continues until another policy is requested.
+   * @param fields members of `wait`; members of `hold` with the prefix `hold.`; and `hook`
    * @throws LingerError `policy-invalid`
    */
   async report(audit: Pick<Audit, 'report' | 'input'>, fields: Fields): Promise<WhatIfReport> {
@@ -351,7 +351,7 @@ export class Trials {
     );
     const soonest = await Promise.race([auditing, sleep(NOTICED_MS, undefined, { ref: false })]);
     if (soonest !== undefined) return soonest;
-    // What fails now is said to who asks next.
+    // A failure is reported to the next request.
     void auditing.then(
       (late) => late !== null && this.#done(),
       () => this.#done(),
@@ -360,12 +360,12 @@ export class Trials {
   }
 }
 
-/** What is known of one policy more. */
+/** What is known about one additional policy. */
 interface Trial {
   readonly report: Omit<WhatIfReport, 'after'>;
   readonly snapshot: ClusterSnapshot;
   after: AuditSummary | undefined;
-  /** Ends the audit that is running. */
+  /** Ends the running audit. */
   signal: AbortSignal | undefined;
 }
 
@@ -429,7 +429,7 @@ function policyOf(fields: Fields) {
   };
 }
 
-/** What an audit takes of the settings of this command, and of its own otherwise. */
+/** The settings for an audit: some from this command, and defaults for the rest. */
 function auditSettings(settings: Settings<'dashboard'>): Settings<'audit'> {
   const { kubeconfig, context, filename, recursive, allowRemote, namespace, policies, lingerNamespace } =
     settings;
@@ -463,7 +463,7 @@ function answersOfFiles(settings: Settings<'dashboard'>, surroundings: Surroundi
   const read = async () => {
     const unseen: string[] = [];
     const warn = (line: string) => void unseen.push(line.replace(/^linger: /, ''));
-    // Unlike files, it can be read only once.
+    // Standard input, unlike files, can be read only once.
     if (settings.filename?.includes('-')) given ??= readAll(surroundings.stdin);
     const stdin = given === undefined ? surroundings.stdin : Readable.from([await given]);
     const input = await manifestsOf(auditSettings(settings), {
@@ -484,7 +484,7 @@ function answersOfFiles(settings: Settings<'dashboard'>, surroundings: Surroundi
     ...(await usedBy(filename, recursive)),
     ...(policies === undefined ? [] : await usedBy([policies], true)),
   ];
-  // Policies of a cluster have no file.
+  // Policies of a cluster do not come from files.
   const asksCluster = settings.kubeconfig !== undefined || settings.context !== undefined;
   const wake: Wake = asksCluster ? every(AUDIT_EVERY_MS) : (signal) => followFiles(followed, signal);
   const { workloads, explanation, whatIf } = auditAnswers(live, wake, topics, read, false);
@@ -498,7 +498,7 @@ async function answersOfCluster(
   signal: AbortSignal,
 ): Promise<Required<Omit<Answers, 'follow'>>> {
   const { version, now } = surroundings;
-  // A failure here is printed in the terminal: there is no page yet.
+  // A failure here is printed in the terminal, because there is no page yet.
   const quiet = withoutProgress(surroundings);
   const { connection, lingerNamespace } = await connectToLinger(settings, quiet);
   const readAudit = async () => {
@@ -556,12 +556,12 @@ async function answersOfCluster(
       unseen.push(`history: ${thrown.message}`);
       return undefined;
     });
-    // What this command has seen itself is there without Linger, too.
+    // What this command has observed itself is available without Linger as well.
     const own = [...watched.histories].map(([each, seen]) => [each, () => seen] as const);
     const scopes = new Map([...(published?.scopes ?? []), ...own]);
     const [first] = watched.histories.keys();
     const wanted = scope === 'cluster' && !scopes.has(scope) ? (first ?? scope) : scope;
-    // Where the audit cannot be had, there is a history all the same.
+    // Even without an audit there is a history.
     const snapshot = await audit.latest().then(
       ({ snapshot: known }) => known,
       () => undefined,
@@ -620,7 +620,7 @@ async function answersOfCluster(
   return { root, workloads, explanation, now: reportNow, timeline, consumers: reportConsumers, lag, whatIf };
 }
 
-/** A recording of a cluster, from its beginning again and again: each time read as a cluster that has just been opened. */
+/** A recording of a cluster, repeated from its beginning; each repetition is read like a newly opened cluster. */
 export async function answersOfRecording(
   recording: Recording,
   settings: Settings<'dashboard'>,
@@ -665,15 +665,15 @@ export async function answersOfRecording(
 }
 
 /**
- * What a view has beside other things: null where it cannot be had, which `unseen` says, or not yet; the page is called back
- * when it comes.
+ * Data that a view shows in addition to other things: null if it cannot be read, which `unseen` then says, or if it is not
+ * available yet, in which case the page is notified later.
  */
 async function soon<T>(what: string, read: () => Promise<T>, unseen: string[]): Promise<T | null> {
   try {
     return await Promise.race([read(), sleep(SOON_MS, null, { ref: false })]);
   } catch (thrown) {
     if (!(thrown instanceof UserError)) throw thrown;
-    // A cluster without Linger is no trouble of each of its parts.
+    // In a cluster without Linger, the lack of each of its parts is not worth reporting.
     const isAbsent = thrown.code === 'not-published';
     if (!isAbsent || !unseen.some((line) => line.startsWith(ABSENT)))
       unseen.push(`${isAbsent ? ABSENT : what}: ${thrown.message}`);
@@ -683,7 +683,7 @@ async function soon<T>(what: string, read: () => Promise<T>, unseen: string[]): 
 
 const ABSENT = 'what Linger publishes';
 
-/** Who still connected to pods after every known consumer had dropped them: the latest first. */
+/** The senders that still connected to pods after every known consumer had dropped these, latest first. */
 export function undeclaredOf({ findings }: TerminationRecord): ConsumersView['undeclared'] {
   const seen = findings
     .filter(({ reason }) => reason === 'UndeclaredConsumer')
@@ -701,23 +701,23 @@ export function undeclaredOf({ findings }: TerminationRecord): ConsumersView['un
     .toSorted((a, b) => b.lastSeen - a.lastSeen);
 }
 
-/** More is for `linger watch`. */
+/** How many are shown; for more there is `linger watch`. */
 const MOST_DONE = 100;
 const MOST_OPEN = 50;
 
-/** The removals that this process watches itself, as `linger watch` does. */
+/** The removals that this process observes itself, like `linger watch`. */
 class Watched {
   readonly #watch: EndpointWatch;
   readonly #now: () => number;
   readonly #summary = new ChangeSummary();
-  /** By scope, as the view of lags names them. */
+  /** By scope, named as in the view of lags. */
   readonly histories = new Map(
     ENDPOINT_SOURCES.map((stage) => [`watched/${stage}`, new LagHistory()] as const),
   );
   #done: readonly ObservedChange[] = [];
   #begunAt: number | undefined;
   #seen = '';
-  /** Why the watches cannot begin. */
+  /** Why the watches cannot start. */
   problem: string | undefined;
 
   constructor(
@@ -751,7 +751,7 @@ class Watched {
         if (each.lag !== undefined)
           this.histories.get(`watched/${each.source}`)?.record(each.lag, this.#now());
       }
-      // Where the process stood still, or a watch was interrupted, a removal has no lag: it is one all the same.
+      // If the process stalled, or a watch was interrupted, a removal has no lag, but is shown all the same.
       const through = changes.filter(({ lag, withdrawn, change, seen }) => {
         const ends = withdrawn && (change === 'terminating' || change === 'removed');
         return lag !== undefined || (ends && seen !== 'initial');

@@ -16,7 +16,7 @@ import { usageError } from './flags.ts';
 import { rendered } from './rendering.ts';
 import { checkFailOn, columns, exitCodeFor, paragraphs, type Surroundings, wrapped } from './terminal.ts';
 
-/** What `linger diagnose --output json` prints, with null for what is undefined. */
+/** The output of `linger diagnose --output json`; null stands for undefined. */
 export interface Diagnosis {
   readonly findings: readonly Diagnosed[];
   readonly looks: readonly Look[];
@@ -25,7 +25,7 @@ export interface Diagnosis {
 
 const ANY = 'any';
 
-/** `linger diagnose`: why endpoints are withdrawn late here, and which flags to set. */
+/** `linger diagnose`: reports why endpoints are withdrawn late here, and which flags to set. */
 export async function diagnose(settings: Settings<'diagnose'>, surroundings: Surroundings): Promise<number> {
   const { failOn, output, controllerFlags, linger, lag, interval } = settings;
   const { print, progress, stdin, now } = surroundings;
@@ -44,7 +44,7 @@ export async function diagnose(settings: Settings<'diagnose'>, surroundings: Sur
     now,
   });
   const findings = findingsOf({ ...facts, looks });
-  // Every member is present: null where it is not known.
+  // All members are present; null if unknown.
   const orNull = (_key: string, value: unknown) => (value === undefined ? null : value);
   const diagnosis = JSON.parse(JSON.stringify({ findings, looks, facts }, orNull)) as Diagnosis;
   print(rendered(output, diagnosis, (wide) => renderDiagnosis(findings, looks, wide)));
@@ -54,8 +54,8 @@ export async function diagnose(settings: Settings<'diagnose'>, surroundings: Sur
 }
 
 /**
- * The cluster to ask. A saved scrape may stem from another cluster than kubectl's current one, so then a cluster is asked
- * only if it is named explicitly; with an address of metrics, none is needed.
+ * The cluster to use. A saved scrape may come from a cluster other than kubectl's current one, so with one, a cluster is
+ * used only if it is named explicitly. With an address of metrics, none is needed.
  * @throws ConnectionError, LingerError
  */
 async function clusterOf(
@@ -102,10 +102,13 @@ function metricsOf(
   };
 }
 
-/** Prose is wrapped here, or at the edge of a narrower terminal; evidence and commands are not, so that they can be copied. */
+/**
+ * The width at which prose is wrapped, unless the terminal is narrower. Evidence and commands are not wrapped, so that they
+ * can be copied.
+ */
 const WIDTH = 100;
 
-/** A diagnosis as text: a block for each finding, then what was looked at. */
+/** A diagnosis as text: a block for each finding, followed by what was examined. */
 function renderDiagnosis(findings: readonly Diagnosed[], looks: readonly Look[], wide: boolean): string {
   const inLines = (text: string, indent: string) =>
     (wide ? [text] : wrapped(text, WIDTH - indent.length)).map((line) => indent + line);

@@ -19,11 +19,11 @@ import { readTerminations } from './read-cluster.ts';
 import { rendered, yamlText } from './rendering.ts';
 import { columns, paragraphs, type Surroundings } from './terminal.ts';
 
-/** For everything that is listed; a person is waiting. */
+/** For all lists together, because a person is waiting. */
 const CLUSTER_WITHIN_MS = 60_000;
 const REQUEST_MS = 10_000;
 
-/** `linger consumers discover`: what sends traffic to pods, as DiscoveryConsumers that are ready to be applied. */
+/** `linger consumers discover`: prints the senders of traffic to pods as DiscoveryConsumers that are ready to be applied. */
 export async function discoverConsumers(
   settings: Settings<'consumers'>,
   surroundings: Surroundings,
@@ -74,7 +74,7 @@ async function ofManifests(settings: Settings<'consumers'>, { stdin, warn, kube 
   return { objects, failed };
 }
 
-/** Goes on with the kinds that may be listed, and names the others. */
+/** Uses the kinds that may be listed, and warns about the others. */
 async function ofCluster(connection: KubeConnection, warn: Surroundings['warn']) {
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
   const objects: unknown[] = [];
@@ -89,14 +89,14 @@ async function ofCluster(connection: KubeConnection, warn: Surroundings['warn'])
   return { objects, failed: false };
 }
 
-/** For `linger check`: what the catalogue recognises, and what held pods have seen in the last week. */
+/** For `linger check`: the senders that the catalogue recognises, and those that held pods have seen in the last week. */
 export async function sendersOf(
   connection: KubeConnection,
   { namespace, now }: { readonly namespace: string; readonly now: number },
 ): Promise<Senders> {
   const { objects } = await ofCluster(connection, () => undefined);
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
-  // Nothing is published before the first pod has ended.
+  // There is no record before the first pod has ended.
   const record = await readTerminations(connection, namespace, signal).catch((thrown: unknown) => {
     if (thrown instanceof LingerError && thrown.code === 'not-published') return undefined;
     throw thrown;
@@ -112,7 +112,7 @@ export async function sendersOf(
   return { discovered: discover(objects, 'default'), witnessed };
 }
 
-/** Creates what is not declared yet; what exists is never changed. */
+/** Creates consumers that are not declared yet; never changes existing ones. */
 async function create(
   connection: KubeConnection,
   { consumers }: Discovered,
@@ -140,7 +140,7 @@ async function create(
   }
 }
 
-/** Why it is printed, and what has to be done beside applying it. */
+/** Why a consumer is printed, and what has to be done besides applying it. */
 function commentsOf({ ecosystem, services, seen, instances, declaredBy, name }: DiscoveredConsumer) {
   const { measure, source } = ecosystem;
   const reaches = services.length === 0 ? 'any Service' : fewOf(services);

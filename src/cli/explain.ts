@@ -36,14 +36,14 @@ import type { KnownCluster } from './read-cluster.ts';
 import { rendered } from './rendering.ts';
 import { checkFailOn, columns, exitCodeFor, paragraphs, type Surroundings } from './terminal.ts';
 
-/** An explanation with the place of its workload, or with the plans of its pods in the cluster. */
+/** An explanation with either the place of its workload, or the plans of its pods in the cluster. */
 type LocatedExplanation = ManifestExplanation | (WorkloadExplanation & { readonly live: LivePods });
 
-/** `linger explain`: the decision for the pods of each workload, with the origin of every field. */
+/** `linger explain`: prints the decision for the pods of each workload, with the origin of every field. */
 export async function explain(settings: Settings<'explain'>, surroundings: Surroundings): Promise<number> {
   const { failOn, output, kubeconfig, context } = settings;
   const { print, warn } = surroundings;
-  // `skip` is an outcome: it stands for every reason.
+  // `skip` is an outcome, and matches every skip reason.
   const known = ['skip', ...Object.keys(SKIP_REASONS), ...EXPLAINED];
   const ofAudit = failOn?.find((word) => isFinding(word) && !known.includes(word));
   if (ofAudit !== undefined)
@@ -81,7 +81,7 @@ export async function explain(settings: Settings<'explain'>, surroundings: Surro
   return exitCodeFor(failOn, codes);
 }
 
-/** `failed`: a document could not be read, and was reported by `warn`. */
+/** `failed`: whether a document could not be read, which was reported by `warn`. */
 export async function explainManifests(
   settings: ManifestSettings & SnapshotSettings,
   surroundings: Pick<Surroundings, 'stdin' | 'warn'>,
@@ -96,12 +96,12 @@ export async function explainManifests(
 }
 
 /**
- * `pod/web-1`, `deployment.apps/web`: kubectl's names for objects of the cluster, unless there is such a file. A manifest that
- * is not there is none of them.
+ * `pod/web-1`, `deployment.apps/web`: kubectl's names for objects in the cluster, unless a file of that name exists. The
+ * path of a missing manifest does not match.
  */
 const LIVE_NAME = /^[A-Za-z.]+\/(?!.*\.(ya?ml|json)$)[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/;
 
-/** What a running workload’s pods would get today, beside what they got when they were created. */
+/** What pods of a running workload would get today, and what its current pods got when they were created. */
 async function explainLive(
   names: readonly string[],
   settings: Settings<'explain'>,
@@ -123,7 +123,7 @@ async function explainLive(
   return found;
 }
 
-/** Whether the floor stands in the cluster; who may not read it is shown nothing of it. */
+/** Whether the floor is installed in the cluster. A user who may not read that is shown nothing of the floor. */
 async function standsIn(
   { connection, lingerNamespace }: Awaited<ReturnType<typeof askCluster>>,
   { now }: Surroundings,
@@ -143,7 +143,7 @@ function floorInWords(floor: FloorShown | null): string {
 
 type LivePods = ReturnType<typeof livePods>;
 
-/** The running pods of a workload, and their plans: the most frequent first, each with the number of pods. */
+/** The running pods of a workload, and their plans, each with its number of pods, most frequent first. */
 function livePods(running: readonly { readonly annotations: Readonly<Record<string, string>> }[]) {
   const texts = running.flatMap(({ annotations }) => annotations[ANNOTATION.plan] ?? []);
   const plans = [...Map.groupBy(texts, (text) => text)]
@@ -156,7 +156,7 @@ function livePods(running: readonly { readonly annotations: Readonly<Record<stri
   return { pods: running.length, withoutPlan: running.length - carrying, plans };
 }
 
-/** @param now the digest of the policy in force */
+/** @param now the digest of the current policy */
 function liveRows(
   { pods, withoutPlan: without, plans }: LivePods,
   now: string | null,
@@ -179,7 +179,7 @@ function renderTable(plans: readonly LocatedExplanation[], wide: boolean): strin
   return plans.length === 0 ? '' : paragraphs(...lines, [totals(plans)]);
 }
 
-/** @param isSeveral others have the same kind, namespace and name */
+/** @param isSeveral whether others have the same kind, namespace and name */
 function planLines(plan: LocatedExplanation, wide: boolean, isSeveral: boolean): readonly string[] {
   const now =
     'live' in plan ? [...liveRows(plan.live, plan.digest), ...outcomeRows(plan)] : outcomeRows(plan);
@@ -220,7 +220,7 @@ function outcomeRows(plan: LocatedExplanation): readonly (readonly string[])[] {
           ['outcome', `skip: ${plan.reason}`],
           ['why', SKIP_REASONS[plan.reason].means],
         ];
-  // A pod that already carries its plan is skipped, but waits all the same.
+  // A pod that already carries its plan is skipped, but waits nevertheless.
   if (plan.waitSeconds === null) return outcome;
   return [
     ...outcome,

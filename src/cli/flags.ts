@@ -11,15 +11,15 @@ import {
 } from '../core/api/index.ts';
 
 export interface Reader<T> {
-  /** In the help, such as `<port>`; undefined for a switch. */
+  /** Its name in the help, such as `<port>`; undefined for a switch. */
   readonly argument: string | undefined;
-  /** For messages: `a port number from 0 to 65535`. */
+  /** What messages say was expected: `a port number from 0 to 65535`. */
   readonly expected: string;
   /** @returns undefined for invalid text */
   readonly parse: (text: string) => T | undefined;
   /** The words to choose from, if limited. */
   readonly choices?: readonly string[];
-  /** Repeated flags add up; otherwise the last one counts. */
+  /** Repeated flags are combined; otherwise the last one counts. */
   readonly adds?: true;
 }
 
@@ -27,7 +27,7 @@ export function text(argument: string): Reader<string> {
   return { argument, expected: 'some text', parse: (text) => (text.trim() === '' ? undefined : text) };
 }
 
-/** One of a few words, case-insensitively. */
+/** One of a few words, ignoring case. */
 export function oneOf<T extends string>(choices: readonly T[]): Reader<T> {
   const parse = (text: string) => choices.find((each) => each.toLowerCase() === text.toLowerCase());
   return { argument: `<${choices.join('|')}>`, expected: `one of ${choices.join(', ')}`, choices, parse };
@@ -52,13 +52,13 @@ export function someOf<T extends string>(choices: readonly T[]): Reader<readonly
   return { argument: `<${choices.join(',')}>`, expected, choices, parse, adds: true };
 }
 
-/** An address, taken literally with its commas, or files separated by commas. */
+/** Either an address, in which commas are part of it, or files separated by commas. */
 export function addressOrFiles(argument: string): Reader<readonly string[]> {
   const { expected, parse } = list(argument);
   return { argument, expected, parse: (text) => (/^https?:\/\//i.test(text) ? [text] : parse(text)) };
 }
 
-/** Labels of objects, as `kubectl get -l` takes them. */
+/** Labels of objects, in the syntax of `kubectl get -l`. */
 export const labelQuery: Reader<LabelSelector> = {
   argument: '<labels>',
   expected: 'labels such as app=web,tier!=cache or "app in (web,api)"',
@@ -72,7 +72,7 @@ export const port: Reader<number> = {
   parse: (text) => (/^\d+$/.test(text) && Number(text) <= 65_535 ? Number(text) : undefined),
 };
 
-/** An address and a port, without any name that would have to be looked up. */
+/** An address and a port. A name is not accepted, because it would have to be looked up. */
 export const literalAddress: Reader<string> = {
   argument: '<address>',
   expected: 'an address with its port, such as 10.0.0.7:8445 or [fd00::7]:8445',
@@ -89,7 +89,7 @@ export const seconds: Reader<number> = {
   parse: parseDuration,
 };
 
-/** An instant as RFC 3339 writes it, as seconds since the epoch. */
+/** An instant in the format of RFC 3339, as seconds since the epoch. */
 export const instant: Reader<number> = {
   argument: '<time>',
   expected: 'a time with its zone, such as 2026-11-21T17:35:00Z',
@@ -124,12 +124,14 @@ export const probability: Reader<number> = {
 };
 
 export interface Flag<T> extends Reader<T> {
-  /** As the user would write it; undefined: the setting may have no value. */
+  /** The default as the user would write it; undefined: the setting may have no value. */
   readonly fallback: string | undefined;
   readonly description: string;
-  /** The letter of its short form, where kubectl has one: `n`. */
+  /** The letter of its short form, if kubectl has one: `n`. */
   readonly short?: string | undefined;
-  /** What the reference says instead of the description, where it says more: Markdown, links relative to docs/reference. */
+  /**
+   * Replaces the description in the reference, if more is to be said there: Markdown, with links relative to docs/reference.
+   */
   readonly reference?: string;
 }
 
@@ -197,31 +199,31 @@ export function usageError(problem: string): LingerError {
   return new LingerError('settings-invalid', problem);
 }
 
-/** What the kubelet sets for a Service named `linger`: LINGER_PORT=tcp://10.96.31.7:443. */
+/** The value that the kubelet sets for a Service named `linger`: LINGER_PORT=tcp://10.96.31.7:443. */
 const SERVICE_LINK = /^(tcp|udp|sctp):\/\//;
 
-/** The text of a variable meant for Linger. Manifests set a variable to the empty text where it is not wanted. */
+/** The text of a variable, if it is meant for Linger. Manifests set a variable to the empty string if it is not wanted. */
 function settingIn(variable: string | undefined): string | undefined {
   return variable === undefined || variable === '' || SERVICE_LINK.test(variable) ? undefined : variable;
 }
 
-/** What the environment says about where a cluster is, as kubectl reads it. */
+/** What the environment says about how to find a cluster, as kubectl reads it. */
 export interface KubeEnvironment {
-  /** The files of KUBECONFIG, taken together; none: it is not set. */
+  /** The files of KUBECONFIG, which are combined; none: it is not set. */
   readonly kubeconfigs: readonly string[];
-  /** Where kubectl looks otherwise. Undefined: there is no home. */
+  /** The file that kubectl uses otherwise. Undefined: there is no home folder. */
   readonly homeKubeconfig: string | undefined;
   /** KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT: set in every pod. */
   readonly service: { readonly host: string | undefined; readonly port: string | undefined };
   /** The whole environment, for the programs that a kubeconfig runs to get credentials. */
   readonly variables: Readonly<Record<string, string | undefined>>;
-  /** In place of all of these: a recording. */
+  /** Replaces all of these: a recording. */
   readonly connection?: KubeConnection;
 }
 
 /** Source: k8s.io/client-go tools/clientcmd (NewDefaultClientConfigLoadingRules). */
 export function kubeEnvironment(variables: KubeEnvironment['variables']): KubeEnvironment {
-  // Windows has USERPROFILE.
+  // Windows sets USERPROFILE instead.
   const home = variables.HOME || variables.USERPROFILE;
   return {
     kubeconfigs: (variables.KUBECONFIG ?? '').split(delimiter).filter((file) => file !== ''),

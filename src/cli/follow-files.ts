@@ -2,15 +2,15 @@ import { type FSWatcher, statSync, watch } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { pause } from '../timing/index.ts';
 
-/** Editors write a file in several steps, and a checkout many files. */
+/** Editors write a file in several steps, and a checkout writes many files, so wait for that to end. */
 const SETTLE_MS = 150;
-/** Where the file system tells nothing. */
+/** How often to assume a change if the file system sends no events. */
 const LOOK_EVERY_MS = 5_000;
 
 /**
- * Follows files, and folders with what is below them, by the events of the file system; where there are none, as on some
- * network file systems, a change is assumed every so often.
- * @param pathsNow asked again after each change: a kustomization may use other folders then
+ * Follows files, and folders with everything below them, by events of the file system. If there are none, as on some network
+ * file systems, a change is assumed regularly.
+ * @param pathsNow called again after each change, because a kustomization may then use other folders
  * @returns once they are followed: an item after each change, until the signal aborts
  */
 export async function followFiles(
@@ -22,7 +22,7 @@ export async function followFiles(
     try {
       while (await following.changed(signal)) {
         if (!(await pause(SETTLE_MS, signal))) return;
-        // The new ones first: what changes from here on is not missed.
+        // Follow the new ones first, so that no further change is missed.
         const next = new Following(await pathsNow());
         following.end();
         following = next;
@@ -38,7 +38,7 @@ export async function followFiles(
 class Following {
   readonly #watchers: readonly FSWatcher[];
   readonly #change = Promise.withResolvers<true>();
-  /** A path of which no event will come. */
+  /** Whether there is a path for which no events will come. */
   #isBlind = false;
 
   constructor(paths: readonly string[]) {
@@ -48,7 +48,7 @@ class Following {
   #watch(path: string): readonly FSWatcher[] {
     try {
       const isFolder = statSync(path).isDirectory();
-      // What replaces a file, as editors do it, is another one: only its folder tells of both.
+      // Editors replace a file by another one, so follow its folder, which reports both.
       const at = isFolder ? path : dirname(path);
       const watcher = watch(at, { recursive: isFolder, persistent: false }, (_event, name) => {
         if (isFolder || name === null || name === basename(path)) this.#change.resolve(true);
@@ -64,7 +64,7 @@ class Following {
     }
   }
 
-  /** @returns false: the signal has aborted */
+  /** @returns false if the signal has aborted */
   async changed(signal: AbortSignal): Promise<boolean> {
     const ended = new AbortController();
     const either = AbortSignal.any([signal, ended.signal]);

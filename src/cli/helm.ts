@@ -7,9 +7,9 @@ import { decodeText, readManifests } from '../core/manifest/index.ts';
 import { BUILD_WITHIN_MS, type Built, MOST_BYTES, OFFLINE, type SourcePlace } from './kustomize.ts';
 
 /**
- * Renders a chart as its author would install it, with its own values. helm reaches no network for a local chart: what it
- * depends on must be in its folder.
- * @returns undefined where helm is not installed, or the chart is a library
+ * Renders a chart with its own values, as its author would install it. helm uses no network for a local chart, so the
+ * chart's dependencies must be in its folder.
+ * @returns undefined if helm is not installed, or if the chart is a library
  * @throws LingerError `manifest-invalid`
  */
 export async function renderChart(
@@ -19,7 +19,7 @@ export async function renderChart(
   const { name, isLibrary } = await chartIn(folder);
   if (isLibrary) return 'library';
   const by = `helm template ${folder}`;
-  // A release's name has 53 characters at most, and those of a DNS label.
+  // The name of a release has at most 53 characters, which must be allowed in a DNS label.
   const release = name
     .toLowerCase()
     .replaceAll(/[^a-z0-9-]/g, '-')
@@ -51,7 +51,7 @@ async function chartIn(folder: string): Promise<{ readonly name: string; readonl
   return { name: String(chart.name ?? basename(folder)), isLibrary: chart.type === 'library' };
 }
 
-/** By the comment that helm writes before each document: `# Source: NAME/charts/SUB/templates/web.yaml`. */
+/** Places objects by the comment that helm writes before each document: `# Source: NAME/charts/SUB/templates/web.yaml`. */
 function placesIn(text: string, folder: string, name: string): NonNullable<Built['placeOf']> {
   const sources: { readonly line: number; readonly file: string }[] = [];
   for (const [index, line] of text.split('\n').entries()) {

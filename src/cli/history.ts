@@ -21,7 +21,7 @@ import { columns, paragraphs, type Surroundings, showSeconds } from './terminal.
 const ANSWER_WITHIN_MS = 60_000;
 const REQUEST_MS = 10_000;
 
-/** `linger history`: the episodes in the stored history. `linger history forget`: removes a span from it. */
+/** `linger history`: shows the episodes in the stored history. `linger history forget`: removes a span from it. */
 export async function history(settings: Settings<'history'>, surroundings: Surroundings): Promise<number> {
   const { operands, output } = settings;
   const { now, print, progress, warn } = surroundings;
@@ -40,7 +40,7 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
     const call = { signal: AbortSignal.timeout(ANSWER_WITHIN_MS), withinMs: REQUEST_MS };
     await asked(connection, recordForgotten(connection, lingerNamespace, span, now(), call));
     const about = `${scopeText(span)} from ${timeText(span.from)} to ${timeText(span.to)}`;
-    // The leader may have measured some since it last wrote the history.
+    // The leader may have measured some since it last wrote the history, so just warn.
     if (!isMeasured) warn(`linger: there are no measurements ${about} in the stored history`);
     print(
       `Measurements ${about} removed from the history; new pods get waits without them within a minute.\n`,
@@ -59,8 +59,8 @@ export async function history(settings: Settings<'history'>, surroundings: Surro
 }
 
 /**
- * What the leader has stored of the lags, by scope, without what has been forgotten. Each is kept as text until it is asked
- * for: in memory, 28 days of a busy namespace take several times as much.
+ * The stored lags of the leader by scope, without what has been forgotten. Each is kept as text until it is needed, because
+ * in memory, 28 days of a busy namespace take several times as much room.
  * @throws LingerError `not-published`, `cluster-denied`, `cluster-unreachable`
  */
 export async function readHistory(
@@ -73,7 +73,7 @@ export async function readHistory(
   readonly forgotten: readonly Forgotten[];
 }> {
   const call = { signal: AbortSignal.timeout(ANSWER_WITHIN_MS), withinMs: REQUEST_MS };
-  /** The history of a busy scope comes in several parts. */
+  /** The texts of each scope; the history of a busy scope has several parts. */
   const parts = new Map<string, string[]>();
   const restorePart = (json: unknown) => {
     const key = LagHistory.readPart(json)?.key;
@@ -91,7 +91,7 @@ export async function readHistory(
       const part = LagHistory.readPart(JSON.parse(text));
       if (part !== undefined) lags.merge(part.history, now);
     }
-    // The leader may not have rewritten the history since then.
+    // The leader may not have rewritten the history since these spans were forgotten.
     for (const each of forgotten) if (isOf(scope, each)) lags.forget(each.from, each.to);
     return lags;
   };

@@ -17,17 +17,17 @@ import {
   withoutProgress,
 } from './terminal.ts';
 
-/** `linger hold ACTION`: the commands around hook Hold. */
+/** `linger hold ACTION`: the commands for hook Hold. */
 export async function hold(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
   return settings.operands[0] === 'manifest'
     ? manifest(settings, surroundings)
     : list(settings, surroundings);
 }
 
-/** The name of the port in deploy/, and its number where a Deployment of one's own names none. */
+/** The name of the port in deploy/, and its number if the user's own Deployment names none. */
 const ADMIN = { name: 'admin', port: 8080 };
 
-/** A handover takes this long where the leader has vanished. */
+/** A handover takes this long if the leader has vanished. */
 const HANDOVER_MS = 25_000;
 
 async function list(settings: Settings<'hold'>, surroundings: Surroundings): Promise<number> {
@@ -45,7 +45,7 @@ async function list(settings: Settings<'hold'>, surroundings: Surroundings): Pro
   return 0;
 }
 
-/** Asks each replica; where none leads, again until the handover is over. */
+/** Asks each replica, and if none leads, again until a handover is over. */
 export async function askLeader(
   connection: KubeConnection,
   namespace: string,
@@ -86,7 +86,7 @@ export async function askLeader(
   }
 }
 
-/** @returns what the leader answers; or the last failure, and whether a replica has said that it does not lead */
+/** @returns what the leader answers; or the last failure, and whether a replica has answered that it does not lead */
 async function askReplicas(pods: string, names: readonly string[], reader: ApiReader) {
   let failure: KubeFailure | undefined;
   let isHandover = false;
@@ -97,7 +97,7 @@ async function askReplicas(pods: string, names: readonly string[], reader: ApiRe
       throw new KubeFailure('Malformed', `${name} did not answer with a list of holds`);
     } catch (thrown) {
       failure = asFailure(thrown);
-      // Replicas that do not lead answer with a 503.
+      // Replicas that do not lead answer with 503.
       isHandover ||= failure.message.startsWith('503');
       if (failure.reason === 'Forbidden') break;
     }
@@ -140,7 +140,7 @@ function connectionsOf({ open, from }: HeldView): string {
   return open === undefined && from.length === 0 ? '-' : `${open ?? '?'} open${addresses}`;
 }
 
-/** The ConfigMap with the helpers of this version, once for each namespace: for kubectl apply, and for GitOps. */
+/** Prints the ConfigMap with the helpers of this version, once for each namespace: for kubectl apply, or for GitOps. */
 function manifest({ namespace, output }: Settings<'hold'>, { print }: Surroundings): number {
   const helper = readHelperObject();
   const objects = namespace?.map((each) => helper.manifest(each)) ?? [helper.manifest()];
@@ -150,7 +150,7 @@ function manifest({ namespace, output }: Settings<'hold'>, { print }: Surroundin
     print(jsonText(objects.length === 1 ? only : list));
     return 0;
   }
-  // Not folded: base64 is one long word, and easier to compare that way.
+  // Long lines are not folded: base64 is a single long word, and easier to compare that way.
   print(objects.map((object) => yamlText(object, { lineWidth: 0 })).join('---\n'));
   return 0;
 }

@@ -23,15 +23,15 @@ import {
 import { unifiedDiff } from './rendering.ts';
 import type { Surroundings } from './terminal.ts';
 
-/** What to do to a workload’s pods, and what to report on standard error. */
+/** The change to a workload’s pods, and what to report on standard error. */
 interface Edit {
   readonly operations: readonly Operation[];
   readonly said: readonly string[];
 }
 
 /**
- * `linger inject`: prints manifests with hooks and graces added where the decision says so. Everything is computed before
- * the first byte is printed, so that standard output stays empty after an error.
+ * `linger inject`: prints manifests with the hooks and graces that the decision asks for. Everything is computed before the
+ * first byte is printed, so that standard output stays empty after an error.
  */
 export async function inject(settings: Settings<'inject'>, surroundings: Surroundings): Promise<number> {
   checkSettings(settings);
@@ -45,7 +45,7 @@ export async function inject(settings: Settings<'inject'>, surroundings: Surroun
     const said = [summaryOf(planned), ...decision.notes.map(({ code, text }) => `  note ${code}: ${text}`)];
     const operations = patchInForce(pod, decision);
     if (pod === given) return { operations, said };
-    // Removing something and adding it again in the same form is no change.
+    // Removing something and adding it back in the same form is not a change.
     return {
       operations: fastJsonPatch.compare(given as object, patched(pod, operations) as object) as Operation[],
       said,
@@ -90,7 +90,7 @@ async function rewrite(
     let json = true;
     for (const document of readDocuments(input.text, input.name)) {
       json &&= document.json;
-      /** Reported once it is done: an edit that fails must not be announced. */
+      /** Reported only when an edit has succeeded. */
       const announced = new Map<string, readonly string[]>();
       const edits = function* (): Generator<ManifestEdit> {
         for (const found of workloadsIn(document, input, settings, manifests, reading)) {
@@ -114,8 +114,8 @@ async function rewrite(
 }
 
 /**
- * One file comes out as it is; several become one stream, as kubectl reads it. JSON is YAML, so one YAML file among
- * them makes a YAML stream of all.
+ * A single file is printed as it is. Several are combined into one stream, in the way kubectl reads it. JSON is also YAML,
+ * so with one YAML file among them, the whole stream is YAML.
  */
 function printAll(outputs: readonly Output[], write: Surroundings['write']): void {
   const encodings = new Set(outputs.map(({ input }) => input.encoding));
@@ -123,7 +123,7 @@ function printAll(outputs: readonly Output[], write: Surroundings['write']): voi
   const separator = outputs.every(({ json }) => json) ? '' : '---\n';
   let ended = true;
   for (const [index, { text }] of outputs.entries()) {
-    // A byte order mark is one only at the very beginning.
+    // A byte order mark is only allowed at the very beginning.
     const content = index === 0 || encoding !== 'utf-8' ? text : text.replace(/^\uFEFF/, '');
     const marked = index === 0 || content.startsWith('---');
     const before = (ended ? '' : '\n') + (marked ? '' : separator);
@@ -132,7 +132,7 @@ function printAll(outputs: readonly Output[], write: Surroundings['write']): voi
   }
 }
 
-/** Through a temporary file, so that a full disk or an interruption does not cost the content. */
+/** Writes through a temporary file, so that a full disk or an interruption does not destroy the content. */
 async function writeBack({ input, text }: Output): Promise<void> {
   if (text === input.text) return;
   try {

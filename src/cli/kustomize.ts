@@ -9,7 +9,7 @@ import { decodeText, type ManifestObject, readManifests } from '../core/manifest
 /** Source: sigs.k8s.io/kustomize api/konfig (RecognizedKustomizationFileNames). */
 export const KUSTOMIZATION = /^(kustomization\.ya?ml|Kustomization)$/;
 
-/** For one build. */
+/** The time for one build. */
 export const BUILD_WITHIN_MS = 60_000;
 export const MOST_BYTES = 256 * 1024 * 1024;
 
@@ -19,11 +19,11 @@ const BUILDERS = [
 ] as const;
 
 export interface BuildTerms {
-  /** It may fetch what its files name; otherwise such a kustomization is refused. */
+  /** Whether it may fetch what its files name; otherwise such a kustomization is rejected. */
   readonly allowRemote: boolean;
   /** The environment of the process. */
   readonly variables?: Readonly<Record<string, string | undefined>> | undefined;
-  /** Say of each object from which file it comes: for reading, not for printing. */
+  /** Whether to return the source file of each object: for reading, not for printing. */
   readonly withOrigins: boolean;
 }
 
@@ -33,16 +33,16 @@ export interface Built {
   readonly placeOf?: (object: ManifestObject) => Promise<SourcePlace>;
 }
 
-/** Where an object comes from: a file of the repository, and the line (from 1) where that is known. */
+/** Where an object comes from: a file of the repository, and its line (counting from 1) if that is known. */
 export interface SourcePlace {
   readonly file: string;
   readonly line?: number;
 }
 
 /**
- * Renders a kustomization. Its files may come from a pull request: what they would fetch is refused before anything runs,
- * and what runs has neither git's protocols nor a proxy that answers.
- * @returns undefined where neither kubectl nor kustomize is installed
+ * Renders a kustomization. Its files may come from a pull request. So anything that they would fetch is rejected before
+ * anything runs, and then the build runs without git's protocols and with a proxy that does not answer.
+ * @returns undefined if neither kubectl nor kustomize is installed
  * @throws LingerError `manifest-invalid`
  */
 export async function build(folder: string, terms: BuildTerms): Promise<Built | undefined> {
@@ -78,7 +78,10 @@ async function builtBy(at: string, folder: string, { allowRemote, variables }: B
   return undefined;
 }
 
-/** A second lock behind {@link refuseRemote}: git takes no protocol, and Go’s client a proxy that does not answer. */
+/**
+ * A second protection behind {@link refuseRemote}: git accepts no protocol, and Go’s HTTP client uses a proxy that does not
+ * answer.
+ */
 export const OFFLINE: Readonly<Record<string, string>> = {
   GIT_ALLOW_PROTOCOL: 'none',
   GIT_TERMINAL_PROMPT: '0',
@@ -90,7 +93,7 @@ export const OFFLINE: Readonly<Record<string, string>> = {
   no_proxy: '',
 };
 
-/** Its build is that of the folder, with the origin of each object. */
+/** A temporary kustomization that builds the folder and adds the origin of each object. */
 async function overlayOf(folder: string): Promise<string> {
   const around = await realpath(await mkdtemp(join(tmpdir(), 'linger-')));
   const resources = [relative(around, await realpath(folder))];
@@ -104,7 +107,7 @@ async function overlayOf(folder: string): Promise<string> {
 /** Source: sigs.k8s.io/kustomize api/resource/origin.go. */
 const ORIGIN = 'config.kubernetes.io/origin';
 
-/** By the file that kustomize names; what it has generated is of its kustomization. */
+/** Places objects by the file that kustomize names; generated objects belong to their kustomization. */
 function placesIn(around: string, folder: string): (object: ManifestObject) => Promise<SourcePlace> {
   const read = new Map<string, Promise<readonly ManifestObject[]>>();
   return async ({ value }) => {
@@ -112,7 +115,7 @@ function placesIn(around: string, folder: string): (object: ManifestObject) => P
     const path = /^(?:path|configuredIn): (.+)$/m.exec(origin)?.[1]?.replace(/^["']|["']$/g, '');
     const own = await kustomizationIn(folder);
     const whole: SourcePlace = { file: own === undefined ? folder : join(folder, own) };
-    // A path within a fetched repository is none of this one.
+    // A path within a fetched repository does not refer to this one.
     if (path === undefined || /^repo: /m.test(origin)) return whole;
     const file = relative(resolve('.'), resolve(around, path)) || folder;
     const shown = file.startsWith('..') ? resolve(around, path) : file;
@@ -129,7 +132,7 @@ async function objectsIn(file: string): Promise<readonly ManifestObject[]> {
   return bytes === undefined ? [] : readManifests(decodeText(bytes, file).text, file).objects;
 }
 
-/** Names get prefixes and suffixes. */
+/** Whether a source may be that of a rendered object, whose name may have got a prefix and a suffix. */
 function isSourceOf(source: unknown, rendered: unknown): boolean {
   const nameOf = (object: unknown) => String(memberAt(object, ['metadata', 'name']));
   return (
@@ -141,14 +144,14 @@ async function kustomizationIn(folder: string): Promise<string | undefined> {
   return (await readdir(folder).catch(() => [])).find((each) => KUSTOMIZATION.test(each));
 }
 
-/** More than any repository has. */
+/** More folders than any repository has. */
 const MOST_FOLDERS = 1_000;
 const LONGEST_PATH = 4096;
 
 /**
- * Follows a kustomization through all that it reads.
- * @throws LingerError `manifest-invalid` for what it would fetch, and for what is not there: kustomize would take that for an
- *   address
+ * Follows a kustomization through everything that it reads.
+ * @throws LingerError `manifest-invalid` for anything that it would fetch, and for missing paths, which kustomize would take
+ * for addresses
  */
 async function refuseRemote(folder: string): Promise<void> {
   const open = [folder];
@@ -188,7 +191,7 @@ async function valuesIn(file: string, folder: string): Promise<readonly Record<s
   const bytes = await readFile(file).catch(() => undefined);
   const { objects = [], problems = [] } = bytes ? readManifests(decodeText(bytes, file).text, file) : {};
   const [problem] = problems;
-  // What is read differently by kustomize might name an address.
+  // If kustomize might read this differently, it might find an address in it.
   if (problem !== undefined) throw refused(folder, problem.message);
   return objects.map(({ value }) => value).filter(isRecord);
 }
@@ -199,12 +202,12 @@ function refused(folder: string, why: string): LingerError {
 
 /** Fields that are lists of paths, each of which may be an address. Source: sigs.k8s.io/kustomize api/types/kustomization.go. */
 const LISTS = ['resources', 'components', 'bases', 'crds', 'configurations'] as const;
-/** Lists of paths or of YAML. */
+/** Lists of paths or of inline YAML. */
 const PLUGINS = ['generators', 'transformers', 'validators'] as const;
 
 interface NamedPath {
   readonly path: string;
-  /** The configuration of a plugin, which names files in turn. */
+  /** Whether this file configures a plugin, which may name further files. */
   readonly isPlugin: boolean;
 }
 
@@ -230,7 +233,7 @@ function inlinePaths(text: string): readonly string[] {
   return readManifests(text, 'inline').objects.flatMap(({ value }) => pluginPaths(value));
 }
 
-/** Members whose texts are paths, wherever they stand: of patches, replacements, openapi, generators and Helm charts. */
+/** Members whose texts are paths, wherever they are: in patches, replacements, openapi, generators and Helm charts. */
 const PATHS: ReadonlySet<string> = new Set([
   'path',
   'paths',
@@ -241,7 +244,7 @@ const PATHS: ReadonlySet<string> = new Set([
   'valuesFile',
   'additionalValuesFiles',
 ]);
-/** Members that hold objects of the cluster, or text. */
+/** Members that contain objects of the cluster, or text. */
 const NOT_ENTERED: ReadonlySet<string> = new Set([
   'patch',
   'literals',
@@ -255,7 +258,7 @@ const NOT_ENTERED: ReadonlySet<string> = new Set([
   'valuesInline',
   'source',
   'targets',
-  // Their paths lead to fields.
+  // The paths in these refer to fields.
   'fieldSpecs',
   'fields',
   'patchesStrategicMerge',
@@ -264,7 +267,7 @@ const NOT_ENTERED: ReadonlySet<string> = new Set([
 ]);
 
 function pluginPaths(value: unknown, key = ''): readonly string[] {
-  // `files: [name=path]` of a generator.
+  // A generator has `files: [name=path]`.
   if (isString(value)) return PATHS.has(key) && !value.includes('\n') ? [value.replace(/^[^=/:]*=/, '')] : [];
   if (Array.isArray(value)) return value.flatMap((each) => pluginPaths(each, key));
   if (!isRecord(value)) return [];
@@ -273,11 +276,11 @@ function pluginPaths(value: unknown, key = ''): readonly string[] {
   );
 }
 
-/** Names of hosts that kustomize clones from without a scheme. Source: api/internal/git/repospec.go, also of older versions. */
+/** Hosts from which kustomize clones even without a scheme. Source: api/internal/git/repospec.go, also of older versions. */
 const HOSTS =
   /^(www\.)?(github|gitlab|bitbucket)\.[a-z]+([/:]|$)|^(gh|git|ssh):|^git-codecommit|^dev\.azure\.com|\.visualstudio\.com/i;
 
-/** Whether kustomize may take a path for an address. What is left is a relative path of plain characters. */
+/** Whether kustomize may take a path for an address. Only relative paths of plain characters are accepted. */
 export function isRemote(path: string): boolean {
   return path.length > LONGEST_PATH || HOSTS.test(path) || /[:?@\\]|\/\/|\.git(\/|$)|_git\//.test(path);
 }

@@ -13,7 +13,7 @@ import {
 } from '../core/lag/index.ts';
 import type { LagReport } from '../dashboard/index.ts';
 
-/** Seconds. A factor of about three: what differs by less is no other kind of lag. */
+/** Seconds. The edges differ by a factor of about three; lags that differ by less are similar. */
 const EDGES = [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300] as const;
 
 const MOST_POINTS = 200;
@@ -62,12 +62,12 @@ export function lagReportOf(
   };
 }
 
-/** The lags that waits are taken from; undefined: there are none. */
+/** The distribution of lags on which waits are based; undefined: there are none. */
 function densityOf(history: LagHistory | undefined, now: number): Density | undefined {
   return history?.window(now, BUILT_IN_ENOUGH.minSamples)?.counts;
 }
 
-/** The parts of the lag of an ordinary Service's pods, the control plane first. @param namespace undefined: any */
+/** The parts of the lag for pods of an ordinary Service, the control plane first. @param namespace undefined: any */
 function partsOf(
   scopes: ReadonlyMap<string, () => LagHistory>,
   plane: Density | undefined,
@@ -99,30 +99,30 @@ function bandsOf(lags: readonly (readonly [seconds: number, count: number])[]): 
   return counts;
 }
 
-/** A distribution of lags as it is drawn; of one without lags, all is 0. */
+/** The curve for a distribution of lags; without any lags, all values are 0. */
 export function curveOf(density: Density | undefined) {
   const samples = density === undefined ? 0 : totalOf(density);
   const lags = density === undefined || samples === 0 ? undefined : lagsOf(density);
   const steps = density === undefined ? [] : stepsOf(density);
   const every = Math.ceil(steps.length / MOST_POINTS);
-  // What the page says in words, the curve goes through.
+  // The curve includes the points that the page also states in words.
   const named = new Set(
     NAMED.map((percentile) => steps.findIndex(([seconds]) => seconds === lags?.quantile(percentile))),
   );
   return {
     samples,
-    // The last point is the longest lag.
+    // The last point must be the longest lag.
     curve: steps.filter((_, index) => (steps.length - 1 - index) % every === 0 || named.has(index)),
     quantile: (percentile: number) => lags?.quantile(percentile) ?? 0,
-    /** The share of removals that were complete within so many seconds. */
+    /** The share of removals that were complete within this many seconds. */
     covered: (seconds: number) => lags?.coverage(seconds) ?? 0,
   };
 }
 
-/** Seconds: the shortest lag that is drawn. */
+/** Seconds: the shortest lag on the axis. */
 const SHORTEST = 0.001;
 
-/** A curve of what can only be asked: exact where it is drawn. @param longest seconds */
+/** The curve of a distribution of which only coverages are known, exact at the drawn points. @param longest seconds */
 export function sampledCurve({ coverage }: Pick<Lags, 'coverage'>, longest: number) {
   const growth = Math.max(longest, 2 * SHORTEST) / SHORTEST;
   return Array.from({ length: MOST_POINTS }, (_, index) => {
@@ -133,7 +133,7 @@ export function sampledCurve({ coverage }: Pick<Lags, 'coverage'>, longest: numb
 
 type View = ReturnType<typeof namespaceView>;
 
-/** Kept, because those of hundreds of namespaces take a while to compute. */
+/** Cached, because computing them for hundreds of namespaces takes a while. */
 const viewsKept = new WeakMap<ClusterSnapshot, Map<string, View>>();
 
 function viewOf(namespace: NamespaceRecord, snapshot: ClusterSnapshot): View {
@@ -144,7 +144,7 @@ function viewOf(namespace: NamespaceRecord, snapshot: ClusterSnapshot): View {
   return view;
 }
 
-/** What pods of these namespaces get, without policies and annotations of their own: the shortest wait first. */
+/** What pods of these namespaces get without annotations and without policies that select pods, shortest wait first. */
 export function waitsOf(namespaces: readonly NamespaceRecord[], snapshot: ClusterSnapshot | undefined) {
   if (snapshot === undefined) return [];
   const views = namespaces.map((each) => viewOf(each, snapshot)).filter(({ mode }) => mode !== 'Off');

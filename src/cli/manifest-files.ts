@@ -5,9 +5,9 @@ import { decodeText, readManifests } from '../core/manifest/index.ts';
 import { KUSTOMIZATION } from './kustomize.ts';
 
 export interface FoundFiles {
-  /** Manifests, `-` for standard input. */
+  /** Manifests; `-` is standard input. */
   readonly files: readonly string[];
-  /** Folders of kustomizations that no other of them uses: what is built. */
+  /** The folders of kustomizations that no other of these uses; these are built. */
   readonly kustomizations: readonly string[];
   readonly charts: readonly string[];
 }
@@ -16,9 +16,10 @@ const MANIFEST_FILE = /\.(ya?ml|json)$/;
 const CHART = 'Chart.yaml';
 
 /**
- * The manifests that paths stand for: a file itself, of a folder its manifests in the order of their names, as kubectl
- * takes them. The files of a kustomization (resources, patches, generators) and of a chart are no manifests by themselves.
- * @param changes they are to be changed: then parts of a kustomization are none even where they are named themselves
+ * The manifests to which paths refer: a file itself, or the manifests in a folder in the order of their names, like kubectl.
+ * The files of a kustomization (resources, patches, generators) and of a chart do not count as manifests themselves.
+ * @param changes whether they will be changed; if so, parts of a kustomization are excluded even if they are named
+ * explicitly
  * @throws LingerError
  */
 export async function findManifests(
@@ -67,7 +68,7 @@ async function filesOf(path: string, recursive: boolean): Promise<readonly strin
       (entry) =>
         !entry.isDirectory() &&
         (MANIFEST_FILE.test(entry.name) || KUSTOMIZATION.test(entry.name)) &&
-        // Settings of tools and of a forge: `.github`, `.vscode`.
+        // Settings of tools and of code hosts: `.github`, `.vscode`.
         !/(^|\/)\.[^./]/.test(join(relative(path, entry.parentPath), entry.name)),
     );
     if (files.length > 0) return files.map((entry) => join(entry.parentPath, entry.name)).toSorted();
@@ -85,18 +86,17 @@ export function unreadable(name: string, cause: unknown): LingerError {
 
 interface Kustomization {
   readonly isComponent: boolean;
-  /** Paths of what it names: files and folders that are there, and others. */
+  /** The paths that it names: files and folders that exist, and others. */
   readonly uses: readonly string[];
 }
 
-/** @returns undefined for a file that is none, such as a Kustomization of Flux */
-/** Where changes of manifests show: their paths, and what the kustomizations in them use elsewhere. */
+/** Where changes of manifests may occur: their paths, and what their kustomizations use elsewhere. */
 export async function usedBy(paths: readonly string[], recursive: boolean): Promise<readonly string[]> {
   const used = new Set<string>();
   const open = paths.filter((path) => path !== '-');
   const isWithin = (path: string) => [...used].some((other) => holds(path)(other));
   for (let path = open.pop(); path !== undefined && used.size < MOST_USED; path = open.pop()) {
-    // Not every text of a kustomization is a path.
+    // Not every text in a kustomization is a path.
     const isThere = paths.includes(path) || (await stat(path).catch(() => undefined)) !== undefined;
     if (!isThere || isWithin(path)) continue;
     used.add(path);
@@ -107,9 +107,10 @@ export async function usedBy(paths: readonly string[], recursive: boolean): Prom
   return [...used];
 }
 
-/** Each takes one of the system's watches, or more. */
+/** Limited, because each takes at least one of the system's watches. */
 const MOST_USED = 1_000;
 
+/** @returns undefined for a file that is not a kustomization, such as a Kustomization of Flux */
 async function readKustomization(file: string): Promise<Kustomization | undefined> {
   const bytes = await readFile(file).catch((cause: unknown) => {
     throw unreadable(file, cause);
@@ -120,7 +121,7 @@ async function readKustomization(file: string): Promise<Kustomization | undefine
   const isOwn = ({ apiVersion = 'kustomize.config.k8s.io' }: Record<string, unknown>) =>
     String(apiVersion).startsWith('kustomize.config.k8s.io');
   if (!values.every(isOwn)) return undefined;
-  // `files: [name=path]` of a generator names a path, too.
+  // A generator's `files: [name=path]` also names a path.
   const named = values
     .flatMap(textsIn)
     .map((text) => normalize(join(dirname(file), text.replace(/^[^=/]*=/, ''))));

@@ -21,12 +21,12 @@ import type { KnownCluster } from './read-cluster.ts';
 import type { Surroundings, Terminal } from './terminal.ts';
 
 export type ManifestSettings = Omit<Settings<'uninject'>, 'inPlace' | 'diff' | 'allowRemote'> & {
-  /** Absent: rendering reaches no network. */
+  /** Absent: rendering must not use the network. */
   readonly allowRemote?: boolean;
 };
 
 export interface ManifestInput extends ManifestText {
-  /** `-` is standard input; a kustomization's folder. */
+  /** `-` is standard input; for a kustomization, its folder. */
   readonly path: string;
   readonly encoding: Encoding;
   /** The source file of an object that was rendered. */
@@ -35,11 +35,11 @@ export interface ManifestInput extends ManifestText {
 
 export interface Manifests extends Surveyed {
   readonly inputs: readonly ManifestInput[];
-  /** Something could not be read, and was reported. */
+  /** Whether something could not be read, which was reported. */
   readonly failed: boolean;
 }
 
-/** Loads the client of the API server only where a cluster is asked. @throws ConnectionError, LingerError */
+/** Loads the client of the API server only if a cluster is used. @throws ConnectionError, LingerError */
 export async function askCluster(
   settings: Pick<Settings<'explain'>, 'kubeconfig' | 'context' | 'lingerNamespace' | 'policies'> & {
     readonly namespace?: string | undefined;
@@ -49,7 +49,7 @@ export async function askCluster(
   const { connectToLinger } = await import('./connect.ts');
   const { readCluster } = await import('./read-cluster.ts');
   const { connection, ...place } = await connectToLinger(settings, surroundings);
-  // kubectl’s default namespace: all that is read where listing the whole cluster is forbidden.
+  // kubectl’s default namespace is all that is read if listing the whole cluster is forbidden.
   const { namespace = connection.namespace } = settings;
   surroundings.progress('reading policies, Services, namespaces and nodes');
   const known = await readCluster(connection, { ...settings, ...place, namespace }, surroundings.warn);
@@ -57,7 +57,7 @@ export async function askCluster(
 }
 
 /**
- * Has V8 collect earlier, for the rest of the process: for commands that read far more than they keep
+ * Makes V8 collect garbage earlier for the rest of the process. For commands that read far more than they keep
  * (docs/decisions/0044-collecting-early.md).
  */
 export function collectEarly(): void {
@@ -66,8 +66,9 @@ export function collectEarly(): void {
 }
 
 /**
- * Reads the manifests that are named by `-f` and by words; standard input where none are, unless it is a terminal. A kustomization is built where
- * kubectl or kustomize is there and its files are not to be changed, and a chart where helm is; else it is refused.
+ * Reads the manifests that are given by `-f` and by operands; if there are none, standard input, unless it is a terminal. A
+ * kustomization is built if kubectl or kustomize is installed and its files will not be changed, and a chart if helm is
+ * installed; otherwise they are rejected.
  * @throws LingerError, ManifestError
  */
 export async function readGivenManifests(
@@ -104,7 +105,7 @@ export async function readGivenManifests(
   for (const folder of kustomizations) {
     const terms = { allowRemote, variables: kube?.variables, withOrigins: builds === 'with origins' };
     const built = builds === 'never' ? undefined : await build(folder, terms).catch(failureOf);
-    // One that cannot be rendered does not silence the others.
+    // One that cannot be rendered does not prevent the others from being read.
     if (built instanceof LingerError) refuse(built.message);
     else if (built === undefined)
       refuse(
@@ -131,12 +132,14 @@ function failureOf(thrown: unknown): LingerError {
   return thrown;
 }
 
-/** Whether a file that was not named itself may hold an object: repositories have other YAML and JSON, too. */
+/**
+ * Whether a file that was not named explicitly may contain an object, because repositories contain other YAML and JSON, too.
+ */
 function isManifest(text: string): boolean {
   return /\bapiVersion\b/.test(text) && /\bkind\b/.test(text);
 }
 
-/** Where a workload stands, in a file that its author can change. */
+/** The place of a workload, in a file that its author can change. */
 export async function placeOf(
   input: ManifestInput,
   object: ManifestObject,
@@ -144,7 +147,7 @@ export async function placeOf(
   return input.placeOf?.(object) ?? { file: input.name, line: object.line, column: object.column };
 }
 
-/** A way through manifests whose problems are printed in the terminal. */
+/** Reads manifests and prints their problems in the terminal. */
 export function readingOf(
   warn: Terminal['warn'],
   { failed }: Pick<Manifests, 'failed'>,
@@ -157,8 +160,8 @@ export function readingOf(
 export type SnapshotSettings = Pick<Settings<'explain'>, 'policies' | 'namespace' | 'modeLimit'>;
 
 /**
- * What decisions about manifests know: the policies given, or else those in force in the cluster; and the Services and
- * Namespaces of the manifests and of the cluster, or without one of the policy files.
+ * The sources for decisions about manifests: the given policies, or else those of the cluster; and the Services and
+ * Namespaces of the manifests and of the cluster or, without one, of the policy files.
  * @throws LingerError
  */
 export async function sourcesFor(

@@ -8,12 +8,12 @@ import type { Terminal } from './terminal.ts';
 const CANARY_SERVICE_PORT = 80;
 
 /**
- * `linger node-timer`: on every node, tries the ClusterIP of linger-canary while the leader fetches the results, and does
- * nothing else. It has no rights in the cluster. Resolves when it is asked to stop.
+ * `linger node-timer`: runs on every node, and does nothing but connect to the ClusterIP of linger-canary while the leader
+ * fetches the results. It has no rights in the cluster. Resolves when it is asked to stop.
  */
 export async function nodeTimer(settings: Settings<'node-timer'>, { warn }: Terminal): Promise<number> {
   const { clusterIp: address = '', port } = settings;
-  // Where the Service did not exist yet, the variable in the argument was not replaced; the kubelet restarts us.
+  // If the Service did not exist yet, the variable in the argument was not replaced; the kubelet will restart this process.
   if (isIP(address) === 0) throw usageError(`--cluster-ip: expected an address, got "${address}"`);
   const url = canaryUrl(address, CANARY_SERVICE_PORT);
   const timeoutMs = FLIP_LIMITS.attemptMs;

@@ -10,7 +10,10 @@ import type { NowReport } from '../dashboard/index.ts';
 const SHORTFALL_SECONDS = 86_400;
 const MOST_SHORTFALLS = 20;
 
-/** Pods of the last day that got SIGTERM too early: one line for each workload and cause. @param now seconds since the epoch */
+/**
+ * Pods of the last day that got SIGTERM too early, with one line for each workload and cause. @param now seconds since the
+ * epoch
+ */
 export function shortfallsOf({ findings }: TerminationRecord, now: number): NowReport['shortfalls'] {
   const recent = findings.filter(
     (each): each is Shortfall => isShortfall(each) && each.at > now - SHORTFALL_SECONDS,
@@ -45,7 +48,7 @@ function causeInWords({ wait, lag, consumer, services }: Shortfall): string {
 const DRAWN_SECONDS = 6 * 3_600;
 const MOST_DRAWN = 500;
 
-/** The latest terminations, as marks: how long each pod waited, and how long something sent to it. The latest first. */
+/** The latest terminations: how long each pod waited, and how long something sent to it. The latest first. */
 export function endedOf({ terminations }: TerminationRecord, now: number): NowReport['ended'] {
   return terminations
     .filter(({ deletedAt }) => deletedAt > now - DRAWN_SECONDS)

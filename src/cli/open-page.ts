@@ -9,17 +9,17 @@ import {
 } from '../dashboard/index.ts';
 import { adminServer, listen } from '../webhook/index.ts';
 
-/** No other machine may reach it, whatever the settings of the rest are. */
+/** Other machines must not reach it, whatever the other settings are. */
 const LOOPBACK = '127.0.0.1';
 
-/** `address`: what to open. */
+/** `address`: the address to open. */
 interface Opened {
   readonly server: Server;
   readonly address: string;
 }
 
 /**
- * Listens for the dashboard of one user on this machine; its address carries the token of this run.
+ * Serves the dashboard to one user on this machine. Its address contains the token of this run.
  * @throws LingerError `page-missing`, `port-unavailable`
  */
 export async function openDashboard(
@@ -34,7 +34,7 @@ export async function openDashboard(
 }
 
 /**
- * Serves the page for manifests, which decides in the browser: nothing is sent here.
+ * Serves the page for manifests, which makes its decisions in the browser and sends nothing here.
  * @param port 0 chooses a free one
  * @throws LingerError `page-missing`, `port-unavailable`
  */

@@ -35,7 +35,7 @@ import {
   requireRights,
 } from './prove-run.ts';
 
-/** `--compare`: the same disturbance of two copies, with and without the waits that Linger gives. */
+/** `--compare`: makes the same disturbance to two copies, with and without the waits that Linger gives. */
 export async function compareCopies(
   setting: ProveSetting,
   target: WorkloadName,
@@ -97,7 +97,7 @@ export async function compareCopies(
         );
     }
   };
-  // Losses leave ghosts in conntrack, so what loses nothing comes first.
+  // Losses leave stale entries in conntrack, so the side that should lose nothing comes first.
   const protectedBy = await side('with');
   const without = await side('without');
   const about = { workload: fullName(target), disturbance: wordsOf(disturbance) };

@@ -3,7 +3,7 @@ import type { Settings } from './commands.ts';
 import { connectAsKubectl } from './connect.ts';
 import { type Surroundings, stopRequested } from './terminal.ts';
 
-/** `linger prove-keep`: what a pod beside a copy of `prove --compare` runs. When it is ended, it removes the namespace. */
+/** `linger prove-keep`: runs in a pod beside a copy of `prove --compare`. When it is ended, it removes the namespace. */
 export async function proveKeep(
   settings: Settings<'prove-keep'>,
   surroundings: Surroundings,

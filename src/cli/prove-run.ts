@@ -25,14 +25,14 @@ import { nameOf } from './connect.ts';
 import { usageError } from './flags.ts';
 import type { Surroundings } from './terminal.ts';
 
-/** What all of a command's runs have in common. */
+/** What all runs of a command share. */
 export interface ProveSetting {
   readonly connection: KubeConnection;
   readonly settings: Settings<'prove'>;
   readonly surroundings: Surroundings;
   readonly disturbance: Disturbance;
   readonly urls: readonly NamedUrl[];
-  /** Aborted by the first signal. */
+  /** Aborted by the first signal to the process. */
   readonly stopping: AbortController;
 }
 
@@ -42,8 +42,8 @@ export interface NamedUrl {
 }
 
 /**
- * One run: from the question whether the rights suffice to what was lost.
- * @param fresh the workload is a copy that was made for this, after everything has been asked
+ * One run: from checking whether the rights suffice to reporting what was lost.
+ * @param fresh whether the workload is a copy made for this run, after all questions have been answered
  * @throws LingerError, KubeFailure
  */
 export async function proveOne(
@@ -116,7 +116,7 @@ export function needsOf({ settings, urls }: ProveSetting) {
   return { service, job: service || (urls.length > 0 && settings.urlFrom === 'cluster') };
 }
 
-/** @throws LingerError `cluster-denied` that names the rights that are missing */
+/** @throws LingerError `cluster-denied`, which names the missing rights */
 export async function requireRights(
   { connection, stopping }: ProveSetting,
   access: WorkloadAccess,
@@ -140,7 +140,7 @@ export async function imageOf({ settings, stopping }: ProveSetting, access: Work
   return found;
 }
 
-/** @throws LingerError `settings-invalid`, also for what HTTP cannot carry */
+/** @throws LingerError `settings-invalid`, also for values that HTTP cannot transmit */
 export function headersIn(texts: readonly string[] = []): Record<string, string> {
   const pairs = texts.map((text) => {
     const [, name = '', value] = /^([\w-]+):([\t\u0020-\u007e\u0080-\u00ff]*)$/.exec(text) ?? [];
@@ -150,7 +150,7 @@ export function headersIn(texts: readonly string[] = []): Record<string, string>
   return Object.fromEntries(pairs);
 }
 
-/** @throws LingerError `settings-invalid` where there is none, or several */
+/** @throws LingerError `settings-invalid` if there is none, or more than one */
 function serviceIn(ports: readonly ServicePort[], { service }: Settings<'prove'>): ServicePort {
   const [name, port] = service?.split(':') ?? [];
   const matching = ports.filter(
@@ -158,7 +158,7 @@ function serviceIn(ports: readonly ServicePort[], { service }: Settings<'prove'>
       (name === undefined || each.service === name) &&
       (port === undefined || String(each.port) === port || each.portName === port),
   );
-  // A headless one beside it is for discovery.
+  // A headless Service beside it is only for discovery.
   const withAddress = matching.filter((each) => each.clusterIp !== undefined);
   const choice = withAddress.length > 0 ? withAddress : matching;
   const services = new Set(choice.map((each) => each.service));
@@ -200,7 +200,7 @@ function serviceWay(
 ): Omit<Way, 'keepAlive'> {
   const host = `${service}.${namespace}.svc`;
   const url = `${https ? 'https' : 'http'}://${host}:${target}${path}`;
-  // The certificate is the application's own; it is not what is proved.
+  // Not verified: the certificate is the application's own, and is not what is being proved.
   return {
     name: `Service ${service}`,
     url,
@@ -209,13 +209,13 @@ function serviceWay(
   };
 }
 
-/** The path of --path, where the URL has none of its own. */
+/** Adds the path of --path if the URL has none. */
 function at(url: string, path: string): string {
   const target = new URL(url);
   return target.pathname === '/' && target.search === '' ? new URL(path, target).href : target.href;
 }
 
-/** How long each request can have a source port of its own. Seconds. @throws LingerError `settings-invalid` */
+/** For how many seconds each request can have a source port of its own. @throws LingerError `settings-invalid` */
 function longestAt(rate: number, ways: number, calm: number): number {
   const outside = calm + OUTSIDE_SECONDS;
   const longest = Math.floor(PORTS / (rate * ways)) - outside;
@@ -226,11 +226,11 @@ function longestAt(rate: number, ways: number, calm: number): number {
 }
 
 const MOST_SENDERS = 3;
-/** For the start of senders, and until requests through new pods succeed. */
+/** Time for senders to start, and until requests through new pods succeed. */
 const OUTSIDE_SECONDS = 55;
 const SHORTEST_SECONDS = 30;
 
-/** @throws LingerError `settings-invalid` where there is no terminal to ask on, `prove-refused` unless the answer is yes */
+/** @throws LingerError `settings-invalid` if there is no terminal to ask on, `prove-refused` unless the answer is yes */
 export async function confirmed(
   question: string,
   { settings: { yes }, surroundings, stopping }: ProveSetting,
@@ -243,7 +243,7 @@ export async function confirmed(
   lines.once('SIGINT', () =>
     stopping.abort(new LingerError('prove-refused', 'interrupted; nothing was done')),
   );
-  // A question is never answered once its input has ended, as by Ctrl-D.
+  // If its input ends, as by Ctrl-D, a question would never be answered.
   const ended = once(lines, 'close').then(() => 'n');
   const asked = lines.question('Proceed? [y/N] ', { signal: stopping.signal }).catch(() => 'n');
   const answer = await Promise.race([asked, ended]);

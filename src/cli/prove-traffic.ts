@@ -4,7 +4,7 @@ import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
 import { stopRequested, type Terminal } from './terminal.ts';
 
-/** `linger prove-traffic`: what the pods of `linger prove` run. */
+/** `linger prove-traffic`: runs in the pods of `linger prove`. */
 export async function proveTraffic(
   { plan }: Settings<'prove-traffic'>,
   { print }: Terminal,
@@ -15,7 +15,7 @@ export async function proveTraffic(
   const ended = stopRequested();
   void ended.then(() => stopping.abort());
   await sendTraffic(read.data, (each) => print(`${lineOf(each)}\n`), { signal: stopping.signal });
-  // The log can be read for as long as the pod exists.
+  // Keep the pod, because its log can be read only as long as it exists.
   await ended;
   return 0;
 }

@@ -29,7 +29,7 @@ import { headersIn, type NamedUrl, type ProveSetting, proveOne } from './prove-r
 import { draw, rendered } from './rendering.ts';
 import { columns, FINDINGS_EXIT_CODE, paragraphs, type Surroundings } from './terminal.ts';
 
-/** `linger prove`: sends traffic to a workload, disturbs it once, and says what was lost and why. */
+/** `linger prove`: sends traffic to a workload, disturbs it once, and reports what was lost and why. */
 export async function prove(settings: Settings<'prove'>, surroundings: Surroundings): Promise<number> {
   const { operands, rate, output, maxLost } = settings;
   const { print, warn, interactive } = surroundings;
@@ -64,7 +64,7 @@ export async function prove(settings: Settings<'prove'>, surroundings: Surroundi
     warn('linger prove: interrupted; removing what was created (interrupt again to leave it)');
     stopping.abort(new LingerError('prove-refused', 'interrupted; what was created is removed'));
   };
-  // A terminal that is closed sends its signal twice, also by its shell; nohup leaves none.
+  // Closing a terminal sends its signal twice, once by the shell; with nohup there is none.
   const ending = ['SIGINT', 'SIGTERM', ...(interactive ? ['SIGHUP'] : [])] as NodeJS.Signals[];
   for (const each of ending) process.on(each, stop);
   const setting = { connection, settings, surroundings, disturbance, urls, stopping };
@@ -85,18 +85,18 @@ export async function prove(settings: Settings<'prove'>, surroundings: Surroundi
   }
 }
 
-/** As a shell has it of a program that a signal ended: 130 for SIGINT, 143 for SIGTERM. */
+/** As in a shell, for a program that was ended by a signal: 130 for SIGINT, 143 for SIGTERM. */
 function exitCodeBy(signal: NodeJS.Signals): number {
   return 128 + constants.signals[signal];
 }
 
-/** A gate is not to pass because no pod has ended. */
+/** A check must not pass just because no pod has ended. */
 export function exitCodeOf({ lost, upperBound }: Proof['judged'], maxLost: number): number {
   if (lost > maxLost) return FINDINGS_EXIT_CODE;
   return lost === 0 && upperBound === null ? FAILURE_EXIT_CODE : 0;
 }
 
-/** What a run that is not allowed to clear up leaves behind. */
+/** What a run leaves behind if it is not allowed to clean up. */
 function leftBy(disturbance: Disturbance, namespace: string, compare: boolean): string {
   if (compare) return 'the namespaces of its copies (label linger.dev/prove) end within two minutes';
   const job = `its Job in namespace ${namespace} and the pods that send traffic end within 65 s`;
@@ -144,15 +144,15 @@ function urlsIn({ url = [], urlsOnly, urlFrom, keepAlive }: Settings<'prove'>): 
   return urls;
 }
 
-/** What senders take, with the Service beside them. */
+/** How many URLs senders accept besides the Service. */
 const MOST_URLS = 7;
 /** Seconds. */
 const [LEAST_TIMEOUT, MOST_TIMEOUT] = [0.01, 60];
 
-/** What was found, in each form in which it can be had. */
+/** The result, in each of the available formats. */
 interface Proof {
   readonly value: object;
-  /** What --max-lost is about. */
+  /** The values to which --max-lost applies. */
   readonly judged: Pick<ProveReport, 'lost' | 'upperBound'>;
   readonly junit: () => string;
   readonly markdown: () => string;

@@ -89,10 +89,10 @@ import { asked, nameOf } from './connect.ts';
 import { usageError } from './flags.ts';
 import type { Surroundings, Terminal } from './terminal.ts';
 
-/** Longer than any list takes; a user is waiting. */
+/** Longer than any list takes, because a user is waiting. */
 const CLUSTER_WITHIN_MS = 60_000;
 
-/** For one or two objects. */
+/** The time for one or two objects. */
 const OBJECT_WITHIN_MS = 30_000;
 
 const ANSWER_MS = 10_000;
@@ -105,18 +105,18 @@ export interface KnownCluster extends ClusterView, KnownFiles, Pick<RelatedObjec
 }
 
 interface KnownFiles {
-  /** Policies in force that come from files. */
+  /** The policies and consumers from files that apply. */
   readonly files: Documents;
-  /** What is invalid among them. */
+  /** The problems in these files. */
   readonly fileProblems: readonly string[];
-  /** Why they cannot be read; undefined: they can, or there are none. */
+  /** Why the files cannot be read; undefined: they can, or there are none. */
   readonly filesUnread: KubeFailure | undefined;
 }
 
 const NO_FILES: KnownFiles = { files: NO_DOCUMENTS, fileProblems: [], filesUnread: undefined };
 
 /**
- * A snapshot of what decisions read of a cluster. Missing parts of Linger’s own are reported by `warn`.
+ * A snapshot of what decisions need of a cluster. Missing parts of Linger itself are reported by `warn`.
  * @throws LingerError `cluster-unreachable`, `cluster-denied`
  */
 export async function readCluster(
@@ -200,18 +200,18 @@ const HOLD_ASSUMED = 'assuming that hook Hold is available';
 interface ClusterReads {
   readonly connection: KubeConnection;
   readonly signal: AbortSignal;
-  /** Where a list of the whole cluster is forbidden, that of this namespace is tried; undefined: none is. */
+  /** The namespace to list instead if listing the whole cluster is forbidden; undefined: none. */
   readonly namespace: string | undefined;
   readonly warn: Terminal['warn'];
 }
 
 interface Allowed<T> {
   readonly items: readonly T[];
-  /** `namespace`: only those of the one namespace. */
+  /** `namespace`: only objects of the one namespace. */
   readonly scope: 'cluster' | 'namespace' | 'none';
 }
 
-/** All objects, or where listing them is forbidden those of one namespace; `warn` reports what is assumed of the others. */
+/** Lists all objects or, if that is forbidden, those of one namespace; `warn` reports what is assumed about the others. */
 async function asFarAsAllowed<T>(
   resource: Resource<T>,
   { connection, signal, namespace, warn }: ClusterReads,
@@ -231,7 +231,8 @@ async function asFarAsAllowed<T>(
 }
 
 /**
- * A user who may not list Namespaces may still get their own; if not even that, it is assumed to have no labels of its own.
+ * A user who may not list Namespaces may still be allowed to get their own. If not even that, it is assumed to have no
+ * labels.
  */
 async function namespacesSeen(read: ClusterReads): Promise<readonly NamespaceRecord[]> {
   const { connection, signal, namespace: name } = read;
@@ -260,14 +261,14 @@ function noneIf(reason: FailureReason): (thrown: unknown) => undefined {
 
 function servicesSeen({ items, scope }: Allowed<ServiceRecord>, namespace = ''): ServiceIndex {
   const index = serviceIndex(items, scope === 'cluster');
-  // Also if all its Services were listed and there are none.
+  // Needed even if all its Services were listed and there are none.
   const own = scope === 'namespace' && !index.byNamespace.has(namespace);
   return own ? { ...index, byNamespace: new Map([...index.byNamespace, [namespace, []]]) } : index;
 }
 
 /**
- * The workloads of a cluster or of one namespace, with the metadata of their pods, and what surrounds them. Templates are
- * kept, statuses are not: 1,000 Deployments take some 10 MB.
+ * The workloads of a cluster or of one namespace, with the metadata of their pods, and the objects around them. Templates
+ * are kept, statuses are not: 1,000 Deployments take some 10 MB.
  * @throws LingerError `cluster-unreachable`, `cluster-denied`
  */
 export async function readWorkloads(
@@ -277,7 +278,7 @@ export async function readWorkloads(
 ): Promise<{
   readonly workloads: readonly LiveWorkload[];
   readonly related: RelatedObjects;
-  /** Some are missing, and that was reported. */
+  /** Whether some are missing, which was reported. */
   readonly incomplete: boolean;
 }> {
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
@@ -306,7 +307,7 @@ export async function readWorkloads(
   return { workloads, related, incomplete: denied.length > 0 || truncated.size > 0 };
 }
 
-/** Often most of a template; no decision depends on it. */
+/** Drops what is often most of a template, but on which no decision depends. */
 function dropUnread(pod: unknown): void {
   const containers = memberAt(pod, ['spec', 'containers']);
   for (const each of Array.isArray(containers) ? containers : [])
@@ -318,15 +319,15 @@ function labelsOf(object: unknown): Labels {
   return isStringMap(labels) ? labels : NO_LABELS;
 }
 
-/** The configurations of webhooks; undefined where they may not be listed. @throws LingerError */
+/** The configurations of webhooks; undefined if they may not be listed. @throws LingerError */
 export function readWebhooks(connection: KubeConnection) {
   return asked(connection, listWebhooks(connection, AbortSignal.timeout(CLUSTER_WITHIN_MS)));
 }
 
 /**
- * One workload of the cluster, named as for kubectl: `pod/web-1`, `deployment/web`, `deployment.apps/web`.
- * @throws LingerError `settings-invalid` for a kind that makes no pods, `not-found`, `cluster-unreachable`,
- *   `cluster-denied`
+ * A single workload of the cluster, named as for kubectl: `pod/web-1`, `deployment/web`, `deployment.apps/web`.
+ * @throws LingerError `settings-invalid` for a kind that creates no pods, `not-found`, `cluster-unreachable`,
+ * `cluster-denied`
  */
 export async function readNamedWorkload(
   connection: KubeConnection,
@@ -344,7 +345,7 @@ export async function readNamedWorkload(
   const signal = AbortSignal.timeout(CLUSTER_WITHIN_MS);
   const read = async (each: Kind, which: string) => {
     const found = everyOne(objectsIn(namespace, each, which), connection, signal);
-    // A cluster that does not serve the kind has none of its objects.
+    // If the cluster does not serve the kind, there are no objects of it.
     return (await asked(connection, found.catch(noneIf('NotServed'))))?.[0];
   };
   const object = await read(kind, name);
@@ -398,7 +399,7 @@ async function readPods(
   return { byWorkload, bare, labelled: new KnownPods(new Map(found)) };
 }
 
-/** Labels that differ among the pods of one workload. */
+/** Labels that differ between pods of one workload. */
 const OWN_LABELS: ReadonlySet<string> = new Set([
   ...[
     'pod-template-hash',
@@ -424,7 +425,7 @@ function countPod(
   groups.set(key, { ...pod, count: (groups.get(key)?.count ?? 0) + 1 });
 }
 
-/** None where the CRD is not installed; `problems`: why some could not be read. */
+/** None if the CRD is not installed; `problems`: why some could not be read. */
 async function objectsOf<T>(kind: CustomKind<T>, read: ClusterReads) {
   const { signal } = read;
   let objects: readonly CustomObject<T>[];
@@ -444,7 +445,7 @@ async function objectsOf<T>(kind: CustomKind<T>, read: ClusterReads) {
   };
 }
 
-/** @throws LingerError `not-found`, unless the right to know that is missing */
+/** @throws LingerError `not-found`; not if the right to check that is missing */
 export async function checkNamespace(connection: KubeConnection, name: string): Promise<void> {
   if (!(await namespaceExists(name, connection, AbortSignal.timeout(OBJECT_WITHIN_MS))))
     throw new LingerError('not-found', `there is no namespace ${name} in this cluster`);
@@ -452,7 +453,7 @@ export async function checkNamespace(connection: KubeConnection, name: string): 
 
 type Published<T> = { readonly value: T } | { readonly none: string };
 
-/** As the readers of leader/ give it. */
+/** As returned by the readers in leader/. */
 type Shared<T> =
   | { readonly outcome: 'read'; readonly value: T }
   | { readonly outcome: 'refused'; readonly problem: string }
@@ -473,7 +474,7 @@ async function readPublished<T>(
   return { none: shared.outcome === 'empty' ? `${name} is empty` : `${name}: ${shared.problem}` };
 }
 
-/** Treats a ConfigMap that cannot be read as absent, for commands that can do without it. */
+/** Treats a ConfigMap that cannot be read as absent, for commands that can work without it. */
 function refused(
   namespace: string,
   map: string,
@@ -485,7 +486,7 @@ function refused(
 }
 
 /**
- * What the leader in a namespace has published of consumers.
+ * What the leader in a namespace has published about consumers.
  * @throws LingerError `not-published`, `cluster-denied`, `cluster-unreachable`
  */
 export async function readConsumerTable(
@@ -499,10 +500,10 @@ export async function readConsumerTable(
   throw notPublished(connection, published.none);
 }
 
-/** The leader publishes at least every 5 minutes; twice that, and some for a change of leader. Seconds. */
+/** Twice the 5 minutes within which the leader publishes, plus some for a change of leader. Seconds. */
 const OLD_SECONDS = 900;
 
-/** Why what the leader has published is too old to say how things are. @param now seconds since the epoch */
+/** Why what the leader has published is too old to describe the present. @param now seconds since the epoch */
 export function stalenessOf({ asOf }: Pick<ConsumerTable, 'asOf'>, now: number): string | undefined {
   const age = now - asOf;
   if (age <= OLD_SECONDS) return undefined;
@@ -510,7 +511,7 @@ export function stalenessOf({ asOf }: Pick<ConsumerTable, 'asOf'>, now: number):
 }
 
 /**
- * What the leader in a namespace remembers of how pods ended.
+ * What the leader in a namespace has recorded about how pods ended.
  * @throws LingerError `not-published`, `cluster-denied`, `cluster-unreachable`
  */
 export async function readTerminations(
@@ -539,7 +540,7 @@ export function notPublished(connection: KubeConnection, problem: string): Linge
 
 const POLICY_MAP = 'linger-policies';
 
-/** The policies that the replicas in a namespace follow, where they come from the ConfigMap that deploy/ installs. */
+/** The policies that replicas in a namespace follow, if these come from the ConfigMap that deploy/ installs. */
 async function readPolicyMap(
   connection: KubeConnection,
   namespace: string,

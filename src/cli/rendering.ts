@@ -6,7 +6,7 @@ import { type Chart, chartSvg } from '../core/timeline/index.ts';
 import type { OutputFormat } from './commands.ts';
 import { jsonText } from './terminal.ts';
 
-// Apart from the terminal, which a server loads: it needs neither library.
+// Separate from terminal.ts, which a server loads, because a server needs neither of these libraries.
 
 /** A result in the format of --output. @param table the text form; `wide`: with all columns */
 export function rendered(output: OutputFormat, value: object, table: (wide: boolean) => string): string {
@@ -14,12 +14,13 @@ export function rendered(output: OutputFormat, value: object, table: (wide: bool
   return output === 'yaml' ? yamlText(value) : table(output === 'wide');
 }
 
-/** What a terminal must not get as it is, but line breaks, which make blocks of text. */
+/** Characters that must not reach a terminal, except for line breaks, which separate lines of text. */
 const CONTROLS = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 /**
  * Like {@link jsonText} for YAML, which quotes strings with control characters, but not with those that change the direction
- * of text, and escapes only what JSON must. It is read by kubectl, too: YAML 1.1 takes `no` and `on` for booleans.
+ * of text, and escapes only what JSON must. The output must also suit kubectl, which reads YAML 1.1, in which `no` and `on`
+ * are booleans.
  */
 export function yamlText(value: unknown, options: ToStringOptions = {}): string {
   const document = new Document(value, { version: '1.1' });
@@ -28,14 +29,14 @@ export function yamlText(value: unknown, options: ToStringOptions = {}): string 
       if (typeof node.value === 'string' && node.value.search(CONTROLS) >= 0) node.type = 'QUOTE_DOUBLE';
     },
   });
-  // YAML writes no character as two halves.
+  // In YAML, no character is written as a surrogate pair.
   const long = (char: string) => `\\U${(char.codePointAt(0) ?? 0).toString(16).padStart(8, '0')}`;
   return document
     .toString(options)
     .replaceAll(CONTROLS, (char) => (char.length === 1 ? printable(char) : long(char)));
 }
 
-/** The file of --svg. @throws LingerError `output-unwritable` */
+/** Writes the file of --svg. @throws LingerError `output-unwritable` */
 export async function draw(file: string, charts: Chart | readonly Chart[]): Promise<void> {
   try {
     await writeFile(file, `${chartSvg(charts)}\n`);
@@ -44,7 +45,10 @@ export async function draw(file: string, charts: Chart | readonly Chart[]): Prom
   }
 }
 
-/** What turns one text into another, as `diff -u` shows it; empty: nothing. @returns undefined: more lines than `most` */
+/**
+ * The difference between two texts, like `diff -u`; empty: there is none. @returns undefined if it has more lines than
+ * `most`
+ */
 export function unifiedDiff(name: string, before: string, after: string, most = Number.POSITIVE_INFINITY) {
   const options = { context: 3, headerOptions: FILE_HEADERS_ONLY, maxEditLength: most };
   return before === after ? '' : createTwoFilesPatch(name, name, before, after, '', '', options);

@@ -11,13 +11,13 @@ import type { CommandName, Settings } from './commands.ts';
 import { fitTablesTo, Progress, type Streams, type Surroundings } from './terminal.ts';
 
 /**
- * A command.
- * @returns the exit code: 1 where something could not be read, 3 where there is what --fail-on names
- * @throws UserError what the user can mend
+ * Runs a command.
+ * @returns the exit code: 1 if something could not be read, 3 if something was found that --fail-on names
+ * @throws UserError for anything that the user can fix
  */
 type Run<C extends CommandName> = (settings: Settings<C>, surroundings: Surroundings) => Promise<number>;
 
-/** Loaded on demand: a server must not carry the libraries of other commands in its memory. */
+/** Loaded on demand, because a server must not have the libraries of other commands in memory. */
 const RUN: { readonly [C in CommandName]: () => Promise<Run<C>> } = {
   serve: async () => (await import('./serve.ts')).serve,
   inject: async () => (await import('./inject.ts')).inject,
@@ -45,10 +45,10 @@ const RUN: { readonly [C in CommandName]: () => Promise<Run<C>> } = {
 };
 
 interface Program {
-  /** As the user calls it: `linger`, or `kubectl linger`. */
+  /** How the user calls it: `linger`, or `kubectl linger`. */
   readonly name: string;
   readonly version: string;
-  /** What it was built from; absent: not known. */
+  /** The commit from which it was built; absent: not known. */
   readonly commit?: string | undefined;
 }
 
@@ -80,7 +80,7 @@ async function start<C extends CommandName>(
   const load: () => Promise<Run<C>> = RUN[command];
   const runCommand = await load();
   const write = writerTo(stdout);
-  // Keeps the process alive: pauses and idle connections do not, so it would exit between two attempts.
+  // Pauses and idle connections do not keep the process alive, so it would exit between two attempts.
   const alive = setInterval(() => undefined, 2 ** 30);
   const terminal = {
     print: (text: string) => write(Buffer.from(text)),
@@ -113,8 +113,8 @@ async function start<C extends CommandName>(
 }
 
 /**
- * Writes all bytes to standard output, or leaves. Node's own stream of a file takes a short write, as a full disk gives,
- * for a whole one.
+ * Writes all bytes to standard output, or ends the process. Node's own file stream mistakes a short write, as on a full
+ * disk, for a complete one.
  */
 function writerTo(stdout: Streams['stdout']): (bytes: Uint8Array) => void {
   const { fd } = stdout;
@@ -134,8 +134,8 @@ function isFile(fd: number): boolean {
 }
 
 /**
- * Ends the process because standard output takes no more. A reader that has seen enough (`linger explain | head`) is
- * no error; a full disk is.
+ * Ends the process because standard output accepts no more. If the reader has seen enough (`linger explain | head`), that is
+ * not an error; a full disk is.
  */
 export function leaveWithout(error: NodeJS.ErrnoException): never {
   if (error.code === 'EPIPE') process.exit(0);
@@ -145,7 +145,7 @@ export function leaveWithout(error: NodeJS.ErrnoException): never {
 
 const LONGEST_MESSAGE = 4_000;
 
-/** An error that the user can fix is one line; anything else is a bug, and its stack helps to find it. */
+/** An error that the user can fix is printed as one line. Anything else is a bug, and its stack helps to find it. */
 function explainFailure(error: unknown, stderr: NodeJS.WritableStream): number {
   if (!(error instanceof UserError)) {
     stderr.write(printableLines(inspect(error)));

@@ -6,7 +6,9 @@ import type { Surroundings } from './terminal.ts';
 /** An AdmissionReview recorded from a real API server, in this checkout. */
 const EXAMPLE = 'docs/examples/review.json';
 
-/** For a person who has just started Linger on their machine: that it runs, and a line to paste. */
+/**
+ * A greeting for a person who has just started Linger on their own machine: says that it runs, and shows a command to paste.
+ */
 export function greeting(
   { host, certs }: Pick<Settings<'serve'>, 'host' | 'certs'>,
   { port, adminPort, ownAuthority, page }: Listening,
@@ -36,7 +38,7 @@ export function greeting(
   ].join('\n');
 }
 
-/** As a shell takes it for one word. */
+/** Quoted so that a shell reads it as one word. */
 function quoted(path: string): string {
   return /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }
@@ -56,7 +58,7 @@ export function serve(settings: Settings<'serve'>, surroundings: Surroundings): 
     inPod,
     connect: settings.cluster === 'off' ? undefined : connect,
     openPage: async (port, onError) => (await import('./open-page.ts')).openPage(port, onError),
-    // For a terminal only; in a cluster it would be noise in the log.
+    // Only for a terminal; in a cluster it would be noise in the log.
     onListening: (at) => (inPod ? undefined : print(`${greeting(settings, at)}\n`)),
   });
 }

@@ -21,37 +21,41 @@ import {
 import { type AuditSubject, type GraceCut, patched, subjectOf } from '../core/judge/index.ts';
 import type { Surroundings } from './terminal.ts';
 
-/** The limits of a trial; what exceeds them is left out and reported. */
+/** The limits of a trial. What exceeds them is left out and reported. */
 const LIMITS = {
   most: 1_000,
   /** The pause between two requests: at this rate, 1,000 workloads take a minute. */
   everyMs: 50,
-  /** The time for everything: where a webhook does not answer, each request takes its whole timeout. */
+  /** The time for everything; if a webhook does not answer, each request takes its whole timeout. */
   withinMs: 300_000,
 };
 export type TryLimits = typeof LIMITS;
 const LONGEST_SENTENCE = 400;
-/** Attempts for one pod while the API server is busy, and the longest Retry-After that is honoured. */
+/** How often one pod is tried while the API server is busy, and the longest Retry-After that is honoured. */
 const MOST_ATTEMPTS = 3;
 const LONGEST_PAUSE_MS = 5_000;
 
-/** Refusals that are about the object itself, by validation, an admission plugin or a policy. */
+/** Refusals that concern the object itself, from validation, an admission plugin or a policy. */
 const REFUSALS: ReadonlySet<FailureReason> = new Set(['Refused', 'Forbidden']);
-/** Every further pod would fail in the same way. */
+/** Failures with which every further pod would fail as well. */
 const HOPELESS: ReadonlySet<FailureReason> = new Set(['Unauthorized', 'Unreachable']);
-/** RBAC's words; admission's refusals are Forbidden, too. Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters. */
+/**
+ * Matches RBAC's message, because admission's refusals are Forbidden as well. Source: k8s.io/apiserver
+ * pkg/endpoints/handlers/responsewriters.
+ */
 const NO_RIGHT = /^403: pods is forbidden: .* cannot create resource "pods"/;
 
 export interface Tried {
-  /** The workloads, with the API server's refusals of their waits, and what it makes of their grace. */
+  /** The workloads, with the API server's refusals of their waits, and how their grace was cut. */
   readonly subjects: readonly AuditSubject[];
-  /** Some could not be tried: a right is missing, no answer came, or time ran out. */
+  /** Whether some could not be tried: a right was missing, no answer came, or time ran out. */
   readonly incomplete: boolean;
 }
 
 /**
- * Tries for each workload that would get a wait whether the API server would accept its pods with it, by creating one as a
- * dry run, through all of the cluster's admission. A pod that is refused without the wait, too, has other problems.
+ * For each workload that would get a wait, tries whether the API server would accept its pods with that wait, by creating
+ * one as a dry run that passes all of the cluster's admission. A pod that is refused even without the wait has other
+ * problems.
  * @param asked whether the webhook is called for its pods
  */
 export async function tryPods(
@@ -64,7 +68,7 @@ export async function tryPods(
 ): Promise<Tried> {
   const signal = AbortSignal.timeout(limits.withinMs);
   const reader = new ApiReader(connection, signal);
-  /** The pod as it would be stored, or why it would not. */
+  /** Returns the pod as it would be stored, or why it would not be. */
   const create = async (
     namespace: string,
     pod: object,
@@ -86,10 +90,10 @@ export async function tryPods(
     const decision = decide(requestOf(subject), snapshot);
     return decision.outcome === 'inject' && asked(subject) ? [{ subject, decision }] : [];
   });
-  /** Replacements for workloads whose pods are refused with a wait, or come back with a shorter one. */
+  /** Replacements for workloads whose pods are refused with a wait, or returned with a shorter one. */
   const judged = new Map<AuditSubject, AuditSubject>();
   const untried: string[] = [];
-  /** Namespaces in which pods may not be created or that do not exist, each with the reason; key '': the whole cluster. */
+  /** Namespaces that do not exist or in which pods may not be created, each with the reason. Key '': the whole cluster. */
   const hopeless = new Map<string, string>();
   let tried = 0;
   let incomplete = false;
@@ -103,7 +107,7 @@ export async function tryPods(
       if (known === undefined) {
         const pod = podOf(subject);
         const changed = patched(pod, patchFor(pod, decision)) as Pod;
-        // Only admission gives a token, so its hooks are those of the fallback; the grace is the one that it gets.
+        // Only admission gives a token, so hooks are those of the fallback, but the grace is the one that the pod would get.
         const grace = decision.hold?.grace ?? graceOf(changed);
         const sent = { ...changed, spec: { ...changed.spec, terminationGracePeriodSeconds: grace } };
         const answer = await create(namespace, sent);
@@ -149,7 +153,7 @@ export async function tryPods(
   return { subjects: subjects.map((each) => judged.get(each) ?? each), incomplete };
 }
 
-/** How the cluster has cut a pod’s grace, and what Linger’s own webhook has made of the wait after that. */
+/** How the cluster has cut a pod’s grace, and to what Linger’s own webhook has then reduced the wait. */
 function graceCutOf(sent: Pod, created: unknown): Omit<GraceCut, 'by'> | undefined {
   const grace = memberAt(created, ['spec', 'terminationGracePeriodSeconds']);
   if (typeof grace !== 'number' || grace >= graceOf(sent)) return undefined;
@@ -161,12 +165,12 @@ function graceCutOf(sent: Pod, created: unknown): Omit<GraceCut, 'by'> | undefin
   return { from: graceOf(sent), grace, wait };
 }
 
-/** The text comes from a webhook or a policy. */
+/** The text may come from a webhook or a policy, so it is made printable. */
 function sentenceOf({ message }: KubeFailure): string {
   return printable(message.replaceAll(/\s+/g, ' ')).slice(0, LONGEST_SENTENCE);
 }
 
-/** The pod as its controller would create it, but without an owner. */
+/** The pod as its controller would create it, except that it has no owner. */
 function podOf({ workload, object }: AuditSubject): Pod {
   const { metadata, spec } = workload.pod as Pod & { readonly spec: { readonly volumes?: unknown } };
   const claimed = listOf(memberAt(object, ['spec', 'volumeClaimTemplates'])).map((claim) => {
@@ -186,7 +190,7 @@ function podOf({ workload, object }: AuditSubject): Pod {
   } as Pod;
 }
 
-/** With the opt-out, so that a running Linger leaves it unchanged. */
+/** Adds the opt-out, so that a running Linger leaves the pod unchanged. */
 function optedOut(pod: Pod): object {
   const { metadata } = pod;
   return { ...pod, metadata: { ...metadata, labels: { ...metadata?.labels, [ANNOTATION.inject]: 'false' } } };

@@ -4,7 +4,7 @@ import { close, listen } from '../webhook/index.ts';
 import { stopRequested, type Terminal } from './terminal.ts';
 
 const MOST_CONNECTIONS = 64;
-/** From one address: the leader asks an instance once at a time. */
+/** Connections from one address: the leader makes one request to an instance at a time. */
 const MOST_OF_ONE = 8;
 const REQUEST_MS = 5_000;
 
@@ -12,12 +12,12 @@ interface ListenAddress {
   /** Empty: all addresses. */
   readonly address: string;
   readonly port: number;
-  /** The flag that errors name. */
+  /** The flag that errors should name. */
   readonly flag: string;
 }
 
 /**
- * Serves what the leader asks for outside the replicas. Resolves when the process is asked to stop.
+ * Serves what the leader requests from outside of the replicas. Resolves when the process is asked to stop.
  * @param about what is served, for the line that says where
  */
 export async function serveLeader(
@@ -34,7 +34,7 @@ export async function serveLeader(
   await close(server);
 }
 
-/** A client cannot take all connections. */
+/** Prevents one client from taking all connections. */
 export function limitConnections(server: Server): void {
   server.maxConnections = MOST_CONNECTIONS;
   const open = new Map<string, number>();

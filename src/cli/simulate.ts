@@ -15,7 +15,7 @@ import type { Settings } from './commands.ts';
 import { usageError } from './flags.ts';
 import { columns, jsonText, type Surroundings, showInstant } from './terminal.ts';
 
-/** `linger simulate`: the waits that Linger would have planned while the removals of a file happened. */
+/** `linger simulate`: prints the waits that Linger would have planned while the removals in a file happened. */
 export async function simulate(
   { operands, policies, namespace, output }: Settings<'simulate'>,
   { print, progress, stdin }: Surroundings,
@@ -61,7 +61,7 @@ async function readEvents(
   return events;
 }
 
-/** Not node:readline, whose iterator throws "readline was closed" if the input ends while the consumer is busy. */
+/** Does not use node:readline, whose iterator throws "readline was closed" if the input ends while the consumer is busy. */
 async function* linesOf(input: NodeJS.ReadableStream): AsyncGenerator<string> {
   let decoder: TextDecoder | undefined;
   let rest = '';
@@ -77,10 +77,10 @@ async function* linesOf(input: NodeJS.ReadableStream): AsyncGenerator<string> {
   yield rest + (decoder?.decode() ?? '');
 }
 
-/** The end of the year 9999: larger numbers are probably milliseconds. */
+/** The end of the year 9999; larger numbers are probably milliseconds. */
 const LAST_INSTANT = 253_402_300_800;
 
-/** @returns a message where the text is not an event */
+/** @returns a message if the text is not an event */
 function eventOf(text: string): SimulatedEvent | string {
   let json: unknown;
   try {

@@ -11,7 +11,9 @@ import { readCluster, readConsumerTable, stalenessOf } from './read-cluster.ts';
 import { rendered } from './rendering.ts';
 import { columns, paragraphs, repeated, type Surroundings, withoutProgress } from './terminal.ts';
 
-/** `linger status`: what a running Linger does, on one screen, and with --watch again whenever that changes. */
+/**
+ * `linger status`: shows on one screen what a running Linger does, and with --watch, shows it again whenever that changes.
+ */
 export async function status(settings: Settings<'status'>, surroundings: Surroundings): Promise<number> {
   const { print, now } = surroundings;
   const { output, watch } = settings;
@@ -30,12 +32,12 @@ export async function status(settings: Settings<'status'>, surroundings: Surroun
   return 0;
 }
 
-/** An age is no change. */
+/** Removes ages, because a different age is not a change. */
 function withoutAges(member: string, value: unknown): unknown {
   return member === 'renewedSeconds' || member === 'seconds' ? undefined : value;
 }
 
-/** Says what it may not read, and goes on. */
+/** Continues without what it may not read, and says so. */
 async function statusOf(
   connection: KubeConnection,
   lingerNamespace: string,
@@ -102,7 +104,7 @@ const MOST_FINDINGS = 5;
 
 const NOT_SEEN = 'not seen';
 
-/** What a line of the table says; null: not known. `elsewhere`: it has no line of its own. */
+/** The text of a line in the table; null: not known. `elsewhere`: the fact has no line of its own. */
 type Line = ((value: StatusReport, now: number) => string | null) | 'elsewhere';
 
 const LINES: { readonly [Fact in keyof Overview]: Line } = {
@@ -174,7 +176,7 @@ function floorInWords(
     : `stands, and is up to date until ${until}`;
 }
 
-/** A replica that has started since has forgotten what it decided before. */
+/** Mentions the start: a replica that has started since has forgotten earlier decisions. */
 function decisionsInWords({ outcomes, skips, started }: NonNullable<Overview['decisions']>): string {
   const since = started.map(({ replica, seconds }) =>
     seconds === null

@@ -3,10 +3,10 @@ import { EXITS, LingerError, printable } from '../core/api/index.ts';
 import { pause } from '../timing/index.ts';
 import { type KubeEnvironment, usageError } from './flags.ts';
 
-/** Results go to standard output, everything else to standard error. */
+/** Prints results to standard output, and everything else to standard error. */
 export interface Terminal {
   readonly print: (text: string) => void;
-  /** One line. Quoted text can neither end it nor control the terminal. */
+  /** Prints one line. Quoted text can neither break it nor control the terminal. */
   readonly warn: (line: string) => void;
 }
 
@@ -22,27 +22,27 @@ export interface Streams {
 
 /** What a command may use of its process. */
 export interface Surroundings extends Terminal {
-  /** To standard output. */
+  /** Writes to standard output. */
   readonly write: (bytes: Uint8Array) => void;
   readonly kube: KubeEnvironment;
   readonly version: string;
-  /** What it was built from; undefined: not known. */
+  /** The commit from which it was built; undefined: not known. */
   readonly commit: string | undefined;
   readonly stdin: Streams['stdin'];
-  /** Whether a user could answer a question, such as a credential plugin's. */
+  /** Whether a user can answer questions, such as a credential plugin's. */
   readonly interactive: boolean;
-  /** To standard error, as it is: for a line that is overwritten. */
+  /** Writes to standard error without changes, for a line that is overwritten. */
   readonly overwrite: (text: string) => void;
-  /** Whether standard output may be coloured. */
+  /** Whether to colour standard output. */
   readonly colour: boolean;
   /** The width of standard output; undefined if it is not a terminal. */
   readonly outputColumns: () => number | undefined;
   /** The width of standard error; undefined if it is not a terminal. */
   readonly errorColumns: () => number | undefined;
   /**
-   * Says how far a command is, which a terminal shows once that takes over a second.
+   * Reports the progress of a command, which a terminal shows once it takes over a second.
    * @param what a clause: `reading pods`
-   * @param total of so many; undefined: that is not known
+   * @param total the number to reach; undefined: not known
    */
   readonly progress: (what: string, done?: number, total?: number) => void;
   /** Seconds since the epoch. */
@@ -57,8 +57,8 @@ export async function stopRequested(): Promise<void> {
 const WATCH_MS = 2_000;
 
 /**
- * Takes a step once; with --watch every two seconds, until the process is asked to stop. A cluster that is away for a moment
- * is a warning then.
+ * Runs a step once or, with --watch, every two seconds until the process is asked to stop. While watching, a brief outage of
+ * the cluster is only a warning.
  * @throws LingerError what the first step throws
  */
 export async function repeated(
@@ -85,7 +85,7 @@ const BACK_AND_CLEAR = '\r\u001b[K';
 
 export type LiveSurroundings = Pick<Surroundings, 'print' | 'warn' | 'overwrite' | 'errorColumns'>;
 
-/** Results and notes and, on a terminal, a status line below them that is overwritten. */
+/** Prints results and notes, and on a terminal a status line below them that is overwritten. */
 export class LiveTerminal {
   readonly #terminal: LiveSurroundings;
   readonly #quiet: boolean;
@@ -111,14 +111,14 @@ export class LiveTerminal {
   status(text: string): void {
     const columns = this.#terminal.errorColumns();
     if (columns === undefined || this.#quiet) return;
-    // A wrapped line could not be erased.
+    // Cut, because a wrapped line could not be erased.
     const line = printable(text).slice(0, Math.max(0, columns - 1));
     if (line === this.#status) return;
     this.#terminal.overwrite(`${BACK_AND_CLEAR}${line}`);
     this.#status = line;
   }
 
-  /** Both streams may be the same terminal. */
+  /** Erases the status line first, because both streams may be the same terminal. */
   #withoutStatus(write: () => void): void {
     if (this.#status !== '') this.#terminal.overwrite(BACK_AND_CLEAR);
     write();
@@ -126,17 +126,19 @@ export class LiveTerminal {
   }
 }
 
-/** For what has its own way to say how far it is. */
+/** For callers that report progress in their own way. */
 export function withoutProgress(surroundings: Surroundings): Surroundings {
   return { ...surroundings, progress: () => undefined };
 }
 
-/** Milliseconds before anything is said. */
+/** Milliseconds before progress is shown. */
 const PROGRESS_AFTER_MS = 1_000;
 const OVERWRITE_EVERY_MS = 200;
 const BAR = 20;
 
-/** How far a command is that takes over a second: a line that is overwritten, where standard error is a terminal. */
+/**
+ * Shows the progress of a command that takes over a second, as a line that is overwritten, if standard error is a terminal.
+ */
 export class Progress {
   readonly #live: LiveTerminal;
   readonly #clock: () => number;
@@ -180,7 +182,7 @@ export class Progress {
 export const FINDINGS_EXIT_CODE = EXITS.findings.code;
 
 /**
- * Checks the words of --fail-on: a misspelt one would never be found, so the intended check would always pass.
+ * Checks the words of --fail-on. A misspelt one would never be found, so the intended check would always pass.
  * @throws LingerError `settings-invalid`
  */
 export function checkFailOn(asked: readonly string[] = [], known: readonly string[]): void {
@@ -190,26 +192,26 @@ export function checkFailOn(asked: readonly string[] = [], known: readonly strin
   throw usageError(`--fail-on: ${expected}, got "${unknown}"`);
 }
 
-/** @returns 3 where one of the words of --fail-on is among those that were found */
+/** @returns 3 if one of the words of --fail-on was found */
 export function exitCodeFor(failOn: readonly string[] = [], found: readonly (string | null)[]): number {
   return failOn.some((word) => found.includes(word)) ? FINDINGS_EXIT_CODE : 0;
 }
 
-/** Control characters become JSON escapes, which leave the value unchanged. */
+/** Replaces control characters by JSON escapes, which leaves the value unchanged. */
 export function jsonText(value: unknown): string {
   return paragraphs(JSON.stringify(value, undefined, 2).split('\n'));
 }
 
-/** Blocks of lines, separated by empty lines; empty blocks are left out. Quoted text cannot break a line. */
+/** Joins blocks of lines, separated by empty lines; empty blocks are left out. Quoted text cannot break a line. */
 export function paragraphs(...blocks: readonly (readonly string[])[]): string {
   const shown = blocks.filter((lines) => lines.length > 0).map((lines) => lines.map(printable).join('\n'));
   return `${shown.join('\n\n')}\n`;
 }
 
-/** A name of 1 MB in a manifest must not make every line that long. */
+/** Limits a column, so that a name of 1 MB in a manifest does not make every line that long. */
 const WIDEST = 400;
 
-/** The width of standard output; it is no terminal: any. Of the process, as the terminal is. */
+/** The width of standard output; infinite if it is not a terminal. It is global, because the terminal is. */
 let terminalWidth = Number.POSITIVE_INFINITY;
 
 /** Called once, before a command runs. */
@@ -222,12 +224,12 @@ export function fits(lines: readonly string[]): boolean {
   return lines.every(({ length }) => length <= terminalWidth);
 }
 
-/** A column that is narrower has no room for prose. */
+/** A narrower column has no room for prose. */
 const LEAST_PROSE = 24;
 
 /**
- * Lines with columns as wide as their widest cell, without trailing blanks. On a terminal that is too narrow, the words of the
- * last column go on below; names are never cut, so that they can be copied.
+ * Lines with columns as wide as their widest cell, without trailing blanks. On a narrow terminal, the last column is
+ * wrapped. Names are never cut, so that they can be copied.
  */
 export function columns(
   rows: readonly (readonly string[])[],
@@ -254,7 +256,7 @@ export function columns(
   return shown.map((row) => row.map(padded).join('  ').trimEnd());
 }
 
-/** Text in lines of at most this width, where its words allow that; as wide as the terminal where that is narrower. */
+/** Text in lines of at most this width, or the width of the terminal if that is narrower; long words are not broken. */
 export function wrapped(text: string, width: number): readonly string[] {
   const most = Math.min(width, terminalWidth);
   if (text.length <= most) return [text];
@@ -269,13 +271,13 @@ export function wrapped(text: string, width: number): readonly string[] {
   return [...lines, line];
 }
 
-/** Text in lines that fit the terminal. @param first what precedes the first line @param rest what precedes the others */
+/** Text in lines that fit the terminal. @param first prefix of the first line @param rest prefix of the others */
 export function indented(text: string, first: string, rest: string): readonly string[] {
   const lines = wrapped(printable(text), terminalWidth - Math.max(first.length, rest.length));
   return lines.map((line, index) => `${index === 0 ? first : rest}${line}`);
 }
 
-/** @param colour of SGR: 31 is red */
+/** @param colour an SGR code: 31 is red */
 export function painted(text: string, colour: number, isColoured: boolean): string {
   return isColoured ? `\u001b[${colour}m${text}\u001b[0m` : text;
 }
@@ -285,7 +287,7 @@ export function showInstant(at: number): string {
   return new Date(at * 1000).toISOString().slice(0, 19).replace('T', ' ');
 }
 
-/** A lag or an age for display, to the millisecond, as precise as two watches are: `38ms`, `4.215s`, `12m04s`. */
+/** A lag or an age for display, to the millisecond, which is the precision of two watches: `38ms`, `4.215s`, `12m04s`. */
 export function showSeconds(seconds: number): string {
   const milliseconds = Math.round(seconds * 1000);
   if (milliseconds < 1000) return `${milliseconds}ms`;

@@ -9,12 +9,12 @@ import { readTerminations } from './read-cluster.ts';
 import { draw, rendered } from './rendering.ts';
 import { exitCodeFor, repeated, type Surroundings, showInstant, withoutProgress } from './terminal.ts';
 
-/** What is drawn; the others are in JSON, and with --output wide. */
+/** How many are drawn; JSON and --output wide contain the others as well. */
 const DRAWN = 10;
-/** Where standard output is no terminal. */
+/** The width if standard output is not a terminal. */
 const USUAL_WIDTH = 100;
 
-/** `linger timeline`: of each of the last terminations, when everything happened; with --watch of each new one, too. */
+/** `linger timeline`: shows when everything happened in the last terminations; with --watch, also in each new one. */
 export async function timeline(settings: Settings<'timeline'>, surroundings: Surroundings): Promise<number> {
   const { operands, since, svg, output, failOn, allNamespaces, watch } = settings;
   const { print, warn, now, colour, outputColumns } = surroundings;
@@ -58,7 +58,7 @@ export async function timeline(settings: Settings<'timeline'>, surroundings: Sur
   );
 }
 
-/** What `-o json` prints and /api/v1 answers with. */
+/** The output of `-o json`, which /api/v1 returns as well. */
 export function timelineReportOf(terminations: readonly Termination[]): TimelineReport {
   return {
     terminations: terminations.map((each) => ({ ...each, ...assess(each), text: terminationSummary(each) })),

@@ -2,7 +2,7 @@ import type { Settings } from './commands.ts';
 import { rendered } from './rendering.ts';
 import { paragraphs, type Surroundings } from './terminal.ts';
 
-/** `linger version`: what runs here. The commit is known of what a release has packed. */
+/** `linger version`: shows what is running here. The commit is known only in releases. */
 export function version(
   { output }: Settings<'version'>,
   { print, version: own, commit }: Surroundings,

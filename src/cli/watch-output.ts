@@ -13,7 +13,10 @@ import {
 } from '../core/lag/index.ts';
 import { columns, paragraphs, showSeconds } from './terminal.ts';
 
-/** A change as a line of `linger watch --output json`. Null: a slice without a Service, an address without a pod, no lag. */
+/**
+ * A change as a line of `linger watch --output json`. Null: the slice has no Service, the address has no pod, or there is no
+ * lag.
+ */
 export function changeLine(change: ObservedChange, time: Date, context?: string) {
   const { namespace, service, pod = null, ip, source, lag } = change;
   return {
@@ -25,27 +28,27 @@ export function changeLine(change: ObservedChange, time: Date, context?: string)
     ip,
     change: change.change,
     source,
-    // Watches differ by milliseconds, so finer digits mean nothing.
+    // Watches differ by milliseconds, so more digits would be meaningless.
     lagSeconds: lag === undefined ? null : Math.round(lag * 1000) / 1000,
   };
 }
 
-/** JSON's values are YAML's. */
+/** Values of JSON are also values of YAML. */
 export function yamlDocument(line: object): string {
   const members = Object.entries(line).map(([key, value]) => `${key}: ${printable(JSON.stringify(value))}\n`);
   return `---\n${members.join('')}`;
 }
 
-/** Whether to print namespaces (not where there is only one), dates and colours. */
+/** Whether to print namespaces (unless there is only one), dates and colours. */
 interface ChangeTableOptions {
   readonly namespaces: boolean;
   readonly dates?: boolean;
   readonly colour: boolean;
-  /** Whether there is a column of the clusters' contexts. */
+  /** Whether to print the clusters' contexts. */
   readonly contexts?: boolean;
 }
 
-/** SGR codes; a terminal's own palette decides what they look like. */
+/** SGR codes; the terminal's palette determines the actual colours. */
 const COLOURS: Readonly<Record<ChangeKind, number>> = {
   added: 36,
   ready: 32,
@@ -69,8 +72,8 @@ const RIGHT_ALIGNED: ReadonlySet<number> = new Set([0, 2]);
 const CHANGE_COLUMN = 1;
 
 /**
- * The rows of a growing table: columns are as wide as needed so far, and names are never cut, so that they can be copied.
- * With ordinary names a row has 100 characters.
+ * The rows of a growing table: columns are as wide as has been needed so far. Names are never cut, so that they can be
+ * copied. With ordinary names a row has 100 characters.
  */
 export class ChangeTable {
   readonly #options: ChangeTableOptions;
@@ -120,16 +123,16 @@ export class ChangeTable {
 }
 
 export interface WatchSummary extends Pick<ChangeSummary, 'slowest'> {
-  /** Where several clusters are watched, the context of this one. */
+  /** If several clusters are watched, the context of this one. */
   readonly context?: string | undefined;
   readonly seconds: number;
   readonly sources: readonly SourceSummary[];
-  /** The removals that have not ended yet; the oldest first. */
+  /** The removals that have not ended yet, oldest first. */
   readonly unresolved: readonly (Pick<UnresolvedRemoval, 'stage' | 'namespace' | 'name' | 'pod'> & {
     readonly ageSeconds: number;
   })[];
   readonly discarded: DiscardCounts;
-  /** When a watch (`pods`, or `pods in shop`) delivered nothing, or late. */
+  /** When a watch (`pods`, or `pods in shop`) delivered nothing, or delivered late. */
   readonly gaps: readonly {
     readonly what: string;
     readonly since: Date;
@@ -139,7 +142,7 @@ export interface WatchSummary extends Pick<ChangeSummary, 'slowest'> {
   }[];
 }
 
-/** A node failure leaves hundreds; their number is shown anyway. */
+/** How many are listed: a node failure leaves hundreds, and their number is shown anyway. */
 const MOST_LISTED = 10;
 
 /** The summary at the end of `linger watch`. */

@@ -36,10 +36,10 @@ import {
 interface SessionOptions {
   readonly settings: Settings<'watch'>;
   readonly terminal: LiveTerminal;
-  /** undefined where JSON or YAML is printed. */
+  /** undefined if JSON or YAML is printed. */
   readonly table: ChangeTable | undefined;
   readonly where: string;
-  /** Where several clusters are watched, the context of this one. */
+  /** If several clusters are watched, the context of this one. */
   readonly context: string | undefined;
 }
 
@@ -51,19 +51,19 @@ function dateOf(at: number): Date {
   return new Date(Date.now() - (clock() - at));
 }
 
-/** Shorter backlogs are ordinary removals. */
+/** Shorter backlogs are due to ordinary removals. */
 const BACKLOG_SECONDS = 1;
 
-/** Often enough for readers, and finding the oldest of thousands costs something. */
+/** Often enough for readers; finding the oldest of thousands takes some time. */
 const STATUS_EVERY_MS = 500;
 
-/** A line to print, and the instant of what it says. */
+/** A line to print, and the instant that it describes. */
 interface Line {
   readonly at: number;
   readonly text: string;
 }
 
-/** What the watches of one cluster deliver: call {@link look} several times a second, and {@link finish} at the end. */
+/** The watches of one cluster: call {@link look} several times a second, and {@link finish} at the end. */
 class WatchSession {
   readonly #watches: readonly EndpointWatch[];
   readonly #options: SessionOptions;
@@ -92,7 +92,7 @@ class WatchSession {
     return lines;
   }
 
-  /** The changes that are left. */
+  /** The remaining changes. */
   rest(): readonly Line[] {
     return this.#linesOf(this.#watches.flatMap(({ observer }) => observer.takeAll()));
   }
@@ -164,7 +164,7 @@ class WatchSession {
     }
   }
 
-  /** Announced once per instant: the cause may become known later. */
+  /** Announces an interruption once per instant, even if its cause becomes known only later. */
   #announce(at: number, text: string): void {
     const key = `${at} ${text.split(':')[0]}`;
     if (this.#announced.has(key)) return;
@@ -172,7 +172,7 @@ class WatchSession {
     this.#options.terminal.note(`${dateOf(at).toISOString()} ${text}`);
   }
 
-  /** Streams are named after what they deliver. */
+  /** Streams named after what they deliver. */
   #interruptions() {
     const { context } = this.#options;
     return this.#watches.flatMap(({ scope: { namespace }, interruptions }) =>
@@ -211,7 +211,7 @@ class WatchSession {
   }
 }
 
-/** @param pattern with `*` for any characters and `?` for one; undefined: every pod, and none */
+/** @param pattern with `*` for any characters and `?` for one; undefined: every pod, and addresses without a pod */
 function podFilter(pattern: string | undefined): (about: { readonly pod?: string | undefined }) => boolean {
   if (pattern === undefined) return () => true;
   const source = pattern
@@ -226,14 +226,14 @@ function podFilter(pattern: string | undefined): (about: { readonly pod?: string
 const LOOK_MS = 50;
 
 /**
- * `linger watch`: endpoint changes as they happen, with the lag of those that end a removal, measured by this process
- * alone. Ends at Ctrl-C, at SIGTERM or after --for, with a summary.
+ * `linger watch`: prints endpoint changes as they happen, with the lag of those that end a removal, all measured by this
+ * process alone. Ends at Ctrl-C, at SIGTERM or after --for, with a summary.
  */
 export async function watch(given: Settings<'watch'>, surroundings: Surroundings): Promise<number> {
   const settings = given.allNamespaces ? { ...given, namespace: undefined } : given;
   const ending = new AbortController();
   const clusters = await clustersOf(settings, surroundings);
-  // Not before: until there is something to sum up, Ctrl-C ends it as usual.
+  // Only from here on: until there is something to sum up, Ctrl-C ends the process as usual.
   const stopped = stopRequested();
   const terminal = new LiveTerminal(surroundings, settings.quiet);
   const several = clusters.length > 1;
@@ -276,7 +276,7 @@ export async function watch(given: Settings<'watch'>, surroundings: Surroundings
   }
 }
 
-/** @returns undefined where JSON or YAML is printed */
+/** @returns undefined if JSON or YAML is printed */
 function tableFor(
   { output, namespace }: Settings<'watch'>,
   contexts: boolean,
@@ -290,11 +290,11 @@ function tableFor(
 interface WatchedCluster {
   readonly context: string | undefined;
   readonly connection: KubeConnection;
-  /** What there is in it of what is to be watched. */
+  /** What to watch in this cluster. */
   readonly scopes: readonly EndpointScope[];
 }
 
-/** @throws LingerError for a namespace that no cluster has: it would be watched forever without any output */
+/** @throws LingerError for a namespace that no cluster has, which would otherwise be watched forever without any output */
 async function clustersOf(
   settings: Settings<'watch'>,
   surroundings: Surroundings,
@@ -333,7 +333,7 @@ async function isThere(scope: EndpointScope, connection: KubeConnection): Promis
   return namespace === undefined || namespaceExists(namespace, connection, signal);
 }
 
-/** Notes each cause that keeps the watches from starting once; ends where lists are allowed but watches are not. */
+/** Notes each cause that prevents the watches from starting once. Ends if lists are allowed but watches are not. */
 function starting(connection: KubeConnection, terminal: LiveTerminal) {
   const denied = Promise.withResolvers<never>();
   const noted = new Set<string>();
@@ -349,11 +349,11 @@ function starting(connection: KubeConnection, terminal: LiveTerminal) {
   return { handlers, denied: denied.promise };
 }
 
-/** The largest clusters are listed within a minute or two; a command with an end must not wait forever. */
+/** Even the largest clusters are listed within a minute or two, and a command that is meant to end must not wait forever. */
 const LONGEST_START_MS = 300_000;
 
 /**
- * Resolves after watching for this long; the time before the watches were current does not count.
+ * Resolves after watching for this long, not counting the time before the watches were current.
  * @throws LingerError `cluster-unreachable`
  */
 async function untilLongEnough(

@@ -17,7 +17,7 @@ import { usageError } from './flags.ts';
 import { serveLeader } from './sidecar-server.ts';
 import type { Terminal } from './terminal.ts';
 
-/** The page: a URL, or a Unix socket that speaks HTTP or HAProxy's own commands. */
+/** The page: a URL, or a Unix socket that accepts HTTP or HAProxy's own commands. */
 type Page = { readonly url: URL } | { readonly socketPath: string };
 
 const PAGE_MS = 4_000;
@@ -25,8 +25,8 @@ const REST_MS = 50;
 const USES = '/v1/uses/';
 
 /**
- * `linger witness`: runs beside a gateway that lists its upstreams on its loopback only, and answers whether addresses
- * are in use, and nothing else. Resolves when it is asked to stop.
+ * `linger witness`: runs beside a gateway that lists its upstreams only on its loopback address, and answers only whether
+ * addresses are in use. Resolves when it is asked to stop.
  */
 export async function witness(settings: Settings<'witness'>, { warn }: Terminal): Promise<number> {
   const { listen: where, page, format } = settings;
@@ -44,8 +44,8 @@ interface UseQuestion {
 }
 
 /**
- * Answers `GET /v1/uses/10.0.0.1:8080,10.0.0.2:8080` with what the page shows of each. Questions that come while the page
- * is being read wait for the next read and share it: asking often costs the gateway no more, and takes nothing from others.
+ * Answers `GET /v1/uses/10.0.0.1:8080,10.0.0.2:8080` with what the page shows of each. Requests that arrive while the page
+ * is being read wait for the next read and share it, so frequent requests do not cost the gateway more, or delay others.
  * @param read never rejects
  */
 export function witnessApp(
@@ -112,7 +112,7 @@ function pageOf(page: string | undefined, format: PageFormat): Page {
   if (socketPath !== undefined) return { socketPath };
   if (page === undefined || !URL.canParse(page)) throw expected('a URL, or unix:/path/of/a.sock');
   const url = new URL(page);
-  // Without the URL, which has a secret.
+  // The message omits the URL, which contains a secret.
   if (url.username !== '' || url.password !== '')
     throw usageError('--page: expected a URL without user and password, which are never sent');
   if (url.protocol !== 'http:' && url.protocol !== 'https:') throw expected('http:// or https://');
@@ -124,7 +124,7 @@ function addressOf(listening: string) {
   const [, address, port] = /^(?:\[?([^[\]]*)\]?):(\d{1,5})$/.exec(listening) ?? [];
   if (port === undefined || Number(port) > 65_535)
     throw usageError(`--listen: expected ADDRESS:PORT or :PORT, got "${listening}"`);
-  // Without an address: all addresses, of IPv6 and IPv4 where both exist.
+  // Without an address: all addresses, of both IPv6 and IPv4 if the host has both.
   return { address, port: Number(port) };
 }
 
@@ -138,7 +138,7 @@ function readFrom(page: Page, format: PageFormat, reader: PageReader): Promise<P
   return readPage({ url, to: page, reader, timeoutMs: PAGE_MS });
 }
 
-/** The answer of HAProxy's socket, which is complete only with an empty line at its end. Never rejects. */
+/** The answer of HAProxy's socket, which is complete only if it ends with an empty line. Never rejects. */
 export function readCommand(socketPath: string, command: string, reader: PageReader): Promise<PageAnswer> {
   let bytes = 0;
   let last = '';

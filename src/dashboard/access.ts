@@ -1,17 +1,17 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto';
 import type { RequestHandler } from 'express';
 
-/** A new token for each run. It stands in the fragment of the page's address, which no browser sends. */
+/** A new token for each run. It is in the fragment of the page's address, which browsers never send. */
 export function newToken(): string {
   return randomBytes(16).toString('base64url');
 }
 
-/** The names by which a browser on this machine calls a server that listens on a loopback address only. */
+/** The names under which a browser on this machine reaches a server that listens only on a loopback address. */
 const LOOPBACK = /^(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?$/i;
 
 /**
- * Lets through what the page itself asks. A name that another site's DNS points at 127.0.0.1 stands in `Host`; another
- * site's request has its `Origin`, or says so in `Sec-Fetch-Site`.
+ * Accepts only requests of the page itself. If another site's DNS points a name at 127.0.0.1, `Host` contains that name; and
+ * a request of another site has its `Origin`, or shows itself in `Sec-Fetch-Site`.
  */
 export const fromThisPage: RequestHandler = ({ headers }, response, next) => {
   const { host = '', origin } = headers;
@@ -21,7 +21,7 @@ export const fromThisPage: RequestHandler = ({ headers }, response, next) => {
   reject(response, 403, 'foreign-page', 'only the page itself may ask; open it by its loopback address');
 };
 
-/** Lets through what carries the token of this run. */
+/** Accepts only requests that carry the token of this run. */
 export function withToken(token: string): RequestHandler {
   const expected = Buffer.from(`Bearer ${token}`);
   return ({ headers: { authorization = '' } }, response, next) => {
@@ -44,7 +44,7 @@ export const HEADERS = {
   'Cache-Control': 'no-store',
 } as const;
 
-/** Nothing from outside, nothing inline, no frame around it, and nothing kept. */
+/** Headers with which the page loads nothing from outside and nothing inline, cannot be framed, and is not cached. */
 export const guarded: RequestHandler = (_request, response, next) => {
   response.set({
     ...HEADERS,

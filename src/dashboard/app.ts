@@ -19,30 +19,33 @@ import {
   workloadsQuery,
 } from './contract.ts';
 
-/** What the API answers with; a view without its source is not there. */
+/** The answers of the API. A view whose source is missing does not exist. */
 export interface Answers {
   readonly root: ApiRoot;
   readonly workloads?: () => Promise<AllWorkloads>;
-  /** @param address as rows have it. undefined: there is none of that name */
+  /** @param address as in the rows @returns undefined: there is no workload of that address */
   readonly explanation?: (address: string) => Promise<ExplanationReport | undefined>;
   readonly now?: () => Promise<NowReport>;
   readonly timeline?: () => Promise<TimelineView>;
   readonly consumers?: () => Promise<ConsumersView>;
-  /** undefined: there is no history of that scope. */
+  /** @returns undefined: there is no history of that scope */
   readonly lag?: (scope: string) => Promise<LagReport | undefined>;
-  /** @param fields of a policy: members of `wait`, `hook`, `hold.max` … @throws LingerError `policy-invalid` */
+  /** @param fields of a policy: members of `wait`, `hook`, `hold.max` and so on. @throws LingerError `policy-invalid` */
   readonly whatIf?: (fields: Readonly<Record<string, unknown>>) => Promise<WhatIfReport>;
-  /** Calls back when the data of a view have changed. @returns what ends that */
+  /** Calls back when the data of a view have changed. @returns a function that ends this */
   readonly follow?: (changed: (topic: Topic) => void) => () => void;
 }
 
-/** The paths of the views; the page itself reads which one. */
+/** The paths of the views, which all return the same page; the page itself shows the right view. */
 const VIEWS = ['/', '/workloads', '/now', '/timeline', '/consumers', '/lag', '/what-if'];
 
-/** So that a connection that is gone is noticed, and none is taken for idle. */
+/** Sent regularly, so that a lost connection is noticed, and none counts as idle. */
 const ALIVE_MS = 15_000;
 
-/** The page for manifests, one file that carries its own rules: it asks this server nothing. */
+/**
+ * Serves the page for manifests: a single file that contains its own content security policy and requests nothing from this
+ * server.
+ */
 export function pageApp(page: Buffer): Express {
   const app = express();
   app.disable('x-powered-by');
@@ -53,9 +56,7 @@ export function pageApp(page: Buffer): Express {
   return app;
 }
 
-/**
- * The dashboard and its API, for one user on this machine: read-only, and only for who has the token of this run.
- */
+/** The dashboard and its API, for one user on this machine: read-only, and only with the token of this run. */
 export function dashboardApp(answers: Answers, token: string, page: Assets): Express {
   const app = express();
   app.disable('x-powered-by').disable('etag');
@@ -121,15 +122,16 @@ export function dashboardApp(answers: Answers, token: string, page: Assets): Exp
 }
 
 const zip = promisify(gzip);
-/** Bytes: less fits into one packet as it is. */
+/** Bytes. Anything shorter fits into one packet without compression. */
 const WORTH_ZIPPING = 1_400;
 
-/** As JSON, compressed; what the page has already is not sent again. */
+/** Answers with compressed JSON. What the page already has is not sent again. */
 async function answer(request: Request, response: Response, body: object): Promise<void> {
   const text = JSON.stringify(body);
   const etag = `"${createHash('sha256').update(text).digest('base64url')}"`;
   response.set({ ETag: etag, Vary: 'Accept-Encoding' });
-  // Not express’s own comparison: with a tag of the script’s, browsers also send `Cache-Control: no-cache`, which it obeys.
+  // Not express’s own comparison: with a tag set by the script, browsers also send `Cache-Control: no-cache`, and express
+  // obeys that.
   if (request.get('If-None-Match') === etag) {
     response.status(304).end();
     return;
@@ -140,14 +142,14 @@ async function answer(request: Request, response: Response, body: object): Promi
   response.send(zips ? await zip(text) : text);
 }
 
-/** What is no number stays a text, and the policy's schema says what it expects. */
+/** Values that are not numbers remain text, and the policy's schema says what it expects. */
 function fieldsIn(query: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const numeric = (name: string, text: unknown) =>
     ['percentile', 'safetyFactor'].includes(name) ? Number(text) : text;
   return Object.fromEntries(Object.entries(query).map(([name, text]) => [name, numeric(name, text)]));
 }
 
-/** express itself refuses what it cannot read (`status`); anything else that is thrown is ours. */
+/** express itself rejects requests that it cannot read (with a `status`); any other error is Linger's own. */
 const failed: ErrorRequestHandler = (thrown, _request, response, _next) => {
   const { status } = thrown as { readonly status?: unknown };
   const { message } = asError(thrown);

@@ -16,10 +16,10 @@ const TYPES: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 };
 
-/** In a checkout, both are built from their sources. */
+/** In a checkout, builds both from their sources. */
 const BUILDER = join(import.meta.dirname, '..', '..', 'deploy', 'build-page.ts');
 
-/** @throws LingerError `page-missing`, where the program was shipped without it */
+/** @throws LingerError `page-missing` if the program was shipped without it */
 export function readDashboardAssets(): Promise<Assets> {
   return built('dashboard', async (folder) => {
     const read = (await readdir(folder)).map(async (name) => {
@@ -30,12 +30,12 @@ export function readDashboardAssets(): Promise<Assets> {
   });
 }
 
-/** The page for manifests, one file. @throws LingerError `page-missing`, where the program was shipped without it */
+/** The page for manifests, a single file. @throws LingerError `page-missing` if the program was shipped without it */
 export function readPage(): Promise<Buffer> {
   return built('page', (folder) => readFile(join(folder, 'index.html')));
 }
 
-/** @param read what `npm run build` leaves beside the bundle, in a folder of this name */
+/** @param read reads what `npm run build` puts beside the bundle, in a folder of this name */
 async function built<T>(name: 'page' | 'dashboard', read: (folder: string) => Promise<T>): Promise<T> {
   const beside = join(import.meta.dirname, name);
   if (existsSync(beside)) return read(beside);

@@ -4,8 +4,8 @@ import { FATES, GROUPINGS, SORTS } from '../core/report/index.ts';
 import { AFTER_SIGTERM, INSTANT_SOURCES, TONES } from '../core/timeline/index.ts';
 
 /*
- * What `--output json` of the commands prints and what /api/v1 answers with: the same shapes. Objects are strict, so that a
- * member that one of the two gains alone fails a test.
+ * The output of the commands' `--output json` and the answers of /api/v1 have the same shapes. Objects are strict, so that a
+ * test fails if one of the two gets an additional member.
  */
 
 const seconds = z.number();
@@ -15,9 +15,9 @@ const said = z.strictObject({ code: z.string(), text: z.string() });
 
 const explainedField = z.strictObject({
   field: z.string(),
-  /** Durations as a policy writes them: `30s`. */
+  /** Durations are texts, as in a policy: `30s`. */
   value: z.unknown(),
-  /** The layer that the value comes from: `built-in`, a policy, an annotation. */
+  /** The layer from which the value comes: `built-in`, a policy, an annotation. */
   origin: z.string(),
   ignored: z
     .array(z.strictObject({ origin: z.string(), value: z.unknown(), because: z.string() }))
@@ -25,8 +25,7 @@ const explainedField = z.strictObject({
     .optional(),
 });
 
-/** The decision for the pods of one workload. */
-/** What a lag rests on. */
+/** What a lag is based on. */
 const evidence = z.union([
   z.strictObject({
     basis: z.enum(['measured', 'declared', 'assumed']),
@@ -37,6 +36,7 @@ const evidence = z.union([
   nothingKnown,
 ]);
 
+/** The decision for the pods of one workload. */
 const explanation = {
   kind: z.string(),
   namespace: z.string(),
@@ -56,17 +56,17 @@ const explanation = {
   admitted: z.union([z.string(), nothingKnown]),
   containers: z.array(z.string()).readonly(),
   why: z.union([z.string(), nothingKnown]),
-  /** The measurement behind the wait, as a sentence and in numbers. */
+  /** The estimate behind the wait, as a sentence and in numbers. */
   evidence,
   estimate: z.union([z.looseObject({ text: z.string() }), nothingKnown]),
   /**
-   * The most that the floor gives its pods while Linger is down, and once that is out of date; null: nothing. Absent without a
-   * floor, or where that is not known.
+   * The longest waits that its pods get from the floor while Linger is down: at first, and once the floor is out of date;
+   * null: none. Absent if there is no floor, or that is not known.
    */
   floor: z
     .union([z.strictObject({ hook: z.string(), waitSeconds: seconds, laterSeconds: seconds }), nothingKnown])
     .optional(),
-  /** Consumers that are measured for its pods and lengthen no wait: mode Observe. */
+  /** Consumers in mode Observe: they are measured for its pods, but make no wait longer. */
   observers: z.array(z.string()).readonly(),
   fields: z.array(explainedField).readonly(),
   notes: z.array(said).readonly(),
@@ -74,7 +74,7 @@ const explanation = {
 
 const located = z.strictObject({ ...explanation, file: z.string(), line: z.number() });
 
-/** A workload of the cluster: what its pods got when they were created, the most frequent plan first. */
+/** A workload of the cluster: what its pods got when they were created, with the most frequent plan first. */
 const live = z.strictObject({
   ...explanation,
   live: z.strictObject({
@@ -96,9 +96,9 @@ const auditFinding = z.strictObject({
   level: z.union([z.enum(['warning', 'note']), nothingKnown]),
   waitSeconds: z.union([seconds, nothingKnown]),
   graceSeconds: z.union([seconds, nothingKnown]),
-  /** 1e9 and more: for ever. */
+  /** 1e9 and more means forever. */
   exposureSeconds: z.union([seconds, nothingKnown]),
-  /** What these numbers rest on; null: there are none. */
+  /** The evidence for these numbers; null: there are none. */
   evidence: evidence,
   file: z.string().optional(),
   line: z.number().optional(),
@@ -119,11 +119,11 @@ const auditSummary = z.strictObject({
   drainSeconds: seconds,
 });
 
-/** `linger audit -o json`; the findings of a workload follow each other, the decisive one first. */
+/** `linger audit -o json`. The findings of a workload follow each other, the decisive one first. */
 export const auditReport = z.strictObject({
   findings: z.array(auditFinding).readonly(),
   summary: auditSummary,
-  /** With a cluster only: a full sentence if new pods get no hook at this moment. */
+  /** Only with a cluster: a full sentence if new pods get no hook at this moment. */
   noHooks: z.string().optional(),
 });
 
@@ -135,24 +135,27 @@ const workloadRow = z.strictObject({
   findings: z.array(auditFinding).readonly(),
 });
 
-/** The answer to `GET /api/v1/workloads?search=…&fate=…&sort=…&limit=…`: what the page for manifests has from its worker. */
+/**
+ * The answer to `GET /api/v1/workloads?search=…&fate=…&sort=…&limit=…`. The page for manifests gets the same from its
+ * worker.
+ */
 export const workloadsReport = z.strictObject({
   /** Seconds since the epoch. */
   asOf: seconds,
   headline: z.string(),
-  /** What the headline rests on, in sentences. */
+  /** What the headline is based on, in sentences. */
   basis: z.array(z.string()).readonly(),
   summary: auditSummary,
-  /** How many workloads lose requests, are assumed to, do not, and of how many it is not known. */
+  /** How many workloads lose requests, are assumed to, do not, and for how many that is not known. */
   fates: z.record(z.enum(FATES), z.number()),
   /** The first workloads that match. */
   rows: z.array(workloadRow).readonly(),
   matching: z.number(),
-  /** Where they are grouped: how many match in each group, in the order of the rows. */
+  /** If they are grouped: how many match in each group, in the order of the rows. */
   groups: z.array(z.strictObject({ name: z.string(), workloads: z.number() })).readonly(),
-  /** The workload that `open` names, also where it does not match; null: there is none. */
+  /** The workload that `open` names, even if it does not match; null: it does not exist. */
   opened: z.union([workloadRow, nothingKnown]),
-  /** What could not be read, and what is assumed in its place; a right that is missing is named. */
+  /** What could not be read, and what is assumed instead; names missing rights. */
   unseen: z.array(z.string()).readonly(),
 });
 
@@ -165,13 +168,13 @@ const orAll = <const T extends readonly string[]>(of: T) =>
 
 /** The query of `GET /api/v1/workloads`. */
 export const workloadsQuery = z.strictObject({
-  /** Words, each part of the name, namespace, kind or of a reason. */
+  /** Words, each to be found in the name, the namespace, the kind or a reason. */
   search: z.string().default(''),
   fate: orAll(FATES),
   reason: z.string().optional(),
-  /** Default: the order of `audit`. */
+  /** Default: in the order of `audit`. */
   sort: orAll(SORTS),
-  /** `true`: the reverse order. */
+  /** `true`: in reverse order. */
   reverse: z.stringbool().default(false),
   group: orAll(GROUPINGS),
   open: z.string().optional(),
@@ -201,18 +204,18 @@ const chart = z.strictObject({
 /** The answer to `GET /api/v1/explanation?workload=Deployment/shop/web`. */
 export const explanationReport = z.strictObject({
   plan: z.strictObject(explanation),
-  /** Its pods have that plan, or need none. */
+  /** Whether its pods already have that plan, or need none. */
   stands: z.boolean(),
-  /** What loses its requests is cured by the plan. */
+  /** Whether the plan would stop its loss of requests. */
   helps: z.boolean(),
   because: z.string(),
-  /** Its termination, as it is and with Linger's wait. */
+  /** Charts of its termination, as it is and with Linger's wait. */
   charts: z.array(chart).readonly(),
-  /** What changes, as YAML: the members that change, or the document that they stand in. null: nothing does. */
+  /** The change as YAML: the members that change, or the document that contains them. null: nothing changes. */
   patch: z.union([z.strictObject({ before: z.string(), after: z.string() }), nothingKnown]),
-  /** Why a change is not made. */
+  /** Why some changes cannot be made. */
   left: z.array(z.string()).readonly(),
-  /** A policy that would do the same where Linger's webhook is. */
+  /** A policy with the same effect where Linger's webhook is installed. */
   policy: z.union([z.string(), nothingKnown]),
 });
 
@@ -243,19 +246,19 @@ export const consumersReport = z.strictObject({
   consumers: z.array(consumerView).readonly(),
 });
 
-/** A sender that held pods saw after every known consumer had dropped them. */
+/** A sender that held pods saw after every known consumer had stopped using them. */
 const undeclaredSender = z.strictObject({
-  /** An address, and whose it is where that is known. */
+  /** An address, with its owner if that is known. */
   from: z.string(),
   pods: z.number(),
   connections: z.number(),
   /** Seconds since the epoch. */
   lastSeen: seconds,
-  /** The workloads of these pods: `shop/Deployment/web`. */
+  /** The workloads of the pods that saw it: `shop/Deployment/web`. */
   workloads: z.array(z.string()).readonly(),
 });
 
-/** The answer to `GET /api/v1/consumers`; null: not known, and `unseen` says why. */
+/** The answer to `GET /api/v1/consumers`; null: not known, for a reason that `unseen` gives. */
 export const consumersView = consumersReport.extend({
   undeclared: z.union([z.array(undeclaredSender).readonly(), nothingKnown]),
   /** Workloads to which a route or a load balancer leads that no DiscoveryConsumer declares, as `audit` finds them. */
@@ -263,7 +266,7 @@ export const consumersView = consumersReport.extend({
   unseen: z.array(z.string()).readonly(),
 });
 
-/** A pod that hook Hold keeps from SIGTERM. */
+/** A pod whose SIGTERM hook Hold is delaying. */
 const heldPod = z.strictObject({
   namespace: z.string(),
   pod: z.string(),
@@ -289,7 +292,10 @@ const heldPod = z.strictObject({
 /** `linger hold list -o json`. */
 export const holdReport = z.strictObject({ held: z.array(heldPod).readonly() });
 
-/** Pods of one workload that got SIGTERM, for one cause, before everything that sends to them had followed their removal. */
+/**
+ * Pods of one workload that, for the same cause, got SIGTERM before everything that sends to them had followed their
+ * removal.
+ */
 const shortfall = z.strictObject({
   /** When the latest of them got SIGTERM. */
   at: seconds,
@@ -297,7 +303,7 @@ const shortfall = z.strictObject({
   /** As `Deployment/web`. */
   owner: z.string(),
   pods: z.number(),
-  /** For how long requests may have been lost, at most. */
+  /** For how many seconds requests may have been lost, at most. */
   seconds,
   /** The cause: `no wait; edge follows within 9.8 s (p99)`. */
   text: z.string(),
@@ -325,10 +331,10 @@ export const historyReport = z.strictObject({
   forgotten: z.array(forgotten).readonly(),
 });
 
-/** `linger status -o json`; null: not known, and `unseen` says why. */
+/** `linger status -o json`; null: not known, for a reason that `unseen` gives. */
 export const statusReport = overview.extend({
   headline: z.string(),
-  /** Namespaces whose pods get the same, the most first. */
+  /** Groups of namespaces whose pods get the same, largest group first. */
   namespaces: z
     .array(
       z.strictObject({
@@ -340,22 +346,22 @@ export const statusReport = overview.extend({
       }),
     )
     .readonly(),
-  /** Those whose lag cannot be relied on. */
+  /** The consumers whose lag cannot be relied on. */
   consumers: z.array(consumerView).readonly().nullable(),
 });
 
 const place = { namespace: z.string(), service: z.string(), pod: z.string(), source: z.string() };
 
-/** The answer to `GET /api/v1/now`; null: not known, and `unseen` says why. */
+/** The answer to `GET /api/v1/now`; null: not known, for a reason that `unseen` gives. */
 export const nowReport = z.strictObject({
   asOf: seconds,
   headline: z.string(),
   held: z.union([z.array(heldPod).readonly(), nothingKnown]),
   /** Consumers whose lag cannot be relied on. */
   troubled: z.union([z.array(consumerView).readonly(), nothingKnown]),
-  /** Those of the last day, as the leader published them, the most frequent first. */
+  /** The shortfalls of the last day, as the leader published them, most frequent first. */
   shortfalls: z.union([z.array(shortfall).readonly(), nothingKnown]),
-  /** The terminations of the last hours, the latest first. Spans begin at the deletion; null: not known. */
+  /** The terminations of the last hours, latest first. Spans begin at the deletion; null: not known. */
   ended: z.union([
     z
       .array(
@@ -366,7 +372,7 @@ export const nowReport = z.strictObject({
           owner: z.string(),
           at: seconds,
           waitSeconds: z.union([seconds, nothingKnown]),
-          /** For how long something sent to it. */
+          /** For how many seconds something sent to it. */
           lagSeconds: z.union([seconds, nothingKnown]),
           afterSigterm: z.enum(AFTER_SIGTERM),
         }),
@@ -374,13 +380,13 @@ export const nowReport = z.strictObject({
       .readonly(),
     nothingKnown,
   ]),
-  /** What this command watches by itself, since it has begun. */
+  /** What this command has observed itself since it started. */
   watched: z.strictObject({
     /** null: the watches have not begun yet. */
     since: z.union([seconds, nothingKnown]),
-    /** Withdrawals that are under way, the oldest first. */
+    /** Withdrawals that have begun and not ended, oldest first. */
     open: z.array(z.strictObject({ ...place, since: seconds })).readonly(),
-    /** Those that are through, the latest first; a lag of null: the watches were not current then. */
+    /** Withdrawals that have ended, latest first. A lag of null: the watches were not current at that time. */
     done: z
       .array(z.strictObject({ ...place, at: seconds, lagSeconds: z.union([seconds, nothingKnown]) }))
       .readonly(),
@@ -396,10 +402,13 @@ export const nowReport = z.strictObject({
 /** Lags in ascending order, each with the share of removals that took no longer. */
 const distribution = z.array(z.tuple([seconds, z.number()]).readonly()).readonly();
 
-/** The answer to `GET /api/v1/lag?scope=…`. Lags are those that waits are taken from: of a week, or of more in a quiet cluster. */
+/**
+ * The answer to `GET /api/v1/lag?scope=…`. Waits are based on these lags, which are of a week, or of more in a quiet
+ * cluster.
+ */
 export const lagReport = z.strictObject({
   asOf: seconds,
-  /** What has a history: `cluster`, `namespace/NAME`, `consumer/NAME/removal` … */
+  /** The scopes that have a history: `cluster`, `namespace/NAME`, `consumer/NAME/removal` and so on. */
   scopes: z.array(z.string()).readonly(),
   scope: z.string(),
   samples: z.number(),
@@ -407,20 +416,20 @@ export const lagReport = z.strictObject({
   p90: seconds,
   p99: seconds,
   max: seconds,
-  /** The upper edges of the bands of lags, ascending; the last band has none. */
+  /** The upper edges of the bands of lags, in ascending order; the last band has none. */
   edges: z.array(seconds).readonly(),
-  /** The spans of time with removals, and how many fell into each band. */
+  /** The spans of time with removals, and how many of these are in each band. */
   spans: z
     .array(z.strictObject({ from: seconds, to: seconds, counts: z.array(z.number()).readonly() }))
     .readonly(),
   /** The whole lag: the control plane, followed by the slowest known consumer. */
   distribution,
-  /** The control plane first, then each consumer of an ordinary Service; empty: the scope is one of them itself. */
+  /** The control plane first, then each consumer of an ordinary Service; empty if the scope is itself one of these. */
   parts: z
     .array(
       z.strictObject({
         name: z.string(),
-        /** `unknown`: nothing is measured yet, and the whole is longer than it looks. */
+        /** `unknown`: nothing has been measured yet, so the whole is longer than it looks. */
         source: z.enum(['measured', 'declared', 'unknown']),
         samples: z.number(),
         p50: z.union([seconds, nothingKnown]),
@@ -429,7 +438,7 @@ export const lagReport = z.strictObject({
       }),
     )
     .readonly(),
-  /** The waits that pods get now, without policies and annotations of their own, and in how many namespaces. */
+  /** The waits that pods get now without policies and annotations of their own, and in how many namespaces. */
   waits: z.array(z.strictObject({ seconds, namespaces: z.number(), covered: z.number() })).readonly(),
   episodes: historyReport.shape.episodes,
   unseen: z.array(z.string()).readonly(),
@@ -437,31 +446,37 @@ export const lagReport = z.strictObject({
 
 const wait = z.strictObject({
   seconds,
-  /** How many namespaces have it. */
+  /** The number of namespaces that have it. */
   namespaces: z.number(),
-  /** The shortest and the longest hold; null: the hook is another. */
+  /** The shortest and the longest hold; null: another hook applies. */
   hold: z.union([z.strictObject({ minSeconds: seconds, maxSeconds: seconds }), nothingKnown]),
   /**
-   * The least share of past removals, of these namespaces, that were complete within it (with Hold: within the longest
-   * hold), as `simulate` states it; null: not enough has been measured.
+   * The smallest share, over these namespaces, of past removals that were complete within it (with Hold: within the longest
+   * hold), as in `simulate`; null: not enough has been measured.
    */
   covered: z.union([z.number(), nothingKnown]),
 });
 
-/** The answer to `GET /api/v1/what-if?from=…`: what a policy would do, with Linger's webhook in place. */
+/** The answer to `GET /api/v1/what-if?from=…`: the effect of a policy, with Linger's webhook installed. */
 export const whatIfReport = z.strictObject({
   /** YAML for `kubectl apply`. */
   policy: z.string(),
   waits: z.array(wait).readonly(),
-  /** How many past removals the whole lag rests on; null: not enough has been measured. */
+  /** The number of past removals on which the whole lag is based; null: not enough has been measured. */
   removals: z.union([z.number(), nothingKnown]),
   /** The whole lag in the cluster; empty: not enough has been measured. */
   distribution,
-  /** With Hold, for how long half and 99 % of pods would be held; null: another hook, or not enough has been measured. */
+  /**
+   * With Hold: for how long half of the pods, and 99 % of them, would be held; null: another hook, or not enough has been
+   * measured.
+   */
   held: z.union([z.strictObject({ p50: seconds, p99: seconds }), nothingKnown]),
   /** Why pods of some namespaces would get no Hold. */
   obstacles: z.array(z.string()).readonly(),
-  /** The audit as it is, and with the policy in force; null: it takes a while, and the event `what-if` says when it is there. */
+  /**
+   * The audit as it is, and with the policy applied. null: it takes a while, and the event `what-if` reports when it is
+   * available.
+   */
   before: auditSummary,
   after: z.union([auditSummary, nothingKnown]),
 });
@@ -469,12 +484,12 @@ export const whatIfReport = z.strictObject({
 const instant = z.union([seconds, nothingKnown]);
 const instantSource = z.enum(INSTANT_SOURCES);
 
-/** Instants are seconds after the deletion; null: not known, or not until the observation ended. */
+/** Instants are seconds after the deletion; null: not known, or not before the observation ended. */
 const termination = z.strictObject({
   namespace: z.string(),
   pod: z.string(),
   uid: z.string(),
-  /** As `Deployment/web`; empty: nothing. */
+  /** As `Deployment/web`; empty: it has none. */
   owner: z.string(),
   /** Seconds since the epoch. */
   deletedAt: seconds,
@@ -485,7 +500,7 @@ const termination = z.strictObject({
   ]),
   consumers: z.array(z.strictObject({ name: z.string(), after: instant, by: instantSource })).readonly(),
   omitted: z.number(),
-  /** What the helper of hook Hold counted: the last connection, and how many were open at SIGTERM. */
+  /** What the helper of hook Hold counted: when the last connection came, and how many were open at SIGTERM. */
   witness: z.union([
     z.strictObject({ last: instant, open: z.union([z.number(), nothingKnown]) }),
     nothingKnown,
@@ -493,41 +508,41 @@ const termination = z.strictObject({
   sigterm: z.strictObject({ after: instant, by: instantSource }),
   release: z.string(),
   gone: instant,
-  /** Whether something may have sent to the pod after SIGTERM; `overruns`: what, and for how long. */
+  /** Whether something may have sent to the pod after SIGTERM; `overruns`: what did, and for how long. */
   afterSigterm: z.enum(AFTER_SIGTERM),
   overruns: z.array(z.strictObject({ what: z.string(), seconds: instant })).readonly(),
-  /** What is not known, in words. */
+  /** What is unknown, in words. */
   unknown: z.array(z.string()).readonly(),
   text: z.string(),
 });
 
-/** `linger timeline -o json`: the latest first. */
+/** `linger timeline -o json`, latest first. */
 export const timelineReport = z.strictObject({ terminations: z.array(termination).readonly() });
 
 /** The answer to `GET /api/v1/timeline`. */
 export const timelineView = timelineReport.extend({ asOf: seconds });
 
-/** The views whose data may change while they are looked at: the events of `GET /api/v1/events`. */
+/** The views whose data may change while they are shown; these are the events of `GET /api/v1/events`. */
 export const TOPICS = ['workloads', 'now', 'timeline', 'consumers', 'lag', 'what-if'] as const;
 export type Topic = (typeof TOPICS)[number];
 
-/** Any answer with a status of 400 or more. */
+/** The answer with any status of 400 or more. */
 export const apiError = z.strictObject({ error: z.strictObject({ code: z.string(), message: z.string() }) });
 
-/** What this server has to show: the answer to `GET /api/v1`. */
+/** The answer to `GET /api/v1`: which views this server has. */
 export const apiRoot = z.strictObject({
   version: z.string(),
   views: z.array(z.enum(TOPICS)).readonly(),
-  /** The cluster or the folder that is shown; null: none. */
+  /** The cluster or the folder whose data are shown; null: none. */
   source: z.union([z.string(), nothingKnown]),
-  /** Set where a recording is shown instead of a cluster of the reader's. */
+  /** Present if a recording is shown instead of one of the reader's clusters. */
   recording: z.strictObject({ of: z.string(), from: seconds, lasts: seconds }).optional(),
 });
 
 export type ExplainReport = z.infer<typeof explainReport>;
 export type AuditJson = z.infer<typeof auditReport>;
 export type WorkloadsReport = z.infer<typeof workloadsReport>;
-/** All workloads of an audit, of which a query takes some. */
+/** All workloads of an audit; a query returns some of them. */
 export type AllWorkloads = Omit<WorkloadsReport, 'matching' | 'groups' | 'opened'>;
 export type WorkloadsQuery = z.infer<typeof workloadsQuery>;
 export type ExplanationReport = z.infer<typeof explanationReport>;

@@ -6,23 +6,23 @@ import { promisify } from 'node:util';
 import { brotliCompress, brotliDecompress, constants } from 'node:zlib';
 import { LingerError } from '../core/api/index.ts';
 
-/** What the API server of a real cluster answered a dashboard over some minutes. `at`: seconds since its beginning. */
+/** The answers of a real cluster's API server to a dashboard over some minutes. `at`: seconds since the beginning. */
 export interface Recording {
-  /** What it was recorded on. */
+  /** The cluster on which it was recorded. */
   readonly of: string;
   /** Seconds since the epoch. */
   readonly from: number;
   /** Seconds. */
   readonly lasts: number;
-  /** By {@link requestKey}, the earliest first. Of what is also watched, the first list alone. */
+  /** Answers by {@link requestKey}, earliest first. For collections that are also watched, only the first list. */
   readonly answers: Readonly<Record<string, readonly RecordedAnswer[]>>;
-  /** By {@link requestKey}: lines, the earliest first. */
+  /** Lines of watches by {@link requestKey}, earliest first. */
   readonly watches: Readonly<Record<string, readonly (readonly [at: number, line: string])[]>>;
 }
 
 export type RecordedAnswer = readonly [at: number, status: number, type: string, body: string];
 
-/** What differs from one request to the next though the same is asked for. */
+/** Parameters that differ between requests for the same thing. */
 const VARYING = [
   'limit',
   'continue',
@@ -33,7 +33,7 @@ const VARYING = [
   'allowWatchBookmarks',
 ];
 
-/** What is asked for: the same for a list and its watch. */
+/** A key for what is requested, the same for a list and its watch. */
 export function requestKey({ method = 'GET', url = '', headers }: IncomingMessage): string {
   const { pathname, searchParams } = new URL(url, 'http://recording');
   for (const each of VARYING) searchParams.delete(each);
@@ -42,13 +42,13 @@ export function requestKey({ method = 'GET', url = '', headers }: IncomingMessag
   return [method, pathname + query, ...(as === undefined ? [] : [as])].join(' ');
 }
 
-/** Beside this file, and beside the bundle. */
+/** The file is next to this one, or next to the bundle. */
 export const RECORDING_FILE = 'recording.json.br';
 
 const compress = promisify(brotliCompress);
 const decompress = promisify(brotliDecompress);
 
-/** The recording that Linger is shipped with. @throws LingerError `page-missing`, where it was shipped without it */
+/** The recording with which Linger is shipped. @throws LingerError `page-missing` if it was shipped without one */
 export async function readRecording(): Promise<Recording> {
   const file = join(import.meta.dirname, RECORDING_FILE);
   if (!existsSync(file))
@@ -59,11 +59,11 @@ export async function readRecording(): Promise<Recording> {
   return JSON.parse(String(await decompress(await readFile(file)))) as Recording;
 }
 
-/** As {@link readRecording} reads it. */
+/** Packs a recording for {@link readRecording}. */
 export async function packedRecording(recording: Recording): Promise<Buffer> {
   const text = JSON.stringify(recording);
   const params = {
-    // The same objects come again and again, far apart.
+    // A large window, because the same objects are repeated at large distances.
     [constants.BROTLI_PARAM_LGWIN]: constants.BROTLI_MAX_WINDOW_BITS,
     [constants.BROTLI_PARAM_SIZE_HINT]: text.length,
   };

@@ -5,21 +5,21 @@ import type { KubeConnection } from '../cluster/index.ts';
 import { pause } from '../timing/index.ts';
 import { type Recording, requestKey } from './recording.ts';
 
-/** A cluster that does again what was recorded. */
+/** A cluster that repeats what was recorded. */
 export interface Replay {
   readonly connection: KubeConnection;
-  /** Its time, which runs as fast as ours. Seconds since the epoch. */
+  /** Its time, which passes as fast as real time. Seconds since the epoch. */
   readonly now: () => number;
 }
 
 /**
- * Serves a recording from its beginning, to this machine alone, until the signal aborts: as the API server did, with
- * lists and watches that go on while time runs.
+ * Serves a recording from its beginning until the signal aborts, only to this machine. It behaves like the API server, with
+ * lists and watches that continue as time passes.
  */
 export async function startReplay(recording: Recording, signal: AbortSignal): Promise<Replay> {
   const begun = performance.now();
   const elapsed = () => (performance.now() - begun) / 1000;
-  // Never the first to close a connection: its client may just be using it again.
+  // The server is never the first to close a connection, because its client may be about to use it again.
   const server = createServer({ keepAliveTimeout: 0 }, (request, response) => {
     if (new URL(request.url ?? '', 'http://replay').searchParams.has('watch'))
       void watch(recording, request, response, elapsed);
@@ -71,7 +71,7 @@ function answer(
     return;
   }
   if (found === undefined) {
-    // Not 404: that would say that the cluster had none.
+    // Not 404, which would mean that the cluster had none.
     const message = `not in this recording: ${key}`;
     const status = { kind: 'Status', apiVersion: 'v1', status: 'Failure', reason: 'Forbidden', code: 403 };
     response.writeHead(403, { 'content-type': 'application/json' });
@@ -86,14 +86,14 @@ function answer(
 
 const GROUP_VERSION = /^\/apis\/([^/]+\/[^/]+)\//;
 
-/** Whether the cluster served what is asked for, by its list of API groups; where that is not known, it did. */
+/** Whether the cluster served the request's API group, according to its list of API groups; true if that is not known. */
 function isServed(answers: Recording['answers'], { url = '' }: IncomingMessage): boolean {
   const [, wanted] = GROUP_VERSION.exec(url) ?? [];
   const [, , , groups] = answers['GET /apis']?.[0] ?? [];
   return wanted === undefined || groups === undefined || groups.includes(`"groupVersion":"${wanted}"`);
 }
 
-/** A list, with the events until then. */
+/** A list that includes the events up to that time. */
 function listAt(list: List, lines: Recording['watches'][string], now: number): List {
   const objects = new Map(list.items.map((each) => [each.metadata.uid, each]));
   let { resourceVersion } = list.metadata;

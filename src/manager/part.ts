@@ -19,7 +19,7 @@ export interface PartContext<Options> {
   /** undefined: this replica is alone, and shares nothing. */
   readonly place: OwnReplica | undefined;
   readonly snapshot: SnapshotHolder;
-  /** Puts policies into force in steps, between which reviews are answered; resolves once they are in force. */
+  /** Applies policies in steps, between which reviews are answered; resolves once decisions follow them. */
   readonly changePolicies: (change: SnapshotChange) => Promise<void>;
   /** Whether the cluster is still being read, has been, or takes so long that the server answers meanwhile. */
   readonly sync: { readonly state: 'reading' | 'late' | 'synced' };

@@ -8,17 +8,17 @@ import {
 import type { Questions } from './asked.ts';
 import { readDropped } from './dropped.ts';
 
-/** The name of the pasted text in places and messages. */
+/** The name of the pasted text, for places and messages. */
 const PASTED = 'manifest.yaml';
 
-/** What the page’s worker answers with. */
+/** The functions with which the page’s worker answers. */
 export type Answering = {
   readonly [Q in keyof Questions]: (
     ...given: Parameters<Questions[Q]>
   ) => ReturnType<Questions[Q]> | Promise<ReturnType<Questions[Q]>>;
 };
 
-/** The answers about what was read and pasted last. */
+/** Answers about the files and the pasted text that were read last. */
 export function newAnswers(progress?: Progress): Answering {
   let files: readonly ManifestText[] = [];
   let texts: readonly ManifestText[] = [];

@@ -1,16 +1,19 @@
 import type { ApiError } from '../dashboard/index.ts';
 
 const KEPT = 'linger-token';
-/** A workload that is to be open may follow. */
+/** May be followed by the address of a workload to open. */
 const IN_ADDRESS = /^#token=([\w-]+)(?:&|$)/;
-/** Reaches the tabs of this origin only: a browser gives a new tab none of the session storage of the tab that opened it. */
+/**
+ * Reaches only tabs of this origin. Needed, because a new tab gets nothing of the session storage of the tab from which it
+ * was opened.
+ */
 const tabs = new BroadcastChannel(KEPT);
 const ASKING = '?';
 const ANSWERED_MS = 200;
 
 /**
- * Takes the token out of the address at once, so that it stands in no history, and keeps it for this tab. A fragment is
- * never sent: it reaches no log and no referrer. Without one in the address, another tab may have it.
+ * Removes the token from the address at once, so that it does not enter the history, and keeps it for this tab. A fragment
+ * is never sent, so it reaches no log and no referrer. If the address has no token, another tab may have it.
  */
 export async function takeToken(): Promise<void> {
   const [, token] = IN_ADDRESS.exec(location.hash) ?? [];
@@ -19,7 +22,7 @@ export async function takeToken(): Promise<void> {
     const rest = location.hash.replace(IN_ADDRESS, '');
     history.replaceState(null, '', `${location.pathname}${location.search}${rest === '' ? '' : `#${rest}`}`);
   }
-  // That of the next run, put into the address of a page that is open, loads nothing by itself.
+  // Putting the token of the next run into the address of an open page does not reload it.
   addEventListener('hashchange', () => IN_ADDRESS.test(location.hash) && location.reload());
   const answered = new Promise<void>((resolve) => {
     tabs.onmessage = ({ data }: MessageEvent<string>) => {
@@ -34,7 +37,7 @@ export async function takeToken(): Promise<void> {
   await answered;
 }
 
-/** What the server answers instead of what was asked for; its message says the way out. */
+/** The server's error response; its message says what to do. */
 export class RequestError extends Error {
   readonly code: string;
 
@@ -55,8 +58,8 @@ function credentials(): { readonly Authorization: string } {
 const AGAIN_MS = 2_000;
 
 /**
- * Calls back with the name of each view whose data have changed, until the signal aborts. Not an EventSource, which sends no
- * token but in its address.
+ * Calls back with the name of each view whose data have changed, until the signal aborts. Not an EventSource, which could
+ * send a token only in its address.
  */
 export async function followChanges(changed: (topic: string) => void, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
@@ -66,7 +69,7 @@ export async function followChanges(changed: (topic: string) => void, signal: Ab
       for (let read = await reader?.read(); read?.done === false; read = await reader?.read())
         for (const [, topic] of read.value.matchAll(/^data: ([\w-]+)$/gm)) changed(topic ?? '');
     } catch {
-      // The server has ended, or is not there yet: what is shown says so when it is asked for again.
+      // The server has ended, or has not started yet; the views say so when they request their data again.
       if (signal.aborted) return;
     }
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
@@ -74,11 +77,11 @@ export async function followChanges(changed: (topic: string) => void, signal: Ab
   }
 }
 
-/** What was answered last to some paths: a view asks for the same again and again. */
+/** The latest answers by path, because views request the same path repeatedly. */
 const answered = new Map<string, { readonly etag: string; readonly answer: unknown }>();
 const MOST_ANSWERED = 10;
 
-/** @returns the same object as before where nothing has changed @throws RequestError */
+/** @returns the same object as before if nothing has changed @throws RequestError */
 export async function askServer<T>(path: string, signal?: AbortSignal): Promise<T> {
   const known = answered.get(path);
   const headers = { ...credentials(), ...(known && { 'If-None-Match': known.etag }) };
@@ -88,9 +91,9 @@ export async function askServer<T>(path: string, signal?: AbortSignal): Promise<
     throw new RequestError(AWAY);
   });
   if (response.status === 304 && known !== undefined) return known.answer as T;
-  // A name that turns the direction of reading would turn what stands after it.
+  // Remove characters that change the direction of text, because they would affect what follows a name.
   const answer: unknown = JSON.parse((await response.text()).replaceAll(/\p{Bidi_Control}/gu, '\uFFFD'));
-  // The server's own tests hold its answers against the schemas of these types.
+  // The cast is safe: tests of the server check its answers against the schemas of these types.
   if (!response.ok) throw new RequestError(answer as ApiError);
   const etag = response.headers.get('ETag');
   if (etag !== null) {

@@ -1,8 +1,8 @@
 import type { Answered, Asked, Progressed, Questions } from './asked.ts';
 
 /**
- * The worker that decides. From a file, a browser starts neither a worker of another file nor one of modules: its script
- * stands in the page.
+ * The worker that makes decisions. If the page was opened from a file, browsers start no worker from another file or from a
+ * module, so its script is part of the page.
  */
 const script = document.getElementById('worker')?.textContent ?? '';
 const worker = new Worker(URL.createObjectURL(new Blob([script], { type: 'text/javascript' })));
@@ -12,7 +12,7 @@ let asked = 0;
 
 let follow: (progress: Progressed['progress']) => void = () => undefined;
 
-/** @param onProgress called while an answer takes a while */
+/** @param onProgress called repeatedly while an answer takes a while */
 export function followProgress(onProgress: typeof follow): void {
   follow = onProgress;
 }
@@ -23,7 +23,7 @@ worker.addEventListener('message', ({ data }: MessageEvent<Answered | Progressed
   waiting.delete(data.id);
 });
 
-/** @throws Error with what the worker says */
+/** @throws Error with the worker's message */
 export async function askWorker<Q extends keyof Questions>(
   question: Q,
   ...given: Parameters<Questions[Q]>

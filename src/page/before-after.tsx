@@ -1,13 +1,13 @@
 import { Head } from './parts.tsx';
 
-/** What is compared of two audits. */
+/** The numbers of two audits that are compared. */
 interface Counted {
   readonly verdicts: Readonly<Partial<Record<'protected' | 'unprotected' | 'skipped' | 'unknown', number>>>;
   readonly rolloutSeconds: number;
   readonly drainSeconds: number;
 }
 
-/** @param after null: it is not there yet */
+/** @param after null: not available yet */
 export function BeforeAfter({ before, after }: { readonly before: Counted; readonly after: Counted | null }) {
   return (
     <table>
@@ -45,7 +45,7 @@ const ROWS: readonly (readonly [what: string, of: (of: Counted) => number, unit:
     ['Added to the drain of a node, at most', ({ drainSeconds }) => drainSeconds, ' s', true],
   ];
 
-/** The same numbers, as lengths. */
+/** The same numbers as bars. */
 function Bars(props: { readonly now: number; readonly then: number; readonly isCost: boolean }) {
   const { now, then, isCost } = props;
   const most = Math.max(now, then, 1);

@@ -112,7 +112,7 @@ function Undeclared({ report: { undeclared, routed, asOf } }: { readonly report:
 const MOST_ROUTED = 10;
 
 const NUMBERS = ['Samples', 'Half within', '99 % within', 'Last sample', 'Services', 'Instances'];
-/** There is no room for them on a phone. */
+/** Columns that do not fit on a phone. */
 const EXTRA = ['Samples', 'Half within', 'Services', 'Instances'];
 
 function Row({ view, now }: { readonly view: View; readonly now: number }) {
@@ -146,7 +146,7 @@ function Row({ view, now }: { readonly view: View; readonly now: number }) {
   );
 }
 
-/** One whose lag cannot be relied on. @param now seconds since the epoch */
+/** A consumer whose lag cannot be relied on. @param now seconds since the epoch */
 export function Troubled({ view, now }: { readonly view: View; readonly now: number }) {
   const { name, condition } = view;
   return (

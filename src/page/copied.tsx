@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 
-/** A text to be copied or kept as a file. */
+/** A text to copy or to save as a file. */
 export function Takeaway({ name, text }: { readonly name: string; readonly text: string }) {
   const [copied, setCopied] = useState(false);
   const copy = async () => {
@@ -20,7 +20,7 @@ export function Takeaway({ name, text }: { readonly name: string; readonly text:
   );
 }
 
-/** From a file, a browser may refuse the clipboard's API. */
+/** If the page was opened from a file, a browser may not allow the clipboard API. */
 export async function copyText(text: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);

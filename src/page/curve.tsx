@@ -5,14 +5,14 @@ import { Name } from './parts.tsx';
 
 type Points = readonly (readonly [seconds: number, share: number])[];
 const [WIDE, HIGH] = [800, 220];
-/** Seconds: the shortest lag that is drawn by itself. */
+/** Seconds: the shortest lag that is drawn separately. */
 const SHORTEST = 0.001;
 /** More lines cannot be distinguished. */
 const MOST_CURVES = 6;
-/** Rows for the labels of waits, which may be close to each other; a row is as high as its letters on a phone. */
+/** Rows for the labels of waits, which may be close together. A row is as high as its letters are on a phone. */
 const [ROWS, ROW_HEIGHT] = [8, 26];
 
-/** Distributions on a logarithmic scale, the whole first; waits are drawn in. */
+/** Distributions on a logarithmic scale, the whole first, with the waits. */
 export function Curve(props: {
   readonly label: string;
   readonly curves: readonly { readonly name: string; readonly distribution: Points }[];
@@ -98,7 +98,7 @@ export function Curve(props: {
   );
 }
 
-/** How a curve is drawn, beside its name; nothing where it is not. */
+/** How a curve is drawn, shown beside its name; nothing if it is not drawn. */
 export function CurveMark({ index }: { readonly index: number }) {
   if (index >= MOST_CURVES) return null;
   return (

@@ -8,7 +8,7 @@ import { Failure } from './parts.tsx';
 
 type View = ApiRoot['views'][number];
 
-/** Each is loaded when it is opened. */
+/** Each view is loaded when it is opened. */
 const VIEWS: Readonly<Record<View, readonly [title: string, load: () => Promise<ComponentType>]>> = {
   now: ['Now', async () => (await import('./now.tsx')).Now],
   workloads: ['Workloads', async () => (await import('./workloads.tsx')).Workloads],
@@ -18,7 +18,7 @@ const VIEWS: Readonly<Record<View, readonly [title: string, load: () => Promise<
   consumers: ['Consumers', async () => (await import('./consumers.tsx')).Consumers],
 };
 
-/** The frame of all views: which one is shown stands in the address. */
+/** The frame of all views; the address determines which one is shown. */
 function Shell() {
   const [root, setRoot] = useState<ApiRoot>();
   const [failure, setFailure] = useState<RequestError>();
@@ -39,7 +39,7 @@ function Shell() {
     if (event.metaKey || event.ctrlKey || event.shiftKey) return;
     event.preventDefault();
     history.pushState(null, '', `/${view}`);
-    // As Back would: a view that is open already starts anew, too.
+    // Like the Back button; this also restarts a view that is already open.
     dispatchEvent(new PopStateEvent('popstate'));
   };
   return (
@@ -77,7 +77,7 @@ function Shell() {
   );
 }
 
-/** On every view, so that no one takes it for a cluster of theirs. */
+/** Shown on every view, so that a recording is not mistaken for one of the reader's own clusters. */
 function Recorded({ of, from, lasts }: NonNullable<ApiRoot['recording']>) {
   return (
     <aside class="recorded" aria-label="Recording">

@@ -1,6 +1,9 @@
 import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff';
 
-/** What changes, as `diff -u` shows it: hunks with their signs; the two lines with the file's name say nothing here. */
+/**
+ * What changes, like `diff -u`: hunks with their signs, but without the two lines with the file's name, which would say
+ * nothing here.
+ */
 export function Diff({ before, after }: { readonly before: string; readonly after: string }) {
   const options = { context: 3, headerOptions: FILE_HEADERS_ONLY };
   const lines = createTwoFilesPatch('', '', before, after, '', '', options).split('\n').slice(2, -1);

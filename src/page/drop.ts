@@ -1,9 +1,9 @@
 import { BUDGET, type DroppedFile } from './dropped.ts';
 
-/** The files of a drop, with those of its folders, as many as the page reads and one more. */
+/** The files of a drop including those in its folders: as many as the page reads, plus one. */
 export async function filesIn({ dataTransfer }: DragEvent): Promise<readonly DroppedFile[]> {
   const found: DroppedFile[] = [];
-  // Taken at once: the list is empty after the event.
+  // Read at once, because the list is empty after the event.
   const entries = [...(dataTransfer?.items ?? [])].flatMap((item) => item.webkitGetAsEntry() ?? []);
   const files = [...(dataTransfer?.files ?? [])];
   if (entries.length === 0) return files.map((file) => ({ path: file.name, file }));
@@ -19,7 +19,7 @@ export async function filesIn({ dataTransfer }: DragEvent): Promise<readonly Dro
     const reader = (entry as FileSystemDirectoryEntry).createReader();
     const some = () =>
       new Promise<FileSystemEntry[]>((resolve, reject) => reader.readEntries(resolve, reject));
-    // A hundred at a time; none: that was all.
+    // Entries come a hundred at a time; an empty batch is the end.
     for (let each = await some(); each.length > 0; each = await some())
       for (const inner of each) await walk(inner);
   };
@@ -27,7 +27,7 @@ export async function filesIn({ dataTransfer }: DragEvent): Promise<readonly Dro
   return found;
 }
 
-/** The files of an `<input type=file>`, which may let people choose folders. */
+/** The files of an `<input type=file>`, in which people may also choose folders. */
 export function chosenIn(input: HTMLInputElement): readonly DroppedFile[] {
   return [...(input.files ?? [])].map((file) => ({ path: file.webkitRelativePath || file.name, file }));
 }

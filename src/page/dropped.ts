@@ -2,19 +2,19 @@ import { decodeText, readManifests } from '../core/manifest/index.ts';
 import type { ManifestText } from '../core/report/index.ts';
 import { readZip, ZipError } from './zip.ts';
 
-/** A file as it was dropped, with the folders that were dropped with it. */
+/** A file as it was dropped, with its path in the dropped folders. */
 export interface DroppedFile {
   readonly path: string;
   readonly file: Blob;
 }
 
-/** What a dropped file, or a folder of them, was taken for. */
+/** How a dropped file, or a folder of them, was interpreted. */
 export interface TakenFor {
   readonly path: string;
   readonly as: string;
 }
 
-/** More would be a repository, not what is deployed. */
+/** Limits; more would be a whole repository rather than what is deployed. */
 export const BUDGET = { entries: 10_000, bytes: 64 * 1024 * 1024 } as const;
 
 interface Source {
@@ -30,7 +30,7 @@ const nameOf = (path: string) => path.slice(path.lastIndexOf('/') + 1);
 const folderOf = (path: string) => path.slice(0, Math.max(0, path.lastIndexOf('/')));
 const isIn = (folder: string) => (path: string) => folder === '' || path.startsWith(`${folder}/`);
 
-/** The manifests among dropped files, and what every one of them was taken for. */
+/** The manifests among dropped files, and how each file was interpreted. */
 export async function readDropped(
   dropped: readonly DroppedFile[],
 ): Promise<{ readonly texts: readonly ManifestText[]; readonly taken: readonly TakenFor[] }> {
@@ -119,7 +119,10 @@ export async function readDropped(
 const TEMPLATE_WORDS =
   /\{\{-?\s*(?:\.(?:Values|Release|Chart|Capabilities|Files)\b|(?:include|template|define|if|range|with|toYaml)\b|\/\*)/;
 
-/** Rendered manifests may hold such text too, for what renders it in a cluster, and are YAML all the same. */
+/**
+ * Whether this is a template of Helm. Rendered manifests may contain such text as well, meant for something that renders it
+ * in the cluster, but they are valid YAML.
+ */
 function isHelmTemplate(text: string, path: string): boolean {
   return TEMPLATE_WORDS.test(text) && readManifests(text, path).problems.length > 0;
 }
@@ -141,7 +144,7 @@ function startsAsUtf16([first, second]: Uint8Array): boolean {
   return (first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff) || first === 0;
 }
 
-/** The paths that a kustomization names as its resources, from where it stands. */
+/** The paths that a kustomization names as resources, relative to its own place. */
 function resourcesOf(text: string, folder: string): ReadonlySet<string> {
   const { objects } = readManifests(text, folder);
   const lists = objects.flatMap(({ value }) => {

@@ -10,13 +10,13 @@ interface EditorProps {
   readonly onChange: (text: string) => void;
 }
 
-/** Beyond, each key that is pressed would lay all numbers out anew. */
+/** For longer texts, laying out all line numbers again at each key press would take too long. */
 const MOST_NUMBERED = 5_000;
 const MOST_PROBLEMS = 20;
-/** Characters: what the browser pastes by itself in no time. */
+/** Characters. A browser pastes less than this by itself without delay. */
 const LARGE = 2_000;
 
-/** A text with the numbers of its lines; what is wrong with it stands below, and leads to its line. */
+/** A text with line numbers. Its problems are listed below, each leading to its line. */
 export function Editor({ label, hint, text, problems, rows, onChange }: EditorProps) {
   const area = useRef<HTMLTextAreaElement>(null);
   const gutter = useRef<HTMLDivElement>(null);
@@ -108,12 +108,12 @@ function linesIn(text: string): number {
   return count;
 }
 
-/** By editor: what stood there before something large took its place, and what that was. */
+/** By editor: the text that was replaced by something large, and that new text. */
 const replaced = new Map<string, { readonly before: string; readonly after: string }[]>();
 
 /**
- * Keeps what Ctrl+Z brings back. A text area's own undo history is only there for what the browser inserts itself, and that
- * takes it minutes for some thousand lines.
+ * Keeps what Ctrl+Z should restore. A text area's own undo history only covers what the browser inserts itself, which takes
+ * it minutes for some thousand lines.
  */
 export function keepForUndo(label: string, before: string, after: string): void {
   replaced.set(label, [...(replaced.get(label) ?? []).slice(1 - MOST_UNDONE), { before, after }]);

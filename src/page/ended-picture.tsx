@@ -7,7 +7,7 @@ type Ended = NonNullable<NowReport['ended']>[number];
 type AfterSigterm = Ended['afterSigterm'];
 
 const [WIDE, HIGH, LEFT, BELOW] = [760, 240, 56, 44];
-/** Seconds: shorter ones are drawn at the edge. */
+/** Seconds; shorter ones are drawn at the edge. */
 const SHORTEST = 0.1;
 const TICKS = [0, 1, 10, 100, 1000];
 
@@ -17,7 +17,7 @@ const PATHS: Readonly<Record<AfterSigterm, string>> = {
   clear: 'M-5 0A5 5 0 1 0 5 0A5 5 0 1 0 -5 0Z',
 };
 
-/** The last terminations: each mark a pod, with how long it waited before SIGTERM and how long something sent to it. */
+/** The last terminations. Each mark is a pod: how long it waited before SIGTERM, and how long something sent to it. */
 export function EndedPicture({ ended, now }: { readonly ended: readonly Ended[]; readonly now: number }) {
   const drawn = ended.filter(({ waitSeconds, lagSeconds }) => waitSeconds !== null && lagSeconds !== null);
   const longest = Math.max(

@@ -59,7 +59,7 @@ export function ExplainedPlan(props: Pick<ExplanationReport, 'plan' | 'stands' |
   );
 }
 
-/** Never good news below a row that says that requests are lost. */
+/** Must not be good news below a row which says that requests are lost. */
 function verdictOf(of: Pick<ExplanationReport, 'plan' | 'stands' | 'helps'>): readonly [VerdictTone, string] {
   const { outcome, mode, reason } = of.plan;
   if (outcome === 'unknown') return ['open', 'Unknown.'];

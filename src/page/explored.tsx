@@ -2,19 +2,22 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 
 /**
- * A picture whose values are read by pointing at it, or one after the other by the arrow keys. For who cannot see it, it is
- * a slider over its values.
+ * A picture whose values are read by pointing at it, or one after the other with the arrow keys. To a screen reader, it is a
+ * slider over its values.
  */
 export function Explored(props: {
   readonly label: string;
   /** How many values there are. */
   readonly count: number;
   readonly inWords: (index: number) => string;
-  /** The value near a point, from 0 at the left and the top to 1; undefined: none. */
+  /**
+   * The index of the value near a point, whose coordinates are 0 at the left and the top, and 1 at the right and the bottom;
+   * undefined: none.
+   */
   readonly near: (x: number, y: number) => number | undefined;
-  /** Where a value leads. */
+  /** Called to open a value. */
   readonly onOpen?: (index: number) => void;
-  /** @param index the value that is read */
+  /** @param index the value that is currently read */
   readonly children: (index: number | undefined) => ComponentChildren;
 }) {
   const { label, count, inWords, near, onOpen, children } = props;
@@ -39,7 +42,7 @@ export function Explored(props: {
     if (event.key === 'Enter' && index !== undefined) onOpen?.(index);
     if (step === undefined || count === 0) return;
     event.preventDefault();
-    // The list of workloads has arrows of its own.
+    // The list of workloads handles arrow keys in its own way.
     event.stopPropagation();
     const from = index ?? (step > 0 ? -1 : count);
     choose(Math.min(count - 1, Math.max(0, from + step)));

@@ -1,4 +1,4 @@
-/** The files of docs/examples, put in by the build: name → text. */
+/** The files of docs/examples by name, inserted by the build. */
 declare const EXAMPLES: {
   readonly manifests: Readonly<Record<string, string>>;
   readonly policies: Readonly<Record<string, string>>;

@@ -105,7 +105,7 @@ function Report({ report, get, set }: { readonly report: LagReport } & Address) 
   );
 }
 
-/** What the whole consists of: the control plane, and then the slowest of the others. */
+/** The parts of the whole: the control plane, followed by the slowest of the others. */
 function Parts({ report: { samples, p50, p99, parts } }: { readonly report: LagReport }) {
   const whole = { name: 'whole', source: 'the control plane, then the slowest', samples, p50, p99 };
   return (
@@ -142,7 +142,9 @@ const BAND_PX = 22;
 const LEFT_PX = 64;
 const BELOW_PX = 22;
 
-/** A column for each quarter of an hour, a row for each band of lags: the darker, the more removals ended there. */
+/**
+ * A column for each quarter of an hour and a row for each band of lags; the darker a cell, the more removals it contains.
+ */
 function Heatmap({ report, seconds }: { readonly report: LagReport; readonly seconds: number }) {
   const { edges, spans, asOf, p99 } = report;
   const end = Math.ceil(asOf / SLICE) * SLICE;
@@ -207,7 +209,7 @@ interface Painting {
   readonly to: number;
   /** Removals in the darkest cell. */
   readonly most: number;
-  /** The cell whose values are read. */
+  /** The cell whose values are currently read. */
   readonly chosen: { readonly from: number; readonly to: number; readonly band: number } | undefined;
 }
 
@@ -229,7 +231,7 @@ function Painted(painting: Painting) {
 
 const heightOf = (edges: LagReport['edges']) => (edges.length + 1) * BAND_PX + BELOW_PX;
 
-/** One removal can be seen beside thousands. */
+/** Scaled so that one removal is visible beside thousands. */
 function shadeOf(count: number, most: number): number {
   return 0.15 + 0.85 * (Math.log1p(count) / Math.log1p(most));
 }
@@ -256,7 +258,7 @@ function paint(canvas: HTMLCanvasElement, { edges, spans, from, to, most, chosen
     }
   }
   context.globalAlpha = 1;
-  // A canvas resolves no custom property: the colour stands in one that the style has resolved.
+  // A canvas does not resolve custom properties, so read the colour from a property that the style has resolved.
   context.fillStyle = style.borderTopColor;
   if (chosen !== undefined) {
     const left = Math.max(LEFT_PX, x(chosen.from));

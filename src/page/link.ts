@@ -1,16 +1,16 @@
-/** What a link carries in its fragment, which no browser sends. */
+/** What a link carries in its fragment, which browsers never send. */
 export interface Linked {
   readonly manifest: string;
   readonly policies: string;
 }
 
 const MARK = '#m=';
-/** Characters: chats and mail programs cut longer addresses. */
+/** Characters; chats and mail programs truncate longer addresses. */
 export const LONGEST_LINK = 30_000;
-/** A link may come from anybody, so what it inflates to is bounded. */
+/** Bounded, because anyone may have made the link. */
 const MOST_INFLATED = 8 * 1024 * 1024;
 
-/** The fragment that carries it, compressed. */
+/** The fragment with this content, compressed. */
 export async function fragmentOf(linked: Linked): Promise<string> {
   const stream = new Blob([JSON.stringify(linked)])
     .stream()
@@ -20,7 +20,7 @@ export async function fragmentOf(linked: Linked): Promise<string> {
   return MARK + btoa(text).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
 }
 
-/** @returns undefined: there is none, or it is broken */
+/** @returns undefined: there is no content, or it is broken */
 export async function linkedIn(fragment: string): Promise<Linked | undefined> {
   if (!fragment.startsWith(MARK)) return undefined;
   try {

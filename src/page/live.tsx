@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { askServer, followChanges, RequestError } from './ask.ts';
 import { Failure } from './parts.tsx';
 
-/** @param on must not depend on what is shown: it stays the first one */
+/** @param on must not depend on rendered values, because the first one is kept */
 export function useEvent(target: EventTarget, type: string, on: (event: Event) => void): void {
   useEffect(() => {
     target.addEventListener(type, on);
@@ -11,7 +11,7 @@ export function useEvent(target: EventTarget, type: string, on: (event: Event) =
   }, []);
 }
 
-/** What the API answers at a path, kept up to date, and what went wrong when it was last asked. */
+/** The answer of the API at a path, kept up to date, and what went wrong when it was last requested. */
 function useLive<T>(topic: string, query: string) {
   const [data, setData] = useState<T>();
   const [failure, setFailure] = useState<RequestError>();
@@ -20,7 +20,7 @@ function useLive<T>(topic: string, query: string) {
   useEffect(() => {
     const ending = new AbortController();
     let [isReading, isStale] = [false, false];
-    // However many changes come during a reading, one more reading shows them all.
+    // However many changes come while data are being read, reading once more shows all of them.
     const read = async () => {
       isStale = true;
       if (isReading) return;
@@ -38,17 +38,17 @@ function useLive<T>(topic: string, query: string) {
     };
     void read();
     const follow = (changed: string) => void ([topic, 'all'].includes(changed) && read());
-    // Browsers open six connections to a server: if each tab kept one, the seventh would wait for ever.
+    // Browsers open six connections to a server: if each tab kept one, a seventh tab would wait forever.
     if (!isHidden) void followChanges(follow, ending.signal);
     return () => ending.abort();
   }, [topic, query, isHidden]);
   return { data, failure };
 }
 
-/** A view of what the API answers: the last answer stays while a newer one cannot be had. */
+/** Shows an answer of the API. The last answer stays while a newer one cannot be read. */
 export function LiveView<T>(props: {
   readonly topic: string;
-  /** With its question mark. */
+  /** Including its question mark. */
   readonly query?: string;
   readonly children: (data: T) => VNode;
 }) {
@@ -64,7 +64,10 @@ export function LiveView<T>(props: {
 
 const COUNTED_MS = 5_000;
 
-/** The present in seconds since the epoch, by the server's clock: spans grow while nothing new is answered. @param asOf of the answer */
+/**
+ * The current time in seconds since the epoch, by the server's clock, so that spans grow even without new answers. @param
+ * asOf the time of the answer
+ */
 export function useNow(asOf: number): number {
   const [last, setLast] = useState({ asOf, elapsed: 0 });
   useEffect(() => {
@@ -76,7 +79,7 @@ export function useNow(asOf: number): number {
   return asOf + (last.asOf === asOf ? last.elapsed : 0);
 }
 
-/** What could not be read: an empty list would look like good news. */
+/** What could not be read, because an empty list would look like good news. */
 export function Unseen({ lines }: { readonly lines: readonly string[] }) {
   if (lines.length === 0) return null;
   return (
@@ -91,7 +94,7 @@ export function Unseen({ lines }: { readonly lines: readonly string[] }) {
   );
 }
 
-/** What is looked at stands in the address. */
+/** What is shown is determined by the address. */
 export function useAddress() {
   const [query, setQuery] = useState(() => new URLSearchParams(location.search));
   useEvent(window, 'popstate', () => setQuery(new URLSearchParams(location.search)));
@@ -107,7 +110,7 @@ export function useAddress() {
   return { get: (name: string) => query.get(name) ?? '', set, change };
 }
 
-/** A list with its heading; a sentence in its place where it is empty. */
+/** A list with its heading; if it is empty, a sentence instead. */
 export function Listed(props: {
   readonly title: string;
   readonly none: string;
@@ -122,13 +125,13 @@ export function Listed(props: {
   );
 }
 
-/** The local time of an instant. @param at seconds since the epoch; `day`: with its date */
+/** The local time of an instant. @param at seconds since the epoch; `day`: whether to include the date */
 export function Time({ at, day = false }: { readonly at: number; readonly day?: boolean }) {
   const date = new Date(at * 1000);
   return <time dateTime={date.toISOString()}>{day ? date.toLocaleString() : date.toLocaleTimeString()}</time>;
 }
 
-/** Never rounded up to all. */
+/** Rounded down, so that it never says all. */
 export function coveredInWords(share: number): string {
   return share >= 1 ? 'all' : `${(Math.floor(share * 10_000) / 100).toFixed(2)} %`;
 }

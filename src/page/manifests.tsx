@@ -15,9 +15,9 @@ import { Choice, Headline, Name } from './parts.tsx';
 import { Policy } from './policy.tsx';
 import { type Query, ROWS, WorkloadList } from './workload-list.tsx';
 
-// The page for manifests: one file, which decides by itself and asks no server.
+// The page for manifests: a single file, which makes its own decisions and requests nothing from a server.
 
-/** By the name in the address. The first one greets. */
+/** Views by their name in the address. The first one is the start page. */
 const SHOWN: Readonly<Record<string, readonly [title: string, manifest: string, policies?: string]>> = {
   web: ['A web Deployment', 'web'],
   'own-hook': ['A hook of its own', 'own-hook', 'extend-sleeps'],
@@ -35,7 +35,10 @@ function textsOf(example: string): Linked {
   };
 }
 
-/** After the last key: of the keys that are pressed together, the last one counts. The worker takes no more than one text at a time. */
+/**
+ * The pause after the last key press: only the last of several quick ones counts, because the worker handles one text at a
+ * time.
+ */
 const PAUSE_MS = 20;
 
 interface State {
@@ -43,7 +46,7 @@ interface State {
   readonly taken: readonly TakenFor[];
 }
 
-/** The worker judges one input after the other; of those that come meanwhile, only the last. */
+/** The worker judges one input after another. Of those that arrive in the meantime, only the last is judged. */
 class Judging {
   #running = false;
   #next: Linked | undefined;
@@ -100,7 +103,7 @@ function Page({ linked }: { readonly linked: Linked | undefined }) {
     if (files.length === 0) return;
     try {
       const next = await askWorker('read', files);
-      // Dropped files replace an unchanged example, and are added to anything else.
+      // Dropped files replace an unchanged example, but are added to anything else.
       const kept = isExample === undefined ? texts.manifest : '';
       setState({ texts: { ...texts, manifest: kept }, taken: next });
       setReads(reads + 1);
@@ -195,7 +198,7 @@ function Page({ linked }: { readonly linked: Linked | undefined }) {
 
 type Listed = ReturnType<Questions['list']>;
 
-/** @param judged counts up with each judgement */
+/** @param judged incremented with each judgement */
 function Workloads({ overview, judged }: { readonly overview: Overview; readonly judged: number }) {
   const [query, setQuery] = useState<Query>({ search: '', sort: 'fate', limit: ROWS });
   const [list, setList] = useState<Listed>();
@@ -223,7 +226,7 @@ function Workloads({ overview, judged }: { readonly overview: Overview; readonly
 
 const HINT = 'The manifest as linger inject writes it.';
 
-/** As the worker names the pasted text. */
+/** The name that the worker uses for the pasted text. */
 const PASTED = 'manifest.yaml';
 
 function headlineOf({ headline, summary, problems, files }: Overview): string {
@@ -258,7 +261,7 @@ function Drop({ read }: { readonly read: (files: readonly DroppedFile[]) => void
   );
 }
 
-/** Every file that was dropped, with what it was taken for. */
+/** All files that were dropped, and how each was interpreted. */
 function Taken(props: {
   readonly taken: readonly TakenFor[];
   readonly overview: Overview | undefined;
@@ -299,7 +302,7 @@ function contentOf(workloads: number, others: number): string {
   return `${counted(workloads, 'workload')}${others > 0 ? `, ${counted(others, 'other object')}` : ''}`;
 }
 
-/** What concerns all workloads. */
+/** Tools that apply to all workloads. */
 function Tools({ policies }: { readonly policies: string }) {
   const [said, setSaid] = useState('');
   const link = async () => {

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import type { RequestError } from './ask.ts';
 
-/** What could not be had, and what to do. */
+/** What could not be read, and what to do about it. */
 export function Failure({ failure }: { readonly failure: RequestError }) {
   return (
     <section class="failure" role="alert">
@@ -11,7 +11,7 @@ export function Failure({ failure }: { readonly failure: RequestError }) {
   );
 }
 
-/** A word of judgement, by its shape as well as its colour. */
+/** A judgement in one word, recognisable by its shape as well as its colour. */
 export function Verdict({
   tone,
   children,
@@ -30,12 +30,12 @@ export type VerdictTone = 'good' | 'bad' | 'idle' | 'open';
 
 const SHAPES: Readonly<Record<VerdictTone, string>> = { good: '●', bad: '▲', idle: '○', open: '◇' };
 
-/** Names of others may be long, and may read from right to left: each is isolated from the text around it. */
+/** Foreign names may be long, and may be written from right to left, so each is isolated from the text around it. */
 export function Name({ children }: { readonly children: string }) {
   return <bdi class="name">{children}</bdi>;
 }
 
-/** Which workloads lose requests, and what that rests on. */
+/** Which workloads lose requests, and what that is based on. */
 export function Headline(props: {
   readonly report: { readonly headline: string; readonly basis: readonly string[] };
 }) {
@@ -54,7 +54,7 @@ export function Headline(props: {
   );
 }
 
-/** The head of a table: columns of words, then columns of numbers, some of which are extra. */
+/** The head of a table: columns of text, then columns of numbers, some of which may be hidden. */
 export function Head(props: {
   readonly words: readonly string[];
   readonly numbers?: readonly string[];
@@ -75,7 +75,7 @@ export function Head(props: {
   );
 }
 
-/** Buttons of which one is pressed. @param of each value with its words */
+/** Buttons of which one is pressed. @param of the values with their labels */
 export function Choice<T extends string>(props: {
   readonly title: string;
   readonly of: readonly (readonly [value: T, words: string])[];

@@ -5,7 +5,7 @@ const STYLES = new CSSStyleSheet();
 STYLES.replaceSync(CHART_STYLE);
 document.adoptedStyleSheets = [...document.adoptedStyleSheets, STYLES];
 
-/** Drawn as wide as its place; parsed as XML, in which no name can become an element. */
+/** A chart as wide as its container. Parsed as XML, in which no name can become an element. */
 export function Picture({ charts }: { readonly charts: Chart | readonly Chart[] }) {
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {

@@ -17,7 +17,7 @@ const KEPT: readonly (readonly [Kept, string])[] = [
   ['Extend', 'Extend own sleeps'],
 ];
 
-/** What a policy for the namespaces at hand would do, with Linger’s webhook in place. */
+/** The effect of a policy for all namespaces of the manifests, with Linger’s webhook installed. */
 export function Policy({ judged }: { readonly judged: number }) {
   const [seconds, setSeconds] = useState(30);
   const [existingHook, setExistingHook] = useState<Kept>('Keep');

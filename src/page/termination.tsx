@@ -14,7 +14,7 @@ const SHOWN = [
   ...Object.entries(AFTER_SIGTERM_WORDS).map(([each, [, short]]) => [each, short] as const),
 ] as const;
 
-/** More rows do not help, and take long to lay out. */
+/** More rows would not help, and take long to lay out. */
 const MOST_ROWS = 100;
 
 export function Timeline() {
@@ -93,7 +93,7 @@ function Report({ report: { terminations } }: { readonly report: TimelineView })
   );
 }
 
-/** The latest of those that the headline is about. */
+/** The latest of the terminations that the headline counts. */
 function ofHeadline(terminations: readonly Termination[]): Termination | undefined {
   const latest = (of: AfterSigterm) => terminations.find(({ afterSigterm }) => afterSigterm === of);
   return latest('sent') ?? latest('unknown') ?? terminations[0];
@@ -111,7 +111,7 @@ function headlineOf(terminations: readonly Termination[]): string {
     : `Everything known had dropped the last ${all} before SIGTERM`;
 }
 
-/** The picture, and the same in a table. */
+/** The chart of a termination, and the same as a table. */
 function Shown({ termination }: { readonly termination: Termination }) {
   const chart = chartOf(termination, new Date(termination.deletedAt * 1000).toLocaleString());
   return (

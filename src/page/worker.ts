@@ -3,7 +3,7 @@ import { asError } from '../core/api/index.ts';
 import { newAnswers } from './answers.ts';
 import type { Answered, Asked, Progressed } from './asked.ts';
 
-/** Milliseconds: what takes no longer is not worth a word. */
+/** Milliseconds. Progress is not reported for anything faster. */
 const NOTICED_MS = 250;
 let lastSaid = 0;
 
@@ -13,7 +13,7 @@ const ANSWERS = newAnswers((what, done, total) => {
   postMessage({ progress: { what, done, total } } satisfies Progressed);
 });
 
-/** One after the other: each sees what those before it have left. */
+/** Questions are answered one after another, so that each sees the results of those before it. */
 let last: Promise<unknown> = Promise.resolve();
 
 addEventListener('message', ({ data: { id, question, given } }: MessageEvent<Asked>) => {

@@ -21,8 +21,8 @@ import { useEvent } from './live.tsx';
 import { Choice, Name, Verdict, type VerdictTone } from './parts.tsx';
 import { Picture } from './picture.tsx';
 
-// The list of workloads, of manifests and of a cluster: what it shows comes from the page’s worker or from the dashboard’s
-// server, with the same shape.
+// The list of workloads of manifests and of a cluster alike: its data come from the page’s worker or from the dashboard’s
+// server, in the same shape.
 
 type Finding = WorkloadsReport['rows'][number]['findings'][number];
 type Row = WorkloadRow<Finding>;
@@ -47,28 +47,28 @@ const GROUPINGS: readonly (readonly [Grouping | '', string])[] = [
   ['namespace', 'namespace'],
 ];
 
-/** How many rows there are at first, and how many more at a time: thousands at once would make scrolling slow. */
+/** How many rows are shown at first, and how many more each time, because thousands at once would make scrolling slow. */
 export const ROWS = 100;
 const MOST_ROWS = 1_000;
 
 export type Query = Omit<ListQuery, 'open'>;
 
 interface Source {
-  /** What a workload opens to. @throws Error with what to say in its place */
+  /** The details that are shown when a workload is opened. @throws Error whose message is shown instead */
   readonly detailOf: (address: string) => Promise<WorkloadDetail | undefined>;
   /** How a patch is applied, in a sentence. */
   readonly patchHint: string;
-  /** Changes with the workloads. */
+  /** Changes whenever the workloads do. */
   readonly version: number;
 }
 
 export function WorkloadList(props: {
   readonly overview: Pick<WorkloadsReport, 'summary' | 'fates'>;
-  /** undefined: it is not there yet. */
+  /** undefined: not available yet. */
   readonly list: List<Finding> | undefined;
   readonly query: Query;
   readonly change: (part: Partial<Query>) => void;
-  /** The address of the workload that is open; empty: none. */
+  /** The address of the open workload; empty: none is open. */
   readonly opened: string;
   readonly open: (address: string) => void;
   readonly source: Source;
@@ -194,7 +194,7 @@ function headingOf(name = '', group: Grouping | undefined, groups: List<Finding>
 
 const MOST_CAUSES = 12;
 
-/** What makes workloads lose requests, each with how many. */
+/** What makes workloads lose requests, each with the number of workloads. */
 function Causes(props: {
   readonly overview: Pick<WorkloadsReport, 'summary'>;
   readonly chosen: string;
@@ -228,7 +228,7 @@ function Line(props: {
 }) {
   const { row, heading, isOpen, onToggle, source } = props;
   const line = useRef<HTMLTableRowElement>(null);
-  // As a browser does with a fragment, which it cannot here: the row comes later than the page.
+  // Browsers scroll to a fragment by themselves, but here the row appears only after the page.
   useEffect(() => {
     if (isOpen && document.activeElement === document.body)
       line.current?.scrollIntoView({ block: 'nearest' });
@@ -275,7 +275,7 @@ function Line(props: {
   );
 }
 
-/** Its termination as a picture, why, the patch, and where each value comes from. */
+/** The chart of its termination, the reason, the patch, and where each value comes from. */
 function Detail({ row, own, source }: { readonly row: Row; readonly own: Finding; readonly source: Source }) {
   const { detailOf, patchHint, version } = source;
   const [detail, setDetail] = useState<WorkloadDetail>();

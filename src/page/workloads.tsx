@@ -18,7 +18,7 @@ import { type Query, ROWS, WorkloadList } from './workload-list.tsx';
 const oneOf = <T extends string>(of: readonly T[], value: string): T | undefined =>
   of.find((each) => each === value);
 
-/** What the list shows stands in the address; `-name` sorts the other way round. */
+/** The list is determined by the address; `-name` sorts in reverse. */
 export function Workloads() {
   const { get, change } = useAddress();
   const [limit, setLimit] = useState(ROWS);

@@ -6,10 +6,10 @@ export interface ZipEntry {
   readonly bytes: () => Promise<Uint8Array>;
 }
 
-/** What an archive may come to, whatever it says of itself. */
+/** Limits for an archive, whatever it claims about its sizes. */
 export interface ZipBudget {
   readonly entries: number;
-  /** The inflated size of all entries that are read. */
+  /** The inflated size of all entries that are read together. */
   readonly bytes: number;
 }
 
@@ -21,8 +21,8 @@ const [STORED, DEFLATED] = [0, 8];
 const ENCRYPTED = 1;
 
 /**
- * The files of a zip archive by its directory, each inflated when it is asked for. Of archives of up to 4 GiB (no Zip64),
- * without a password.
+ * The files of a zip archive according to its directory; each is inflated when it is requested. Archives may have up to 4
+ * GiB (no Zip64), and no password.
  * @throws ZipError
  */
 export function readZip(archive: Uint8Array<ArrayBuffer>, budget: ZipBudget): readonly ZipEntry[] {
@@ -71,7 +71,7 @@ function endOf(view: DataView): number {
   throw new ZipError('this is no zip archive, or it is cut off');
 }
 
-/** Counts what comes out: what the archive says of its sizes is not relied on. */
+/** Limits what is actually inflated, because the sizes that the archive states may be wrong. */
 async function inflate(packed: Uint8Array<ArrayBuffer>, most: number, path: string): Promise<Uint8Array> {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
   const pieces: Uint8Array<ArrayBuffer>[] = [];

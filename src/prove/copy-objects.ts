@@ -3,15 +3,15 @@ import type { Plan } from '../core/decision/index.ts';
 import { RUN_LABEL } from './leased-job.ts';
 import { fullName, type WorkloadName } from './provable-workload.ts';
 
-/** With the waits that Linger gives, and without. */
+/** With the waits that Linger gives, or without. */
 export type Side = 'with' | 'without';
 
 export interface Original {
   readonly named: WorkloadName;
-  /** As the API server has it; so are the others. */
+  /** As returned by the API server, like the other members. */
   readonly workload: unknown;
   readonly replicas: number;
-  /** Those that select its pods. */
+  /** The Services that select its pods. */
   readonly services: readonly unknown[];
   readonly namespace: unknown;
   readonly policies: readonly unknown[];
@@ -22,18 +22,18 @@ export interface Original {
 export interface References {
   readonly configMaps: readonly string[];
   readonly secrets: readonly string[];
-  /** Why pods of this template cannot run twice. */
+  /** Why two copies of this template's pods cannot run at the same time. */
   readonly obstacles: readonly string[];
 }
 
-/** A copy is to show what a disturbance loses; more pods would cost the cluster more than they tell. */
+/** A copy should show what a disturbance loses; more pods would cost the cluster more than they would show. */
 export const MOST_COPIES = 20;
-/** Every namespace has its own. */
+/** A ConfigMap that every namespace has of its own, so it is not copied. */
 const ROOT_CA = 'kube-root-ca.crt';
 const CONFIG_MAP_KEYS: readonly string[] = ['configMap', 'configMapRef', 'configMapKeyRef'];
 const SECRET_KEYS: readonly string[] = ['secret', 'secretRef', 'secretKeyRef', 'nodePublishSecretRef'];
 
-/** What the pods of a workload take from elsewhere: volumes, environment and image pull secrets. */
+/** The objects on which the pods of a workload depend: volumes, environment and image pull secrets. */
 export function referencesOf({ named, workload }: Pick<Original, 'named' | 'workload'>): References {
   const [configMaps, secrets, obstacles] = [new Set<string>(), new Set<string>(), new Set<string>()];
   const visit = (value: unknown): void => {
@@ -60,7 +60,7 @@ export function referencesOf({ named, workload }: Pick<Original, 'named' | 'work
   return { configMaps: [...configMaps], secrets: [...secrets], obstacles: [...obstacles] };
 }
 
-/** Why it is not copied; undefined: it may be. */
+/** Why a workload cannot be copied; undefined: it can. */
 export function obstacleToCopy(
   { named }: Pick<Original, 'named'>,
   { obstacles, secrets }: References,
@@ -73,7 +73,7 @@ export function obstacleToCopy(
   return undefined;
 }
 
-/** Keys by which a tool would take the copy's namespace for its own, and remove or change it. */
+/** Labels and annotations by which a tool would take the copy's namespace for its own, and remove or change it. */
 const MANAGED =
   /^(kubernetes\.io\/metadata\.name$|app\.kubernetes\.io\/)|argoproj\.io|fluxcd\.io|helm|kustomize|cattle\.io/;
 const OWN = /^linger\.dev\//;
@@ -88,14 +88,17 @@ function kept(of: unknown, which: 'labels' | 'annotations', isKept: (key: string
 
 const unmanaged = (key: string): boolean => !MANAGED.test(key);
 
-/** With the labels that policies and meshes select by, and Linger's annotations. */
+/** A namespace with the labels by which policies and meshes select, and with Linger's annotations. */
 export function namespaceCopy({ namespace }: Original, name: string, run: string): object {
   const labels = { ...kept(namespace, 'labels', unmanaged), [RUN_LABEL]: run };
   const annotations = kept(namespace, 'annotations', (key) => OWN.test(key));
   return { apiVersion: 'v1', kind: 'Namespace', metadata: { name, labels, annotations } };
 }
 
-/** Reachable in the cluster only, whatever the original's type is: nothing outside may come to send to a copy. */
+/**
+ * A Service that is reachable only inside the cluster, whatever the original's type is: nothing outside may start to send to
+ * a copy.
+ */
 export function serviceCopy(service: unknown): object {
   const spec = memberAt(service, ['spec']);
   const of: Readonly<Record<string, unknown>> = isRecord(spec) ? spec : {};
@@ -111,13 +114,13 @@ export function serviceCopy(service: unknown): object {
   return { apiVersion: 'v1', kind: 'Service', metadata, spec: { selector, ports, ...headless, ...rest } };
 }
 
-/** A policy, ConfigMap or Secret as it is, without what the API server adds. */
+/** A copy of a policy, ConfigMap or Secret without what the API server has added. */
 export function plainCopy(object: unknown): object {
   const { metadata, status: _, ...rest } = isRecord(object) ? object : {};
   return { ...rest, metadata: { name: memberAt(metadata, ['name']) } };
 }
 
-/** Its ServiceAccount is not copied: a copy must not have the rights of the original. */
+/** The template without its ServiceAccount: a copy must not have the original's rights. */
 export function templateCopy({ workload }: Pick<Original, 'workload'>, side: Side) {
   const template = memberAt(workload, ['spec', 'template']);
   const {

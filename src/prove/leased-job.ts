@@ -6,20 +6,22 @@ import { pause } from '../timing/index.ts';
 import { objectPath, type Request, requestTo } from './provable-workload.ts';
 
 const JOB: Kind = { apiVersion: 'batch/v1', kind: 'Job' };
-/** On all that a run makes. */
+/** The label of all objects that a run creates. */
 export const RUN_LABEL = 'linger.dev/prove';
 export const newRunName = (): string => `linger-prove-${randomBytes(3).toString('hex')}`;
 /**
- * The Job's deadline is put off again and again while the command lives. When it no longer is, the Job's controller
- * ends the pods, and the TTL controller removes the Job: 65 s after the last time at most.
+ * The deadline of the Job is extended repeatedly while the command is alive. Once that stops, the Job's controller ends the
+ * pods, and the TTL controller removes the Job: at most 65 s after the last extension.
  */
 const LEASE_SECONDS = 50;
 const RENEW_MS = 10_000;
 const TTL_SECONDS = 5;
-/** How long pods may take to start, and to find their image: one that cannot be pulled does not come by waiting. */
+/** How long pods may take to start, and to pull their image: if an image cannot be pulled, waiting does not help. */
 const WITHIN_SECONDS = { start: 60, pull: 10 };
 const NOT_PULLED = /^(ErrImagePull|ImagePullBackOff|ErrImageNeverPull|InvalidImageName|RegistryUnavailable)$/;
-/** For a pod with an account, which clears up as it ends: half a minute without an API server, and as much again. */
+/**
+ * Extra time for a pod with an account, which cleans up as it ends: half a minute without an API server, and as much again.
+ */
 const CLEARING_SECONDS = 60;
 const REMOVE_MS = 120_000;
 const POLL_MS = 500;
@@ -27,11 +29,11 @@ const POLL_MS = 500;
 export interface LeasedJobOptions {
   readonly namespace: string;
   readonly image: string;
-  /** One on each node with a ready pod, as far as there are so many. */
+  /** The number of pods: one on each node with a ready pod, up to the number of such nodes. */
   readonly pods: number;
-  /** A node that is to be drained: a pod there would be lost with its log. */
+  /** A node that will be drained: a pod there would be lost together with its log. */
   readonly notOn?: string | undefined;
-  /** A command of the program, and its flags. */
+  /** A command of Linger, with its flags. */
   readonly args: readonly string[];
   /** A ServiceAccount whose token the pod gets. */
   readonly account?: string;
@@ -42,11 +44,11 @@ export interface StartedPod {
   readonly node: string;
 }
 
-/** A Job whose pods end soon after this process does, however it ends. */
+/** A Job whose pods end soon after this process does, whatever ends the process. */
 export class LeasedJob {
   readonly #request: Request;
   readonly #options: LeasedJobOptions;
-  /** Aborts with the command. */
+  /** Aborts when the command does. */
   readonly #signal: AbortSignal;
   readonly #name = newRunName();
   readonly #path: string;
@@ -73,8 +75,8 @@ export class LeasedJob {
   }
 
   /**
-   * @param lost called when the Job can no longer be kept
-   * @returns its pods, once all run
+   * @param lost called if the Job can no longer be kept
+   * @returns its pods, once all of them are running
    * @throws LingerError, KubeFailure
    */
   async start(lost: (why: string) => void): Promise<readonly StartedPod[]> {
@@ -85,12 +87,12 @@ export class LeasedJob {
     return this.#untilRunning(pods);
   }
 
-  /** No longer puts the deadline off. */
+  /** Stops extending the deadline. */
   release(): void {
     this.#stopping.abort();
   }
 
-  /** Removes the Job and its pods, and waits until they are gone. Works also when the command was interrupted. */
+  /** Removes the Job and its pods, and waits until they are gone. Also works after the command was interrupted. */
   async remove(): Promise<boolean> {
     this.release();
     const signal = AbortSignal.timeout(REMOVE_MS);
@@ -148,7 +150,7 @@ export class LeasedJob {
   }
 }
 
-/** @returns whether it was reached within so many seconds @throws the signal's reason */
+/** @returns whether the condition was met within this many seconds @throws the signal's reason */
 export async function until(
   seconds: number,
   signal: AbortSignal,

@@ -32,7 +32,7 @@ interface PodState {
   readonly addresses: readonly string[];
   readonly node: string | undefined;
   readonly ready: boolean;
-  /** With which it is being deleted, in seconds. Undefined: it is not. */
+  /** The grace, in seconds, with which it is being deleted; undefined: it is not being deleted. */
   readonly grace: number | undefined;
   readonly createdAt: number;
   /** When its last container ended, by the node's clock, in whole seconds. */
@@ -40,7 +40,7 @@ interface PodState {
   readonly wait: number | 'Hold';
 }
 
-/** The pods of a workload and what became of each, from watches of pods, EndpointSlices and Endpoints. */
+/** The pods of a workload and what happens to each, from watches of pods, EndpointSlices and Endpoints. */
 export class PodLives {
   readonly #lives = new Map<string, PodLife & { ready: boolean }>();
   /** The uids of the pods that each slice, or the Endpoints object, lists as ready. */
@@ -49,10 +49,10 @@ export class PodLives {
     endpoints: new Map<string, ReadonlySet<string>>(),
   };
   readonly #ended: Promise<void>[] = [];
-  /** Why something was not seen as it happened. */
+  /** Why some events were not seen as they happened. */
   readonly problems = new Set<string>();
 
-  /** Resolves once everything that exists has been listed. @throws LingerError `cluster-unreachable` */
+  /** Resolves once all existing objects have been listed. @throws LingerError `cluster-unreachable` */
   async start(
     connection: KubeConnection,
     { workload: { kind, name, namespace, selector }, service, withEndpoints, signal }: LivesOptions,
@@ -68,7 +68,10 @@ export class PodLives {
     };
     const path = `/api/v1/namespaces/${namespace}`;
     const pods = { path: `${path}/pods`, query: { labelSelector: selector }, project: podState };
-    /** It may live on without its labels: tools take them away first and delete it later. That is when its end begins. */
+    /**
+     * Follows a pod that has lost its labels. It may live on, because some tools remove the labels first and delete the pod
+     * later; its end begins with the removal of the labels.
+     */
     const followOutside = (life: PodLife, identity: ObjectIdentity, at: number) => {
       life.deletedAt = at;
       const over = new AbortController();
@@ -85,7 +88,7 @@ export class PodLives {
       const within = { ...options, signal: over.signal };
       this.#ended.push(followObject(connection, { ...pods, name: identity.name }, handlers, within).ended);
     };
-    // Another workload's, such as a canary's, may match the selector; an adopted ReplicaSet may have any name.
+    // The selector may also match pods of another workload, such as a canary's; and an adopted ReplicaSet may have any name.
     const isOwn = ({ owner = '' }: PodState) =>
       owner === `${kind.kind}/${name}` ||
       (/^(Deployment|Rollout)$/.test(kind.kind) && owner.startsWith('ReplicaSet/'));
@@ -124,12 +127,12 @@ export class PodLives {
     return [...this.#lives.values()];
   }
 
-  /** Pods that are ready and stay. */
+  /** Pods that are ready and are not being deleted. */
   get ready(): readonly PodLife[] {
     return [...this.#lives.values()].filter((each) => each.ready && each.deletedAt === undefined);
   }
 
-  /** Pods that were deleted since then and still exist. */
+  /** How many pods were deleted since then and still exist. */
   terminating(since: number): number {
     return this.all.filter(({ deletedAt = -1, goneAt }) => deletedAt >= since && goneAt === undefined).length;
   }
@@ -143,11 +146,11 @@ export class PodLives {
     const { addresses, node, ready, grace, createdAt, endedAt, wait } = state;
     const life = this.#lives.get(uid) ?? { name, createdAt, ready, wait };
     Object.assign(life, { node, ready, wait, ...(endedAt !== undefined && { endedAt }) });
-    // One that has ended may no longer have them.
+    // A pod that has ended may no longer have addresses.
     if (addresses.length > 0) life.addresses = addresses;
     if (grace !== undefined) {
       life.deletedAt ??= at;
-      // The kubelet waits for no hook beyond the grace, and a second deletion may cut that.
+      // The kubelet does not wait for hooks beyond the grace, which a second deletion may cut.
       if (wait !== 'Hold') life.sigtermAt = Math.min(life.sigtermAt ?? at + wait * 1_000, at + grace * 1_000);
     }
     this.#lives.set(uid, life);
@@ -161,14 +164,17 @@ export class PodLives {
     if (last?.endedAt !== undefined) life.endedAt = last.endedAt;
   }
 
-  /** By uid: on the network of a node, or after a while, two pods have the same address; with two families, one has two. */
+  /**
+   * Pods are identified by uid, because two pods may have the same address (on a node's network, or one after the other),
+   * and one pod may have two (one of each family).
+   */
   #list(source: 'slice' | 'endpoints', name: string, now: ReadonlySet<string>, at: number): void {
     const before = this.#listed[source].get(name) ?? [];
     this.#listed[source].set(name, now);
     const lists = [...this.#listed[source].values()];
     for (const uid of before) {
       const life = this.#lives.get(uid);
-      // Another slice may list it still.
+      // Another slice may still list it.
       if (life === undefined || lists.some((each) => each.has(uid))) continue;
       if (source === 'slice') life.withdrawnAt ??= at;
       else life.endpointsAt ??= at;
@@ -176,7 +182,7 @@ export class PodLives {
     for (const uid of now) {
       const life = this.#lives.get(uid);
       if (life === undefined || life.deletedAt !== undefined) continue;
-      // It was not ready for a while: that was no withdrawal.
+      // It was just not ready for a while, and was not withdrawn.
       if (source === 'endpoints') delete life.endpointsAt;
       else if (life.withdrawnAt !== undefined) {
         life.unready = [...(life.unready ?? []), { from: life.withdrawnAt, to: at }];
@@ -188,7 +194,7 @@ export class PodLives {
 
 interface LivesOptions {
   readonly workload: Pick<ProvableWorkload, 'kind' | 'name' | 'namespace' | 'selector'>;
-  /** Undefined: traffic goes through gateways only. */
+  /** Undefined: traffic goes only through gateways. */
   readonly service: string | undefined;
   readonly withEndpoints: boolean;
   readonly signal: AbortSignal;
@@ -215,12 +221,14 @@ function podState({ metadata, spec, status }: RawObject): PodState {
   };
 }
 
-/** How long SIGTERM is held back: by the container that is held back the least, since any of them may serve. */
+/**
+ * How long SIGTERM is delayed in the container that is delayed the least, because any container may be the one that serves.
+ */
 function waitOf(plan: string | undefined, spec: unknown): number | 'Hold' {
   const { hold, wait = 0, containers = [] } = parsePlan(plan ?? '') ?? {};
   if (hold !== undefined && hold.observe !== true) return 'Hold';
   const seconds = recordsAt(spec, 'containers').map(({ name, lifecycle }) => {
-    // A helper that only observes waits for as long as the plan says.
+    // A helper that only observes waits as long as the plan says.
     if (hold !== undefined && containers.includes(String(name))) return wait;
     const hook = memberAt(lifecycle, ['preStop']);
     return isRecord(hook) ? leastSecondsOf(readHook(hook)) : 0;

@@ -17,7 +17,7 @@ import { wallClock } from './traffic.ts';
 
 const PROVABLE: readonly string[] = ['Deployment', 'StatefulSet', 'DaemonSet', 'Rollout'];
 
-/** What is done to the workload, once. */
+/** What is done to the workload, once per run. */
 export type Disturbance =
   | { readonly type: 'rollout' | 'deleteOne' | 'evict' }
   | { readonly type: 'scale'; readonly from: number; readonly to: number }
@@ -29,28 +29,28 @@ export interface WorkloadName {
   readonly namespace: string;
 }
 
-/** A workload as far as it matters here. */
+/** What a run needs to know of a workload. */
 export interface ProvableWorkload extends WorkloadName {
-  /** Selects its pods, as a label query. */
+  /** A label query that selects its pods. */
   readonly selector: string;
   readonly podLabels: Labels;
   readonly replicas: number;
-  /** Whether all of its pods are of its newest template and ready. */
+  /** Whether all of its pods are ready and have its newest template. */
   readonly settled: boolean;
   /** Whether all of its pods are replaced when its template changes. */
   readonly rollsOut: boolean;
-  /** Pods that a rollout may take away before others are ready. */
+  /** How many pods a rollout may remove before others are ready. */
   readonly maxUnavailable: number;
 }
 
-/** @returns undefined for what is no KIND/NAME of a kind that can be disturbed */
+/** @returns undefined for text that is not KIND/NAME of a kind that can be disturbed */
 export function workloadNamed(text: string, namespace: string): WorkloadName | undefined {
   const named = kindAndName(text);
   return named && PROVABLE.includes(named.kind.kind) ? { ...named, namespace } : undefined;
 }
 
 export const CALL_MS = 10_000;
-/** Webhooks may take 30 s each for a pod's end; after a minute the API server itself gives up. */
+/** When a pod is deleted, webhooks may take 30 s each; after a minute, the API server itself gives up. */
 const END_MS = 65_000;
 
 /** `Deployment shop/web` */
@@ -60,7 +60,7 @@ export const fullName = ({ kind, namespace, name }: WorkloadName): string =>
 type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 /**
  * Gets, patches or deletes an object of any kind. A patch is a merge patch.
- * @returns undefined where there is nothing to get or to delete
+ * @returns undefined if there is nothing to get or to delete
  * @throws KubeFailure
  */
 export type Request = (
@@ -131,7 +131,7 @@ export class WorkloadAccess {
     });
   }
 
-  /** The image of Linger's own pods, if it runs here and may be read. */
+  /** The image of Linger's own pods, if Linger runs here and its pods may be read. */
   async lingerImage(namespace: string, signal: AbortSignal): Promise<string | undefined> {
     const path = objectPath({ apiVersion: 'apps/v1', kind: 'Deployment' }, namespace, 'linger');
     const found = await this.#request('GET', path, signal).catch(() => undefined);
@@ -152,10 +152,13 @@ export class WorkloadAccess {
     return (await Promise.all(asked)).flat();
   }
 
-  /** As `kubectl rollout restart` does, and of a Rollout as `kubectl argo rollouts restart`. @param now RFC 3339 */
+  /**
+   * Restarts the workload as `kubectl rollout restart` does, and a Rollout as `kubectl argo rollouts restart`. @param now
+   * RFC 3339
+   */
   async restart(now: string, signal: AbortSignal): Promise<void> {
     if (this.#name.kind.kind === 'Rollout') {
-      // Its controller evicts the pods that are older, as many at once as may be unavailable.
+      // Its controller evicts older pods, as many at once as may be unavailable.
       await this.#request('PATCH', this.#path, signal, { spec: { restartAt: now.replace(/\.\d+Z$/, 'Z') } });
       return;
     }
@@ -171,7 +174,9 @@ export class WorkloadAccess {
     await this.#end('DELETE', objectPath(POD, this.#name.namespace, name), signal);
   }
 
-  /** @returns why a PodDisruptionBudget forbids it at present; undefined: it is done, or would be */
+  /**
+   * @returns why a PodDisruptionBudget currently forbids the eviction; undefined: it was made, or (as a dry run) would be
+   */
   async evict(name: string, signal: AbortSignal, dryRun = false): Promise<string | undefined> {
     const { namespace } = this.#name;
     const eviction = { apiVersion: 'policy/v1', kind: 'Eviction', metadata: { name, namespace } };
@@ -181,7 +186,7 @@ export class WorkloadAccess {
       return undefined;
     } catch (thrown) {
       const { reason, message } = asFailure(thrown);
-      // 429 is how the eviction API says that a budget forbids it. Source: Kubernetes, "API-initiated eviction".
+      // With 429, the eviction API says that a budget forbids it. Source: Kubernetes, "API-initiated eviction".
       if (reason === 'Throttled') return message;
       if (reason === 'NotFound') return undefined;
       throw thrown;
@@ -189,9 +194,9 @@ export class WorkloadAccess {
   }
 
   /**
-   * Lets no new pods onto a node.
-   * @param begin called with how to undo that, unless the node was cordoned already; before the request, which may have been
-   *   carried out even though it was interrupted
+   * Cordons a node, so that it gets no new pods.
+   * @param begin called with a function that undoes this, unless the node was cordoned already. It is called before the
+   * request, which may take effect even if it is interrupted
    */
   async cordon(
     node: string,
@@ -208,8 +213,8 @@ export class WorkloadAccess {
 }
 
 /**
- * A Rollout whose template and selector are another workload's (`workloadRef`), as if they were its own.
- * Source: argo-rollouts 1.10, rollout/templateref.go.
+ * Adds the template and selector of another workload (`workloadRef`) to a Rollout that refers to it. Source: argo-rollouts
+ * 1.10, rollout/templateref.go.
  * @throws LingerError `prove-refused`; KubeFailure
  */
 export async function withOwnTemplate(
@@ -223,7 +228,7 @@ export async function withOwnTemplate(
   const { workloadRef, ...rest } = spec;
   const { apiVersion, kind, name } = workloadRef;
   const refers = `${fullName(named)} takes its template from ${kind} ${name} (workloadRef)`;
-  // A PodTemplate selects nothing.
+  // A PodTemplate has no selector.
   if (apiVersion !== 'apps/v1' || (kind !== 'Deployment' && kind !== 'ReplicaSet') || !isString(name))
     throw new LingerError('prove-refused', `${refers}: expected an apps/v1 Deployment or ReplicaSet`);
   const found = await request('GET', objectPath({ apiVersion, kind }, named.namespace, name), signal);
@@ -237,19 +242,22 @@ const ACCESS_REVIEW: Kind = { apiVersion: 'authorization.k8s.io/v1', kind: 'Self
 export interface ServicePort {
   readonly service: string;
   readonly port: number;
-  /** Where to connect: the name of a headless one leads to the pods, and nothing between translates ports. */
+  /**
+   * The port to connect to: for a headless Service, its target port, because its name leads to pods directly, and nothing in
+   * between translates ports.
+   */
   readonly target: number;
   readonly portName: string;
-  /** Undefined: headless; its name leads to the pods. */
+  /** Undefined: the Service is headless, so its name leads to the pods. */
   readonly clusterIp: string | undefined;
   readonly https: boolean;
 }
 
-/** `patch deployments/scale.apps`; one that is not of the namespace ends with ` (cluster)`. */
+/** `patch deployments/scale.apps`; a right that is not limited to the namespace ends with ` (cluster)`. */
 export type Right = string;
 const RIGHT = /^(\w+) (\w+)(?:\/(\w+))?(?:\.([\w.]+))?( \(cluster\))?$/;
 
-/** Without it, the withdrawal from Endpoints objects is not seen. */
+/** Without these, the withdrawal from Endpoints objects is not seen. */
 export const ENDPOINTS_RIGHTS: readonly Right[] = ['list endpoints', 'watch endpoints'];
 
 const EVICTION: Right = 'create pods/eviction';
@@ -258,7 +266,7 @@ const SERVICE_RIGHTS: readonly Right[] = [
 ];
 const JOB_RIGHTS = ['create jobs.batch', 'patch jobs.batch', 'delete jobs.batch', 'get pods/log'] as const;
 
-/** What a run needs, and nothing else. */
+/** The rights that a run needs, and no others. */
 export function rightsFor(
   { kind }: WorkloadName,
   disturbance: Disturbance,
@@ -288,7 +296,7 @@ export interface ReadyPod {
   readonly createdAt: number;
 }
 
-/** Why a disturbance would leave no pod to serve, or cannot be done; undefined: it may be. */
+/** Why a disturbance would leave no pod to serve, or cannot be made; undefined: it can. */
 export function obstacleTo(
   disturbance: Disturbance,
   workload: Omit<ProvableWorkload, 'selector' | 'podLabels'>,
@@ -315,7 +323,7 @@ export function obstacleTo(
   return undefined;
 }
 
-/** The pods that are taken away one by one; none for what the workload's controller chooses. */
+/** The pods to remove one by one; none if the workload's controller chooses them. */
 export function chosenPods(disturbance: Disturbance, ready: readonly ReadyPod[]): readonly string[] {
   const oldest = ready.toSorted((a, b) => a.createdAt - b.createdAt || (a.name < b.name ? -1 : 1));
   if (disturbance.type === 'deleteOne' || disturbance.type === 'evict')
@@ -336,7 +344,7 @@ function readWorkload(named: WorkloadName, object: unknown): ProvableWorkload {
   const counts = isDaemonSet
     ? [number('status', 'updatedNumberScheduled'), number('status', 'numberAvailable')]
     : [number('status', 'updatedReplicas'), number('status', 'replicas'), number('status', 'readyReplicas')];
-  // Argo's is a text.
+  // Argo's observedGeneration is a string.
   const observed =
     Number(memberAt(object, ['status', 'observedGeneration']) ?? 0) >= number('metadata', 'generation');
   const labels = memberAt(object, ['spec', 'template', 'metadata', 'labels']);
@@ -355,8 +363,8 @@ function readWorkload(named: WorkloadName, object: unknown): ProvableWorkload {
 }
 
 /**
- * Whether Argo's controller has pods of a Rollout left to restart: between two of them, up to half a minute apart, all others are
- * ready. Source: argo-rollouts 1.10, rollout/restart.go and utils/replicaset (NeedsRestart).
+ * Whether Argo's controller still has pods of a Rollout to restart: between two restarts, up to half a minute apart, all
+ * others are ready. Source: argo-rollouts 1.10, rollout/restart.go and utils/replicaset (NeedsRestart).
  */
 function isRestarting(object: unknown): boolean {
   const [asked, done] = [
@@ -372,7 +380,7 @@ function maxUnavailableOf(object: unknown, replicas: number): number {
   const kind = memberAt(object, ['kind']);
   if (kind === 'Rollout') {
     const given = memberAt(object, ['spec', 'strategy', 'canary', 'maxUnavailable']);
-    // A restart takes one pod at least.
+    // A restart removes at least one pod.
     return Math.max(1, countOf(given, '25%', replicas, Math.floor));
   }
   const isDeployment = kind === 'Deployment';

@@ -27,22 +27,25 @@ export interface ProveOptions {
   readonly access: WorkloadAccess;
   readonly workload: ProvableWorkload;
   readonly disturbance: Disturbance;
-  /** They run. */
+  /** Already running. */
   readonly lives: PodLives;
-  /** Sends from pods of the cluster. */
+  /** Sends traffic from pods in the cluster; undefined: nothing does. */
   readonly job: TrafficJob | undefined;
-  /** Through which requests are sent from this process. */
+  /** The ways through which this process sends requests itself. */
   readonly fromHere: readonly Way[];
   readonly traffic: Pick<TrafficPlan, 'rate' | 'timeoutMs' | 'method' | 'headers'>;
-  /** Nothing has been replaced before: its pods and its Service are new. */
+  /** Whether the pods and their Service are new, so that none has been replaced before. */
   readonly fresh: boolean;
   readonly slowMs: number;
-  /** Seconds before the disturbance, without a loss after it until all counts as quiet, and at most from it to the end. */
+  /**
+   * In seconds: how long to send before the disturbance, how long after it nothing must be lost until the run counts as
+   * quiet, and the longest time from the disturbance to the end.
+   */
   readonly calm: number;
   readonly quiet: number;
   readonly longest: number;
   readonly signal: AbortSignal;
-  /** One line about what happens. */
+  /** Called with lines about what happens. */
   readonly note: (line: string) => void;
 }
 
@@ -59,24 +62,28 @@ export interface ProveResult {
   readonly notes: readonly string[];
 }
 
-/** A closed connection stays in conntrack for so long (nf_conntrack_tcp_timeout_time_wait and _syn_sent). */
+/** conntrack remembers a closed connection for this long (nf_conntrack_tcp_timeout_time_wait and _syn_sent). */
 const CONNTRACK_MS = 120_000;
 const POLL_MS = 250;
-/** How long what has just begun may take until all requests succeed: three polls of a gateway that does so every 10 s. */
+/** How long new pods and Services may take until all requests succeed: three polls of a gateway that polls every 10 s. */
 const FOLLOW_MS = 30_000;
-/** A share of failures before anything is disturbed that makes the rest meaningless. */
+/** If more than this share of requests fails before the disturbance, the run is meaningless. */
 const MOST_CALM_LOSS = 0.02;
 const NOISE = 'if that goes on, it looks like a late gateway, and the advised wait is too long';
-/** Beyond this the sender and not what it measures may be why a request came late. */
+/** If the sender itself is later than this, a late request may be due to the sender rather than to what it measures. */
 const LATE_MS = 250;
-/** A difference of clocks that would change what a loss is blamed on; below it, reports may just be late. */
+/**
+ * A difference of clocks beyond this would change the cause to which a loss is attributed. Smaller ones may just be due to
+ * late reports.
+ */
 const SKEW_MS = 500;
 const shiftOf = (skewMs: number) => (Math.abs(skewMs) > SKEW_MS && skewMs < 1e12 ? Math.round(skewMs) : 0);
 const UNDO_MS = 30_000;
 const NOTE_MS = 5_000;
 
 /**
- * Sends traffic, disturbs the workload once, waits until all is quiet, removes what it made and says what was lost.
+ * Sends traffic, disturbs the workload once, waits until everything is quiet, removes what it created and reports what was
+ * lost.
  * @throws LingerError `prove-refused` before anything was disturbed; KubeFailure; the signal's reason
  */
 export async function prove(options: ProveOptions): Promise<ProveResult> {
@@ -90,7 +97,7 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
   const hangingConnections = await hanging((options.job?.ways ?? []).flatMap(({ address }) => address ?? []));
   try {
     if (disturbance.type === 'scale') {
-      // Since it was read, an autoscaler may have changed it: the question may have stood for long.
+      // An autoscaler may have changed it since it was read, because the user may have taken long to confirm.
       const { replicas } = await access.read(signal);
       undo.push(() => access.scale(replicas, AbortSignal.timeout(UNDO_MS)));
       note(`scaling ${fullName(workload)} to ${disturbance.from}`);
@@ -103,7 +110,7 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
     const young = wallClock() - replacedAt - traffic.behindMs < CONNTRACK_MS;
     const replaced = young && !options.fresh;
     const afterRollout = replaced || (hangingConnections ?? 0) > 0;
-    // New pods may not have reached kube-proxy and the gateways yet.
+    // New pods may not have reached kube-proxy and gateways yet.
     const calmBy = young ? wallClock() + FOLLOW_MS : 0;
     let startedAt = 0;
     let unrest: string | undefined;
@@ -114,7 +121,7 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
       unrest = traffic.unrest(startedAt, replaced);
     } while (unrest !== undefined && wallClock() < calmBy);
     if (unrest !== undefined) throw refusal(unrest);
-    // Since the request, pods may have gone, and another rollout may have begun.
+    // Since it was requested, pods may have gone, and another rollout may have begun.
     await refuseUnsafe({ ...options, workload: await access.read(inner.signal), signal: inner.signal });
     note(`${fullName(workload)}: ${wordsOf(disturbance)}`);
     const disturbedAt = wallClock();
@@ -123,7 +130,7 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
     const endedAt = wallClock();
     await traffic.reachesBy(endedAt);
     const pods = lives.all.filter(({ deletedAt = endedAt, goneAt = deletedAt }) => goneAt >= startedAt);
-    // By the clock of its node until now.
+    // So far by the clock of the pod's node.
     for (const life of pods)
       if (life.endedAt !== undefined) life.endedAt = endOf(life.endedAt + traffic.behindMs, life.deletedAt);
     const already = pods.filter(({ deletedAt = disturbedAt }) => deletedAt < disturbedAt).length;
@@ -148,7 +155,7 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
     const senders = options.job?.senders ?? 0;
     return { verdict, pods, outcomes, startedAt, disturbedAt, endedAt, senders, nodes, notes };
   } finally {
-    // In reverse, all of them, also after a failure and an interruption.
+    // All of them, in reverse order, even after a failure or an interruption.
     for (const each of undo.toReversed()) {
       const problem = await problemOfUndoing(each);
       if (problem !== undefined) note(`could not undo: ${problem}`);
@@ -157,13 +164,13 @@ export async function prove(options: ProveOptions): Promise<ProveResult> {
   }
 }
 
-/** Nodes report whole seconds: an end within the second before the deletion came with it, or after. */
+/** Nodes report ends in whole seconds, so an end within the second before the deletion may as well have come after it. */
 export function endOf(endedAt: number, deletedAt: number | undefined): number {
   const isCut = deletedAt !== undefined && endedAt < deletedAt && endedAt > deletedAt - 1_000;
   return isCut ? deletedAt : endedAt;
 }
 
-/** Tries again for a while: an API server that is away for a moment must leave no node cordoned. */
+/** Tries repeatedly for a while, so that a brief outage of the API server leaves no node cordoned. */
 async function problemOfUndoing(undo: () => Promise<unknown>): Promise<string | undefined> {
   let problem: string | undefined;
   await until(UNDO_MS / 1_000, NEVER, async () => {
@@ -189,7 +196,7 @@ function rolloutNotes(replaced: boolean, hangingConnections: number | undefined)
   ];
 }
 
-/** Where requests fail without any disturbance. */
+/** What to check if requests fail without any disturbance. */
 const TO_CHECK: Readonly<Record<LossKind, string>> = {
   '5xx': 'check --path, --method and --header',
   malformed: 'check whether this port speaks HTTP (--service NAME:PORT)',
@@ -202,7 +209,7 @@ const TO_CHECK: Readonly<Record<LossKind, string>> = {
 const STILL_FOLLOWING =
   'or wait two minutes and try again, since pods have just been replaced: a gateway or conntrack may still lead to the old ones';
 
-/** @throws LingerError `prove-refused` for what would leave no pod to serve, or what a budget forbids */
+/** @throws LingerError `prove-refused` if no pod would be left to serve, or if a budget forbids the disturbance */
 export async function refuseUnsafe(
   options: Pick<ProveOptions, 'access' | 'workload' | 'disturbance' | 'lives' | 'signal'>,
 ): Promise<void> {
@@ -239,7 +246,7 @@ async function disturb(
     if (disturbance.type === 'deleteOne') await access.deletePod(pod, signal);
     else {
       let forbidden: string | undefined;
-      // As kubectl drain does: what a budget forbids now may be allowed once a replacement is ready.
+      // Like kubectl drain: what a budget forbids now may be allowed once a replacement is ready.
       const evicted = await until(secondsLeft(longest, now), signal, async () => {
         forbidden = await access.evict(pod, signal);
         return forbidden === undefined;
@@ -249,7 +256,7 @@ async function disturb(
   }
 }
 
-/** Evictions that a budget holds up count, too: senders do not go on for ever. */
+/** Includes evictions that a budget delays, because senders do not run forever. */
 const secondsLeft = (longest: number, disturbedAt: number) => longest - (wallClock() - disturbedAt) / 1_000;
 
 async function untilSettled(
@@ -271,7 +278,7 @@ async function untilSettled(
 
 /**
  * Waits until the workload has settled, its old pods are gone, and nothing has been lost for a while.
- * @returns false when it is not quiet in the time that there is
+ * @returns false if it has not become quiet in the time available
  */
 function untilQuiet(
   { access, disturbance, lives, quiet, longest, note }: ProveOptions,
@@ -281,16 +288,16 @@ function untilQuiet(
 ): Promise<boolean> {
   let settledAt: number | undefined;
   let noted = disturbedAt;
-  // A drained node is still cordoned, so that a replacement may have no place: then only the old pods matter.
+  // A drained node is still cordoned, so there may be no room for a replacement: then only the old pods matter.
   const settled = async () => {
     if (disturbance.type === 'drain') return true;
     const state = await access.read(signal).catch(() => undefined);
-    // Otherwise an autoscaler may change their number.
+    // The number of pods matters only if the run has changed it; otherwise an autoscaler may do so at any time.
     return state?.settled === true && (disturbance.type !== 'scale' || state.replicas === disturbance.to);
   };
   return until(secondsLeft(longest, disturbedAt), signal, async () => {
     const begun = lives.all.some(({ deletedAt = 0 }) => deletedAt >= disturbedAt);
-    // One that hangs since before, such as on a dead node, may do so for ever.
+    // A pod that was already stuck before, such as on a dead node, may stay forever.
     const terminating = lives.terminating(disturbedAt);
     const done = begun && terminating === 0 && (await settled());
     const now = wallClock();
@@ -315,7 +322,7 @@ class Traffic {
   readonly #options: ProveOptions;
   readonly #inner: AbortController;
   readonly #stopping = new AbortController();
-  /** By sender: until when it has reported everything, and by how much its clock is behind ours at most. */
+  /** By sender: up to when it has reported everything, and by how much its clock is behind this process's at most. */
   readonly #until = new Map<string, { at: number; skewMs: number }>();
   #lateMs = 0;
   #here: Promise<void> = Promise.resolve();
@@ -347,7 +354,7 @@ class Traffic {
     await this.reachesBy(wallClock());
   }
 
-  /** Waits until every sender has reported all that began before. */
+  /** Waits until every sender has reported all requests that began before this instant. */
   async reachesBy(at: number): Promise<void> {
     const { signal } = this.#inner;
     const seconds = this.#options.traffic.timeoutMs / 1_000 + 20;
@@ -356,7 +363,7 @@ class Traffic {
     throw new LingerError('cluster-unreachable', 'the senders of traffic no longer report');
   }
 
-  /** @returns which requests fail without any disturbance; undefined: none, or next to none */
+  /** @returns which requests fail without any disturbance; undefined: none, or hardly any */
   unrest(since: number, replaced: boolean): string | undefined {
     for (const [index, { name }] of this.ways.entries()) {
       const own = this.outcomes.filter(({ way, at }) => way === index && at >= since);
@@ -388,7 +395,7 @@ class Traffic {
     ];
   }
 
-  /** By how much the clocks of the nodes are behind ours, as the first sender shows. */
+  /** By how much the clocks of nodes are behind this process's, as the first sender shows. */
   get behindMs(): number {
     const [first] = this.#until.values();
     return shiftOf(first?.skewMs ?? 0);
@@ -405,7 +412,7 @@ class Traffic {
     const skewMs = Math.min(this.#until.get(sender)?.skewMs ?? Number.POSITIVE_INFINITY, wallClock() - until);
     const shift = shiftOf(skewMs);
     this.#until.set(sender, { at: until + shift, skewMs });
-    // What happens before the first disturbance may be the start of a process.
+    // Delays before the first disturbance may be due to the start of a process.
     if (this.#options.lives.all.some(({ deletedAt }) => deletedAt !== undefined))
       this.#lateMs = Math.max(this.#lateMs, lateMs);
     for (const each of outcomes) {

@@ -24,20 +24,23 @@ const explained = z.strictObject({
   sinceWithdrawal: seconds,
 });
 
-/** What `linger prove --output json` prints. Instants are UTC; spans are seconds. */
+/** The output of `linger prove --output json`. Instants are UTC; spans are seconds. */
 export const proveReport = z.strictObject({
   workload: z.string(),
   disturbance: z.string(),
   startedAt: z.iso.datetime(),
   disturbedAt: z.iso.datetime(),
   endedAt: z.iso.datetime(),
-  /** Pods that sent, and their nodes. */
+  /** How many pods sent, and their nodes. */
   senders: z.number(),
   nodes: z.array(z.string()),
   sent: z.number(),
   lost: z.number(),
   slow: z.number(),
-  /** Requests sent while a pod was terminating; where none was lost, the share that may be, at 95 %. */
+  /**
+   * Requests sent while a pod was terminating; if none of them was lost, also the share that may be lost, at 95 %
+   * confidence.
+   */
   atRisk: z.number(),
   upperBound: seconds,
   verdict: z.string(),
@@ -69,14 +72,14 @@ export const proveReport = z.strictObject({
       goneAt: instant,
     }),
   ),
-  /** What was lost, and what was answered slowly: the first 1,000 of each. */
+  /** The requests that were lost, and those that were answered slowly: the first 1,000 of each. */
   failures: z.array(explained),
   slowAnswers: z.array(explained),
   notes: z.array(z.string()),
 });
 export type ProveReport = z.infer<typeof proveReport>;
 
-/** What `linger prove --compare --output json` prints. */
+/** The output of `linger prove --compare --output json`. */
 export const comparison = z.strictObject({
   workload: z.string(),
   disturbance: z.string(),
@@ -86,7 +89,7 @@ export const comparison = z.strictObject({
 });
 export type Comparison = z.infer<typeof comparison>;
 
-/** The same disturbance of two copies. */
+/** Compares the same disturbance of two copies. */
 export function compare(without: ProveReport, protectedBy: ProveReport): Comparison {
   const { workload, disturbance } = protectedBy;
   const side = (word: string, { sent, lost, pods }: ProveReport) =>
@@ -169,7 +172,7 @@ function podOf({ name, node, wait, ...life }: PodLife): ProveReport['pods'][numb
 
 const iso = (at: number): string => new Date(at).toISOString();
 
-/** The rows of the text forms: each way, each pod that was deleted, and what was lost or slow by what explains it. */
+/** The rows of the text forms: each way, each deleted pod, and the lost or slow requests by their explanation. */
 export function tablesOf(
   report: ProveReport,
 ): Readonly<Record<'ways' | 'pods' | 'failures', readonly (readonly string[])[]>> {
@@ -220,7 +223,7 @@ export function tablesOf(
   };
 }
 
-/** A test case for each way: those that lost something fail. */
+/** A test case for each way; those that lost requests fail. */
 export function junitOf(report: ProveReport, verdict = report.verdict): string {
   const cases = report.ways.map(({ name, sent, lost }) => {
     const head = `    <testcase classname="linger.prove" name="${xml(`${titleOf(report)}, through ${name}`)}"`;
@@ -255,7 +258,7 @@ export function markdownOfBoth(found: Comparison): string {
   return [head, markdownTable(sidesOf(found)), markdownOf(found.without), markdownOf(found.with)].join('\n');
 }
 
-/** One picture of both, over one axis. */
+/** One chart of both runs, on the same axis. */
 export function drawingOfBoth(found: Comparison, without: Chart, protectedBy: Chart): Chart {
   const lanesOf = (word: string, { lanes }: Chart) =>
     lanes.map((lane) => ({ ...lane, label: `${word}: ${lane.label}` }));
@@ -269,10 +272,13 @@ export function drawingOfBoth(found: Comparison, without: Chart, protectedBy: Ch
   };
 }
 
-/** Deleted pods that are drawn, those with the most losses first. */
+/** How many deleted pods are drawn: those with the most losses first. */
 const MOST_LANES = 40;
 
-/** The run as a picture: a lane for each way with its requests, and one for each deleted pod, with what it may have lost. */
+/**
+ * The chart of a run: a lane for each way with its requests, and one for each deleted pod with the requests that it may have
+ * lost.
+ */
 export function drawingOf(
   { verdict, outcomes, pods, startedAt, disturbedAt, endedAt }: ProveResult,
   title: string,

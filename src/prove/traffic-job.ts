@@ -7,11 +7,11 @@ import { readLine, type TrafficPlan, type TrafficReport, type Way } from './traf
 const POLL_MS = 500;
 
 interface TrafficJobOptions extends Omit<LeasedJobOptions, 'args' | 'account'> {
-  /** The rate is that of all pods together. */
+  /** Its rate is that of all pods together. */
   readonly plan: TrafficPlan;
 }
 
-/** Senders of traffic in pods of their own, which end soon after this process does, however it ends. */
+/** Sends traffic from pods of its own, which end soon after this process does, whatever ends the process. */
 export class TrafficJob {
   readonly #connection: KubeConnection;
   readonly #namespace: string;
@@ -32,9 +32,9 @@ export class TrafficJob {
   }
 
   /**
-   * @param report called with what each sender, by its number, reports
-   * @param lost called when the senders can no longer be kept or heard
-   * @returns the names of the nodes on which they run, once all do
+   * @param report called with the reports of each sender, and its number
+   * @param lost called if the senders can no longer be kept or heard
+   * @returns the names of the nodes on which they run, once all of them are running
    * @throws LingerError, KubeFailure
    */
   async start(
@@ -47,12 +47,12 @@ export class TrafficJob {
     return [...new Set(started.map(({ node }) => node))];
   }
 
-  /** Removes the Job and its pods, and waits until they are gone. Works also when the command was interrupted. */
+  /** Removes the Job and its pods, and waits until they are gone. Also works after the command was interrupted. */
   remove(): Promise<boolean> {
     return this.#job.remove();
   }
 
-  /** A log that breaks off is read again from its beginning: reports are numbered. */
+  /** A log that breaks off is read again from its beginning; repeated reports are recognised by their numbers. */
   async #follow(
     pod: string,
     report: (each: TrafficReport) => void,

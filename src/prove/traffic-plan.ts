@@ -5,25 +5,28 @@ import { isRecord, isString, jsonIn } from '../core/api/index.ts';
 export const LOSS_KINDS = ['refused', 'reset', 'timeout', 'unreachable', '5xx', 'malformed'] as const;
 export type LossKind = (typeof LOSS_KINDS)[number];
 
-/** Requests a second through one way, over all pods: more would measure the client and not the cluster. */
+/** Requests a second through one way, over all pods; more would measure the client rather than the cluster. */
 export const MOST_RATE = 1_000;
-/** With the calm before the disturbance. Seconds. */
+/** Including the calm time before the disturbance. Seconds. */
 export const LONGEST_RUN = 3_600;
-/** Each is used once: a connection that conntrack still remembers (120 s) would follow the old one to a dead pod. */
+/**
+ * Each source port is used only once: conntrack remembers a connection for 120 s, and would send one with the same port to
+ * the same, perhaps dead, pod.
+ */
 export const FIRST_PORT = 1_024;
 export const PORTS = 65_536 - FIRST_PORT;
 
-/** For the start of all senders, and until requests through new pods succeed. Seconds. */
+/** Time for all senders to start, and until requests through new pods succeed. Seconds. */
 const BEFORE_CALM = 120;
-/** How long a sender goes on if nothing ends it. @param longest from the disturbance on */
+/** How long a sender runs if nothing ends it. @param longest seconds from the disturbance on */
 export const runSeconds = (calm: number, longest: number): number => calm + longest + BEFORE_CALM;
 
 const way = z.strictObject({
   name: z.string().min(1).max(253),
   url: z.url({ protocol: /^https?$/ }).max(2_048),
-  /** Where to connect instead of the host of the URL: a ClusterIP. */
+  /** Where to connect to instead of the URL's host: a ClusterIP. */
   address: z.string().max(253).optional(),
-  /** Whether requests share connections that stay open. */
+  /** Whether requests share connections that are kept open. */
   keepAlive: z.boolean(),
   /** Whether to verify the certificate. */
   verify: z.boolean(),
@@ -31,12 +34,12 @@ const way = z.strictObject({
 /** One way by which requests reach the pods: the Service, or a gateway. */
 export type Way = z.infer<typeof way>;
 
-/** What a sender of traffic has to do. */
+/** What a sender of traffic should do. */
 export const trafficPlan = z.strictObject({
   ways: z.array(way).min(1).max(16),
   /** Requests a second through each way. */
   rate: z.number().positive().max(MOST_RATE),
-  /** How long to go on if nothing ends it earlier. */
+  /** How many seconds to run if nothing ends it earlier. */
   seconds: z
     .number()
     .positive()
@@ -55,21 +58,24 @@ export interface RequestOutcome {
   readonly tookMs: number;
   /** Undefined: it was answered. */
   readonly lost?: LossKind | undefined;
-  /** What the name led to, where the sender resolved it: a pod of a headless Service, or a gateway. */
+  /**
+   * The address to which a name was resolved, if the sender resolved it: that of a pod of a headless Service, or of a
+   * gateway.
+   */
   readonly address?: string | undefined;
 }
 
-/** What a sender reports twice a second. */
+/** A report of a sender, made twice a second. */
 export interface TrafficReport {
   readonly sequence: number;
-  /** Every request that started before has ended, and is in this report or an earlier one. */
+  /** Every request that started before this instant has ended, and is in this report or an earlier one. */
   readonly until: number;
-  /** How late the latest request was started, in milliseconds: whether the sender kept up. */
+  /** How late the latest request was started, in milliseconds, which shows whether the sender keeps up. */
   readonly lateMs: number;
   readonly outcomes: readonly RequestOutcome[];
 }
 
-/** One line of a sender's log: 12 bytes for a request. */
+/** A report as one line of a sender's log, with 12 bytes for each request. */
 export function lineOf({ sequence, until, lateMs, outcomes }: TrafficReport): string {
   const base = outcomes[0]?.at ?? until;
   const rows = outcomes.map(({ way, at, tookMs, lost, address }) => {
@@ -80,7 +86,7 @@ export function lineOf({ sequence, until, lateMs, outcomes }: TrafficReport): st
   return JSON.stringify({ sequence, until, late: lateMs, base, rows });
 }
 
-/** @returns undefined for a line that is no report, such as a warning of the runtime */
+/** @returns undefined for a line that is not a report, such as a warning of the runtime */
 export function readLine(line: string): TrafficReport | undefined {
   const said = jsonIn(line);
   if (!isRecord(said)) return undefined;
@@ -90,7 +96,7 @@ export function readLine(line: string): TrafficReport | undefined {
     if (!Array.isArray(row)) return [];
     const [way, at, tookMs, kind, address] = row as readonly unknown[];
     if (![way, at, tookMs].every(Number.isFinite)) return [];
-    // One that a newer image knows and this program does not is a loss all the same.
+    // A kind of loss that only a newer image knows is still a loss.
     const lost = kind === undefined ? undefined : (LOSS_KINDS[Number(kind)] ?? 'malformed');
     const to = isString(address) ? { address } : {};
     return [{ way: Number(way), at: Number(base) + Number(at), tookMs: Number(tookMs), lost, ...to }];

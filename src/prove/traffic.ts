@@ -13,12 +13,12 @@ import {
   type Way,
 } from './traffic-plan.ts';
 
-/** How often requests are started: each time as many as have become due. */
+/** How often requests are started; each time, all those that have become due. */
 const TICK_MS = 5;
 const REPORT_MS = 500;
-/** Connections of a keep-alive client; requests wait for one, and the wait counts. */
+/** How many connections a keep-alive client has. Requests wait for one, which counts towards their time. */
 const KEPT_CONNECTIONS = 8;
-/** So many local ports in a row that others use: then none can be had. */
+/** After this many local ports in a row that are in use, none is available. */
 const MOST_TRIES = 100;
 
 const KINDS: Readonly<Record<string, LossKind>> = {
@@ -33,14 +33,14 @@ const KINDS: Readonly<Record<string, LossKind>> = {
 };
 const PORT_TAKEN: ReadonlySet<string | undefined> = new Set(['EADDRINUSE', 'EADDRNOTAVAIL', 'EACCES']);
 
-/** Milliseconds since the epoch that never go back. */
+/** Milliseconds since the epoch; never goes back. */
 export const wallClock = (): number => performance.timeOrigin + performance.now();
 
 /**
- * Sends what the plan asks for: requests start by the clock, however slowly earlier ones are answered, each on a
- * connection and a source port of its own. Resolves when the time is over or the signal has aborted.
+ * Sends what the plan asks for. Requests start by the clock, however slowly earlier ones are answered, each on a connection
+ * and a source port of its own. Resolves when the time is over or the signal has aborted.
  * @param report called twice a second
- * @param random in [0, 1): where the ports begin, so that the next run does not begin with those of this one
+ * @param random in [0, 1): determines the first port, so that the next run does not begin with the same ports
  */
 export async function sendTraffic(
   plan: TrafficPlan,
@@ -75,9 +75,9 @@ export async function sendTraffic(
 export const CONNTRACK = '/proc/net/nf_conntrack';
 
 /**
- * Connections through these ClusterIPs that nothing has answered, as the conntrack of this machine has them: a client that
- * draws one of their source ports again is sent to the same pod, which may be dead.
- * @returns undefined where it cannot be read: only by root, on a node, and not on every kernel
+ * How many unanswered connections through these ClusterIPs are in this machine's conntrack. A client that gets one of their
+ * source ports again is sent to the same pod, which may be dead.
+ * @returns undefined if conntrack cannot be read: that takes root on a node, and not every kernel allows it
  */
 export async function hanging(addresses: readonly string[], file = CONNTRACK): Promise<number | undefined> {
   if (addresses.length === 0) return 0;
@@ -149,7 +149,7 @@ class WaySender {
     const begun = performance.now();
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
       const localPort = this.#agent === false ? this.#ports.next().value : undefined;
-      // Every port was used once: a second time would measure conntrack's memory.
+      // All ports have been used once; using one again would measure conntrack's memory.
       if (this.#agent === false && localPort === undefined) return;
       const result = await this.#send(localPort);
       if (result === 'portTaken') continue;
@@ -167,7 +167,7 @@ class WaySender {
       method,
       agent: this.#agent,
       headers: { host: target.host, 'user-agent': 'linger-prove', ...headers },
-      // A second attempt to another address would be a second request.
+      // A second attempt at another address would be a second request.
       autoSelectFamily: false,
       ...(address !== undefined && { hostname: address, servername: target.hostname }),
       ...(localPort !== undefined && { localPort }),
@@ -183,7 +183,7 @@ class WaySender {
         timedOut = true;
         request.destroy(new Error('timeout'));
       };
-      // After this process has stalled, its timers run before its sockets are read.
+      // After this process has stalled, its timers run before its sockets are read, so check again after the sockets.
       const timer = setTimeout(() => setImmediate(expire), timeoutMs);
       const settle = () => {
         isOver = true;

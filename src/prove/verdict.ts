@@ -12,14 +12,14 @@ export interface PodLife {
   /** When no EndpointSlice, or no Endpoints object, listed it as ready any more. */
   withdrawnAt?: number;
   endpointsAt?: number;
-  /** When it was withdrawn and came back. */
+  /** When it was unready and became ready again. */
   unready?: readonly { readonly from: number; readonly to: number }[];
-  /** By its hooks: the API never shows when SIGTERM is sent. Unknown with Hold. */
+  /** Computed from its hooks, because the API never shows when SIGTERM is sent. Unknown with Hold. */
   sigtermAt?: number;
   /** When its last container ended, rounded down to the second. */
   endedAt?: number;
   goneAt?: number;
-  /** Seconds for which its hooks hold SIGTERM back. */
+  /** How many seconds its hooks delay SIGTERM. */
   wait: number | 'Hold';
 }
 
@@ -50,18 +50,18 @@ export const LOSS_CAUSES = {
 } as const satisfies Readonly<Record<string, Explained>>;
 export type LossCause = keyof typeof LOSS_CAUSES;
 
-/** A request that was lost, or answered slowly. */
+/** A request that was lost, or was answered slowly. */
 export interface FailedRequest {
   readonly at: number;
   readonly tookMs: number;
   readonly way: string;
   readonly kind: LossKind | 'slow';
   readonly cause: LossCause;
-  /** The pods that it may have been sent to; one: it was that one. */
+  /** The pods to which it may have been sent; if there is only one, it was sent to that one. */
   readonly pods: readonly string[];
-  /** The last that had happened to the one that was withdrawn last, and how many seconds before. */
+  /** Of those pods, the latest event before the request of the one withdrawn last, and how many seconds before. */
   readonly after: { readonly event: LifeEvent; readonly seconds: number } | null;
-  /** Seconds since the deletion, and since the withdrawal, of the pod that was deleted first among them. */
+  /** Seconds since the deletion, and since the withdrawal, of the one of them that was deleted first. */
   readonly sinceDeletion: number | null;
   readonly sinceWithdrawal: number | null;
 }
@@ -78,9 +78,9 @@ export interface WayVerdict {
   readonly causes: Readonly<Partial<Record<LossCause, number>>>;
   /** Requests that were sent while a pod was terminating. */
   readonly atRisk: number;
-  /** The share of requests at risk that may be lost, at 95 %, where none was. */
+  /** The share of requests at risk that may be lost, at 95 % confidence, if none of them was. */
   readonly upperBound: number | null;
-  /** Seconds from the deletion to the last request that went to the pod: at least and at most. */
+  /** Seconds from the deletion to the last request that went to the pod: the least and the most that it can be. */
   readonly lag: { readonly least: number; readonly most: number } | null;
 }
 
@@ -91,10 +91,10 @@ export interface ProveVerdict {
   readonly atRisk: number;
   readonly upperBound: number | null;
   readonly sentence: string;
-  /** Seconds of wait that would have lost nothing, with air; and that would have lost 2 %. */
+  /** How many seconds of wait would have lost nothing (with some margin), and how many would have lost 2 %. */
   readonly advice: { readonly wait: number; readonly waitFor98: number } | null;
   readonly ways: readonly WayVerdict[];
-  /** What was lost. */
+  /** The lost requests. */
   readonly failures: readonly FailedRequest[];
   readonly slowAnswers: readonly FailedRequest[];
 }
@@ -103,23 +103,23 @@ export interface Evidence {
   readonly ways: readonly { readonly name: string; readonly keepAlive: boolean }[];
   readonly outcomes: readonly RequestOutcome[];
   readonly pods: readonly PodLife[];
-  /** Answers that take longer are slow. */
+  /** Answers that take longer than this are slow. */
   readonly slowMs: number;
   /** Whether a pod was replaced in the two minutes before the first request. */
   readonly afterRollout: boolean;
 }
 
-/** Differences between the clocks of watches, nodes and senders. */
+/** How much the clocks of watches, nodes and senders may differ. */
 const TOLERANCE_MS = 300;
-/** An end is known in whole seconds of the node's clock. */
+/** Ends are known only in whole seconds of the node's clock. */
 const ENDED_EARLY_MS = 2_000;
 const UNREADY_MS = 5_000;
-/** How unlikely it is that a way still uses a dead pod after so many answers in a row. */
+/** A way counts as clear of a dead pod once that many answers in a row would be this unlikely otherwise. */
 const CLEARED = 0.001;
-/** Waits that people write. Seconds. */
+/** Waits that people would choose. Seconds. */
 const STEPS = [1, 2, 3, 5, 8, 10, 15, 20, 25, 30, 40, 50, 60, 75, 90, 120, 150, 180, 240, 300, 420, 600];
 
-/** Explains what was lost, and says what it means. Pure: the same evidence, the same verdict. */
+/** Explains the losses, and says what they mean. Pure: the same evidence gives the same verdict. */
 export function judge(evidence: Evidence): ProveVerdict {
   const { ways, outcomes, pods } = evidence;
   const byWay = ways.map((way, index) => {
@@ -146,16 +146,19 @@ export function judge(evidence: Evidence): ProveVerdict {
   return { ...totals, atRisk, upperBound, sentence, advice, ways: verdicts, failures, slowAnswers };
 }
 
-/** The share that may be lost, at 95 %, where none of so many was; null: that was not tried, or not until all had ended. */
+/**
+ * The share that may be lost, at 95 % confidence, if none of this many was; null: nothing was sent at risk, or not until all
+ * pods had ended.
+ */
 const ruleOfThree = (tried: number, pods: readonly PodLife[]): number | null =>
   tried === 0 || pods.some(isLeaving) ? null : Math.min(1, 3 / tried);
 
 const isLeaving = ({ deletedAt, goneAt }: PodLife) => deletedAt !== undefined && goneAt === undefined;
 
 /**
- * The wait that is advised for what was seen. Of n delays of a consumer that polls, the longest exceeds a share
- * 0.05^(1/n) of its interval with 95 % confidence: few delays say little, so the advice is the longest of them, enlarged
- * by that, at most threefold.
+ * The wait to advise for the delays that were seen. Of n delays of a consumer that polls, the longest exceeds a share
+ * 0.05^(1/n) of its interval with 95 % confidence. So few delays show little, and the advice is the longest delay, enlarged
+ * accordingly, but at most threefold.
  */
 function covering(seconds: number, episodes: number): number {
   const needed = seconds * Math.min(3, 0.05 ** (-1 / Math.max(1, episodes))) + 0.5;
@@ -164,7 +167,7 @@ function covering(seconds: number, episodes: number): number {
 
 const greatest = (values: readonly number[]): number => Math.max(0, quantile(values, 1));
 
-/** To the millisecond. */
+/** Rounds to the millisecond. */
 const rounded = (value: number): number => Math.round(value * 1_000) / 1_000;
 
 function quantile(values: readonly number[], share: number): number {
@@ -172,12 +175,12 @@ function quantile(values: readonly number[], share: number): number {
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? 0;
 }
 
-/** A pod that was deleted, and until when requests of one way may have gone to it. */
+/** A pod that was deleted, and up to when requests of one way may have gone to it. */
 interface Suspect {
   readonly life: PodLife & { readonly deletedAt: number };
   /** When it stopped answering, as far as is known. */
   readonly deadAt: number;
-  /** The last loss before the way was seen to be clear of it. Undefined: there was none. */
+  /** The last loss before the way was known to be clear of it. Undefined: there was none. */
   readonly usedUntil: number | undefined;
 }
 
@@ -192,13 +195,13 @@ function judgeWay(
   const explained = ({ at, tookMs, lost, address: to }: RequestOutcome): FailedRequest => {
     const kind = lost ?? 'slow';
     const end = at + tookMs + TOLERANCE_MS;
-    // What a gateway's name leads to says nothing about the pod.
+    // The address of a gateway says nothing about the pod.
     const address = to !== undefined && ofPods.has(to) ? to : undefined;
     const dead = suspects.filter(
       ({ life, deadAt }) => deadAt <= end && (address === undefined || life.addresses?.includes(address)),
     );
     const used = dead.filter(({ usedUntil = 0 }) => at <= usedUntil);
-    // One of many gateways may be late, so that few requests are lost among many that are answered.
+    // If only one of many gateways is late, few requests are lost among many that are answered.
     const possible = used.length > 0 ? used : dead.slice(-1);
     const [first] = possible;
     const inFlight = first !== undefined && possible.every(({ deadAt }) => at < deadAt - TOLERANCE_MS);
@@ -232,7 +235,7 @@ function judgeWay(
     .map(explained);
   const late = failures.filter(({ cause }) => cause === 'late');
   const ages = late.flatMap(({ sinceDeletion }) => sinceDeletion ?? []);
-  // Each may have gone to the pod that was deleted last: that is the least that must be true.
+  // Each of these may have gone to the pod that was deleted last, so only the delay since that deletion is certain.
   const least = late.map(({ at, pods: named }) => {
     const lastOne = suspects.findLast(({ life }) => named.includes(life.name));
     return (at - (lastOne?.life.deletedAt ?? at)) / 1_000;
@@ -256,19 +259,21 @@ function judgeWay(
   return { verdict, failures, slowAnswers, ages, episodes: new Set(used).size };
 }
 
-/** Around then: its requests fail before its probe does, and are lost a little longer. */
+/**
+ * Whether the pod was unready around that time: requests fail before its probe does, and are still lost for a while after.
+ */
 function wasUnready({ unready = [], withdrawnAt, deletedAt }: PodLife, at: number): boolean {
   if (deletedAt === undefined && withdrawnAt !== undefined && at >= withdrawnAt - UNREADY_MS) return true;
   return unready.some(({ from, to }) => at >= from - UNREADY_MS && at <= to + UNREADY_MS);
 }
 
-/** In the order of their deletion. */
+/** In order of deletion. */
 function suspectsOf(pods: readonly PodLife[], outcomes: readonly RequestOutcome[]): readonly Suspect[] {
   return pods
     .flatMap((life) => (life.deletedAt === undefined ? [] : [{ ...life, deletedAt: life.deletedAt }]))
     .toSorted((a, b) => a.deletedAt - b.deletedAt)
     .map((life) => {
-      // SIGTERM may have come at any time.
+      // SIGTERM may have been sent at any time.
       const deadAt = hasEndedEarly(life)
         ? life.deletedAt
         : (life.sigtermAt ?? life.endedAt ?? life.goneAt ?? life.deletedAt);
@@ -280,13 +285,16 @@ function suspectsOf(pods: readonly PodLife[], outcomes: readonly RequestOutcome[
     });
 }
 
-/** Whether it ended before its hooks were to let SIGTERM come: one has failed, or the application has quit by itself. */
+/**
+ * Whether the pod ended before its hooks would have let SIGTERM through: either a hook has failed, or the application has
+ * exited by itself.
+ */
 function hasEndedEarly({ sigtermAt, endedAt, goneAt }: PodLife): boolean {
   const end = Math.min(endedAt ?? Number.POSITIVE_INFINITY, goneAt ?? Number.POSITIVE_INFINITY);
   return sigtermAt !== undefined && end + ENDED_EARLY_MS < sigtermAt;
 }
 
-/** The last loss after an instant before so many requests in a row were answered. */
+/** The last loss after an instant that came before enough requests in a row were answered. */
 function usedUntil(deadAt: number, outcomes: readonly RequestOutcome[], cleared: number): number | undefined {
   let last: number | undefined;
   let inRow = 0;
@@ -329,7 +337,7 @@ function counted<K extends string>(keys: readonly K[]): Partial<Record<K, number
 
 const seconds = (value: number): string => `${Math.round(value * 10) / 10}`;
 
-/** `0.13 %`; a bound is rounded up. */
+/** `0.13 %`. It is rounded up, because it is a bound. */
 export function percentUp(share: number): string {
   const digits = share < 0.001 ? 1_000 : 100;
   return `${Math.ceil(share * 100 * digits - 1e-9) / digits} %`;
@@ -367,7 +375,7 @@ function sentenceOf(
   return `${text}. ${advice.wait} s would have covered it${most}.`;
 }
 
-/** What is to be said of losses that no longer wait covers. */
+/** What to say about losses that a longer wait would not prevent. */
 const UNCOVERED: Readonly<Record<Exclude<LossCause, 'late'>, string>> = {
   inFlight: 'under way at SIGTERM: the application must finish what it has accepted',
   kept: 'on connections that stayed open: no wait covers these, the server must close idle connections before it ends',
@@ -377,7 +385,7 @@ const UNCOVERED: Readonly<Record<Exclude<LossCause, 'late'>, string>> = {
   unexplained: 'that no ending pod explains: look for another cause, such as overload',
 };
 
-/** What is to be said of one way that lost requests. */
+/** What to say about one way that lost requests. */
 function partsOf(
   { name, lag, causes }: WayVerdict,
   failures: readonly FailedRequest[],

@@ -29,7 +29,7 @@ import {
   withOwnTemplate,
 } from './provable-workload.ts';
 
-/** For the webhook to follow a new namespace, and with Hold for its helper to arrive there. */
+/** Time for the webhook to learn of a new namespace and, with Hold, for the helper to be delivered there. */
 const PLAN_SECONDS = 30;
 const READY_SECONDS = 180;
 const REMOVE_MS = 60_000;
@@ -39,14 +39,14 @@ const RBAC = 'rbac.authorization.k8s.io';
 const rbac = (kind: string): Kind => ({ apiVersion: `${RBAC}/v1`, kind });
 const POLICY: Kind = { apiVersion: API_VERSION, kind: 'TerminationPolicy' };
 
-/** In the namespace of the original. */
+/** The rights needed in the namespace of the original. */
 export const ORIGINAL_RIGHTS: readonly Right[] = [
   ...['get namespaces', 'list services', 'list pods', 'list terminationpolicies.linger.dev'],
 ];
 
 const groupOf = ({ apiVersion }: Kind): string => apiVersion.split('/')[0] ?? '';
 
-/** In namespaces that do not exist yet. */
+/** The rights needed in namespaces that do not exist yet. */
 export function copyRights({ named, policies }: Original, references: References): readonly Right[] {
   const { configMaps, secrets } = references;
   const created = [
@@ -110,11 +110,11 @@ export interface CopyOptions {
   readonly run: string;
   readonly image: string;
   readonly note: (line: string) => void;
-  /** Called when the copy can no longer be kept. */
+  /** Called if the copy can no longer be kept. */
   readonly lost: (why: string) => void;
 }
 
-/** A copy of a workload in a namespace of its own, which ends with this process, however it ends. */
+/** A copy of a workload in a namespace of its own, which is removed soon after this process ends, whatever ends it. */
 export class WorkloadCopy {
   readonly namespace: string;
   readonly #connection: KubeConnection;
@@ -129,7 +129,7 @@ export class WorkloadCopy {
     this.namespace = namespaceOf(options.run, options.side);
   }
 
-  /** @returns what is to be said of it, once all of its pods are ready @throws LingerError `prove-refused`; KubeFailure */
+  /** @returns notes on the copy, once all of its pods are ready @throws LingerError `prove-refused`; KubeFailure */
   async start(signal: AbortSignal): Promise<readonly string[]> {
     const { original, references, side, run, image, note, lost } = this.#options;
     const { named, services, policies, replicas } = original;
@@ -137,7 +137,7 @@ export class WorkloadCopy {
     const post = (path: string, object: object) => this.#request('POST', path, signal, object);
     const create = (of: Kind, object: object) => post(pathOf(of, this.namespace), { ...of, ...object });
     await post('/api/v1/namespaces', namespaceCopy(original, this.namespace, run));
-    // The keeper comes first: it removes the namespace, with all that follows, if this process dies.
+    // The keeper is created first: if this process dies, it removes the namespace with everything that is created later.
     const metadata = { name: KEEPER };
     const rule = { apiGroups: [''], resources: ['namespaces'], resourceNames: [this.namespace] };
     const subjects = [{ kind: 'ServiceAccount', name: KEEPER, namespace: this.namespace }];
@@ -164,9 +164,9 @@ export class WorkloadCopy {
   }
 
   /**
-   * Works also when the command was interrupted. The pods go first, with a grace of a second: the namespace controller looks
-   * again after half of the largest grace in their specs. Source: k8s.io/kubernetes pkg/controller/namespace/deletion
-   * (estimateGracefulTerminationForPods).
+   * Removes the copy; also works after the command was interrupted. Pods are deleted first, with a grace of a second,
+   * because the namespace controller retries only after half of the largest grace in their specs. Source: k8s.io/kubernetes
+   * pkg/controller/namespace/deletion (estimateGracefulTerminationForPods).
    */
   async remove(): Promise<void> {
     const signal = AbortSignal.timeout(REMOVE_MS);
@@ -183,13 +183,16 @@ export class WorkloadCopy {
     const pods = pathOf(POD, this.namespace);
     const left = async () => recordsAt(await this.#request('GET', pods, signal), 'items').length;
     await until(PODS_END_SECONDS, signal, async () => {
-      // Again and again: a controller may have made one meanwhile.
+      // Repeated, because a controller may have created another pod in the meantime.
       await this.#request('DELETE', `${pods}?gracePeriodSeconds=1`, signal);
       return (await left()) === 0;
     });
   }
 
-  /** What Linger gives pods of the copy, by a dry run. @throws LingerError `prove-refused` where that is not what the side wants */
+  /**
+   * The plan that Linger gives to pods of the copy, by a dry run. @throws LingerError `prove-refused` if it is not what this
+   * side of the comparison needs
+   */
   async #planned(signal: AbortSignal): Promise<Plan | undefined> {
     const { original, side } = this.#options;
     const { metadata, spec } = templateCopy(original, side);
@@ -228,12 +231,20 @@ export class WorkloadCopy {
   }
 }
 
-/** The keeper is the last to try, so it tries for as long as its pod's grace period allows. Milliseconds. */
+/**
+ * If all else fails, only the keeper is left to remove the namespace, so it tries for as long as its pod's grace allows.
+ * Milliseconds.
+ */
 const KEEPER_TRIES = { forMs: 55_000, everyMs: 1_000 };
-/** An API server that starts denies everything for some seconds; one that has removed the keeper's Role, for ever. */
+/**
+ * A starting API server denies everything for some seconds; one that has already removed the keeper's Role does so forever.
+ */
 const MOST_DENIALS = 8;
 
-/** What the keeper does in the end: tries until the namespace is removed, or gone. @throws KubeFailure of the last attempt */
+/**
+ * The last task of the keeper: tries until the namespace is being removed, or is gone. @throws KubeFailure of the last
+ * attempt
+ */
 export async function removeNamespace(
   connection: KubeConnection,
   name: string,

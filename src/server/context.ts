@@ -11,7 +11,7 @@ export interface ServerContext {
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly snapshot: SnapshotHolder;
-  /** Puts policies into force in steps, between which reviews are answered; resolves once they are in force. */
+  /** Applies policies in steps, between which reviews are answered; resolves once decisions follow them. */
   readonly changePolicies: (change: SnapshotChange) => Promise<void>;
   /** How many connections fit into this process's file descriptors. */
   readonly fitting: Awaited<ReturnType<typeof connectionsThatFit>>;

@@ -49,7 +49,7 @@ export interface PolicyFile {
 
 export interface PolicyState {
   readonly documents: Documents;
-  /** What is invalid on disk; for documents that were valid before, the last good version is in force. */
+  /** What is invalid on disk. Of documents that were valid before, the last good version still applies. */
   readonly problems: readonly PolicyProblem[];
   /**
    * It has not been known since the start which policies there are. No pod is enforced, because one of them may say Audit.
