@@ -261,6 +261,14 @@ export class Cluster {
     return name;
   }
 
+  /** Deletes one that {@link namespace} made, whose pods have a second to end; neither is waited for. */
+  async removeNamespace(name: string): Promise<void> {
+    const path = `/api/v1/namespaces/${name}`;
+    await unlessMissing(this.api.call('DELETE', path));
+    await unlessMissing(this.api.call('DELETE', `${path}/pods`, { body: { gracePeriodSeconds: 1 } }));
+    this.#namespaces.delete(name);
+  }
+
   /** Restarts a component with extra flags, none by default. Throws in a cluster that is not ours. */
   async restart(component: ComponentName, flags: readonly string[] = []): Promise<void> {
     if (this.#access.restart === undefined)
@@ -297,12 +305,7 @@ export class Cluster {
    */
   async close(): Promise<void> {
     await Promise.all(this.#apiServers.splice(0).map((server) => server.stop()));
-    for (const name of this.#namespaces) {
-      const path = `/api/v1/namespaces/${name}`;
-      await unlessMissing(this.api.call('DELETE', path));
-      await unlessMissing(this.api.call('DELETE', `${path}/pods`, { body: { gracePeriodSeconds: 1 } }));
-    }
-    this.#namespaces.clear();
+    for (const name of [...this.#namespaces]) await this.removeNamespace(name);
     await this.#secondNode?.remove();
     this.#secondNode = undefined;
     this.api.close();
