@@ -19,20 +19,20 @@ import {
   tlsRejection,
 } from './x509.ts';
 
-/** Kubernetes' names in a Secret of type kubernetes.io/tls, as cert-manager fills it. */
+/** The names that Kubernetes uses in a Secret of type kubernetes.io/tls, as cert-manager creates it. */
 const FILES = ['ca.crt', 'tls.crt', 'tls.key'] as const;
 type FolderFile = (typeof FILES)[number];
 /** The text of each file; a file that does not exist is absent. */
 type Files = Readonly<Partial<Record<FolderFile, string>>>;
 
 export interface EnsureOptions {
-  /** Made (0700) when it does not exist. */
+  /** Created (0700) if it does not exist. */
   readonly directory: string;
-  /** DNS names, wildcards and IP addresses that a certificate of Linger's own shall be valid for. */
+  /** DNS names, wildcards and IP addresses for which a certificate of Linger's own should be valid. */
   readonly names: readonly string[];
   /**
-   * A person asks (`linger certs`): the certificate gets exactly these names, and is replaced once two thirds of its life
-   * have passed. A server leaves a valid certificate with its names alone, because clients trust it.
+   * Whether a person asks for it (`linger certs`): the certificate then gets exactly these names, and is replaced once two
+   * thirds of its life have passed. A server keeps a valid certificate that has its names, because clients trust it.
    */
   readonly onRequest?: boolean;
 }
@@ -42,13 +42,13 @@ export interface ServingCertificate extends ServingMaterial {
   readonly origin: 'generated' | 'reused' | 'provided' | 'shared';
 }
 
-/** A second process waits this long for the pair of the first, which writes it in milliseconds. */
+/** A second process waits this long for the pair of the first, which takes milliseconds to write it. */
 const WRITTEN_WITHIN_MS = 250;
 
 /**
- * The serving certificate in a folder: a user's as it is, or one of Linger's own, made where there is none or where it can
- * no longer be used. A new one has a new authority, whose key is thrown away: clients need the new ca.crt. Linger replaces
- * no file that it did not make.
+ * The serving certificate in a folder: a user's, served as it is, or one of Linger's own, which is created if there is none
+ * or it can no longer be used. A new one has a new authority, whose key is discarded, so clients need the new ca.crt. Linger
+ * never replaces a file that it did not create.
  *
  * @throws CertificateError every code but `NotShared`
  */
@@ -61,13 +61,13 @@ export async function ensureCertificates(options: EnsureOptions, now: Date): Pro
     return { ...acceptPair(files, directory, now), origin: isOurs ? 'reused' : 'provided' };
   try {
     await makeDirectory(directory);
-    // Checked before keys are made: a server that retries every few seconds must not burn a core for nothing.
+    // Checked before keys are created, so that a server that retries every few seconds does not waste processor time.
     await access(directory, constants.W_OK | constants.X_OK);
     const made = await makePair(names, now);
     if (await writePair(directory, made, files['tls.key']))
       return { ...acceptPair(made, directory, now), origin: 'generated' };
   } catch (error) {
-    // That the pair has expired says more than that the folder cannot be written to.
+    // An expired pair is a better explanation than a folder that cannot be written to.
     if (files['tls.key'] !== undefined) acceptPair(files, directory, now);
     throw unwritable(directory, error);
   }
@@ -75,7 +75,7 @@ export async function ensureCertificates(options: EnsureOptions, now: Date): Pro
   return ensureCertificates(options, now);
 }
 
-/** Whether Linger may replace what is there: nothing, or what it has made. */
+/** Whether Linger may replace what is in the folder: nothing, or files that it has created itself. */
 function isMadeByLinger({ 'ca.crt': ca = '', 'tls.crt': cert, 'tls.key': key }: Files): boolean {
   if (ca === '' && cert === undefined) return key === undefined;
   const authorities = parseCertificates(ca);
@@ -85,7 +85,7 @@ function isMadeByLinger({ 'ca.crt': ca = '', 'tls.crt': cert, 'tls.key': key }: 
 }
 
 /**
- * Whether a new pair must be made. A key that does not belong to the certificate beside it may be a user's only copy, so it
+ * Whether a new pair must be created. A key that does not match the certificate beside it may be a user's only copy, so it
  * is never replaced.
  */
 function isDue(files: Files, { names, onRequest = false }: EnsureOptions, now: Date): boolean {
@@ -99,8 +99,8 @@ function isDue(files: Files, { names, onRequest = false }: EnsureOptions, now: D
 }
 
 /**
- * Accepts the pair as it is. Its names are the user's business, and so is a notBefore that lies ahead: clients judge it by
- * their own clocks.
+ * Accepts the pair as it is. Its names are up to the user, and so is a notBefore in the future, which clients judge by their
+ * own clocks.
  */
 function acceptPair(files: Files, directory: string, now: Date): ServingMaterial {
   const refuse = (code: CertificateErrorCode, file: FolderFile, fault: string) =>
@@ -160,7 +160,7 @@ async function readText(file: string): Promise<string | undefined> {
   }
 }
 
-/** Not mkdir's own `recursive`: where a directory exists but takes no children (procfs), that never returns. */
+/** Does not use mkdir's own `recursive`, which never returns if a directory exists but accepts no children (procfs). */
 async function makeDirectory(directory: string): Promise<void> {
   const make = () => mkdir(directory, { mode: 0o700 });
   const unlessThere = (error: unknown) => {
@@ -177,9 +177,9 @@ async function makeDirectory(directory: string): Promise<void> {
 }
 
 /**
- * Writes a pair, the key first: only one process can create it.
+ * Writes a pair, the key first, because only one process can create it.
  * @param before the key that it replaces
- * @returns false where another process has been faster
+ * @returns false if another process was faster
  */
 async function writePair(
   directory: string,
@@ -194,7 +194,7 @@ async function writePair(
     if (errorCode(error) === 'EEXIST') return false;
     throw error;
   }
-  // The certificate last: until it is there, no reader takes the pair for whole.
+  // The certificate comes last: until it exists, readers do not consider the pair complete.
   for (const name of ['ca.crt', 'tls.crt'] as const) await writeFile(join(directory, name), files[name]);
   return true;
 }
@@ -206,7 +206,7 @@ function unwritable(path: string, error: unknown): CertificateError {
   );
 }
 
-/** EACCES and the like; Node’s own message would repeat the path. */
+/** A code such as EACCES; Node’s own message would repeat the path. */
 function errorCode(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : String(error);
 }

@@ -15,7 +15,7 @@ import {
   SHARED_LIFE_MS,
 } from './x509.ts';
 
-// Loaded only where a certificate is made: node-forge takes 60 ms and 13 MB.
+// Imported only when a certificate is created: node-forge takes 60 ms and 13 MB.
 
 type Extension = Readonly<Record<string, unknown>>;
 interface Draft {
@@ -31,8 +31,8 @@ interface Issuer {
 }
 
 /**
- * 2048 bits: NIST SP 800-57 accepts them until 2030, and each doubling makes a handshake about six times dearer. RSA
- * because that is what node-forge signs.
+ * 2048 bits: NIST SP 800-57 accepts them until 2030, and doubling them makes a handshake about six times as expensive. RSA,
+ * because that is what node-forge can sign with.
  */
 const MODULUS_BITS = 2048;
 /** RFC 5280, appendix A.1, ub-common-name. */
@@ -48,7 +48,7 @@ const SERVING_USAGE = { name: 'keyUsage', critical: true, digitalSignature: true
 /** A new self-signed authority, valid 365 days from `now`. Takes about 100 ms, in the thread pool. */
 export async function issueAuthority(now: Date): Promise<Authority> {
   const { publicKey, privateKey } = await generateKeys();
-  // Every authority has its own name, so that clients do not confuse the new one in a bundle with the old one.
+  // Each authority has a name of its own, so that clients do not confuse a new one with an old one in the same bundle.
   const commonName = `Linger CA ${randomBytes(4).toString('hex')}`;
   const subject = [attribute('organizationName', OWN_ORGANIZATION), attribute('commonName', commonName)];
   const draft: Draft = {
@@ -138,9 +138,9 @@ function sign(draft: Draft, issuer: Issuer): string {
   certificate.setSubject(draft.subject);
   certificate.setIssuer(issuer.subject);
   const authorityKey = { name: 'authorityKeyIdentifier', keyIdentifier: issuer.keyIdentifier };
-  // node-forge writes its encoding into the objects that it is given.
+  // node-forge writes its encoding into the objects that it is given, so it gets copies.
   certificate.setExtensions([...draft.extensions, authorityKey].map((extension) => ({ ...extension })));
-  // By OpenSSL: node-forge takes a hundred times as long, on the thread that answers reviews.
+  // Signed with OpenSSL, because node-forge takes a hundred times as long, on the thread that answers reviews.
   const key = {
     sign: () => {
       const signed = Buffer.from(forge.asn1.toDer(certificate.tbsCertificate).getBytes(), 'binary');
@@ -151,7 +151,7 @@ function sign(draft: Draft, issuer: Issuer): string {
   return forge.pki.certificateToPem(certificate).replaceAll('\r\n', '\n');
 }
 
-/** Backdated; @param limit the issuer's own end */
+/** A validity that begins in the past. @param limit the end of the issuer's own validity */
 function validityFrom(now: Date, lifeMs: number, limit?: Date): Draft['validity'] {
   const end = now.getTime() + lifeMs;
   return {
@@ -167,7 +167,7 @@ function issuerOf(authority: Authority): Issuer {
   const { publicKey } = new X509Certificate(authority.certificate);
   return {
     subject: certificate.subject.attributes,
-    // An authority that a person made may have derived its identifier in another way, or have none.
+    // An authority that was made by hand may have derived its identifier in another way, or have none.
     keyIdentifier:
       extension?.subjectKeyIdentifier === undefined
         ? keyIdentifier(publicKey.export({ type: 'spki', format: 'pem' }).toString())

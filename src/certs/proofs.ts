@@ -2,12 +2,12 @@ import { createHmac, timingSafeEqual } from 'node:crypto';
 
 const PROOF_BYTES = 16;
 
-/** What replicas sign with, the newest first: what was signed with an older one is good, too. */
+/** The keys with which replicas sign, newest first. Signatures with an older one are accepted as well. */
 export type SigningKeys = readonly [newest: Buffer, ...older: Buffer[]];
 
 /**
- * Proves to another replica who said this; 22 characters.
- * @param said none may contain a line break, or two texts could be mistaken for two others
+ * Proves to another replica who sent a text; 22 characters.
+ * @param said must not contain line breaks, because two texts could then be mistaken for two others
  */
 export function proofOf(key: Buffer, ...said: readonly string[]): string {
   const hmac = createHmac('sha256', key).update(said.join('\n'));

@@ -20,26 +20,26 @@ import {
   validOf,
 } from './x509.ts';
 
-/** What to issue, and to write over what is there. */
+/** What to issue, and to write in place of what is stored. */
 export interface Issue {
   readonly because: IssueReason;
-  /** Undefined: a new one is made. */
+  /** Undefined: a new authority is created. */
   readonly authority: Authority | undefined;
-  /** What a new serving certificate is valid for; undefined: the one that is there stays. */
+  /** The names for a new serving certificate; undefined: the present one stays. */
   readonly names: readonly string[] | undefined;
-  /** The other authorities that stay in the bundle, PEM. */
+  /** Other authorities that stay in the bundle, PEM. */
   readonly retained: string;
 }
 
 /**
- * Whether a serving certificate is due for renewal. One that ends with its authority is not, because a new one could not
- * outlive it either.
+ * Whether a serving certificate should be renewed. Not if it ends together with its authority, because a new one could not
+ * outlive that either.
  */
 function isExpiring(leaf: X509Certificate, authority: X509Certificate, now: Date): boolean {
   return leaf.validToDate < authority.validToDate && now >= renewalTime(leaf);
 }
 
-/** Issues with the authority that is there. */
+/** Issues a certificate with the present authority. */
 function renewal(
   because: IssueReason,
   { contents, bundle, names }: SecretContents,
@@ -51,52 +51,52 @@ function renewal(
 }
 
 /**
- * How replicas rotate the certificates that they share in a Secret. Each replica decides alone, from what it sees, and any
- * may act: a write names the version that it replaces, so of two that race one has to look again.
+ * How replicas rotate the certificates that they share in a Secret. Each replica decides alone from what it sees, and any of
+ * them may act: a write names the version that it replaces, so if two race, one fails and looks again.
  *
- * The rule: an authority is trusted before any of its certificates is served. So a rotation takes three writes of the
- * Secret: the new authority beside the old one; once API servers have known both for a while, a serving certificate from the
- * new one; and when that has served for an hour, the old authority is removed.
+ * The rule is that an authority is trusted before any of its certificates is served. So a rotation takes three writes of the
+ * Secret: first the new authority is added to the old one; once API servers have known both for a while, a serving
+ * certificate of the new one is stored; and when that has been served for an hour, the old authority is removed.
  */
 
-/** What a replica sees. */
+/** What a replica knows. */
 export interface ReplicaView {
-  /** Undefined: there is no such Secret. */
+  /** Undefined: the Secret does not exist. */
   readonly secret: SecretData | undefined;
-  /** What API servers trust; undefined: there is no webhook configuration, so none of them calls. */
+  /** What API servers trust; undefined: there is no webhook configuration, so no API server calls. */
   readonly trust: Trust | undefined;
-  /** What this replica serves with; undefined: nothing yet. */
+  /** The certificate that this replica serves with; undefined: none yet. */
   readonly serving: ServingMaterial | undefined;
-  /** What a certificate must be valid for. Names that it has besides stay in it: another replica may want those. */
+  /** Names for which a certificate must be valid. Additional names in it are kept, because another replica may need them. */
   readonly names: readonly string[];
 }
 
 export interface Trust {
-  /** What the caBundle holds, PEM. */
+  /** The content of the caBundle, PEM. */
   readonly bundle: string;
-  /** For how long it has stored that, as far as this replica knows. */
+  /** How long it has had this content, as far as this replica knows. */
   readonly forMs: number;
 }
 
 export interface RotationPlan {
-  /** Once this has been written, the rest is decided again; until then the rest keeps the webhook reachable. */
+  /** After this has been written, everything is decided again; until then, the other members keep the webhook reachable. */
   readonly issue?: Issue;
-  /** What the caBundle must become, PEM. */
+  /** The new content for the caBundle, PEM. */
   readonly caBundle?: string | undefined;
-  /** What to serve with from now on. */
+  /** The certificate to serve with from now on. */
   readonly serve?: ServingMaterial | undefined;
 }
 
 /**
- * An API server follows webhook configurations by a watch, within a second where all is well. There may be several of
- * them, and one of them may be busy.
+ * API servers follow webhook configurations by a watch, usually within a second. There may be several API servers, and one
+ * may be busy.
  */
 export const TRUSTED_MS = 10_000;
 
-/** Time for replicas that are cut off from the API server and still serve the old certificate. */
+/** Time for replicas that are cut off from the API server and so still serve the old certificate. */
 export const RETIRE_MS = 3_600_000;
 
-/** A Secret that is deleted again and again must not make the bundle grow without bound. */
+/** Limited, so that a Secret that is deleted repeatedly does not make the bundle grow without bound. */
 const MOST_RETAINED = 4;
 
 export function planRotation(view: ReplicaView, now: Date): RotationPlan {
@@ -108,7 +108,7 @@ export function planRotation(view: ReplicaView, now: Date): RotationPlan {
   return { caBundle, serve: replacement(stored, view, now) };
 }
 
-/** What is served and trusted until the issue has been written, which may be refused for any length of time. */
+/** What to serve and trust until the certificate has been written, which may be refused for any length of time. */
 function meanwhile(
   stored: SecretContents,
   view: ReplicaView,
@@ -120,7 +120,7 @@ function meanwhile(
   const served = serve ?? serving;
   if (served === undefined || trust === undefined || isTrusted(served.cert, trust.bundle, now))
     return { serve };
-  // Another replica may still serve a certificate that is trusted now.
+  // Another replica may still serve a certificate that is trusted at present.
   const others = [served.caBundle, trust.bundle].flatMap(parseCertificates).filter(isIssuedByLinger);
   const caBundle = formatCertificates(newest(validOf([...stored.bundle, ...others], now)));
   return { serve, caBundle: isTrusted(served.cert, caBundle, now) ? caBundle : undefined };
@@ -130,7 +130,7 @@ function issueDue(stored: SecretContents, { trust, serving }: ReplicaView, now: 
   const { authority, authorityFault, bundle, chain, names } = stored;
   const lost = servingFault(stored, bundle, now);
   if (authority === undefined || authorityFault !== undefined) {
-    // The Secret is lost or damaged, but replicas still serve and API servers still trust its certificates.
+    // The Secret was lost or damaged, but replicas still serve its certificates, and API servers still trust them.
     const others = [trust?.bundle, serving?.caBundle].flatMap((pem) => parseCertificates(pem ?? ''));
     const known = [...bundle, ...validOf(others.filter(isIssuedByLinger), now)];
     const retained = formatCertificates(newest(known));
@@ -149,7 +149,7 @@ function issueDue(stored: SecretContents, { trust, serving }: ReplicaView, now: 
   return undefined;
 }
 
-/** Whether API servers have trusted it for long enough that all of them do. */
+/** Whether it has been trusted for so long that all API servers know it. */
 function isEstablished(authority: X509Certificate, trust: Trust | undefined): boolean {
   if (trust === undefined) return true;
   const known = parseCertificates(trust.bundle);

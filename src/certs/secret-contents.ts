@@ -12,7 +12,7 @@ import {
   tlsRejection,
 } from './x509.ts';
 
-/** The data of a Secret that holds an authority and what it has issued, PEM. */
+/** The data of a Secret with an authority and the certificate that it has issued, PEM. */
 export type SecretData = Readonly<Partial<Record<'ca.crt' | 'ca.key' | 'tls.crt' | 'tls.key', string>>>;
 
 /** Why something is issued, for the log. */
@@ -32,19 +32,19 @@ export type IssueReason =
 
 export interface SecretContents {
   readonly contents: SecretData;
-  /** The authorities that clients shall trust: those of ca.crt that have not expired. */
+  /** The authorities that clients should trust: those in ca.crt that have not expired. */
   readonly bundle: readonly X509Certificate[];
-  /** The one that ca.key belongs to. */
+  /** The authority to which ca.key belongs. */
   readonly authority: X509Certificate | undefined;
-  /** Why there must be a new one. */
+  /** Why a new authority is needed. */
   readonly authorityFault: IssueReason | undefined;
-  /** tls.crt: the serving certificate, and what follows it. */
+  /** tls.crt: the serving certificate, followed by intermediates. */
   readonly chain: readonly X509Certificate[];
-  /** What a new serving certificate would be valid for. */
+  /** The names for a new serving certificate. */
   readonly names: readonly string[];
 }
 
-/** Why there must be a new authority. @param authority the one of these that the key belongs to */
+/** Why a new authority is needed. @param authority the one of these to which the key belongs */
 function faultOf(
   authority: X509Certificate | undefined,
   key: KeyObject | undefined,
@@ -57,7 +57,7 @@ function faultOf(
   return now >= renewalTime(authority) ? 'AuthorityExpiring' : undefined;
 }
 
-/** @param issuers who may have issued it @returns undefined: it can be used */
+/** @param issuers the authorities that may have issued it @returns undefined: it can be used */
 export function servingFault(
   { contents: { 'tls.crt': cert, 'tls.key': keyText }, chain: [leaf], names }: SecretContents,
   issuers: readonly X509Certificate[],

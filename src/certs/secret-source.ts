@@ -27,16 +27,16 @@ export interface SecretOptions {
   readonly connection: KubeConnection;
   /** Linger's own. */
   readonly namespace: string;
-  /** This replica's name, by which field managers show who created the Secret. */
+  /** This replica's name. Field managers contain it, which shows who created the Secret. */
   readonly identity: string;
-  /** The name of the Secret. What is in it is Linger's own: whatever cannot be used is replaced. */
+  /** The name of the Secret. Its content belongs to Linger: whatever cannot be used is replaced. */
   readonly secret: string;
-  /** The name of the MutatingWebhookConfiguration whose caBundle is kept. */
+  /** The name of the MutatingWebhookConfiguration whose caBundle is maintained. */
   readonly configuration: string;
   readonly names: readonly string[];
   readonly logger: Logger;
   readonly metrics: Metrics;
-  /** How long to try before there is something to serve with. Milliseconds. */
+  /** How long to try before there is a certificate to serve with. Milliseconds. */
   readonly openWithinMs: number;
   readonly signal: AbortSignal;
 }
@@ -44,19 +44,19 @@ export interface SecretOptions {
 /** Milliseconds. */
 const LIMITS = {
   requestMs: 5_000,
-  /** How often expiry is checked; what others write is seen at once. */
+  /** How often expiry is checked; changes by others are seen at once. */
   lookEveryMs: 15_000,
-  /** The same while something is due, or new trust has to settle. */
+  /** How often to check while something is due, or while new trust has to settle. */
   lookSoonMs: 1_000,
-  /** Replicas that see the same change must not all write at once. */
+  /** Spreads replicas that see the same change, so that they do not all write at once. */
   jitterMs: 300,
   failure: { firstPauseMs: 500, longestPauseMs: 8_000 },
-  /** Beyond this, an untrusted certificate no longer keeps a replica unready: that would only hide the cause. */
+  /** After this time, an untrusted certificate no longer keeps a replica unready, because that would only hide the cause. */
   untrustedMs: 30_000,
 };
 /**
- * Writes of each object: replicas that disagree must not overwrite each other forever, and even where a tool keeps
- * overwriting the caBundle, it is put back within 10 s.
+ * Limits the writes of each object: replicas that disagree must not overwrite each other forever. Even if a tool keeps
+ * overwriting the caBundle, it is restored within 10 s.
  */
 const WRITES = { perSecond: 1 / 8, atOnce: 4 };
 
@@ -66,11 +66,11 @@ const ABOUT =
 interface StoredSecret {
   readonly contents: SecretData;
   readonly common: string | undefined;
-  /** What a write replaces. */
+  /** The version that a write replaces. */
   readonly resourceVersion: string;
 }
 
-/** The webhooks of the configuration, each by what it trusts. */
+/** The webhooks of the configuration, with the bundle that each trusts. */
 interface Configuration {
   readonly bundles: readonly string[];
   readonly resourceVersion: string;
@@ -79,7 +79,7 @@ interface Configuration {
 interface Followed<T> {
   /** Whether it has been read. */
   isKnown: boolean;
-  /** undefined: there is none, or nothing is known yet. */
+  /** undefined: it does not exist, or is not known yet. */
   value: T | undefined;
   /** Why the watch is interrupted. */
   failure: KubeFailure | undefined;
@@ -88,7 +88,7 @@ interface Followed<T> {
 
 type Use = (certificate: ServingCertificate) => void;
 
-/** A certificate that replicas share in a Secret, and that the webhook configuration is made to trust: see planRotation. */
+/** A certificate that replicas share in a Secret, and which the webhook configuration is made to trust: see planRotation. */
 export class SecretSource implements CertificateSource {
   readonly #options: SecretOptions;
   readonly #names: readonly string[];
@@ -98,19 +98,19 @@ export class SecretSource implements CertificateSource {
   readonly #trusts = new RateLimit(WRITES, performance.now());
   readonly #secret: Followed<StoredSecret>;
   readonly #configuration: Followed<Configuration>;
-  /** Since when the caBundle is what it is, in milliseconds of the monotonic clock. */
+  /** When the caBundle last changed, in milliseconds of the monotonic clock. */
   #trustSince = performance.now();
   #serving: ServingCertificate | undefined;
-  /** The Secret’s last value of the key that replicas sign with. */
+  /** The last value in the Secret of the key with which replicas sign. */
   #common: string | undefined;
-  /** This replica’s own until the Secret has been read. */
+  /** A key of this replica alone until the Secret has been read. */
   commonKeys: CommonKeys = [newCommon()];
-  /** What all webhooks of the configuration trust; empty where they differ, so that all are written. */
+  /** The bundle that all webhooks of the configuration trust; empty if they differ, so that all are written. */
   #bundle: string | undefined;
   #woken = new AbortController();
   /** Why the last attempt failed. */
   #problem = '';
-  /** A certificate of ours has been trusted once. After that, distrust is no reason to be unready. */
+  /** Whether a certificate of Linger's has been trusted once. After that, distrust is no reason to be unready. */
   #settled = false;
   readonly #openedAt = performance.now();
 
@@ -128,8 +128,8 @@ export class SecretSource implements CertificateSource {
   }
 
   /**
-   * Reads the Secret, or makes it, and has it trusted.
-   * @throws CertificateError `BadName`; `NotShared` when the API server does not let us, or is not there
+   * Reads the Secret, or creates it, and makes the webhook configuration trust it.
+   * @throws CertificateError `BadName`; `NotShared` if the API server does not allow that, or cannot be reached
    */
   static async open(options: SecretOptions): Promise<SecretSource> {
     const source = new SecretSource(options);
@@ -170,7 +170,7 @@ export class SecretSource implements CertificateSource {
     return isKnown ? !this.#distrusted(new Date()) : undefined;
   }
 
-  /** Where there is no webhook configuration, no API server calls: {@link configured} says so. */
+  /** False if there is no webhook configuration, because then no API server calls; {@link configured} reports that. */
   #distrusted(now: Date): boolean {
     return this.#bundle !== undefined && !isTrusted(this.get().cert, this.#bundle, now);
   }
@@ -202,9 +202,9 @@ export class SecretSource implements CertificateSource {
     tellConfigured(this.#once, configuration, configured);
   }
 
-  /** Does what is due. Never rejects. @returns when to look again, in milliseconds, unless woken */
+  /** Does what is due. Never rejects. @returns the milliseconds until the next look, unless woken before */
   async #look(use: Use): Promise<number> {
-    // A change during this look ends the pause after it.
+    // A change during this look ends the pause that follows it.
     if (!this.#options.signal.aborted) this.#woken = new AbortController();
     try {
       const waitMs = await this.#step(use);
@@ -225,7 +225,7 @@ export class SecretSource implements CertificateSource {
     }
   }
 
-  /** @returns when to look again, in milliseconds @throws KubeFailure */
+  /** @returns the milliseconds until the next look @throws KubeFailure */
   async #step(use: Use): Promise<number> {
     const followed = [this.#secret, this.#configuration];
     if (followed.some(({ isKnown, failure }) => !isKnown && failure === undefined)) return LIMITS.lookEveryMs;
@@ -240,7 +240,7 @@ export class SecretSource implements CertificateSource {
     const { issue, caBundle, serve } = plan;
     if (serve !== undefined) this.#serve(serve, use);
     const now = performance.now();
-    // If one is refused, the other is still written.
+    // If one write is refused, the other is still made.
     const written = await Promise.allSettled([
       caBundle !== undefined && this.#trusts.take(now) && this.#unlessOvertaken(this.#trust(caBundle)),
       issue !== undefined && this.#issues.take(now) && this.#unlessOvertaken(this.#issue(issue)),
@@ -252,7 +252,7 @@ export class SecretSource implements CertificateSource {
     return isSettled ? LIMITS.lookEveryMs : LIMITS.lookSoonMs;
   }
 
-  /** Another replica wrote first; the watch brings what it wrote. */
+  /** If another replica has written first, the watch will deliver what it wrote. */
   async #unlessOvertaken(write: Promise<void>): Promise<void> {
     try {
       await write;
@@ -264,7 +264,7 @@ export class SecretSource implements CertificateSource {
   #serve(material: NonNullable<RotationPlan['serve']>, use: Use): void {
     const certificate: ServingCertificate = { ...material, origin: 'shared' };
     if (certificate.cert !== this.#serving?.cert || certificate.key !== this.#serving.key) use(certificate);
-    // Without one in the Secret, replicas share the key of their certificate.
+    // If the Secret has no such key, replicas share the key of their certificate.
     if (this.#common === undefined) this.#signWith(certificate.key);
     this.#serving = certificate;
   }
@@ -274,7 +274,7 @@ export class SecretSource implements CertificateSource {
     if (key !== before) this.commonKeys = this.#serving === undefined ? [key] : [key, before];
   }
 
-  /** If false, a certificate waits to become trusted. */
+  /** False while a certificate waits to become trusted. */
   #servesWhatIsStored(now: Date): boolean {
     const [stored] = parseCertificates(this.#secret.value?.contents['tls.crt'] ?? '');
     const [served] = parseCertificates(this.#serving?.cert ?? '');
@@ -345,12 +345,12 @@ export class SecretSource implements CertificateSource {
 
   async #issue(issue: Issue): Promise<void> {
     const { connection, namespace, identity, secret: name, logger, metrics } = this.#options;
-    // The version that this write replaces, whatever arrives meanwhile.
+    // Read here: this is the version that the write replaces, whatever arrives in the meantime.
     const before = this.#secret.value;
     const { issueSecret } = await import('./issue.ts');
     const contents = await issueSecret(issue, before?.contents ?? {}, new Date());
     const files = Object.entries(contents).map(([file, text]) => [file, encoded(text)] as const);
-    // It outlives every certificate. If the Secret is lost, the replica that makes it again restores this key.
+    // This key outlives all certificates. If the Secret is lost, the replica that creates it again restores the key.
     const common = this.#common ?? newCommon();
     const data = { ...Object.fromEntries(files), [COMMON_KEY]: encoded(common) };
     const about = {
@@ -358,8 +358,8 @@ export class SecretSource implements CertificateSource {
       annotations: { 'linger.dev/about': ABOUT },
     };
     const created = { apiVersion: 'v1', kind: 'Secret', type: 'Opaque', metadata: { name, ...about }, data };
-    // RBAC can limit an apply to a name, but not a create. Not forced, and with a field manager per replica: of two
-    // replicas that create it, the API server refuses the second.
+    // RBAC can limit an apply to one name, but not a create. Not forced, and with a field manager per replica, so that if
+    // two replicas create it, the API server rejects the second.
     const create = { namespace, name, fieldManager: `linger-${identity}`, body: created };
     const { resourceVersion } = before ?? {};
     const change = { namespace, name, body: { metadata: { resourceVersion }, data } };
@@ -367,8 +367,8 @@ export class SecretSource implements CertificateSource {
     const { metadata } = await callApi(connection, 'CoreV1Api', { ...this.#call, patch }, (core) =>
       core.patchNamespacedSecret(before === undefined ? create : change),
     );
-    // Not left to the watch: before that delivers it, the next look would issue another, which this manager may apply over
-    // it.
+    // Not left to the watch: before that delivers it, the next look would issue another certificate, and apply it over this
+    // one.
     const stored: StoredSecret = { contents, common, resourceVersion: metadata?.resourceVersion ?? '' };
     this.#secret.value = stored;
     this.#tookSecret(stored);
@@ -406,7 +406,7 @@ export class SecretSource implements CertificateSource {
   }
 }
 
-/** The Secret’s key that replicas sign with among themselves. */
+/** The key in the Secret with which replicas sign for each other. */
 const COMMON_KEY = 'common.key';
 
 function newCommon(): string {
@@ -425,7 +425,7 @@ const ROUTINE: ReadonlySet<Issue['because']> = new Set<Issue['because']>([
   'Retired',
 ]);
 
-/** `Rotated`: they have an authority in common. */
+/** `Rotated`: both bundles contain a common authority. */
 function reasonFor(before: string, after: string): 'Empty' | 'Rotated' | 'Overwritten' {
   if (before.trim() === '') return 'Empty';
   const known = new Set(parseCertificates(after).map((each) => each.fingerprint256));

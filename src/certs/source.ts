@@ -6,9 +6,9 @@ import { type EnsureOptions, ensureCertificates, type ServingCertificate } from 
 import { parseCertificates } from './x509.ts';
 
 /**
- * Content is polled, not watched: inotify says nothing reliable about the symbolic links of a mounted Secret. The
- * kubelet takes a minute to bring a new Secret, so 5 s add little, and reading four small files costs nothing. A timer
- * for the renewal itself would not do: setTimeout overflows at 24.8 days, and does not run while a machine sleeps.
+ * Content is polled, not watched: inotify says nothing reliable about the symbolic links of a mounted Secret. The kubelet
+ * takes a minute to update a mounted Secret, so 5 s add little, and reading four small files costs nothing. A timer for the
+ * renewal itself would not do: setTimeout overflows at 24.8 days, and does not run while a machine sleeps.
  */
 const LOOK_EVERY_MS = 5_000;
 
@@ -20,25 +20,25 @@ export interface FollowOptions {
   readonly everyMs?: number;
 }
 
-/** Secrets that all replicas with the same source have, the newest first: what was signed with an older one is good, too. */
+/** Secrets that all replicas with the same source share, newest first. Signatures with an older one are accepted as well. */
 export type CommonKeys = readonly [newest: string, ...older: string[]];
 
-/** An open source always has a certificate. */
+/** Once open, a source always has a certificate. */
 export interface CertificateSource {
   get(): ServingCertificate;
-  /** Replaced by another array whenever the keys change. */
+  /** Replaced by a new array whenever the keys change. */
   readonly commonKeys: CommonKeys;
-  /** Why clients refuse the current certificate; undefined: they do not. */
+  /** Why clients reject the current certificate; undefined: they do not. */
   unready(now: Date): string | undefined;
-  /** Whether there is a webhook configuration; undefined: not known. Absent: the source does not follow it. */
+  /** Whether a webhook configuration exists; undefined: not known. Absent: the source does not follow it. */
   configured?(): boolean | undefined;
   /** Whether that configuration trusts the current certificate; undefined: not known, or there is none. */
   trusted?(): boolean | undefined;
-  /** The list-watches that it depends on, by resource; absent: none. */
+  /** The list-watches on which it depends, by resource; absent: none. */
   watches?(): Readonly<Record<string, WatchStats>>;
   /**
    * Keeps the certificate current until the signal aborts.
-   * @param use gets each new certificate; one that it rejects by throwing does not come into force
+   * @param use takes each new certificate; if it throws, the certificate is not used
    */
   follow(use: (certificate: ServingCertificate) => void, options: FollowOptions): Promise<void>;
 }
@@ -60,7 +60,7 @@ export function showCertificate({ cert, notAfter }: ServingCertificate, metrics:
   if (leaf !== undefined) metrics.certificateIssued.set(leaf.validFromDate.getTime() / 1000);
 }
 
-/** The serving certificate of a folder, which a user provides or Linger makes: see ensureCertificates. */
+/** The serving certificate in a folder, which a user provides or Linger creates: see ensureCertificates. */
 export class FileSource implements CertificateSource {
   readonly #options: EnsureOptions;
   #current: ServingCertificate;
@@ -72,7 +72,7 @@ export class FileSource implements CertificateSource {
     this.commonKeys = [certificate.key];
   }
 
-  /** @throws CertificateError when there is nothing to serve with */
+  /** @throws CertificateError if there is nothing to serve with */
   static async open(options: EnsureOptions, now: Date): Promise<FileSource> {
     return new FileSource(options, await ensureCertificates(options, now));
   }

@@ -3,8 +3,8 @@ import { createSecureContext } from 'node:tls';
 import { type Curable, canonicalAddress, FOREIGN_LIMITS, UserError } from '../core/api/index.ts';
 
 /**
- * Everything that can stop Linger from having a certificate, by stable code. Each code is explained in
- * certs/README.md, under "When it refuses".
+ * Everything that can prevent Linger from having a certificate, by stable code. Each code is explained in certs/README.md,
+ * under "When it refuses".
  */
 export const CERTIFICATE_ERRORS = {
   BadName: {
@@ -49,8 +49,8 @@ export const CERTIFICATE_ERRORS = {
 export type CertificateErrorCode = keyof typeof CERTIFICATE_ERRORS;
 
 /**
- * The message names the file or the name at fault and the way out. It carries no `cause`: a cause could
- * bring the bytes of a key file into a log.
+ * The message names the faulty file or name, and the fix. There is no `cause`, since that could bring the bytes of a key
+ * file into a log.
  */
 export class CertificateError extends UserError {
   override readonly code: CertificateErrorCode;
@@ -80,7 +80,7 @@ export function parseNames(names: readonly string[]): string[] {
 }
 
 function canonicalName(name: string): string {
-  // A certificate can hold no zone (`fe80::1%eth0`).
+  // A certificate cannot contain a zone (`fe80::1%eth0`).
   const address = name.includes('%') ? undefined : canonicalAddress(name);
   if (address !== undefined) return address;
   const fault = dnsFault(name.toLowerCase());
@@ -101,7 +101,7 @@ function dnsFault(name: string): string | undefined {
   if (bad !== undefined) {
     return `expected labels of 1 to 63 letters, digits and inner hyphens, got ${JSON.stringify(bad)}`;
   }
-  // RFC 3696, 2: a last label of digits only is what tells an address from a name.
+  // RFC 3696, 2: a last label of only digits would look like an address.
   if (/^\d+$/.test(labels.at(-1) ?? '')) return 'its last label has only digits';
   // Node's tls.checkServerIdentity and browsers match no wildcard directly under a top-level label.
   if (wildcard && labels.length < 2) return 'clients accept a wildcard only above at least two labels';
@@ -119,11 +119,14 @@ export function namesOf(certificate: X509Certificate): string[] {
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/** cert-manager's choice for the CA of its own webhook: long enough to be pasted once, short enough to be rotated for real. */
+/**
+ * The same as cert-manager uses for the CA of its own webhook: long enough to be pasted by hand once, short enough that
+ * rotation really happens.
+ */
 export const AUTHORITY_LIFE_MS = 365 * DAY_MS;
 
 /**
- * The life of a certificate that replicas share in a Secret. No one has to copy it anywhere, so it can be short, and its
+ * The life of a certificate that replicas share in a Secret. It has to be copied nowhere, so it can be short, and its
  * renewal is exercised twice a week instead of once a year.
  */
 export const SHARED_LIFE_MS = 7 * DAY_MS;
@@ -135,13 +138,13 @@ export const SHARED_LIFE_MS = 7 * DAY_MS;
  */
 export const BACKDATE_MS = HOUR_MS;
 
-/** Two thirds of the way through, cert-manager's rule: a third of the life remains to notice a renewal that fails. */
+/** After two thirds of its life, which is cert-manager's rule: a third remains to notice a failing renewal. */
 export function renewalTime({ validFromDate, validToDate }: X509Certificate): Date {
   const life = validToDate.getTime() - validFromDate.getTime();
   return new Date(validFromDate.getTime() + (life * 2) / 3);
 }
 
-/** The organization in the name of every authority that Linger makes: what it may replace without asking. */
+/** The organization in the name of every authority that Linger creates; only those may be replaced without asking. */
 export const OWN_ORGANIZATION = 'linger.dev';
 
 const MOST_CHARACTERS = FOREIGN_LIMITS.certificate.bytes;
@@ -160,14 +163,14 @@ export function parseCertificates(pem: string): X509Certificate[] {
 }
 
 /**
- * PEM of certificates only: a bundle is printed and pasted, so whatever else stood in the file, such as a
- * private key in a combined PEM, must not come along.
+ * PEM of certificates only. A bundle is printed and pasted, so anything else in the file, such as a private key in a
+ * combined PEM, must be left out.
  */
 export function formatCertificates(certificates: readonly X509Certificate[]): string {
   return certificates.map((certificate) => certificate.toString()).join('');
 }
 
-/** PKCS #8 and the older OpenSSL form. Asking the text: the error that OpenSSL gives for it depends on its version. */
+/** Recognises PKCS #8 and the older OpenSSL form by their text, because OpenSSL's error depends on its version. */
 const ENCRYPTED_KEY = /BEGIN ENCRYPTED PRIVATE KEY|^Proc-Type: 4,ENCRYPTED/m;
 
 /** A private key, or why there is none. The reason never quotes the text. */
@@ -186,7 +189,10 @@ export function isIssuedBy(certificate: X509Certificate, authority: X509Certific
   return certificate.checkIssued(authority) && certificate.verify(authority.publicKey);
 }
 
-/** True when the issuer's name says that Linger made it. A label, not a proof: it guards a user's files, not a secret. */
+/**
+ * True if the issuer's name says that Linger created it. That is a label and not a proof: it protects a user's files, not a
+ * secret.
+ */
 export function isIssuedByLinger(certificate: X509Certificate): boolean {
   // Undefined for an empty name, which cert-manager's SelfSigned issuers give.
   const issuer: string | undefined = certificate.issuer;
@@ -205,7 +211,7 @@ export interface KeyPair {
   readonly key: string;
 }
 
-/** What a TLS server needs, and what its clients and its operator must know. All texts are PEM. */
+/** What a TLS server needs, and what its clients and its operator need to know. All texts are PEM. */
 export interface ServingMaterial {
   /** The serving certificate, then its intermediates. */
   readonly cert: string;
@@ -216,8 +222,8 @@ export interface ServingMaterial {
 }
 
 /**
- * Why OpenSSL would not serve with this pair (too short a key, too weak a digest), or undefined when it
- * would. Asked beforehand, because `server.setSecureContext` throws.
+ * Why OpenSSL would refuse to serve with this pair (too short a key, too weak a digest); undefined: it would not. Checked
+ * beforehand, because `server.setSecureContext` throws.
  */
 export function tlsRejection(cert: string, key: string): string | undefined {
   try {

@@ -16,16 +16,16 @@ interface ManagerOptions {
   readonly signal: AbortSignal;
 }
 
-/** Where a runnable has failed; `listener`: in what hears of another runnable's results. */
+/** Where a runnable has failed. `listener`: in code that handles another runnable's results. */
 type Call = 'metrics' | 'status' | 'event' | 'pod' | 'listener' | 'run' | 'lead' | 'close';
 
-/** Before work that has failed is begun again. */
+/** The pauses before failed work is started again. */
 const RETRY = { firstPauseMs: 1_000, longestPauseMs: 60_000 };
 
-/** A handler that fails at every event of a storm is logged once in this time; the metric counts each failure. */
+/** A handler that fails at every event of a storm is logged only once in this time; the metric counts each failure. */
 const LOG_AGAIN_MS = 60_000;
 
-/** What a member says while no part of the server has one. */
+/** The values of members for which no part of the server is running. */
 export const NO_STATUS: OwnStatus = {
   synced: null,
   watches: {},
@@ -38,17 +38,18 @@ export const NO_STATUS: OwnStatus = {
 };
 
 /**
- * Runs the parts of a server, as controller-runtime's manager does: starts them, passes each event to each of them, has them
- * lead while this replica leads, and closes them. What fails in one is counted and logged, and costs the others nothing.
+ * Runs the parts of a server, as controller-runtime's manager does: starts them, passes each event to each of them, runs
+ * their leader's work while this replica leads, and closes them. A failure in one is counted and logged, and does not affect
+ * the others.
  *
- * Each is added after what it needs. Starts and terms follow that order. Events and the end go the other way: a part has
- * heard of an event when one that it needs draws a conclusion from it or forgets its object.
+ * Each is added after what it needs. Starts and terms follow that order. Events and closing go in reverse: a part has
+ * handled an event before a part that it needs draws conclusions from it or forgets its object.
  */
 export class Manager {
   readonly #options: ManagerOptions;
   readonly #runnables: Runnable[] = [];
   #usersFirst: readonly Runnable[] = [];
-  /** By runnable, the work of its latest term. */
+  /** The work of each runnable's latest term. */
   readonly #leading = new Map<Runnable, Promise<void>>();
   readonly #loggedAt = new Map<string, number>();
   readonly #failures: Counter<'runnable' | 'call'>;
@@ -60,7 +61,7 @@ export class Manager {
     this.#failures = registerManagerMetrics(options.registry);
   }
 
-  /** Adds what {@link start} starts, each after what it needs. */
+  /** Adds what {@link start} will start, each after what it needs. */
   add(...runnables: readonly (Runnable | undefined)[]): void {
     this.#runnables.push(...runnables.filter((each) => each !== undefined));
     this.#usersFirst = this.#runnables.toReversed();
@@ -86,7 +87,7 @@ export class Manager {
       if (each.onPod !== undefined) this.#attempt(each.name, 'pod', () => each.onPod?.(event));
   };
 
-  /** To be called whenever this replica begins to lead. */
+  /** Call this whenever this replica begins to lead. */
   readonly lead = (leadership: Leadership): void => {
     this.#leadership = leadership;
     this.#leadsSince = this.#options.clock();
@@ -94,7 +95,7 @@ export class Manager {
       if (each.lead === undefined) continue;
       const before = this.#leading.get(each);
       const work = () => this.#work(each.name, 'lead', () => each.lead?.(leadership), leadership.signal);
-      // At once where nothing is left of an earlier term: connections may be waiting.
+      // At once if nothing is left of an earlier term, because connections may be waiting.
       this.#leading.set(each, before === undefined ? work() : before.then(work));
     }
   };
@@ -102,10 +103,10 @@ export class Manager {
   /** Whether this replica leads. */
   readonly leads = (): boolean => this.#leadership?.holds() ?? false;
 
-  /** Since when it does, by the clock; undefined: it does not. */
+  /** Since when this replica has led, by the clock; undefined: it does not lead. */
   readonly leadsSince = (): number | undefined => (this.leads() ? this.#leadsSince : undefined);
 
-  /** Resolves once nothing is left of the terms that are over. */
+  /** Resolves once the work of all past terms has ended. */
   async idle(): Promise<void> {
     await Promise.all(this.#leading.values());
   }
@@ -114,7 +115,7 @@ export class Manager {
   readonly watches = (): Readonly<Record<string, WatchStats>> =>
     Object.assign({}, ...this.#runnables.map((each) => each.watches?.()));
 
-  /** What all runnables say of this replica, and which of its watches are current. */
+  /** The status of this replica, as reported by all runnables, and which of its watches are current. */
   readonly status = (): OwnStatus => {
     const watches = Object.entries(this.watches()).map(([name, { current }]) => [name, current] as const);
     const status = { ...NO_STATUS, watches: Object.fromEntries(watches) };
@@ -135,12 +136,12 @@ export class Manager {
     await Promise.all(closing);
   }
 
-  /** @returns listeners to results of the runnable of this name; one that throws costs neither it nor the others anything */
+  /** @returns listeners to results of the runnable of this name; one that throws affects neither it nor the others */
   listeners<Heard extends readonly unknown[]>(name: string): Listeners<Heard> {
     return new Listeners(this.listenerFailed(name));
   }
 
-  /** @returns what counts and logs a listener's failure */
+  /** @returns a function that counts and logs the failure of a listener */
   listenerFailed(name: string): (thrown: unknown) => void {
     return (thrown) => this.#failed(name, 'listener', thrown);
   }
@@ -153,7 +154,7 @@ export class Manager {
     }
   }
 
-  /** Does work until it is done or the signal aborts; work that throws is begun again. */
+  /** Does work until it is done or the signal aborts. Work that throws is started again. */
   async #work(name: string, call: Call, work: () => unknown, signal: AbortSignal): Promise<void> {
     const backoff = new Backoff(RETRY, this.#options.random);
     while (!signal.aborted) {
@@ -194,7 +195,7 @@ export function registerManagerMetrics(registry: Registry): Counter<'runnable' |
   });
 }
 
-/** Called in the order in which they were added, each whatever the others do. */
+/** Listeners are called in the order in which they were added, even if some of them throw. */
 export class Listeners<Heard extends readonly unknown[]> {
   readonly #all: ((...heard: Heard) => void)[] = [];
   readonly #onError: (thrown: unknown) => void;

@@ -5,23 +5,23 @@ import type { Logger } from '../telemetry/index.ts';
 import type { Manager } from './manager.ts';
 import type { Runnable } from './runnable.ts';
 
-/** The namespace in which replicas share what they measure, and the name of this one. */
+/** The namespace in which replicas share what they measure, and this replica's name. */
 export interface OwnReplica {
   /** Linger's own. */
   readonly namespace: string;
   readonly identity: string;
 }
 
-/** What every part of a server gets. `Options`: what it takes of the operator's settings. */
+/** The context of every part of a server. `Options`: the operator's settings that it uses. */
 export interface PartContext<Options> {
   readonly options: Options;
   readonly connection: KubeConnection;
-  /** undefined: this replica is alone, and shares nothing. */
+  /** undefined: this replica is the only one, and shares nothing. */
   readonly place: OwnReplica | undefined;
   readonly snapshot: SnapshotHolder;
   /** Applies policies in steps, between which reviews are answered; resolves once decisions follow them. */
   readonly changePolicies: (change: SnapshotChange) => Promise<void>;
-  /** Whether the cluster is still being read, has been, or takes so long that the server answers meanwhile. */
+  /** Whether the cluster is still being read, has been read, or takes so long that the server answers in the meantime. */
   readonly sync: { readonly state: 'reading' | 'late' | 'synced' };
   readonly manager: Manager;
   readonly events: ObjectEvents;
@@ -29,20 +29,20 @@ export interface PartContext<Options> {
   readonly logger: Logger;
   /** Milliseconds, monotonic. */
   readonly clock: () => number;
-  /** A wall clock that never steps: setting the system clock while the process runs must not shift the history. */
+  /** A wall clock without steps: setting the system clock while the process runs must not shift the history. */
   readonly epochSeconds: () => number;
   readonly random: () => number;
   /** Aborts when the server ends. */
   readonly signal: AbortSignal;
 }
 
-/** A part that runs. */
+/** A part that has been started. */
 export interface Started<Provides> {
-  /** What the parts that need it get. */
+  /** What parts that need this one get. */
   readonly provides: Provides;
-  /** What the manager runs of it. */
+  /** What the manager runs for it. */
   readonly runnables?: readonly (Runnable | undefined)[];
-  /** The cluster has been read once this has resolved. */
+  /** Resolves once it has read what it needs of the cluster. */
   readonly read?: Promise<unknown> | undefined;
 }
 
@@ -57,7 +57,7 @@ interface Part<N extends Needs, Provides, Options> {
   ) => Started<Provides>;
 }
 
-/** Any part that takes no other options than these. */
+/** Any part whose options are among these. */
 export interface AnyPart<Options = never> {
   readonly name: string;
   readonly needs: Needs;
@@ -67,7 +67,7 @@ export interface AnyPart<Options = never> {
 type Providing<Provides> = AnyPart & { readonly start: (...given: never) => Started<Provides> };
 type ProvidedBy<P> = P extends Providing<infer Provides> ? Provides : never;
 
-/** A part of a server: what it needs are other parts, and what these provide is what its start gets. */
+/** A part of a server. It names the other parts that it needs, and its start gets what these provide. */
 export function part<N extends Needs, Provides, Options>(
   definition: Part<N, Provides, Options>,
 ): Part<N, Provides, Options> {
@@ -80,8 +80,8 @@ interface Named {
 }
 
 /**
- * Each part after those that it needs, and otherwise as listed.
- * @throws Error for a part that is listed twice, a need that is not listed, or parts that need each other
+ * Orders parts so that each comes after those that it needs, and otherwise as listed.
+ * @throws Error for a part that is listed twice, a needed part that is not listed, or parts that need each other
  */
 export function inOrder<P extends Named>(parts: readonly P[]): readonly P[] {
   const ordered = new Set<P>();
@@ -108,10 +108,10 @@ export function inOrder<P extends Named>(parts: readonly P[]): readonly P[] {
   return [...ordered];
 }
 
-/** @returns what each listed part provides, and a promise that resolves once all have read what they need to */
+/** @returns what each listed part provides, and a promise that resolves once all have read what they need */
 export function startParts<Options>(parts: readonly AnyPart<Options>[], context: PartContext<Options>) {
   const started = new Map<AnyPart, Started<unknown>>();
-  // What is stored under a part is what its own start has returned.
+  // The cast is safe: each part is stored with the result of its own start.
   const of = <Provides>(each: Providing<Provides>) => started.get(each)?.provides as Provides;
   for (const each of inOrder(parts)) {
     const needs = Object.fromEntries(Object.entries(each.needs).map(([name, need]) => [name, of(need)]));

@@ -16,7 +16,7 @@ import {
 } from '../core/manifest/index.ts';
 import { OffLoop, tick, workerUrl } from '../timing/index.ts';
 
-// This file does not parse: a server leaves that, and loading the parser, to a thread that ends afterwards.
+// This file does not parse: in a server, parsing (and loading the parser) is left to a thread that ends afterwards.
 
 export interface PolicySnapshot {
   /** Changes whenever a name, a byte or a problem changes. */
@@ -48,7 +48,7 @@ export async function readPolicyFiles(path: string): Promise<PolicySnapshot> {
   const digestOf = async ({ name, bytes }: PolicyFile) =>
     `${name} ${Buffer.from(await subtle.digest('SHA-256', bytes)).toString('hex')}`;
   const digests = await Promise.all(files.map(digestOf));
-  // Sorted, because the order in which reading failed may differ the next time.
+  // Sorted, because files may fail to be read in a different order the next time.
   const digest = [...digests, ...problems.map(({ message }) => message).toSorted()].join('\0');
   return { digest, files, problems };
 }
@@ -118,10 +118,13 @@ function mountedRevision(path: string): Promise<string | undefined> {
   return readlink(join(path, '..data')).catch(() => undefined);
 }
 
-/** What the parsing thread does at a time. */
+/** The input for one run of the parsing thread. */
 export interface PolicyTask {
   readonly files: readonly PolicyFile[];
-  /** No policies are known yet, so nothing is enforced: on a busy node, a thread of low priority would take minutes. */
+  /**
+   * Whether no policies are known yet, so that nothing is enforced: on a busy node, a thread of low priority would take
+   * minutes.
+   */
   readonly urgent: boolean;
 }
 
@@ -147,9 +150,9 @@ export async function followPolicyFiles(
     const unreadable = { entries: [], problems };
     const reading = joined([unreadable, ...(await parsed({ files, urgent: unknown }, parser))]);
     good = withLastGood(reading, good);
-    // An invalid document affects only itself; of an unreadable file, nothing is known.
+    // An invalid document affects only itself, but of an unreadable file nothing is known.
     unknown &&= reading.problems.some(({ code, file }) => code === 'policy-unreadable' || file === undefined);
-    // With thousands of policies, what follows takes a while, too.
+    // With thousands of policies, what follows takes a while as well.
     await turn();
     const inForce = unknown ? [...good, NOTHING_ENFORCED] : good;
     return { documents: documentsOf(inForce), problems: reading.problems, unknown };

@@ -2,12 +2,12 @@ import { isIP, isIPv6 } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { ServerOptions } from './options.ts';
 
-/** Whether a server that listens there listens on every address. */
+/** Whether a server with this host listens on all addresses. */
 export function isUnspecified(host: string): boolean {
   return host === '0.0.0.0' || host === '::';
 }
 
-/** Where other replicas reach this one's Hold Service. */
+/** The address on which other replicas reach this replica's Hold Service. */
 export function relayAddress({
   host,
   podIp,

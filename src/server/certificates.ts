@@ -48,8 +48,8 @@ async function openSecret(
 }
 
 /**
- * Keys of the same authority in all replicas, so that each can verify what another has signed.
- * @param what they sign, which no other keys do
+ * Keys derived from the same secret in all replicas, so that each can verify what another has signed.
+ * @param what they sign; no other keys sign that
  */
 export function keysFor(what: string, certificates: CertificateSource): () => SigningKeys {
   const derived = (key: string) => Buffer.from(hkdfSync('sha256', key, '', what, 32));

@@ -21,7 +21,7 @@ import { estimatesPage, reportEndpointPart } from '../webhook/index.ts';
 import type { ServerContext } from './context.ts';
 import type { ClusterOptions } from './options.ts';
 
-/** Everything that a server with a cluster consists of. Each starts after the parts that it needs; see its room's `part.ts`. */
+/** The parts of a server with a cluster. Each starts after the parts that it needs; see `part.ts` in each room. */
 export const PARTS: readonly AnyPart<ClusterOptions>[] = [
   clusterPart,
   declaredPart,
@@ -46,8 +46,8 @@ export const PARTS: readonly AnyPart<ClusterOptions>[] = [
 ];
 
 /**
- * Linger's own namespace: the flag's, or that of the ServiceAccount. A kubeconfig's namespace is a person's, and a server
- * that a person tries out must not become the cluster's leader.
+ * Linger's own namespace: that of the flag, or of the ServiceAccount. The namespace of a kubeconfig is not used, because it
+ * belongs to a person, and a server that a person tries out must not become the cluster's leader.
  */
 export function placeOf(
   options: Readonly<Record<'namespace' | 'identity' | 'kubeconfig', string | undefined>>,
@@ -60,7 +60,7 @@ export function placeOf(
 
 export type RunningCluster = ReturnType<typeof startCluster>;
 
-/** Follows the cluster and measures its lag, from now on until the signal aborts: snapshots, metrics and log lines follow. */
+/** Follows the cluster and measures its lag until the signal aborts; snapshots, metrics and log lines follow. */
 export function startCluster(
   { manager, logger, metrics: { registry }, snapshot, changePolicies, signal }: ServerContext,
   connection: KubeConnection,
@@ -115,7 +115,7 @@ export function startCluster(
     synced,
     clock,
   });
-  // Nothing is shared with others that could lead.
+  // There are no other replicas with which to share anything, or that could lead.
   if (place === undefined) manager.lead({ signal, holds: () => !signal.aborted });
 
   const deadWatches = new DeadWatches();
@@ -144,10 +144,10 @@ export function startCluster(
         defaultWait: defaultWait(snapshot.current()),
         clock,
       }),
-    /** Answers what comes to `/v1`: reports of consumers. */
+    /** Answers requests to `/v1`: reports of consumers. */
     reports: of(reportEndpointPart),
     hold: of(holdPart),
-    /** Hands over the lead, if this replica has it; resolves within 15 s. */
+    /** Gives up leading, if this replica leads; resolves within 15 s. */
     leave: () => Promise.all([sharing.leave(), manager.idle()]),
   };
 }

@@ -4,7 +4,7 @@ import type { Logger, Metrics } from '../telemetry/index.ts';
 import type { connectionsThatFit } from '../webhook/index.ts';
 import type { ServerOptions } from './options.ts';
 
-/** What the files of this room share. */
+/** What the files of this folder share. */
 export interface ServerContext {
   readonly options: ServerOptions;
   readonly manager: Manager;
@@ -13,8 +13,8 @@ export interface ServerContext {
   readonly snapshot: SnapshotHolder;
   /** Applies policies in steps, between which reviews are answered; resolves once decisions follow them. */
   readonly changePolicies: (change: SnapshotChange) => Promise<void>;
-  /** How many connections fit into this process's file descriptors. */
+  /** How many connections the file descriptors of this process allow. */
   readonly fitting: Awaited<ReturnType<typeof connectionsThatFit>>;
-  /** Aborts when the server ends; everything that goes on in the background listens to it. */
+  /** Aborts when the server ends; everything in the background ends with it. */
   readonly signal: AbortSignal;
 }

@@ -6,13 +6,13 @@ import type { DeliverySettings, HoldSettings } from '../hold/index.ts';
 import type { CanarySettings } from '../measurement/index.ts';
 import type { LogLevel } from '../telemetry/index.ts';
 
-/** What the operator chooses; `linger serve --help` says more about each. Spans are seconds. */
+/** The operator's settings; `linger serve --help` describes them in detail. Spans are seconds. */
 export interface ServerOptions {
   readonly host: string;
   /** 0 chooses a free one. */
   readonly port: number;
   readonly adminPort: number;
-  /** The port of the page for this machine; undefined: there is none. */
+  /** The port of the page for this machine; undefined: no page. */
   readonly pagePort: number | undefined;
   /** A file or a folder; undefined: no policies from files. */
   readonly policies: string | undefined;
@@ -23,14 +23,14 @@ export interface ServerOptions {
   readonly certsSecret: string | undefined;
   /** The name of Linger's MutatingWebhookConfiguration. */
   readonly webhookConfiguration: string;
-  /** A file; undefined: everyone may send reviews. */
+  /** A file; undefined: anyone may send reviews. */
   readonly clientCa: string | undefined;
   readonly modeLimit: Mode;
   readonly auditWarnings: boolean;
   readonly logLevel: LogLevel;
   readonly drain: number;
   readonly connectionCloseProbability: number;
-  /** Given: its namespace is a person's, and never Linger's own. */
+  /** If given, its namespace belongs to a person, and is never Linger's own. */
   readonly kubeconfig: string | undefined;
   readonly syncTimeout: number;
   readonly namespace: string | undefined;
@@ -54,15 +54,15 @@ export interface ServerOptions {
   readonly policyReports: ClusterAuditSettings['policyReports'];
 }
 
-/** What the parts of a server with a cluster take: the operator's choices, and what follows from them. */
+/** The options for the parts of a server with a cluster: the operator's settings, and what follows from them. */
 export interface ClusterOptions extends ServerOptions {
   /** undefined: there is no canary. */
   readonly canary: CanarySettings | undefined;
   /** undefined: no pod gets hook Hold. */
   readonly hold: (DeliverySettings & HoldSettings) | undefined;
-  /** Sign the cursors of reports; the same in all replicas. */
+  /** The keys that sign the cursors of reports; the same in all replicas. */
   readonly reportKeys: () => SigningKeys;
-  /** Whether there is the webhook configuration; undefined: not known. */
+  /** Whether the webhook configuration exists; undefined: not known. */
   readonly configured: () => boolean | undefined;
   /** Whether that configuration trusts the certificate of this replica; undefined: not known. */
   readonly trusted: () => boolean | undefined;

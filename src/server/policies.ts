@@ -6,7 +6,7 @@ import { type Logger, type Metrics, stepsOnLoop } from '../telemetry/index.ts';
 import { inPieces, serialize } from '../timing/index.ts';
 import type { ServerContext } from './context.ts';
 
-/** @returns what puts policies into force, one change after the other, and logs which of files are overridden */
+/** @returns a function that applies policies, one change after the other, and logs which policies of files are overridden */
 export function policyChanges(snapshot: SnapshotHolder, logger: Logger): ServerContext['changePolicies'] {
   const sayShadowed = shadowReporting(snapshot, logger);
   return serialize(async (change) => {
@@ -31,7 +31,7 @@ function shadowReporting(snapshot: SnapshotHolder, logger: Logger): () => void {
 
 /**
  * Follows the policy files; with `--strict`, throws their first problem.
- * @returns what is wrong with them at the moment
+ * @returns a function that returns their current problems
  */
 export async function startPolicies({ options, logger, metrics, changePolicies, signal }: ServerContext) {
   const path = options.policies;
@@ -71,7 +71,7 @@ function showPolicies({ documents, problems, unknown }: PolicyState, metrics: Me
   metrics.policyProblems.set(problems.length);
   if (problems.length === 0) metrics.policyLastSuccess.setToCurrentTime();
   const counts = {
-    // Not the operator’s: the policy that keeps pods in Audit while theirs are unknown.
+    // Not one of the operator’s: it is the policy that keeps pods in Audit while the operator's are unknown.
     ClusterTerminationPolicy: documents.clusterPolicies.length - (unknown ? 1 : 0),
     TerminationPolicy: documents.policies.length,
     DiscoveryConsumer: documents.consumers.length,

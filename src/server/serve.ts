@@ -29,12 +29,12 @@ import type { ServerOptions } from './options.ts';
 import { policyChanges, startPolicies } from './policies.ts';
 import { listenForLogLevel, listenForShutdown } from './signals.ts';
 
-/** What a server takes of the program that starts it. */
+/** What a server needs from the program that starts it. */
 export interface ServerSurroundings {
   readonly version: string;
   /** Whether this process runs in a pod. */
   readonly inPod: boolean;
-  /** The cluster, or why there is none; undefined: none is wanted. */
+  /** Connects to the cluster, or says why there is none; undefined: none is wanted. */
   readonly connect: (() => Promise<KubeConnection | { readonly none: string }>) | undefined;
   /** Opens the page for this machine; `address` is its URL. */
   readonly openPage: (
@@ -50,7 +50,7 @@ export interface Listening {
   readonly adminPort: number;
   /** The address of the page; undefined: there is none. */
   readonly page: string | undefined;
-  /** Whether the certificate is of Linger's own making, and so not trusted yet. */
+  /** Whether the certificate was created by Linger, and so is not trusted yet. */
   readonly ownAuthority: boolean;
 }
 
@@ -60,13 +60,13 @@ interface Running extends ServerContext {
   readonly policyProblems: () => readonly string[];
 }
 
-/** Servers cut their connections a little before this. */
+/** Longer than servers take to close their connections. */
 const CLOSING_MS = 4_500;
 
 /**
  * Answers admission reviews until SIGTERM.
  * @returns the exit code
- * @throws LingerError, ConnectionError, CertificateError: it could not start
+ * @throws LingerError, ConnectionError, CertificateError if it could not start
  */
 export async function serve(options: ServerOptions, surroundings: ServerSurroundings): Promise<number> {
   const ending = new AbortController();
@@ -121,7 +121,7 @@ async function begin(server: ServerContext, surroundings: ServerSurroundings): P
   return { ...server, certificates, cluster, policyProblems };
 }
 
-/** @returns undefined without a cluster: then none of what it takes is loaded */
+/** @returns undefined without a cluster; nothing that a cluster needs is then loaded */
 async function connectionOf(
   { logger }: ServerContext,
   { connect, inPod }: ServerSurroundings,
@@ -129,7 +129,7 @@ async function connectionOf(
   if (connect === undefined) return undefined;
   const connection = await connect();
   if ('none' in connection) {
-    // To be expected outside of a cluster.
+    // Outside of a cluster, this is to be expected.
     if (inPod)
       logger.info(
         { why: connection.none },
@@ -222,7 +222,7 @@ async function answerUntilShutdown(
   manager.add(
     {
       name: 'certificates',
-      // New handshakes get the new pair; open connections keep theirs.
+      // New handshakes use the new pair; open connections keep theirs.
       watches: () => certificates.watches?.() ?? {},
       status: (): FactsOf<'certificates'> => ({ trusted: certificates.trusted?.() ?? null }),
       run: () => certificates.follow((pair) => webhook.setSecureContext(tlsOptions(pair, clientCa)), running),
@@ -255,10 +255,11 @@ async function answerUntilShutdown(
       { seconds: options.drain },
       'draining: not ready, still answering, closing each connection after its answer',
     );
-    // The API server goes on using its open connections to a terminating webhook pod (kubernetes#127335).
+    // The API server continues to use its open connections to a terminating webhook pod (kubernetes#127335), so keep
+    // answering.
     const left = cluster?.leave();
     await sleep(options.drain * 1000);
-    // Must end before the pod’s grace does, whatever stalls.
+    // Must end before the pod’s grace does, even if something stalls.
     const closed = Promise.all([manager.close(), left]);
     await Promise.race([closed, sleep(CLOSING_MS, undefined, { ref: false })]);
     logger.info('stopped');

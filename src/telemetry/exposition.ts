@@ -1,8 +1,8 @@
 /*
- * The Prometheus text format, as far as Linger reads it: a dependency for 60 lines is worth neither its weight nor
- * its trust. Strict where it matters: a line that is wanted and cannot be read is an error and never a missing value.
- * Source: prometheus.io/docs/instrumenting/exposition_formats (0.0.4), and of OpenMetrics 1.0 what differs: exemplars,
- * fractions in time stamps, `# EOF`.
+ * The part of the Prometheus text format that Linger reads; a dependency would not pay off for 60 lines. It is strict where
+ * it matters: a wanted line that cannot be read is an error, and never a missing value. Source:
+ * prometheus.io/docs/instrumenting/exposition_formats (0.0.4), and of OpenMetrics 1.0 what differs: exemplars, fractions in
+ * time stamps, `# EOF`.
  */
 
 /** One series at one instant. NaN and the infinities are values like others. */
@@ -11,10 +11,10 @@ export interface MetricSample {
   readonly value: number;
 }
 
-/** Samples by the name that stands in front of them: `workqueue_queue_duration_seconds_bucket`. */
+/** Samples by the name in front of them: `workqueue_queue_duration_seconds_bucket`. */
 export type Exposition = ReadonlyMap<string, readonly MetricSample[]>;
 
-/** The text is no exposition. The message begins with `line N:`. */
+/** The text is not an exposition. The message begins with `line N:`. */
 export class MalformedExposition extends Error {
   override readonly name = 'MalformedExposition';
 
@@ -31,7 +31,7 @@ const LABELS_BEGIN = /[ \t]*\{/y;
 const LABELS_END = /[ \t]*\}/y;
 /** A value, a time stamp and an exemplar; the last two are of no use here. */
 const VALUE = /[ \t]*([^ \t#]+)(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#.*)?$/y;
-/** As Go reads a float, without its hexadecimal and underscored forms, which exporters do not write. */
+/** As Go parses a float, without its hexadecimal and underscored forms, which exporters do not write. */
 const NUMBER = /^[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|inf(?:inity)?|nan)$/i;
 
 /**
@@ -99,7 +99,7 @@ function matchAt(expression: RegExp, line: string, at: number): RegExpExecArray 
 /** Which series are meant. */
 export type SeriesChoice = (labels: MetricSample['labels']) => boolean;
 
-/** Without NaN, which a gauge without a value shows, and which would turn every sum into NaN. */
+/** Without NaN, which is the value of a gauge that has none, and which would turn every sum into NaN. */
 export function chosen(
   exposition: Exposition,
   name: string,
@@ -115,7 +115,7 @@ export function sumOfSeries(exposition: Exposition, name: string, choice: Series
   return chosen(exposition, name, choice).reduce((sum, { value }) => sum + value, 0);
 }
 
-/** How many took at most so many seconds, by ascending edge. */
+/** How many observations were at most this many seconds, by edge in ascending order. */
 export function bucketsOf(
   exposition: Exposition,
   histogram: string,
@@ -130,8 +130,8 @@ export function bucketsOf(
 }
 
 /**
- * By how much every series has grown. One that is new was 0 before, as client-go's series start with their first value;
- * one that has shrunk has been reset to 0 meanwhile.
+ * By how much each series has grown. A new series was 0 before, because client-go's series start with their first value; one
+ * that has shrunk was reset to 0 in between.
  */
 export function growthBetween(before: Exposition, after: Exposition): Exposition {
   const labelKeyOf = ({ labels }: MetricSample) => JSON.stringify([...labels]);

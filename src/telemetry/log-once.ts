@@ -3,8 +3,8 @@ import type { Logger } from 'pino';
 type Members = Readonly<Record<string, unknown>> & { readonly reason?: string };
 
 /**
- * Logs the trouble of a subject (a kind of objects, a consumer) once for each message and `reason`, and once more when it
- * is over: an outage is two lines and not a line a second.
+ * Logs the trouble of a subject (a kind of objects, a consumer) once for each message and `reason`, and once more when it is
+ * over, so that an outage takes two lines instead of a line a second.
  */
 export class LogOnce {
   readonly #logger: Logger;
@@ -26,7 +26,7 @@ export class LogOnce {
     this.#log('error', subject, members, message);
   }
 
-  /** The subject's trouble is over, if it had any. */
+  /** Notes that the subject's trouble is over, if it had any. */
   over(subject: string, members: Members, message: string): void {
     if (this.#troubles.delete(subject)) this.#logger.info(members, message);
   }

@@ -8,36 +8,36 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 export type { Logger };
 
 /**
- * Structured logs, one JSON object a line. Whole objects of others (pods, reviews, Secrets) are never logged: a
- * line carries names, reasons and numbers.
+ * Structured logs, one JSON object per line. Foreign objects (pods, reviews, Secrets) are never logged as a whole: a line
+ * contains names, reasons and numbers.
  */
 export function createLogger(level: LogLevel, destination: DestinationStream): Logger {
   const options = {
     level,
-    // Time as text, which people and log collectors read alike.
+    // The time as text, which both people and log collectors can read.
     timestamp: () => `,"time":"${new Date().toISOString()}"`,
     formatters: { level: (label: string) => ({ level: label }) },
     base: {},
-    // Logs are read on terminals, too: what would command one is escaped, as JSON escapes the rest.
+    // Logs are also read on terminals, so characters that control a terminal are escaped; JSON escapes the rest.
     hooks: { streamWrite: (line: string) => line.replaceAll(/[\u007f-\u009f]/g, printable) },
   };
   return pino(options, destination);
 }
 
-/** Bytes that are kept for a reader that does not read: some 20,000 lines. Later lines are dropped and counted. */
+/** Bytes that are kept for a reader that does not read, which is some 20,000 lines. Later lines are dropped and counted. */
 const MOST_UNREAD = 4 * 2 ** 20;
 
 /** How long the end of the process waits for the reader. */
 const END_WITHIN_MS = 250;
 
 /**
- * A log that never blocks the process, even if nothing reads it: lines are written in the background, up to
- * 4 MB wait for a slow reader, and how many lines were dropped is logged once it has caught up.
- * @returns the log, and what to call before the process ends: it writes what is left, within a quarter of a second
+ * A log that never blocks the process, even if nothing reads it: lines are written in the background, up to 4 MB wait for a
+ * slow reader, and how many lines were dropped is logged once it has caught up.
+ * @returns the log, and a function to call before the process ends, which writes what is left, within a quarter of a second
  */
 export function logToStandardOutput(level: LogLevel) {
-  // Registered before pino's own handler, which would write what is left and, where the reader is gone or does not
-  // read, try for ever.
+  // Registered before pino's own handler, which would write what is left and, if the reader is gone or does not read, try
+  // forever.
   process.once('exit', () => output.destroy());
   const output = pino.destination({ dest: 1, sync: false, maxLength: MOST_UNREAD });
   let ended = false;
@@ -52,7 +52,7 @@ export function logToStandardOutput(level: LogLevel) {
     dropped = 0;
     if (lines > 0) logger.warn({ lines }, 'log lines dropped; standard output was not read fast enough');
   });
-  // A full disk, for example: what is kept is written once there is room. There is no other place to say so.
+  // A full disk, for example. What is kept is written once there is room, and there is no other place to report it.
   output.on('error', () => undefined);
   const end = async () => {
     ended = true;

@@ -1,7 +1,7 @@
 import type { Histogram } from '@prometheus-io/client';
 import type { Logger } from 'pino';
 
-/** The work that others' bytes make for the event loop; `other` is what has no name here. */
+/** The kinds of event-loop work that foreign bytes cause; `other` is work without a name here. */
 export const LOOP_WORK = [
   'watch',
   'list',
@@ -18,19 +18,19 @@ type NamedWork = Exclude<LoopWork, 'other'>;
 
 /** Milliseconds. Shorter work is not counted. */
 const COUNTED_MS = 10;
-/** A review is to wait for nothing longer than this. */
+/** No review should wait for anything longer than this. */
 const LOGGED_MS = 250;
-/** Between two lines about the same work. */
+/** Between two log lines about the same work. */
 const LOGGED_EVERY_MS = 10_000;
 
-/** How often it is looked whether the event loop turns. */
+/** How often to check whether the event loop is running. */
 const LOOK_EVERY_MS = 250;
 
 let observe: ((work: LoopWork, milliseconds: number) => void) | undefined;
-/** The named work since the last look, in milliseconds. */
+/** The named work since the last check, in milliseconds. */
 let named = 0;
 
-/** Does work that keeps the event loop from everything else, and measures how long. */
+/** Does work that blocks the event loop, and measures how long it takes. */
 export function onLoop<T>(work: NamedWork, call: () => T): T {
   const begun = performance.now();
   try {
@@ -53,9 +53,9 @@ export function* stepsOnLoop<T>(work: NamedWork, steps: Generator<unknown, T>): 
 
 /**
  * Reports the work of this process from now on: as a metric, and as a log line where it took too long. Work without a name
- * is found by a timer that comes late: surely where it takes half a second, and often where it takes a quarter.
- * @param isAnswering whether reviews can come: before, none is delayed
- * @param pause resolves after so many milliseconds: false once this process ends
+ * is detected by a timer that is late: always if it takes half a second, and often if it takes a quarter.
+ * @param isAnswering whether reviews can arrive; before that, none can be delayed
+ * @param pause resolves after this many milliseconds, with false once the process ends
  */
 export function reportLoopTime(
   histogram: Histogram<'work'>,

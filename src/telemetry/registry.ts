@@ -9,9 +9,9 @@ import {
 import { LOOP_WORK } from './loop-time.ts';
 
 declare module '@prometheus-io/client' {
-  // The class keeps every member of its configuration.
+  // The class stores all members of its configuration.
   interface MetricConfiguration<T extends string> {
-    /** What the reference says instead of the help, where it says more: Markdown, links relative to docs/reference. */
+    /** Replaces the help in the reference, if more is to be said there: Markdown, with links relative to docs/reference. */
     reference?: string | undefined;
   }
 }
@@ -20,10 +20,10 @@ declare module '@prometheus-io/client' {
 export interface ReadAtScrape<L extends string> {
   readonly name: string;
   readonly help: string;
-  /** Instead of the help, in the reference: Markdown, links relative to docs/reference. */
+  /** Replaces the help in the reference: Markdown, with links relative to docs/reference. */
   readonly reference?: string;
   readonly labelNames: readonly L[];
-  /** All current samples; a series that is not among them is not exposed. */
+  /** All current samples; series without a sample are not exposed. */
   readonly read: () => Iterable<readonly [labels: LabelValues<L>, value: number]>;
 }
 
@@ -54,7 +54,7 @@ export function counterAtScrape<L extends string>(registry: Registry, metric: Re
   });
 }
 
-/** The samples of a metric with one label, by the label's value; an undefined number gives no sample. */
+/** The samples of a metric with one label, by the value of the label; an undefined number gives no sample. */
 export function samplesBy<L extends string, T>(
   label: L,
   all: Readonly<Record<string, T>>,
@@ -94,7 +94,7 @@ export function createMetrics(version: string) {
   ) => new Gauge<L>({ name, help, reference, labelNames, registers });
   const reloads = (name: string, help: string, reference: string) => {
     const counter = new Counter({ name, help, reference, labelNames: ['result'] as const, registers });
-    // Prometheus sees no increase in a series that begins with 1: the first failure must be one.
+    // Prometheus sees no increase in a series that begins with 1, and the first failure must be an increase.
     for (const result of ['success', 'failure']) counter.inc({ result }, 0);
     return counter;
   };
@@ -163,7 +163,7 @@ export function createMetrics(version: string) {
       registers,
     }),
   };
-  // A gauge begins with 0, which would be an alarm where it does not apply.
+  // A gauge begins with 0, which would raise an alarm where it does not apply.
   metrics.certificateTrusted.remove();
   for (const work of LOOP_WORK) metrics.loopBlocked.zero({ work });
   return metrics;

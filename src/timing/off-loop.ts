@@ -3,18 +3,18 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { parentPort, type Transferable, Worker } from 'node:worker_threads';
 
 export interface OffLoopLimits {
-  /** From the call of `run` to its result, the time in the queue included; while the thread starts, 5 s more. */
+  /** The time from the call of `run` to its result, including the time in the queue; 5 s more while the thread starts. */
   readonly timeoutMs: number;
   /** The heap of the thread, in MB. */
   readonly heapMb: number;
 }
 
-/** The task was given up: it took longer or more memory than it may, or its thread failed. */
+/** The task was abandoned: it exceeded its time or memory, or its thread failed. */
 export class OffLoopError extends Error {}
 
 const START_MS = 5_000;
 
-/** A thread that has been idle for this long is ended: it holds 15 to 40 MB. */
+/** A thread that has been idle for this long is ended, because it takes 15 to 40 MB. */
 const IDLE_MS = 10_000;
 
 interface Job<I, O> {
@@ -28,8 +28,8 @@ type Message<I> = { readonly input: I } | 'next';
 type Reply<O> = { readonly piece: O } | { readonly error: string } | 'done' | 'ready';
 
 /**
- * Work that could hold the event loop up, done by a worker thread: one task after the other, within limits. The thread
- * starts with the first task and ends when it has been idle for a while, or when a task exceeds its limits.
+ * Work that could block the event loop, done by a worker thread: one task after another, within limits. The thread starts
+ * with the first task, and ends when it has been idle for a while or a task exceeds its limits.
  */
 export class OffLoop<I, O> {
   readonly #module: URL;
@@ -39,14 +39,14 @@ export class OffLoop<I, O> {
   #ready = false;
   #idle: NodeJS.Timeout | undefined;
 
-  /** @param module what the thread loads: a module that calls {@link answerOffLoop}; see {@link workerUrl} */
+  /** @param module the module that the thread loads, which calls {@link answerOffLoop}; see {@link workerUrl} */
   constructor(module: URL, limits: OffLoopLimits) {
     this.#module = module;
     this.#limits = limits;
   }
 
   /**
-   * @param transfer what of the input is handed over instead of copied
+   * @param transfer parts of the input that are transferred instead of copied
    * @throws OffLoopError, or an Error with the message of what the task has thrown
    */
   run(input: I, transfer: readonly Transferable[] = []): Promise<readonly O[]> {
@@ -66,7 +66,7 @@ export class OffLoop<I, O> {
           return;
         }
         const error = new OffLoopError(`not done within ${timeoutMs} ms`);
-        // The one that has begun does not stop by itself.
+        // A task that has begun does not stop by itself.
         if (this.#queue[0] === job) this.#end();
         settle(error);
       }, timeoutMs);
@@ -116,7 +116,7 @@ export class OffLoop<I, O> {
     else if ('error' in reply) job.settle(new Error(reply.error));
     else {
       job.pieces.push(reply.piece);
-      // Else Node would deliver all pieces that have arrived in one turn of the loop.
+      // Otherwise, Node would deliver all pieces that have arrived in one turn of the loop.
       await turn();
       if (this.#queue[0] === job) worker.postMessage('next' satisfies Message<I>);
     }
@@ -131,8 +131,8 @@ export class OffLoop<I, O> {
 }
 
 /**
- * In the thread: does each task, and hands its result over piece by piece. Pieces are what is copied into the main
- * thread at a time, so each must be small enough not to hold it up.
+ * Called in the thread: does each task, and passes its result on in pieces. Each piece is copied into the main thread at
+ * once, so it must be small enough not to block it.
  */
 export function answerOffLoop<I, O>(work: (input: I) => Iterable<O>): void {
   let pieces: Iterator<O> | undefined;
@@ -151,7 +151,7 @@ export function answerOffLoop<I, O>(work: (input: I) => Iterable<O>): void {
   };
 }
 
-/** The module `name` beside the calling one, from the sources (`.ts`) as in the bundle (`.js`). */
+/** The module `name` beside the calling one, both in the sources (`.ts`) and in the bundle (`.js`). */
 export function workerUrl(url: string, name: string): URL {
   return new URL(`./${name}${extname(url)}`, url);
 }

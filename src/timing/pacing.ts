@@ -1,9 +1,9 @@
 import { Backoff, type BackoffLimits } from './backoff.ts';
 
 /**
- * Makes one call out of many requests: soon after the first, then at most once in `everyMs` as long as there are more.
- * So a single change is passed on in a millisecond or two, and a storm costs no more than a tick's work for each tick.
- * @returns what to call to ask for one
+ * Combines many requests into one call: soon after the first request, then at most once in `everyMs` while there are more.
+ * So a single change is passed on within a millisecond or two, and a storm costs only one call per interval.
+ * @returns a function that requests a call
  */
 export function throttle(
   everyMs: number,
@@ -30,7 +30,7 @@ export interface Allowance {
   readonly atOnce: number;
 }
 
-/** Says how often something may be done (a token bucket). */
+/** Limits how often something may be done (a token bucket). */
 export class RateLimit {
   readonly #allowance: Allowance;
   #left: number;
@@ -43,7 +43,7 @@ export class RateLimit {
     this.#at = now;
   }
 
-  /** @returns false: too often; asking costs nothing further */
+  /** @returns false: too often; a refused request does not count */
   take(now: number): boolean {
     const { perSecond, atOnce } = this.#allowance;
     this.#left = Math.min(atOnce, this.#left + ((now - this.#at) / 1000) * perSecond);
@@ -56,11 +56,11 @@ export class RateLimit {
 
 /** Milliseconds. */
 export interface Pace extends BackoffLimits {
-  /** Between two times, when all is well. */
+  /** The interval if all is well. */
   readonly everyMs: number;
 }
 
-/** When something is to be done again: at its interval, or sooner when asked for; later after failures. */
+/** When to do something again: at its interval, sooner on request, and later after failures. */
 export class Schedule {
   readonly #pace: Pace;
   readonly #backoff: Backoff;
@@ -89,7 +89,7 @@ export class Schedule {
     this.#backoff.reset();
   }
 
-  /** @returns the pause until it is tried again @param retryAfterMs what the server asked for */
+  /** @returns the pause until the next attempt @param retryAfterMs what the server asked for */
   failed(now: number, retryAfterMs = 0): number {
     const pauseMs = this.#backoff.next(retryAfterMs);
     this.#notBefore = now + pauseMs;

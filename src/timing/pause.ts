@@ -2,12 +2,12 @@
 export const NEVER = new AbortController().signal;
 
 /**
- * Waits, without keeping the process alive: what goes on in the background is never what a process waits for.
+ * Waits without keeping the process alive, because a process never waits for its background work.
  * @returns false once the signal has aborted
  */
 export function pause(milliseconds: number, signal: AbortSignal): Promise<boolean> {
-  // Not node:timers/promises: with a signal a pause there takes a fifth to a half more of the processor, and at rest Linger does
-  // little else but pause.
+  // Not node:timers/promises: with a signal, a pause there takes a fifth to a half more processor time, and an idle Linger
+  // does little else but pause.
   return new Promise((resolve) => {
     if (signal.aborted) return resolve(false);
     const abort = () => {
@@ -27,10 +27,10 @@ export function pause(milliseconds: number, signal: AbortSignal): Promise<boolea
 const BEAT_MS = 250;
 
 /**
- * {@link pause}, but it ends with the beat that is nearest to its time: a quarter of a second apart, the same for the whole
- * process. For loops that look whether there is something to do. Waking a processor that rests takes it longer (some
- * 0.15 ms) than most looks do, and a leader has a dozen such loops, so they are all woken together. A tick shorter than
- * a beat is a pause.
+ * Like {@link pause}, but ends with the nearest beat; beats are a quarter of a second apart, and the same for the whole
+ * process. For loops that check whether there is something to do. Waking an idle processor takes longer (some 0.15 ms) than
+ * most checks, and a leader has a dozen such loops, so they are all woken together. A tick shorter than a beat is an
+ * ordinary pause.
  */
 export function tick(milliseconds: number, signal: AbortSignal): Promise<boolean> {
   if (milliseconds < BEAT_MS) return pause(milliseconds, signal);
@@ -39,8 +39,9 @@ export function tick(milliseconds: number, signal: AbortSignal): Promise<boolean
 }
 
 /**
- * Does work with a signal of its own: it aborts with the given one, on request, or after so many milliseconds.
- * Not AbortSignal.any: on a signal that lives for months each leaves some 200 bytes behind, a request a second.
+ * Does work with a signal of its own, which aborts with the given one, on request, or after this many milliseconds. Not
+ * AbortSignal.any, which leaves some 200 bytes behind for each signal that is derived from one that lives for months, and
+ * there is a request a second.
  */
 export async function withSignal<T>(
   { signal: outer, withinMs }: { readonly signal: AbortSignal; readonly withinMs?: number },

@@ -1,6 +1,9 @@
-/** What is computed in one turn of the event loop: well under what a review may take, and so long that handing over costs little. */
+/**
+ * How long to compute in one turn of the event loop: well below what a review may take, but long enough that switching costs
+ * little.
+ */
 const SLICE_MS = 5;
-/** How long one computation runs before the next has its turn. */
+/** How long one computation runs before the next gets its turn. */
 const QUANTUM_MS = 2;
 
 interface Task {
@@ -10,8 +13,8 @@ interface Task {
 }
 
 /**
- * Long computations, step by step: in each turn of the event loop a slice of all of them together, so that everything else that
- * waits has its turn, however many there are.
+ * Runs long computations step by step: in each turn of the event loop, a slice of all of them together, so that other work
+ * gets its turn, however many there are.
  */
 export class Slices {
   readonly #clock: () => number;
@@ -19,13 +22,16 @@ export class Slices {
   readonly #waiting: Task[] = [];
   #isPlanned = false;
 
-  /** @param clock monotonic milliseconds @param later calls it in a later turn of the event loop */
+  /** @param clock monotonic milliseconds @param later calls its argument in a later turn of the event loop */
   constructor(clock: () => number, later: (turn: () => void) => void) {
     this.#clock = clock;
     this.#later = later;
   }
 
-  /** Takes the steps to their end; what is quick, and finds no other, is done at once. What the steps read must bear other turns. */
+  /**
+   * Runs the steps to their end. A quick computation is done at once if there is no other. Other work may run between steps,
+   * so what they read must allow for that.
+   */
   run<T>(steps: Generator<unknown, T>): Promise<T> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ steps, done: resolve as Task['done'], failed: reject });
@@ -34,7 +40,7 @@ export class Slices {
   }
 
   #slice(): void {
-    // A step may begin another computation.
+    // A step may start another computation.
     this.#isPlanned = true;
     const end = this.#clock() + SLICE_MS;
     do {
@@ -46,10 +52,10 @@ export class Slices {
     if (this.#isPlanned) this.#later(() => this.#slice());
   }
 
-  /** @returns whether it has come to its end */
+  /** @returns whether the task has ended */
   #advance({ steps, done, failed }: Task, end: number): boolean {
     try {
-      // Alone it has the whole slice.
+      // If it is alone, it gets the whole slice.
       const until = this.#waiting.length === 0 ? end : Math.min(end, this.#clock() + QUANTUM_MS);
       do {
         const step = steps.next();
@@ -65,15 +71,15 @@ export class Slices {
   }
 }
 
-/** Those of this process: two would take a slice each. */
+/** Shared by the whole process, because two would take a slice each. */
 const SLICES = new Slices(() => performance.now(), setImmediate);
 
-/** Takes a long computation to its end in {@link Slices}, beside all others of this process. */
+/** Runs a long computation to its end in {@link Slices}, together with all others of this process. */
 export function inPieces<T>(steps: Generator<unknown, T>): Promise<T> {
   return SLICES.run(steps);
 }
 
-/** @returns what does this work one call after the other, in the order of the calls */
+/** @returns a function that makes the calls of this work one after another, in order */
 export function serialize<I, O>(work: (input: I) => Promise<O>): (input: I) => Promise<O> {
   let last: Promise<unknown> = Promise.resolve();
   return (input) => {

@@ -9,9 +9,9 @@ const GROUPS = 8;
 const TAIL = /(?<=:)[\d.]+$/;
 
 /**
- * An address in the one spelling that addresses are compared in: IPv4 as four decimals, also where it is mapped into
+ * The canonical spelling of an address, in which addresses are compared: IPv4 as four decimals, even if it is mapped into
  * IPv6; IPv6 as in RFC 5952, without a zone and without a dotted tail.
- * @returns undefined for what is no address
+ * @returns undefined for anything that is not an address
  */
 export function canonicalAddress(text: string): string | undefined {
   if (text.length > LONGEST_ADDRESS) return undefined;
@@ -48,7 +48,7 @@ function hexTail(tail: string): string {
   return `${((a << 8) | b).toString(16)}:${((c << 8) | d).toString(16)}`;
 }
 
-/** As RFC 5952 has it: the longest run of zero groups is `::`, the first of several. */
+/** The spelling of RFC 5952: the longest run of zero groups (the first of several) becomes `::`. */
 function spelled(groups: readonly number[]): string {
   // A single zero is written out.
   let longest = { from: 0, length: 1 };

@@ -14,5 +14,5 @@ export type ExistingHookRule = (typeof EXISTING_HOOK_RULES)[number];
 export const HOLD_DELIVERIES = ['Auto', 'ConfigMap', 'Image'] as const;
 export type HoldDelivery = (typeof HOLD_DELIVERIES)[number];
 
-/** Enforce: waits and Hold consider the consumer’s lag. Observe: it is measured and reported, and changes no wait. */
+/** Enforce: waits and Hold consider the consumer’s lag. Observe: the lag is measured and reported, but changes no wait. */
 export const CONSUMER_MODES = ['Enforce', 'Observe'] as const;

@@ -13,9 +13,9 @@ import {
 import { PAGE_FORMAT_NAMES, usualPath } from './page-formats/page-formats.ts';
 import { PLACEHOLDER } from './template.ts';
 
-// Which URLs Linger calls. One regular expression for files and for the API server, whose own functions for URLs
-// (Go's net/url) and ours (WHATWG's) differ at the edges. Whatever matches, `new URL` can read, but for names with
-// invalid punycode (`xn--…`).
+// Which URLs Linger calls. One regular expression for files and for the API server, because the API server's functions for
+// URLs (Go's net/url) differ from WHATWG's in edge cases. Whatever matches, `new URL` can read, but for names with invalid
+// punycode (`xn--…`).
 
 const HEX = '[0-9A-Fa-f]{1,4}';
 const OCTET = '(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])';
@@ -35,7 +35,7 @@ const PORT = '([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[
 
 /**
  * `http://` or `https://`, a name or an address, perhaps a port, a path and a query, in printable ASCII. No user and
- * password, which would be shown wherever the URL is; no fragment, which is never sent.
+ * password, because they would appear wherever the URL does; no fragment, because it is never sent.
  */
 const NAME_OR_ADDRESS = `(${NAME}|${IPV4}|\\[(${IPV6})\\])`;
 const HOST = `^https?://${NAME_OR_ADDRESS}(:${PORT})?`;
@@ -96,7 +96,7 @@ const LONGEST_PATH = 1024;
 const pagePath = matching(PATH, LONGEST_PATH, PATH_ERROR).meta({ values: 'a path, optionally with a query' });
 
 const instances = z.strictObject({
-  // Required: otherwise a label on a pod of any namespace would make it an instance, which could stall all removals.
+  // Required, because otherwise a label on a pod of any namespace would make it an instance, which could stall all removals.
   namespaceSelector: labelSelector.meta({
     description: 'The namespaces of its pods; kubernetes.io/metadata.name is the name of one.',
     reference: 'The namespaces of its pods. `kubernetes.io/metadata.name` names one.',
@@ -120,7 +120,7 @@ const FILE_ERROR = 'expected the name of a file in the folder --inspect-files, w
 
 const FILE_VALUES = 'the name of a file in `--inspect-files`';
 
-/** A name without a path: only files that the operator has put into that folder may be sent to a page. */
+/** A name without a path, because only files that the operator has put into that folder may be sent to a page. */
 function fileName(description: string, reference = description, values = FILE_VALUES) {
   return optional(matching(FILE, 128, FILE_ERROR), description, { reference, values });
 }
@@ -283,7 +283,10 @@ export type XdsSpec = z.output<typeof xds>;
 
 const ONE_WAY = 'expected exactly one of declared, reports, probe, inspect, endpoints and xds';
 
-/** How a consumer's lag is known: exactly one way. Strict, so that a later way is an error here and not ignored. */
+/**
+ * How a consumer's lag is determined: in exactly one way. Strict, so that a way added by a later version is an error here
+ * instead of being ignored.
+ */
 const measure = z
   .strictObject({
     declared: optional(
@@ -322,7 +325,7 @@ const TEMPLATE_HINT = 'with no placeholders but {address}, {port}, {pod}, {names
 const URL_TEMPLATE_ERROR = `expected ${HTTP_URL_HINT}, ${TEMPLATE_HINT}, and none in the host`;
 
 const HEADER_NAME = /^[A-Za-z0-9][-A-Za-z0-9_.]{0,63}$/;
-/** They decide where a request goes and where it ends, which no author of a consumer may. */
+/** Headers that determine where a request goes and where it ends, which the author of a consumer must not control. */
 const OWN_HEADERS = [
   ...['host', 'connection', 'keep-alive', 'content-length', 'transfer-encoding', 'te', 'trailer', 'upgrade'],
   ...['expect', 'proxy-connection', 'proxy-authorization'],
@@ -370,7 +373,7 @@ const EUREKA_URL = new RegExp(`${HOST}(/[!"$->@-z|~]*)?$`);
 const EUREKA_URL_ERROR =
   'expected the http:// or https:// URL that clients have as serviceUrl, without a query';
 
-/** What leads out of a path: the parts that name the pod's address or namespace would not count. */
+/** Matches what leads out of a path, since the parts that name the pod's address or namespace would then have no effect. */
 const CLIMBS = /^[^?]*(\\|%(2[eEfF]|5[cC])|\/\.{1,2}([/?]|$))/;
 const CLIMBS_ERROR =
   'expected a path without . and .. and without an encoded dot, slash or backslash, which lead elsewhere than it says';
@@ -465,7 +468,7 @@ export type DeregisterSpec = z.output<typeof deregister>;
 
 type DeregisterRequest = NonNullable<DeregisterSpec['http']>;
 
-/** The request, its templates not filled yet: of Eureka, the one that its recipe stands for. */
+/** The request, with its templates not filled yet. For Eureka, the request that its short form stands for. */
 export function deregisterRequest({ http, eureka }: DeregisterSpec): DeregisterRequest {
   if (http !== undefined) return http;
   const { url = '', app, instance, ...rest } = eureka ?? {};
@@ -480,7 +483,7 @@ const LISTS_WHO_IS_OUT =
 const ONE_NAMESPACE =
   'expected {address} or {namespace} in the templates of deregister, or appliesTo.namespaceSelector: pods of other namespaces may have the same name';
 
-/** The parts that say which instance a request is about. */
+/** Whether the parts that identify an instance name the pod's namespace. */
 function namesNamespace(spec: DeregisterSpec): boolean {
   const { url, body = '' } = deregisterRequest(spec);
   return names([url, body], '{address}', '{namespace}');
@@ -491,7 +494,7 @@ const celNamesNamespace = [
   ['eureka', ['self.deregister.eureka.app', 'self.deregister.eureka.instance']] as const,
 ].map(([way, texts]) => `(has(self.deregister.${way}) && ${celNames(texts, '{address}', '{namespace}')})`);
 
-/** Every page of Eureka's API lists instances whatever their status. */
+/** Whether the inspected page belongs to the same Eureka, whose pages all list instances whatever their status. */
 function asksEureka({ eureka }: DeregisterSpec, { inspect: page }: z.output<typeof measure>): boolean {
   if (eureka === undefined || page?.url === undefined) return false;
   return `${page.url}/`.toLowerCase().startsWith(`${eureka.url.toLowerCase().replace(/\/$/, '')}/`);
@@ -503,7 +506,7 @@ const celAsksEureka = [
   `(self.measure.inspect.url + '/').lowerAscii().startsWith(${EUREKA_URL_IN_CEL}.lowerAscii() + (${EUREKA_URL_IN_CEL}.endsWith('/') ? '' : '/'))`,
 ].join(' && ');
 
-/** spec of a DiscoveryConsumer: something beyond the EndpointSlices that finds endpoints and sends traffic. */
+/** The spec of a DiscoveryConsumer: something that discovers endpoints and sends traffic to them. */
 export const discoveryConsumerSpec = z
   .strictObject({
     appliesTo: optional(

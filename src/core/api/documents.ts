@@ -23,7 +23,7 @@ const clusterScoped = z.looseObject({
 });
 const namespaced = z.looseObject({ name: objectName, namespace: namespaceName });
 
-/** One schema for each kind of the API group: it validates files and types the code. */
+/** One schema for each kind of the API group, which both validates files and types the code. */
 export const DOCUMENT_SCHEMAS = {
   ClusterTerminationPolicy: envelope('ClusterTerminationPolicy', clusterTerminationPolicySpec, clusterScoped),
   TerminationPolicy: envelope('TerminationPolicy', terminationPolicySpec, namespaced),
@@ -36,7 +36,7 @@ export type TerminationPolicy = z.output<(typeof DOCUMENT_SCHEMAS)['TerminationP
 export type DiscoveryConsumer = z.output<(typeof DOCUMENT_SCHEMAS)['DiscoveryConsumer']>;
 export type LingerDocument = ClusterTerminationPolicy | TerminationPolicy | DiscoveryConsumer;
 
-/** Whether an object claims to be of our API group, in whatever version and kind. */
+/** Whether an object claims to belong to Linger's API group, in any version and kind. */
 export function isLingerObject(object: { readonly apiVersion?: unknown }): boolean {
   return typeof object.apiVersion === 'string' && object.apiVersion.split('/')[0] === GROUP;
 }
@@ -68,8 +68,8 @@ export function parseDocument(object: { readonly [key: string]: unknown }, where
 const HIGHEST_PRIORITY = 1_000_000;
 
 /**
- * What stands in for a policy that cannot be read, where it might have restrained: the pods that it may select are held in
- * Audit, and what of its other restraints can be read holds.
+ * A replacement for a policy that cannot be read but may have been restrictive: the pods that it may select are kept in
+ * Audit, and those of its restrictions that can be read apply.
  * @param spec as it was written
  */
 export function cautiousPolicy(
@@ -96,7 +96,7 @@ export function cautiousPolicy(
   });
 }
 
-/** Whether what a policy's author has written can only have been meant to restrain, as far as it can be read. */
+/** Whether a policy, as far as it can be read, sets anything that can only be meant to restrict. */
 export function speaksOfRestraint(spec: unknown): boolean {
   if (!isRecord(spec)) return false;
   const { mode, ceiling, overrides } = spec;
@@ -123,7 +123,7 @@ function describe(issue: z.core.$ZodIssue, object: unknown): string {
 }
 
 /**
- * Where a `__proto__` stands, if anywhere. Copying an object drops such a member silently, and a selector that has
+ * The path of a `__proto__` member, if there is one. Copying an object silently drops such a member, and a selector that has
  * lost its only label would select everything.
  */
 function pathOfPrototypeKey(value: unknown, path: readonly string[]): string | undefined {
@@ -143,7 +143,7 @@ function valueAt(object: unknown, path: readonly PropertyKey[]): unknown {
   );
 }
 
-/** Messages are logged: without headers, and without users and passwords of URLs. */
+/** Renders a value for a message. Messages are logged, so headers, and users and passwords in URLs, are left out. */
 function show(value: unknown): string {
   const shown = JSON.stringify(value, (member, each) => (member === 'headers' ? '...' : each)) ?? 'nothing';
   const text = shown.replaceAll(/\/\/[^/\s"]*@/g, '//...@');

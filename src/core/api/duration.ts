@@ -12,7 +12,7 @@ const TERM = /(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)/gu;
 /** The syntax of a duration. The API server checks the same expression: see durationFrom. */
 export const DURATION = /^(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/u;
 
-/** No pod needs a longer one, and it keeps every sum of durations far from losing whole seconds. */
+/** No pod needs a longer one, and with this limit no sum of durations comes near the loss of whole seconds. */
 const MAX_DURATION_SECONDS = 7 * 24 * 3600;
 export const LONGEST_DURATION = '168h';
 /** Characters: enough for every unit with all the digits that count. */
@@ -35,7 +35,7 @@ export function parseDuration(text: string): number | undefined {
 export function formatDuration(seconds: number): string {
   const hours = Math.floor(seconds / 3600);
   const minutes = Math.floor((seconds % 3600) / 60);
-  // Digits beyond milliseconds would only show binary fractions.
+  // More digits than milliseconds would only show artefacts of binary fractions.
   const rest = Math.round((seconds - hours * 3600 - minutes * 60) * 1000) / 1000;
   const text = `${hours > 0 ? `${hours}h` : ''}${minutes > 0 ? `${minutes}m` : ''}${rest > 0 ? `${rest}s` : ''}`;
   return text === '' ? '0s' : text;

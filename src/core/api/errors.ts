@@ -1,8 +1,8 @@
 import type { Curable } from './explained.ts';
 
 /**
- * Stable codes of everything that Linger refuses. A message names what was wrong and the way out; the code is
- * what scripts, dashboards and docs/reference/errors.md hold on to.
+ * Stable codes of all errors that users see. A message says what was wrong and how to fix it; scripts, dashboards and
+ * docs/reference/errors.md rely on the code.
  */
 export const ERRORS = {
   'settings-invalid': {
@@ -99,8 +99,8 @@ export const ERRORS = {
 export type ErrorCode = keyof typeof ERRORS;
 
 /**
- * An error that the user can do something about: its message says what is wrong and the way out, and is shown with
- * its code and without a stack. Certificates have a kind of their own, with codes of their own.
+ * An error that the user can fix: its message says what is wrong and what to do, and is shown with its code and without a
+ * stack. Certificates have their own kind of error, with its own codes.
  */
 export abstract class UserError extends Error {
   abstract readonly code: string;
@@ -109,7 +109,7 @@ export abstract class UserError extends Error {
 export class LingerError extends UserError {
   override readonly name = 'LingerError';
   override readonly code: ErrorCode;
-  /** The member that is wrong, in a document; empty: the document, or no document is. */
+  /** The path of the wrong member in a document; empty: the whole document, or the error is not about a document. */
   readonly path: readonly PropertyKey[];
 
   constructor(

@@ -6,7 +6,7 @@ export interface Explained {
   readonly more?: string;
 }
 
-/** An entry about which there is something to do. */
+/** An entry that calls for action. */
 export interface Curable extends Explained {
   readonly cure: string;
 }

@@ -17,13 +17,14 @@ import {
 } from './selector.ts';
 
 /**
- * What a CustomResourceDefinition says beyond types, beside the refinement that refuses the same in files. Members of
- * OpenAPI v3 as Kubernetes reads it; zod's `meta` hands them to the generator of the CRDs.
+ * Rules of a CustomResourceDefinition beyond types. Each corresponds to a refinement that rejects the same in files. Members
+ * of OpenAPI v3 as Kubernetes reads it; zod's `meta` hands them to the generator of the CRDs.
  *
- * Neither of the two is made of the other: a refinement is any TypeScript, and an evaluator of CEL would be a dependency that
- * every replica and page loads. Both are run against one table of cases instead, `test/core/api/policy-specs.ts` and
- * `consumer-specs.ts`: the schema by `policy-schema.test.ts` and `consumer-schema.test.ts`, the rules by a real API server
- * (`test/cluster-suite/policy-crd.test.ts` and `consumer-crd.test.ts`). A rule that refuses no case fails `rules.test.ts`.
+ * Neither is derived from the other, because a refinement is arbitrary TypeScript, and an evaluator of CEL would be a
+ * dependency that every replica and page loads. Instead, both are tested with one table of cases,
+ * `test/core/api/policy-specs.ts` and `consumer-specs.ts`: the schema by `policy-schema.test.ts` and
+ * `consumer-schema.test.ts`, the rules by a real API server (`test/cluster-suite/policy-crd.test.ts` and
+ * `consumer-crd.test.ts`). A rule that rejects no case fails `rules.test.ts`.
  */
 export type ApiRules = {
   /** Rules in CEL, each true for what is valid. `self` is the value. */
@@ -40,8 +41,8 @@ export function apiRules(...rules: readonly (readonly [rule: string, message: st
 }
 
 /**
- * A regular expression as a CEL literal. It must mean the same to Go's RE2: no look-around and no back-references.
- * A raw literal cannot hold the quote that it ends with.
+ * A regular expression as a CEL literal. It must mean the same to Go's RE2, so it must have no look-around and no
+ * back-references. A raw literal cannot contain the quote with which it ends.
  */
 export function celPattern({ source }: RegExp): string {
   if (source.includes("'")) throw new RangeError(`expected a pattern without ', got ${source}`);
@@ -50,11 +51,11 @@ export function celPattern({ source }: RegExp): string {
 
 declare module 'zod' {
   interface GlobalMeta {
-    /** What the reference says of a field instead of its description. Markdown, links relative to docs/reference. */
+    /** Replaces the field's description in the reference. Markdown, with links relative to docs/reference. */
     readonly reference?: string;
-    /** What the reference says of the values of a field, where the schema does not. */
+    /** The values of the field for the reference, if the schema does not show them. */
     readonly values?: string;
-    /** What the reference says counts where the field is absent. */
+    /** What the reference says about an absent field. */
     readonly absent?: string;
   }
 }

@@ -1,4 +1,4 @@
-/** What the helper of Hold, the pod that carries it and the Hold Service agree on. */
+/** Names and formats that the helper of Hold, the pod that carries it and the Hold Service share. */
 
 /** The volume with the helper, and where it is mounted. */
 export const HOLD_VOLUME = 'linger-hold';
@@ -7,7 +7,7 @@ export const HOLD_HELPER = `${HOLD_MOUNT}/hold`;
 /** The Service, in Linger's own namespace, that helpers call. */
 export const HOLD_SERVICE = 'linger-hold';
 
-/** A new name for each helper: the kubelet caches immutable ConfigMaps by their names. */
+/** Each version of the helper has a name of its own, because the kubelet caches immutable ConfigMaps by name. */
 export function holdConfigMap(digest: string): string {
   return `linger-hold-${digest}`;
 }
@@ -17,7 +17,10 @@ export function holdKey(architecture: string): string {
   return `hold-${architecture}`;
 }
 
-/** A pod's volume with the helper. One from the ConfigMap keeps no pod from starting, even where the ConfigMap is missing. */
+/**
+ * A pod's volume with the helper. If it is a ConfigMap, it never prevents a pod from starting, even if the ConfigMap is
+ * missing.
+ */
 export type HoldVolume =
   | {
       readonly name: typeof HOLD_VOLUME;
@@ -41,7 +44,7 @@ export function holdVolume(digest: string, architecture: string): HoldVolume {
 
 /** The helper's arguments. Times are whole seconds since it has started. */
 export interface HoldCall {
-  /** The Hold Service's: `1.2.3.4:8445` or `[fd00::1]:8445`. */
+  /** The address of the Hold Service: `1.2.3.4:8445` or `[fd00::1]:8445`. */
   readonly address: string;
   readonly token: string;
   /** How long it waits without the Hold Service. */
@@ -50,7 +53,7 @@ export interface HoldCall {
   readonly max: number;
 }
 
-/** A pod's token, and how tokens are hashed: the API only ever sees the hash. Both are made outside of the pure rooms. */
+/** A pod's token, and how to hash tokens: the API only ever sees the hash. Both come from outside of the pure core. */
 export interface HoldToken {
   readonly text: string;
   /** SHA-256 in hex. */

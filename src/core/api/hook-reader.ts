@@ -14,20 +14,20 @@ export interface PlainSleep {
 }
 
 /**
- * For how long a preStop hook holds SIGTERM back, as far as its text shows; fractions of seconds occur. A hook that
- * fails lets SIGTERM through at once, so a command that cannot run waits exactly 0 s.
+ * How long a preStop hook delays SIGTERM, as far as its text shows; may have fractions of seconds. A hook that fails lets
+ * SIGTERM through at once, so a command that cannot run waits exactly 0 s.
  */
 export type HookReading =
   | {
       readonly kind: 'exact';
       readonly seconds: number;
-      /** Why a hook that was meant to wait waits 0 s. */
+      /** Why a hook that was meant to wait does not. */
       readonly why?: string;
     }
   /** It also does something that takes an unknown time. */
   | { readonly kind: 'atLeast'; readonly seconds: number }
   | { readonly kind: 'unknown' }
-  /** The API server refuses the pod; `why` in its words. */
+  /** The API server rejects the pod; `why` is its message. */
   | { readonly kind: 'broken'; readonly why: string };
 
 /** Source: k8s.io/kubernetes pkg/apis/core/validation, validateHandler. */
@@ -40,22 +40,22 @@ function isHandlerKind(member: string): boolean {
 /** The most characters of an httpGet path, which a note quotes. */
 const LONGEST_PATH = 63;
 
-/** `sleep infinity`, and the greatest sum: a number that fits everywhere a time is computed or printed. */
+/** The value of `sleep infinity`, and the limit of sums: it fits everywhere a time is computed or printed. */
 const MOST_SECONDS = 1e9;
 
 const UNKNOWN: HookReading = { kind: 'unknown' };
 
 /**
- * The one reader of hooks that Linger has not written. Its bounds are never wrong, and weak rather than clever: {@link readScript} says
- * what of a script it reads.
- * @param budget when it is spent, the rest of the hook is unknown
+ * Reads hooks that Linger has not written; nothing else does. Its bounds are never wrong, and rather weak than clever:
+ * {@link readScript} documents what it reads of a script.
+ * @param budget once it is spent, the rest of the hook is unknown
  */
 export function readHook(
   handler: LifecycleHandler,
   budget: Budget = new Budget(FOREIGN_LIMITS.hook),
 ): HookReading {
   const [kind, ...more] = HANDLER_KINDS.filter((each) => (handler[each] ?? undefined) !== undefined);
-  // The API server may know a kind of handler that is not known here yet.
+  // The API server may know a kind of handler that this version does not.
   if (kind === undefined && Object.keys(handler).some((each) => !isHandlerKind(each))) return UNKNOWN;
   if (kind === undefined) return { kind: 'broken', why: 'must specify a handler type' };
   if (more.length > 0) return { kind: 'broken', why: 'may not specify more than 1 handler type' };
@@ -91,7 +91,7 @@ export function readableHook(handler: LifecycleHandler): LifecycleHandler {
   return reduced;
 }
 
-/** The seconds that the hook waits for certain: 0 where nothing is known. */
+/** The seconds that the hook certainly waits: 0 if nothing is known. */
 export function leastSecondsOf(reading: HookReading): number {
   return reading.kind === 'exact' || reading.kind === 'atLeast' ? reading.seconds : 0;
 }
@@ -169,39 +169,39 @@ function readCommand(command: unknown, budget: Budget): HookReading {
 /** A word of a command. */
 interface Word {
   readonly text: string;
-  /** The text is the word's value: no variable, substitution or pattern decides it. */
+  /** Whether the text is the word's value, so that no variable, substitution or pattern determines it. */
   readonly literal: boolean;
-  /** Computing its value runs no command and cannot end the script. */
+  /** Whether computing its value runs no command and cannot end the script. */
   readonly harmless: boolean;
 }
 
 /** What a command does, as far as its text shows. */
 interface Run {
-  /** It takes this long; not exact: or longer. */
+  /** How long it takes; if not exact, it may take longer. */
   readonly seconds: number;
   readonly exact: boolean;
   /** false: it may fail. */
   readonly succeeds: boolean;
   /**
-   * It may do anything else, such as stopping the application or the script, so that nothing after it counts:
-   * `nginx -s quit; sleep 15` and `consul leave; sleep 30` protect nothing.
+   * Whether it may do anything else, such as stop the application or end the script, so that nothing after it counts: `nginx
+   * -s quit; sleep 15` and `consul leave; sleep 30` protect nothing.
    */
   readonly open: boolean;
-  /** Why a sleep in it takes no time. */
+  /** Why a sleep in it does not take any time. */
   readonly why?: string | undefined;
 }
 
 const ANYTHING: Run = { seconds: 0, exact: false, succeeds: false, open: true };
 const NOTHING: Run = { seconds: 0, exact: true, succeeds: true, open: false };
-/** Next to nothing: its program may be missing, and its output may fail or block. */
+/** A command that does hardly anything: its program may be missing, and its output may fail or block. */
 const LITTLE: Run = { seconds: 0, exact: false, succeeds: false, open: false };
 const FOR_EVER: Run = { ...NOTHING, seconds: MOST_SECONDS };
 /** The status is not read. */
 const EXIT: Run = { ...NOTHING, succeeds: false };
 
 /**
- * Commands that stop nothing, whatever their arguments. `set`, `:` and `test` are missing on purpose: dash leaves
- * `: >/nope/x; sleep 20` and `set -e; test -f /nope; sleep 20` before the sleep.
+ * Commands that stop nothing, whatever their arguments. `set`, `:` and `test` are deliberately missing: dash leaves `:
+ * >/nope/x; sleep 20` and `set -e; test -f /nope; sleep 20` before the sleep.
  */
 const HARMLESS: ReadonlySet<string> = new Set(['echo', 'printf', 'true', 'date', 'touch', 'logger']);
 /** Those of them that are part of every shell. */
@@ -214,13 +214,13 @@ const SHELL_NAMES: ReadonlySet<string> = new Set(['sh', 'ash', 'bash', 'dash']);
 const USUAL_FOLDERS = /^\/(?:(?:usr\/(?:local\/)?)?bin|busybox)\//;
 
 /**
- * What Istio gives its native sidecars: clients are asked to close their connections, and new ones are taken until SIGTERM.
- * Source: pilot/cmd/pilot-agent/status (handleDrain), and skip_exit of Envoy's /drain_listeners.
+ * The command of Istio's native sidecars: it asks clients to close their connections, but new ones are accepted until
+ * SIGTERM. Source: pilot/cmd/pilot-agent/status (handleDrain), and skip_exit of Envoy's /drain_listeners.
  */
 const ISTIO_DRAIN = /^request (--debug-port=\d+ )?POST drain$/;
 const ISTIO_DRAINS: Run = { ...EXIT, why: 'Envoy drains without being waited for' };
 
-/** @param depth how many shells may run inside each other */
+/** @param depth how many levels of shells may be nested */
 function runProgram(words: readonly Word[], depth: number, budget: Budget): Run {
   budget.spend(words.length);
   let at = 0;
@@ -234,13 +234,13 @@ function runProgram(words: readonly Word[], depth: number, budget: Budget): Run 
   if (name === 'tail' && /^-[fF] \/dev\/null$/.test(args.map(({ text }) => text).join(' '))) return FOR_EVER;
   if (SHELL_NAMES.has(name)) return depth > 0 ? runShell(args, depth - 1, budget) : ANYTHING;
   if (HARMLESS.has(name)) return BUILTINS.has(words[0]?.text ?? '') ? NOTHING : LITTLE;
-  // One word with spaces (["sleep 5"]) is the name of a program that does not exist.
+  // A single word with spaces (["sleep 5"]) names a program that does not exist.
   if (/^sleep\s/.test(name)) return failing(`it fails at once: there is no program "${name}"`);
   const isDrain = name === 'pilot-agent' && ISTIO_DRAIN.test(args.map(({ text }) => text).join(' '));
   return isDrain ? ISTIO_DRAINS : ANYTHING;
 }
 
-/** Empty where the word is no literal. */
+/** Empty if the word is not literal. */
 function nameOf(word: Word | undefined): string {
   return word?.literal ? word.text.replace(USUAL_FOLDERS, '') : '';
 }
@@ -267,14 +267,14 @@ function runSleep(args: readonly Word[]): Run {
     const duration = durationOf(word);
     if (duration !== undefined) seconds += duration;
     else if (literal && /^inf(inity)?$/i.test(text)) seconds = MOST_SECONDS;
-    // `--`, `1e2`, `0x10` and `+5` are read by some programs only.
+    // Only some programs understand `--`, `1e2`, `0x10` and `+5`.
     else if (!literal || /^(--|\+[.\d]+[smhd]?|\+?[.\d]+[exp][\da-f+-]*)$/i.test(text)) return LITTLE;
     else return failing(`sleep fails at once: "${text}" is not a duration`);
   }
   return { ...NOTHING, seconds: Math.min(seconds, MOST_SECONDS) };
 }
 
-/** `timeout 20 sleep 30` takes 20 s and fails. Options, a limit of 0, or another command make it anything. */
+/** `timeout 20 sleep 30` takes 20 s and fails. With options, a limit of 0, or another command, it counts as unknown. */
 function runTimeout([limit, program, ...args]: readonly Word[]): Run {
   const most = durationOf(limit);
   if (!most || nameOf(program) !== 'sleep') return ANYTHING;
@@ -297,29 +297,29 @@ function runShell(args: readonly Word[], depth: number, budget: Budget): Run {
   );
 }
 
-/** The one kind of loop that is read: its body cannot end it. */
+/** The only kind of loop that is read, because its body cannot end it. */
 const ENDLESS_LOOP =
   /^\s*(?:while\s+(?:true|:|\[\s+1\s+\])|until\s+false)\s*[;\n]\s*do\s+(?:sleep\s+\d{1,9}[smhd]?|:|true)\s*[;\n]\s*done\s*(?:;\s*)?$/;
 
-/** Words that begin something else than a simple command; a function shows by its parenthesis. */
+/** Words that begin something other than a simple command. Functions are recognised by their parenthesis. */
 const OPENERS: ReadonlySet<string> = new Set([
   ...['if', 'for', 'while', 'until', 'case', 'select', 'function', 'time', 'coproc', '{', '[[', '!'],
 ]);
-/** Without their openers, the shell refuses the line. */
+/** Words that make the shell reject the line if their openers are missing. */
 const CLOSERS: ReadonlySet<string> = new Set(['then', 'else', 'elif', 'fi', 'do', 'done', 'esac', '}']);
 
 /**
- * Reads lists of simple commands (`;`, `&&`, newline). After the first command that may do anything, and after any other
- * syntax, nothing counts. A shell runs a line only once it has read it to its end: one that it refuses counts for nothing.
- * What is not read is taken to be valid.
- * @param errexit the script ends where a command fails
+ * Reads lists of simple commands (`;`, `&&`, newline). Nothing counts after the first command that may do anything, or after
+ * any other syntax. A shell runs a line only after it has read the whole line, so a line that it rejects counts as nothing.
+ * Syntax that is not read is assumed to be valid.
+ * @param errexit whether the script ends when a command fails
  */
 function readScript(reader: ScriptReader, errexit: boolean, run: (words: readonly Word[]) => Run): Run {
-  /** The seconds that the lines before this one take for certain. */
+  /** The seconds that the previous lines certainly take. */
   let certain = 0;
   let [seconds, exact, open, ended] = [0, true, false, false];
   let why: string | undefined;
-  /** The list that is being read: how long it takes for certain, and whether its next command runs for certain. */
+  /** For the current list: how long it certainly takes, and whether its next command certainly runs. */
   let [inList, runs, succeeds] = [0, true, true];
   for (;;) {
     const { words, targets, end } = reader.next();
@@ -340,13 +340,13 @@ function readScript(reader: ScriptReader, errexit: boolean, run: (words: readonl
       succeeds = runs;
     }
     if (end === '&&') continue;
-    // What runs after `a || b` is not read, nor whether a pipeline waits for all of its commands.
+    // Not read: which command runs after `a || b`, and whether a pipeline waits for all of its commands.
     if (end === '||' || end === '|') {
       open = true;
       if (end === '|') inList = before;
       continue;
     }
-    // A list in the background is not waited for, unless the runtime waits until it has closed its output.
+    // A shell does not wait for a list in the background, but the runtime may wait until it has closed its output.
     if (end === '&') open = true;
     else seconds += inList;
     if (errexit && !runs && !ended) open = true;
@@ -362,9 +362,9 @@ function isExit([first, ...args]: readonly Word[], targets: readonly string[]): 
   return first?.text === 'exit' && targets.length === 0 && args.every(isNumber);
 }
 
-/** Opening these cannot fail in a container that runs. */
+/** Targets that can always be opened in a running container. */
 const SAFE_TARGETS: ReadonlySet<string> = new Set(['/dev/null', '&1', '&2']);
-/** Output to the container's log: where opening it fails, the command does not run. */
+/** The container's log. If opening it fails, the command does not run. */
 const LOG = /^\/(?:dev\/std(?:out|err)|proc\/(?:1|self)\/fd\/[12])$/;
 
 function redirected(made: Run, targets: readonly string[]): Run {
@@ -374,8 +374,8 @@ function redirected(made: Run, targets: readonly string[]): Run {
 }
 
 /**
- * What ends a command: an operator, the end of the script, a place beyond which the syntax is not read here, or one that
- * makes the shell refuse the line.
+ * What ends a command: an operator, the end of the script, a position from which the syntax is not read, or one that makes
+ * the shell reject the line.
  */
 type End = ';' | '\n' | '&' | '&&' | '|' | '||' | 'end' | 'unread' | 'refused';
 
@@ -387,7 +387,7 @@ interface Command {
 }
 
 const ENDS_WORD = ' \t\n;&|<>()';
-/** Unquoted, these make a word a pattern, or what braces and tildes stand for. */
+/** Characters that, unquoted, make a word a pattern or an expansion of braces or tildes. */
 const PATTERN = /[*?[\]{}~]|[^ -~]/;
 const CONTINUES: ReadonlySet<End> = new Set(['&&', '|', '||']);
 

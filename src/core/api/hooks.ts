@@ -3,15 +3,15 @@ import { type LifecycleHandler, onlyMember, plainSleep } from './hook-reader.ts'
 import { isRecord } from './json.ts';
 
 export interface HookSupport {
-  /** The API server and every kubelet know `sleep` as a handler. */
+  /** Whether the API server and all kubelets support `sleep` as a handler. */
   readonly nativeSleep: boolean;
   readonly windows: boolean;
-  /** The helper of Hold is there, and runs. */
+  /** Whether the helper of Hold is available and works. */
   readonly holdHelper: boolean;
 }
 
 export interface HookContents {
-  /** Whole seconds; of Hold: those without a word from the Hold Service. */
+  /** Whole seconds; with Hold, those that apply without an answer from the Hold Service. */
   readonly wait: number;
   /** With Hold only: the arguments of its helper. */
   readonly call?: HoldCall;
@@ -21,18 +21,20 @@ export interface HookContents {
 export interface HookKind {
   /** Whether `Auto` may choose it. `Auto` takes the first kind that is supported. */
   readonly auto: boolean;
-  /** The member of a preStop hook that it is. */
+  /** The member of a preStop hook that it uses. */
   readonly handler: 'sleep' | 'exec';
   /** Whether it works on every node that the pod can run on. */
   supports(nodes: HookSupport): boolean;
   render(contents: HookContents): LifecycleHandler;
-  /** The parameters of Linger's own hook of this kind; undefined for a handler that `render` would not have written. */
+  /**
+   * The parameters of a hook of this kind that Linger wrote; undefined for a handler that `render` would not have written.
+   */
   recognise(handler: LifecycleHandler): HookContents | undefined;
 }
 
 /** In the order in which `Auto` tries them. */
 export const HOOKS = {
-  /** The kubelet itself sleeps: the image needs no program for it. */
+  /** The kubelet itself sleeps, so the image needs no program for it. */
   Sleep: {
     auto: true,
     handler: 'sleep',
@@ -48,7 +50,9 @@ export const HOOKS = {
     render: ({ wait }) => ({ exec: { command: ['sleep', String(wait)] } }),
     recognise: (handler) => ownSleep('Exec', handler),
   },
-  /** Runs the mounted helper, which asks the Hold Service when to end. Never chosen by itself: the pod needs a mount. */
+  /**
+   * Runs the mounted helper, which asks the Hold Service when to end. Never chosen by `Auto`, because the pod needs a mount.
+   */
   Hold: {
     auto: false,
     handler: 'exec',

@@ -4,7 +4,7 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** @returns undefined for a text that is no JSON, which no JSON text is parsed to */
+/** @returns undefined for text that is not JSON; no JSON text has this value */
 export function jsonIn(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -13,14 +13,14 @@ export function jsonIn(text: string): unknown {
   }
 }
 
-/** undefined where a member on the way is missing. */
+/** undefined if a member on the path is missing. */
 export function memberAt(object: unknown, path: readonly string[]): unknown {
   let value = object;
   for (const member of path) value = isRecord(value) ? value[member] : undefined;
   return value;
 }
 
-/** What a JSON pointer of plain names leads to, through lists too. */
+/** The value at a JSON pointer of plain names, which may lead through lists. */
 export function atPointer(object: unknown, pointer: string): unknown {
   return pointer
     .split('/')
@@ -31,14 +31,14 @@ export function atPointer(object: unknown, pointer: string): unknown {
     );
 }
 
-/** A list; what is none, as Go writes an empty one (null), counts as empty. */
+/** A list. Anything else counts as empty, including null, as which Go writes an empty list. */
 export function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
 /**
- * Reads the entries of a stored list, or of a record's members. An entry that cannot be read is left out; writers of lists
- * leave out what would not be read back.
+ * Reads the entries of a stored list, or the members of a record. Entries that cannot be read are left out, as writers of
+ * lists leave out what could not be read back.
  * @param read returns undefined for what it cannot read
  */
 export function readEntries<T>(list: unknown, read: (entry: unknown) => T | undefined): readonly T[] {
@@ -55,7 +55,7 @@ export function isString(value: unknown): value is string {
   return typeof value === 'string';
 }
 
-/** A member of an object that was not validated, as text; of a list or a record none: `String` throws for `{"toString": 1}`. */
+/** A member of an unvalidated object as text; empty for a list or a record, since `String` throws for `{"toString": 1}`. */
 export function textOf(value: unknown): string {
   return typeof value === 'object' || value === undefined ? '' : String(value);
 }
@@ -114,7 +114,7 @@ export function mixedHash(text: string, seed = 0x811c9dc5): number {
   return hash ^ (hash >>> 16);
 }
 
-/** 64 bits that differ for different texts but by chance. Not for secrets. */
+/** 64 bits that are different for different texts, except by chance. Not for secrets. */
 export function fingerprint(text: string): string {
   const hashes = [mixedHash(text), mixedHash(text, 0x9e3779b9)];
   return hashes.map((hash) => (hash >>> 0).toString(16).padStart(8, '0')).join('');

@@ -6,16 +6,16 @@ export interface NamespaceRecord {
   readonly name: string;
   readonly labels: Labels;
   readonly annotations: Readonly<Record<string, string>>;
-  /** Linger has not seen it: it may have more labels and annotations than these. */
+  /** Linger has not seen this Namespace, so it may have more labels and annotations than these. */
   readonly unseen?: true;
 }
 
-/** A Namespace that Linger has not seen still has the label that the API server gives to every one of them. */
+/** A Namespace that Linger has not seen. It certainly has the label that the API server gives to every Namespace. */
 export function unseenNamespace(name: string): NamespaceRecord {
   return { name, labels: { [NAMESPACE_NAME_LABEL]: name }, annotations: NO_LABELS, unseen: true };
 }
 
-/** Whether a selector matches a Namespace; `'unknown'` where that depends on labels of one that has not been seen. */
+/** Whether a selector matches a Namespace; `'unknown'` if that depends on labels of one that has not been seen. */
 export function selectsNamespace(
   selector: LabelSelector,
   { labels, unseen }: NamespaceRecord,
@@ -45,7 +45,7 @@ export interface ServiceRecord {
   readonly name: string;
   readonly labels: Labels;
   readonly selector: Labels | undefined;
-  /** It comes from a manifest and its selector cannot be read, so it may select any pod of its namespace. */
+  /** It is from a manifest and its selector cannot be read, so it may select any pod of its namespace. */
   readonly unreadable?: true;
   /** Without a ClusterIP: DNS answers with its pods' addresses. */
   readonly headless: boolean;
@@ -53,21 +53,24 @@ export interface ServiceRecord {
   readonly externalName: boolean;
   /** Known for Services of the cluster only. Undefined: headless, ExternalName, or not assigned yet. */
   readonly clusterIp?: string | undefined;
-  /** Its TCP ports, or the first of many; known for Services of the cluster only. */
+  /** Its TCP ports, or the first ones if there are many; known only for Services of the cluster. */
   readonly ports?: readonly number[];
 }
 
 export interface ServiceIndex {
-  /** A namespace without an entry has no Service. Otherwise (files, or a watch that has not synced) it is unknown. */
+  /**
+   * Whether a namespace without an entry certainly has no Service. Otherwise (with files, or a watch that has not synced)
+   * that is unknown.
+   */
   readonly complete: boolean;
   readonly byNamespace: ReadonlyMap<string, readonly ServiceRecord[]>;
-  /** Namespaces with Services whose labels and selectors are not known: they are too large. */
+  /** Namespaces in which labels and selectors of some Services are unknown, because they are too large. */
   readonly unread?: ReadonlySet<string>;
 }
 
 /**
- * Rollout controllers add these keys to a Service's selector to move traffic between ReplicaSets. A pod that is
- * not selected at this minute is selected at the next, so they do not decide whether it serves.
+ * Keys that rollout controllers add to a Service's selector to shift traffic between ReplicaSets. A pod that is not selected
+ * now may be selected a minute later, so they do not determine whether it serves.
  */
 const TRAFFIC_SHIFTING_KEYS = new Set(['pod-template-hash', 'rollouts-pod-template-hash']);
 

@@ -1,26 +1,26 @@
 const KIB = 1024;
 const MIB = 1024 * KIB;
 
-/** Bounds on what others write: applied before it is parsed or kept. */
+/** Bounds on foreign input, applied before it is parsed or kept. */
 export interface ForeignLimit {
   readonly from: string;
-  /** The most bytes of one that are read; a longer one is refused, or left out. */
+  /** The most bytes of one input that are read; a longer one is rejected or left out. */
   readonly bytes: number;
-  /** The most parts of one; undefined: as many as its bytes hold. */
+  /** The most parts of one input; undefined: as many as fit into its bytes. */
   readonly parts?: { readonly most: number; readonly what: string };
-  /** The deepest nesting; undefined: reading it takes no recursion, so any depth that its bytes hold. */
+  /** The deepest nesting; undefined: reading takes no recursion, so any depth that fits into its bytes. */
   readonly depth?: number;
-  /** The most steps of reading one, as its reader counts them ({@link Budget}); undefined: its reader counts none. */
+  /** The most steps for reading one input, as its reader counts them ({@link Budget}); undefined: its reader counts none. */
   readonly steps?: number;
   /** The most bytes that are parsed on the event loop at a time. */
   readonly loopBytes: number;
-  /** What happens to a longer one. */
+  /** What happens to an input beyond the limits. */
   readonly beyond: string;
 }
 
 /**
- * Every source of bytes that are not Linger's own. The threat model prints this table, and a test compares the two.
- * A parser takes its limits from here.
+ * Every source of bytes that are not Linger's own. Parsers take their limits from here. The threat model contains this
+ * table, and a test compares the two.
  */
 export const FOREIGN_LIMITS = {
   review: {
@@ -34,9 +34,9 @@ export const FOREIGN_LIMITS = {
     from: 'authors of pods, by the commands of hooks',
     bytes: 4 * KIB,
     parts: { most: 64, what: 'words' },
-    // Shells inside each other.
+    // Levels of nested shells.
     depth: 2,
-    // Four for each character: a script inside a script is read twice, and words count besides.
+    // Four for each character, because a script inside a script is read twice, and words count as well.
     steps: 16 * KIB,
     loopBytes: 4 * KIB,
     beyond: 'the hook waits for an unknown time',
@@ -54,7 +54,7 @@ export const FOREIGN_LIMITS = {
     bytes: 16 * MIB,
     parts: { most: 8 * KIB, what: 'entries of lists and labels' },
     depth: 8,
-    // An entry or a label each: some 10 ms.
+    // One step for each entry or label: some 10 ms.
     steps: 8 * KIB,
     loopBytes: 16 * MIB,
     beyond: 'the object counts as unknown, and the audit says so',
@@ -126,8 +126,8 @@ export interface ReaderLimits extends Required<Pick<ForeignLimit, 'bytes' | 'dep
 }
 
 /**
- * What reading one foreign input may still cost, counted in steps of its reader, so that a busy machine does not matter.
- * A reader that has spent it answers *unknown*.
+ * What reading one foreign input may still cost, counted in steps of its reader rather than in time, so that a busy machine
+ * makes no difference. A reader that has spent it answers *unknown*.
  */
 export class Budget {
   readonly limits: ReaderLimits;
@@ -150,7 +150,9 @@ export class Budget {
   }
 }
 
-/** Sets an entry of a Map that keeps at most so many: those that were set last, as a Map is in the order of insertion. */
+/**
+ * Sets an entry of a Map that keeps a limited number: those that were set last. Relies on the order of insertion in a Map.
+ */
 export function setNewest<K, V>(map: Map<K, V>, key: K, value: V, most: number): void {
   map.delete(key);
   map.set(key, value);

@@ -1,4 +1,4 @@
-/** The API group and the names that Linger puts on objects: the one place that knows them. */
+/** The API group, and the names that Linger puts on objects. No other file defines them. */
 export const GROUP = 'linger.dev';
 export const API_VERSION = `${GROUP}/v1alpha1`;
 
@@ -16,21 +16,21 @@ export const ANNOTATION = {
   hook: 'linger.dev/hook',
   containers: 'linger.dev/containers',
   existingHook: 'linger.dev/existing-hook',
-  /** Written by Linger, never read as a wish: the plan that the pod's hooks follow. */
+  /** The plan that the pod's hooks follow. Linger writes it, and never reads it as a setting. */
   plan: 'linger.dev/plan',
-  /** Written by Linger: SHA-256 of the token that the pod's Hold hooks carry, in hex. */
+  /** SHA-256, in hex, of the token in the pod's Hold hooks. Written by Linger. */
   holdToken: 'linger.dev/hold-token',
 } as const;
 
 export const ANNOTATION_PREFIX = 'linger.dev/';
 
-/** The policy in the API server that stands in for Linger, and the ConfigMap that it reads: see deploy/floor. */
+/** The policy in the API server that replaces Linger while it is down, and the ConfigMap that it reads: see deploy/floor. */
 export const FLOOR = {
   policy: 'linger-floor',
   configMap: 'linger-floor',
-  /** How the plans begin that the policy writes: it touches no pod with any other. */
+  /** How plans that the policy writes begin; it does not change pods with any other plan. */
   stamp: '{"v":1,"by":"floor",',
-  /** The ConfigMap's keys that are no namespaces, whose names have no underscore. */
+  /** Keys of the ConfigMap that are not namespaces, whose names contain no underscore. */
   newNamespaces: '_',
   validUntil: '_validUntil',
   dropped: '_dropped',
@@ -41,10 +41,12 @@ export const MIRROR_POD_ANNOTATION = 'kubernetes.io/config.mirror';
 
 /** Every Namespace carries its own name as this label. Source: KEP-2161. */
 export const NAMESPACE_NAME_LABEL = 'kubernetes.io/metadata.name';
-/** The webhook is never called for their pods: see deploy/webhook.yaml. */
+/** Namespaces for whose pods the webhook is never called: see deploy/webhook.yaml. */
 export const NEVER_ASKED: readonly string[] = ['kube-system', 'kube-node-lease'];
 
-/** How a replica identifies itself to the canary. Gateways may drop headers, so the body says the same. */
+/**
+ * The header with which a replica identifies itself to the canary. Gateways may drop headers, so the body contains the same.
+ */
 export const CANARY_IDENTITY_HEADER = 'linger-canary';
 
 /** Identifies an object among those of its kind: `shop/web`; `/shop` where it is not namespaced. */

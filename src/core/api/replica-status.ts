@@ -5,12 +5,12 @@ const count = z.number().min(0);
 const counts = z.record(z.string(), count).readonly();
 
 /**
- * By the name of the part that says them. A member that an earlier version did not write is optional: during an upgrade
- * replicas of both run.
+ * By the name of the part that reports them. Members that an earlier version did not write are optional, because replicas of
+ * both versions run during an upgrade.
  */
 const FACTS = {
   cluster: {
-    /** Whether everything that decisions read has been read once; null: it follows no cluster. */
+    /** Whether everything that decisions depend on has been read once; null: it follows no cluster. */
     synced: z.boolean().nullable(),
   },
   certificates: {
@@ -18,32 +18,32 @@ const FACTS = {
     trusted: z.boolean().nullable().default(null),
   },
   webhook: {
-    /** The decisions of the last hour (to five minutes), or since its start, by outcome, and skips by reason. */
+    /** The decisions of the last hour (to within five minutes) or since its start, by outcome, and skips by reason. */
     decisions: z.object({
       outcomes: counts,
       skips: counts,
-      /** How long it has counted, in seconds: at most an hour; absent: an earlier version, which does not say. */
+      /** For how many seconds it has counted, at most an hour; absent: an earlier version, which does not report that. */
       seconds: count.optional(),
     }),
   },
   hold: {
     /**
-     * The pods that it holds now; null: it does not lead, or has not led for as long as hooks take to call again, or there is
-     * no Hold Service. Followers of an earlier version say 0.
+     * How many pods it holds now; null: it does not lead, or has not led for long enough for hooks to call again, or there
+     * is no Hold Service. Followers of an earlier version report 0.
      */
     held: count.nullable(),
     /**
-     * Running pods whose hooks call an address where the Hold Service is not; null: there is no Hold Service; absent: an
-     * earlier version, which does not say.
+     * How many running pods call an address that the Hold Service does not have; null: there is no Hold Service; absent: an
+     * earlier version, which does not report that.
      */
     unreached: count.nullish(),
   },
   canary: {
-    /** The flips of the canary that it has led, by result; null: it has no canary. */
+    /** The flips that it has made as the leader, by result; null: it has no canary. */
     flips: counts.nullable(),
   },
   audit: {
-    /** Its last audit while it leads: workloads by verdict, and those of a namespace with a finding. null: none. */
+    /** Its last audit as the leader: workloads by verdict, and the number in each namespace with a finding. null: none. */
     audit: z
       .object({
         verdicts: counts,
@@ -64,21 +64,21 @@ const replicaStatus = z.object({
   ...FACTS.audit,
 });
 
-/** With every optional member, at any depth. */
+/** The type with all optional members present, at any depth. */
 type Complete<T> = T extends object
   ? { readonly [Member in keyof T]-?: Complete<Exclude<T[Member], undefined>> }
   : T;
 
-/** What a replica of this or an earlier version says of itself. */
+/** The status that a replica of this or an earlier version reports. */
 export type ReplicaStatus = z.output<typeof replicaStatus>;
 
-/** What a replica of this version says of itself, at `/status` of its admin port. */
+/** The status that a replica of this version reports, at `/status` of its admin port. */
 export type OwnStatus = Complete<ReplicaStatus>;
 
-/** What a part of the server adds to it. */
+/** The facts that a part of the server contributes. */
 export type FactsOf<Part extends keyof typeof FACTS> = Complete<z.output<z.ZodObject<(typeof FACTS)[Part]>>>;
 
-/** @returns undefined for what is no status */
+/** @returns undefined for anything other than a status */
 export function parseReplicaStatus(text: string): ReplicaStatus | undefined {
   return replicaStatus.safeParse(jsonIn(text)).data;
 }

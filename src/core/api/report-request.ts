@@ -5,13 +5,13 @@ import { optional } from './fields.ts';
 interface ResultOfReport extends Curable {
   /** The HTTP status of the answer. */
   readonly status: number;
-  /** What a refusal says after the reason; empty where nothing is refused. */
+  /** What to do, stated after the reason of a refusal; empty if nothing is refused. */
   readonly way: string;
 }
 
 /**
- * What becomes of a report: the `reason` of a refusal with its way out, and a metric's label. 401 and 403 are about the
- * sender, 409 about a report that contradicts what Linger knows, 429 and 503 about coming back later.
+ * What happens to a report: the `reason` of a refusal with what to do about it, and the value of a metric's label. 401 and
+ * 403 concern the sender, 409 a report that contradicts what Linger knows, 429 and 503 ask to retry later.
  */
 export const REPORT_RESULTS = {
   Asked: {
@@ -179,10 +179,10 @@ const reportRefused = z
   })
   .describe('The report does not count.');
 
-/** The header of an answer that also carries its cursor: for clients that do not read JSON. */
+/** The header of an answer that also contains its cursor, for clients that do not parse JSON. */
 export const CURSOR_HEADER = 'Linger-Cursor';
 
-/** The reports API, as an OpenAPI 3.1 document: made of the schemas that requests are held against. */
+/** The reports API as an OpenAPI 3.1 document, derived from the schemas that validate requests. */
 export function reportsOpenApi(): Record<string, unknown> {
   const statuses = new Set(Object.values(REPORT_RESULTS).map(({ status }) => status));
   return {

@@ -1,5 +1,5 @@
-// What labels may be. Without the schema library, which the command line does without.
-// Source: k8s.io/apimachinery pkg/util/validation.
+// What is allowed in labels. Does not use the schema library, because the command line does without it. Source:
+// k8s.io/apimachinery pkg/util/validation.
 
 import { isRecord, listOf, recordsAt, textOf } from './json.ts';
 
@@ -10,7 +10,7 @@ export const LONGEST_PREFIX = 253;
 export const LABEL_KEY =
   /^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
 
-/** The API server refuses rules whose cost it cannot bound. */
+/** Limited, because the API server rejects rules whose cost it cannot bound. */
 export const MOST_EXPRESSIONS = 16;
 export const MOST_VALUES = 64;
 
@@ -36,7 +36,7 @@ export interface LabelSelector {
   readonly matchExpressions?: readonly LabelRequirement[] | undefined;
 }
 
-/** One requirement, up to the comma or the end. No two parts can match the same characters, so it takes linear time. */
+/** One requirement, up to the comma or the end. No two parts match the same characters, so matching takes linear time. */
 const REQUIREMENT = new RegExp(
   [
     String.raw`\s*(?:!\s*(?<absent>WORD)\s*|(?<key>WORD)\s*`,
@@ -49,9 +49,9 @@ const REQUIREMENT = new RegExp(
 );
 
 /**
- * Reads what `kubectl get -l` takes: `app=web,tier!=cache`, `env in (a,b)`, `env notin (a)`, `key`, `!key`. As there,
- * `!=` and `notin` also select what does not have the key. Comparisons of numbers (`<`, `>`) are not read.
- * Source: k8s.io/apimachinery pkg/labels (Parse).
+ * Reads what `kubectl get -l` takes: `app=web,tier!=cache`, `env in (a,b)`, `env notin (a)`, `key`, `!key`. As in kubectl,
+ * `!=` and `notin` also select objects without the key. Comparisons of numbers (`<`, `>`) are not read. Source:
+ * k8s.io/apimachinery pkg/labels (Parse).
  * @returns undefined for a text that is not a selector, or has keys or values that no label can have
  */
 export function parseLabelQuery(text: string): LabelSelector | undefined {
@@ -66,7 +66,7 @@ export function parseLabelQuery(text: string): LabelSelector | undefined {
   return matchExpressions.every(isRequirement) ? { matchExpressions } : undefined;
 }
 
-/** `key=` asks for the empty value, as `(a,)` does beside another. */
+/** `key=` requires the empty value, as does `(a,)` beside another value. */
 function requirementOf(groups: Partial<Record<string, string>>): LabelRequirement {
   const { absent, key = '', equality, value = '', set, values } = groups;
   if (absent !== undefined) return { key: absent, operator: 'DoesNotExist' };
@@ -96,7 +96,7 @@ export function labelQueryOf({ matchLabels = {}, matchExpressions = [] }: LabelS
 
 export type Labels = Readonly<Record<string, string>>;
 export const NO_LABELS: Labels = {};
-/** The selector that everything matches. */
+/** The selector that matches everything. */
 export const EVERYTHING: LabelSelector = {};
 
 /** metav1.LabelSelector semantics: all requirements hold; NotIn also holds where the key is absent. */
@@ -107,13 +107,13 @@ export function selects(selector: LabelSelector, labels: Labels): boolean {
   return selector.matchExpressions?.every((each) => holds(each, labels)) ?? true;
 }
 
-/** Which objects a webhook of a configuration is asked about, as far as selectors say. */
+/** The selectors of a webhook in a configuration, which determine for which objects it is called. */
 export interface WebhookSelectors {
   readonly namespaceSelector?: unknown;
   readonly objectSelector?: unknown;
 }
 
-/** Whether a webhook's selectors take an object of a namespace. What matchConditions say is for the API server to judge. */
+/** Whether a webhook's selectors match an object of a namespace. Only the API server can evaluate matchConditions. */
 export function isSelected(webhook: WebhookSelectors, namespace: Labels, object: Labels): boolean {
   const takes = (selector: unknown, labels: Labels) =>
     !isRecord(selector) || selects(selector as LabelSelector, labels);
@@ -132,7 +132,7 @@ export function isCalledForPods({ rules }: { readonly rules?: unknown }): boolea
   );
 }
 
-/** Whether one of these patterns takes a name; one with several wildcards (`*`, `?`) is taken to. */
+/** Whether one of these patterns matches a name. A pattern with several wildcards (`*`, `?`) is assumed to. */
 export function fitsPattern(patterns: unknown, name: string): boolean {
   return listOf(patterns).some((each) => {
     const [start = '', end, ...more] = textOf(each).split(/[*?]/);
@@ -148,7 +148,7 @@ function holds({ key, operator, values = [] }: LabelRequirement, labels: Labels)
   return found === (operator === 'In' || operator === 'Exists');
 }
 
-/** Only own members of this foreign JSON count: `constructor` is no label. */
+/** Only own members of this foreign JSON count: `constructor` is not a label. */
 export function labelOf(labels: Labels, key: string): string | undefined {
   return Object.hasOwn(labels, key) ? labels[key] : undefined;
 }

@@ -1,4 +1,4 @@
-/** How much of something limited each namespace has taken, by whatever measure. */
+/** How much of a limited resource each namespace has taken, in any unit. */
 export class Shares {
   readonly #of = new Map<string, number>();
   total = 0;
@@ -19,8 +19,8 @@ export class Shares {
   }
 
   /**
-   * Whether a namespace may take this much more: no namespace takes more than what it leaves to the others. So one that
-   * takes all it can get leaves half, and two leave a third; those with little always find room.
+   * Whether a namespace may take this much more. No namespace may take more than it leaves for the others: a single greedy
+   * one leaves half, two leave a third, and namespaces with little always find room.
    */
   hasRoomFor(namespace: string, weight: number, most: number): boolean {
     return this.of(namespace) + weight <= most - this.total;
@@ -28,8 +28,8 @@ export class Shares {
 }
 
 /**
- * The first of each namespace, then their second ones, and so on, each namespace's in their order: so that no number of them in
- * one namespace delays those of others.
+ * The first of each namespace, then the second of each, and so on, in the order within each namespace. So any number of them
+ * in one namespace does not delay those of others.
  */
 export function inTurns<T>(all: readonly T[], namespaceOf: (each: T) => string): readonly T[] {
   const turns = new Shares();
@@ -42,8 +42,8 @@ export function inTurns<T>(all: readonly T[], namespaceOf: (each: T) => string):
 }
 
 /**
- * Entries by key, for as long as there is room for their JSON. Where there is none, the namespace with the most makes it: of
- * its workload with the most entries, the oldest. So none can push out the others'.
+ * Entries by key, kept as long as there is room for their JSON. If there is none, the namespace with the most makes room:
+ * the oldest entry of its workload with the most entries is dropped. So no namespace can displace the entries of others.
  */
 export class FairLog<T extends { readonly namespace: string; readonly owner: string }> {
   readonly #kept = new Map<string, { readonly key: string; readonly entry: T; readonly length: number }>();
@@ -60,7 +60,7 @@ export class FairLog<T extends { readonly namespace: string; readonly owner: str
     this.#timeOf = timeOf;
   }
 
-  /** The one that was put last at the end. */
+  /** In the order in which they were put. */
   get all(): readonly T[] {
     return [...this.#kept.values()].map(({ entry }) => entry);
   }
@@ -69,7 +69,7 @@ export class FairLog<T extends { readonly namespace: string; readonly owner: str
     return this.#kept.get(key)?.entry;
   }
 
-  /** Replaces what the key had. @returns the entries for which there is no room any more */
+  /** Replaces the entry of the key. @returns the entries for which there is no room any more */
   put(key: string, entry: T): readonly T[] {
     const { length } = JSON.stringify(entry);
     if (length > this.#limits.longest) return [entry];

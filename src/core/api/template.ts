@@ -1,9 +1,9 @@
 import { type Labels, labelOf } from './selector.ts';
 
-/** What a template may name: `{address}`, `{port}`, `{pod}`, `{namespace}` and `{label:KEY}`, all of one pod. */
+/** The placeholders of templates: `{address}`, `{port}`, `{pod}`, `{namespace}` and `{label:KEY}`, all of one pod. */
 export const PLACEHOLDER = '\\{(address|port|pod|namespace|label:[A-Za-z0-9][-A-Za-z0-9_./]*)\\}';
 
-/** The pod that fills a template. */
+/** The pod whose values fill a template. */
 export interface TemplateValues {
   /** undefined: not known. */
   readonly address: string | undefined;
@@ -15,7 +15,7 @@ export interface TemplateValues {
 
 /**
  * Characters that mean the same in a path, a query, a header, JSON, XML and a form, so that a value needs no encoding and
- * cannot end what it stands in. With a letter or digit at both ends no value makes a segment `..` of a path.
+ * cannot end what it is part of. Because both ends are a letter or a digit, no value is the segment `..` of a path.
  */
 const PLAIN = /^[A-Za-z0-9]([-A-Za-z0-9._]{0,251}[A-Za-z0-9])?$/;
 const ADDRESS = /^[0-9A-Fa-f:]([0-9A-Fa-f:.]{0,43}[0-9A-Fa-f:])?$/;
@@ -23,7 +23,10 @@ const ADDRESS = /^[0-9A-Fa-f:]([0-9A-Fa-f:.]{0,43}[0-9A-Fa-f:])?$/;
 /** Room for a template with some names of the longest kind. */
 const LONGEST_FILLED = 16_384;
 
-/** @throws RangeError for what the pod does not have, or what is not plain; the message is a phrase after `the request` */
+/**
+ * @throws RangeError for a value that the pod does not have, or that is not plain; its message is a phrase after `the
+ * request`
+ */
 export function fillTemplate(template: string, values: TemplateValues): string {
   const filled = template.replaceAll(new RegExp(PLACEHOLDER, 'g'), (_, name: string) => {
     const value = valueNamed(name, values);

@@ -18,7 +18,7 @@ import {
 } from './fields.ts';
 import { HOOK_CHOICES } from './hooks.ts';
 
-/** More containers than a pod has; the API server refuses rules whose cost it cannot bound. */
+/** More containers than any pod has. Limited, because the API server rejects rules whose cost it cannot bound. */
 const MOST_NAMES = 256;
 const LONGEST_NAME = 63;
 
@@ -127,8 +127,8 @@ const hold = z
   );
 
 /**
- * YAML 1.1, as kubectl reads it, takes an unquoted `Off` for the boolean false; nothing else can be meant here. The API
- * server gets what kubectl has read, and refuses the boolean.
+ * kubectl reads YAML 1.1, in which an unquoted `Off` is the boolean false, so false is accepted here: it can mean nothing
+ * else. The API server gets what kubectl has read, and rejects the boolean.
  */
 const mode = z
   .preprocess((value) => (value === false ? 'Off' : value), z.enum(MODES))
@@ -136,7 +136,10 @@ const mode = z
 
 const GRACE_SHORT = 'expected at least 1s';
 
-/** The fields that both kinds of policy have. No defaults: a defaulted field would count as set and break the layers. */
+/**
+ * The fields that both kinds of policy have. There are no defaults, because a defaulted field would count as set and defeat
+ * the layers.
+ */
 const sharedFields = {
   podSelector: optional(labelSelector, 'The pods that it applies to; absent: all.', {
     absent: 'everything',

@@ -1,18 +1,20 @@
 import type { Labels, PageFormat } from '../api/index.ts';
 
-/** How the lag of a kind of consumer is known, and where upstream says so. */
+/** How the lag of a kind of consumer is determined, and where its documentation says so. */
 export type CatalogueMeasure =
   | {
       readonly by: 'inspect';
       readonly format: PageFormat;
       readonly port: number;
       readonly path?: string;
-      /** The page is served on the pod's loopback only: `linger witness` has to run beside it, and asks there. */
+      /**
+       * The page is served only on the pod's loopback address, so `linger witness` has to run beside it and read it there.
+       */
       readonly loopback?: string;
       /** What else has to be set up before the page can be used. */
       readonly first?: string;
     }
-  /** Its proxies follow istiod. The files are those of --inspect-files that docs/gateways.md has mounted. */
+  /** Its proxies follow istiod. The files are those of --inspect-files, as mounted in docs/gateways.md. */
   | {
       readonly by: 'xds';
       readonly address: string;
@@ -20,26 +22,26 @@ export type CatalogueMeasure =
       readonly tokenFile: string;
     }
   | { readonly by: 'declared'; readonly syncInterval?: string; readonly lag?: string }
-  /** It sends to the ClusterIP or to a node port: the built-in consumer `cluster-ip` is its lag. */
+  /** It sends to the ClusterIP or to a node port, so the built-in consumer `cluster-ip` covers its lag. */
   | { readonly by: 'clusterIp' };
 
-/** Something that sends traffic to pods: how it is recognised, and how its lag is known. */
+/** Something that sends traffic to pods: how to recognise it, and how its lag is determined. */
 export interface Ecosystem {
   /** The name of the DiscoveryConsumer. */
   readonly name: string;
   /** `spec.controller` of IngressClasses, `spec.controllerName` of GatewayClasses. */
   readonly controllers?: readonly string[];
-  /** Names of classes without an object, as manifests that were written for the usual installation name them. */
+  /** Names of classes, to be recognised in manifests without the class objects: those of the usual installation. */
   readonly classes?: readonly string[];
   /** Kinds that only it reads, as `group/Kind`. */
   readonly kinds?: readonly string[];
-  /** What sends: the image of a container, and labels of the pods where the image is used by others, too. */
+  /** How to recognise what sends: the image of a container, and labels of the pods if others use the image, too. */
   readonly image?: RegExp;
   readonly marked?: readonly Labels[];
   /** Where the usual installation puts it. */
   readonly usual?: { readonly namespace: string; readonly labels: Labels };
   readonly measure: CatalogueMeasure;
-  /** A page of upstream's, or what the number assumes. */
+  /** A page of the project's documentation, or what the number assumes. */
   readonly source: string;
 }
 
@@ -52,11 +54,11 @@ function witnessed(page: string): CatalogueMeasure {
   return { by: 'inspect', format: 'Witness', port: WITNESS_PORT, loopback: page };
 }
 
-/** One row for each kind of consumer that is recognised. */
+/** One row for each kind of consumer that Linger recognises. */
 export const CATALOGUE: readonly Ecosystem[] = [
   {
     name: 'contour',
-    // Contour takes IngressClasses by name, whatever their controller: the first is a convention.
+    // Contour takes IngressClasses by name, whatever their controller is; the first controller is a convention.
     controllers: ['projectcontour.io/ingress-controller', 'projectcontour.io/gateway-controller'],
     classes: ['contour'],
     kinds: ['projectcontour.io/HTTPProxy', 'projectcontour.io/ExtensionService'],

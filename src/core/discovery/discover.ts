@@ -27,13 +27,15 @@ import { CATALOGUE, type Ecosystem } from './catalogue.ts';
 import { reduced } from './reduced-objects.ts';
 import { type BackendService, backendsOf, balancerToPods, isTrafficKind, marksIn } from './traffic-kinds.ts';
 
-/** A pod group that sends traffic: what serves the page of its upstreams. */
+/** A group of pods that sends traffic, and serves the page of its upstreams. */
 export interface Instances {
   readonly namespace: string;
   readonly labels: Labels;
   /** All labels of its pods. */
   readonly podLabels?: Labels;
-  /** `DaemonSet projectcontour/envoy`; absent: not seen, and assumed to be where the usual installation puts it. */
+  /**
+   * `DaemonSet projectcontour/envoy`; absent: it was not seen, and is assumed to be where the usual installation puts it.
+   */
   readonly workload?: string;
 }
 
@@ -45,12 +47,12 @@ export interface DiscoveredConsumer {
   readonly services: readonly string[];
   /** The objects by which it was recognised: `HTTPProxy shop/root`. */
   readonly seen: readonly string[];
-  /** The namespaces of these objects: a mesh sends to any Service, and is known by where it is. */
+  /** The namespaces of these objects. A mesh sends to any Service, so its namespaces show where it is. */
   readonly namespaces: ReadonlySet<string>;
   readonly instances: Instances | undefined;
-  /** The DiscoveryConsumer that declares it already. */
+  /** The DiscoveryConsumer that already declares it. */
   readonly declaredBy: string | undefined;
-  /** Ready to be applied; undefined: a built-in consumer is its lag. */
+  /** Ready to be applied; undefined: a built-in consumer covers its lag. */
   readonly spec: ConsumerDocument | undefined;
 }
 
@@ -63,7 +65,7 @@ export interface ConsumerDocument {
 
 export interface Discovered {
   readonly consumers: readonly DiscoveredConsumer[];
-  /** What sends traffic to Services, and is of no class or kind that the catalogue knows, or its Gateway was not seen. */
+  /** Senders of traffic to Services that have no class or kind of the catalogue, or whose Gateway was not seen. */
   readonly unrecognised: readonly UnrecognisedRoute[];
 }
 
@@ -95,7 +97,7 @@ const CLASS_ANNOTATION = 'kubernetes.io/ingress.class';
 const TARGET_TYPE = 'alb.ingress.kubernetes.io/target-type';
 const DEFAULT_CLASS = 'ingressclass.kubernetes.io/is-default-class';
 
-/** What says whose a route is, and where a mesh is. */
+/** Kinds that show to which sender a route belongs, and where a mesh is. */
 export const ROUTING_KINDS = [
   { apiVersion: 'networking.k8s.io/v1', kind: 'IngressClass' },
   { apiVersion: `${GATEWAY_GROUP}/v1`, kind: 'GatewayClass' },
@@ -104,7 +106,7 @@ export const ROUTING_KINDS = [
   { apiVersion: 'v1', kind: 'Namespace' },
 ] as const;
 
-/** What runs gateways, and what is declared. */
+/** Kinds that run gateways, and declared consumers. */
 export const SENDER_KINDS = [
   { apiVersion: 'apps/v1', kind: 'Deployment' },
   { apiVersion: 'apps/v1', kind: 'DaemonSet' },
@@ -112,15 +114,18 @@ export const SENDER_KINDS = [
   { apiVersion: API_VERSION, kind: 'DiscoveryConsumer' },
 ] as const;
 
-/** Finds in objects (of any kind, not validated) what sends traffic to Services, and how its lag is known. */
+/**
+ * Finds in objects (of any kind, not validated) which senders there are of traffic to Services, and how their lag is
+ * determined.
+ */
 export function discover(objects: Iterable<unknown>, defaultNamespace: string): Discovered {
   const known = Array.from(objects, (object) => reduced(object)).filter((each) => each !== undefined);
   return taken(discovering(known, defaultNamespace));
 }
 
 /**
- * {@link discover} in steps: a leader that audits a large cluster answers reviews meanwhile.
- * @param objects as {@link reduced} leaves them
+ * {@link discover} in steps, so that a leader that audits a large cluster can answer reviews in between.
+ * @param objects as returned by {@link reduced}
  */
 export function* discovering(
   objects: readonly Readonly<Record<string, unknown>>[],
@@ -223,11 +228,11 @@ const BY_KIND = new Map(
   CATALOGUE.flatMap(({ name, kinds = [] }) => kinds.map((each) => [each, name] as const)),
 );
 
-/** Which ecosystem the classes of Ingresses and Gateways belong to. */
+/** Finds the ecosystem to which the class of an Ingress or a Gateway belongs. */
 class Classes {
   readonly #controllers = new Map<string, string>();
   readonly #default: string | undefined;
-  /** Whether Gateways are among the objects: manifests of an application often have its routes alone. */
+  /** Whether the objects include Gateways. Manifests of an application often contain only its routes. */
   readonly withGateways: boolean;
 
   constructor(byKind: ReadonlyMap<string, readonly Thing[]>) {
@@ -250,7 +255,7 @@ class Classes {
   }
 }
 
-/** The ecosystems whose gateways route by this object; undefined among them: one that is not known. */
+/** The ecosystems whose gateways route by this object; undefined stands for an unknown one. */
 function ownersOf(
   thing: Thing,
   classes: Classes,
@@ -268,12 +273,12 @@ function ownersOf(
   if (group === GATEWAY_GROUP && /^(HTTP|GRPC|TCP|TLS|UDP)Route$/.test(kind))
     return recordsAt(object, 'spec', 'parentRefs').flatMap((parent) => {
       const { group: ofParent = GATEWAY_GROUP, kind: parentKind = 'Gateway', name } = parent;
-      // By it a mesh routes what is sent to the Service.
+      // Such a route tells a mesh how to route requests to the Service.
       if (ofParent === '' && parentKind === 'Service') return [undefined];
       if (ofParent !== GATEWAY_GROUP || parentKind !== 'Gateway' || !isString(name)) return [];
       const within = isString(parent.namespace) ? parent.namespace : namespace;
       const gateway = index.get(partKey({ group: GATEWAY_GROUP, kind: 'Gateway', namespace: within, name }));
-      // Among others, one that is missing attaches nothing.
+      // If the objects include Gateways and this one is missing, it attaches nothing.
       if (gateway === undefined) return classes.withGateways ? [] : [undefined];
       if (!admits(gateway, namespace)) return [];
       return [classes.ecosystemOf('Gateway', memberAt(gateway.object, ['spec', 'gatewayClassName']))];
@@ -285,7 +290,7 @@ function ownersOf(
   if (type === 'projectcontour.io/HTTPProxy' && !included.has(partKey(thing))) return [];
   const owner = BY_KIND.get(type);
   if (owner !== undefined) return [targetedBy(owner, memberAt(object, ['spec', 'targetType']))];
-  // A TraefikService is reached through the route that names it.
+  // A TraefikService is reached through the route that refers to it.
   return kind !== 'TraefikService' && isTrafficKind(object) ? [undefined] : [];
 }
 
@@ -294,7 +299,7 @@ function targetedBy(owner: string | undefined, targetType: unknown): string | un
   return owner === 'aws-target-groups' && targetType === 'instance' ? 'node-ports' : owner;
 }
 
-/** Whether a listener takes routes of this namespace. Source: Gateway API, allowedRoutes (`Same` where it is absent). */
+/** Whether a listener accepts routes from this namespace. Source: Gateway API, allowedRoutes (`Same` if absent). */
 function admits({ namespace, object }: Thing, from: string): boolean {
   if (from === namespace) return true;
   return recordsAt(object, 'spec', 'listeners').some((listener) => {
@@ -303,7 +308,7 @@ function admits({ namespace, object }: Thing, from: string): boolean {
   });
 }
 
-/** The HTTPProxies that are roots, or included by one: others serve nothing. Includes may be cyclic. */
+/** The HTTPProxies that are roots, or are included by one; others have no effect. Includes may be cyclic. */
 function includedProxies(proxies: readonly Thing[], index: ReadonlyMap<string, Thing>): ReadonlySet<string> {
   const queue = proxies.filter(({ object }) => isRecord(memberAt(object, ['spec', 'virtualhost'])));
   const reached = new Set(queue.map(partKey));
@@ -334,7 +339,7 @@ function grantsIn(things: readonly Thing[]): ReadonlySet<string> {
   return grants;
 }
 
-/** TraefikServices behind one route: any number of routes may lead to the same ones. */
+/** How many TraefikServices are followed for one route, because any number of routes may lead to the same ones. */
 const MOST_THROUGH = 16;
 
 function servicesOf(
@@ -349,7 +354,7 @@ function servicesOf(
     return grants.has(`${from}/*`) || grants.has(`${from}/${service}`);
   };
   const direct = backendsOf(object, namespace).filter(granted);
-  // A TraefikService stands for the Services that it weighs or mirrors to, or for other ones of its kind.
+  // A TraefikService stands for the Services that it weighs or mirrors to, or for other TraefikServices.
   const reached = new Set<string>();
   const queue = traefikServicesOf(object, namespace, group);
   const through: BackendService[] = [];
@@ -391,8 +396,8 @@ interface Mark {
 }
 
 /**
- * What an object says by labels, annotations and types: meshes, and ways into a Service.
- * @param ofIngresses Services that an Ingress leads to
+ * What an object shows by labels, annotations and types: meshes, and ways into a Service.
+ * @param ofIngresses Services to which an Ingress leads
  */
 function marksOf(
   { group, kind, namespace, name, object }: Thing,
@@ -403,13 +408,13 @@ function marksOf(
   if (kind === 'Service' && group === '') {
     const type = memberAt(object, ['spec', 'type']);
     const neg = memberAt(object, ['metadata', 'annotations', 'cloud.google.com/neg']);
-    // GKE annotates Services with {"ingress": true} by itself, for the case that an Ingress comes.
+    // GKE itself annotates Services with {"ingress": true}, just in case an Ingress is added.
     const exposed =
       isString(neg) &&
       (/"exposed_ports"/.test(neg) || (/"ingress"\s*:\s*true/.test(neg) && ofIngresses.has(service)));
     const toPods = balancerToPods(object);
     const isLocal = memberAt(object, ['spec', 'externalTrafficPolicy']) === 'Local';
-    // Who sends to a node port is known only by its load balancer, or by its health check.
+    // The sender to a node port is known only from its load balancer, or from a health check.
     const isThroughNodes = type === 'LoadBalancer' || (type === 'NodePort' && isLocal);
     const onNodes = {
       name: isLocal ? 'node-health-checks' : 'node-ports',
@@ -453,7 +458,7 @@ function marksOf(
   ];
 }
 
-/** By which others follow the pods of a Service themselves, without an ecosystem that is known. */
+/** Marks of a Service by which something outside the known ecosystems sends to its pods, or follows them. */
 function unknownMarksOf({ group, kind, object }: Thing): readonly string[] {
   if (kind !== 'Service' || group !== '') return [];
   const toPods = balancerToPods(object);
@@ -482,7 +487,7 @@ function senderOf({ group, kind, object }: Thing): Ecosystem | undefined {
   );
 }
 
-/** In steps: there may be thousands of instances, and each may send to thousands of Services. */
+/** A generator, because there may be thousands of instances, and each may send to thousands of Services. */
 function* consumersOf(
   ecosystem: Ecosystem,
   found: Found,
@@ -504,13 +509,13 @@ function* consumersOf(
     yield;
     const place =
       places.length === 1 ? name : `${name}-${(instances?.workload ?? '').split(' ')[1]?.replace('/', '-')}`;
-    // At most 63 characters: it is a label of metrics, and kubectl prints it in a column.
+    // At most 63 characters, because it becomes the label of a metric, and a column in kubectl's output.
     const short = place
       .toLowerCase()
       .replaceAll(/[^a-z0-9-]/g, '-')
       .slice(0, 63)
       .replace(/-+$/, '');
-    // Those of two places may be the same then; a second document of a name would replace the first.
+    // Two places may lead to the same name, and a second document of that name would replace the first.
     const nth = (times.get(short) ?? 0) + 1;
     times.set(short, nth);
     const own = nth === 1 ? short : `${short.slice(0, 58)}-${nth}`;
@@ -559,7 +564,7 @@ class Declared {
     return left;
   }
 
-  /** The one that stands for a discovered consumer: of its name, or it asks the same pods, and is among these. */
+  /** The declared consumer that stands for a discovered one: it has its name, or asks the same pods, and is among these. */
   by(name: string, asked: Asked, sending: readonly Consumer[]): string | undefined {
     if (this.#names.has(name)) return name;
     return sending.find((each) => asksSame(each, asked))?.name;
@@ -592,8 +597,8 @@ function labelsOf({ object }: Thing): Labels {
 }
 
 /**
- * Whether a consumer asks the pods of a discovered one. Where these were not seen, its labels must agree with those that
- * the catalogue knows: in one at least, and contradict none.
+ * Whether a consumer asks the pods of a discovered one. If these were not seen, its labels must agree with those in the
+ * catalogue: at least one must match, and none contradict.
  */
 export function asksSame({ measure }: Consumer, { ecosystem, instances }: Asked): boolean {
   if (measure.kind === 'xds') return ecosystem.measure.by === 'xds';
@@ -614,8 +619,8 @@ export function asksSame({ measure }: Consumer, { ecosystem, instances }: Asked)
 }
 
 /**
- * Finds, for pods by their Services and namespace, the discovered consumers that send to them and that no consumer stands
- * for. A consumer that is none of those discovered may stand for any of them: then there are none.
+ * Finds the discovered consumers that send to pods, given their Services and namespace, and for which no declared consumer
+ * stands. A declared consumer that is none of those discovered may stand for any of them, so then there are none.
  */
 export type UndeclaredSenders = (
   pods: { readonly namespace: string; readonly services: readonly string[] },
@@ -623,7 +628,7 @@ export type UndeclaredSenders = (
   applying: readonly Consumer[],
 ) => readonly DiscoveredConsumer[];
 
-/** Thousands of workloads look for theirs among thousands of Services and instances. */
+/** Indexed, because thousands of workloads look up senders among thousands of Services and instances. */
 export function undeclaredAmong({ consumers }: Discovered): UndeclaredSenders {
   // Those of one ecosystem send to the same Services.
   const ecosystems = [...Map.groupBy(consumers, ({ ecosystem }) => ecosystem)].flatMap(([ecosystem, all]) => {
@@ -654,14 +659,14 @@ export function undeclaredAmong({ consumers }: Discovered): UndeclaredSenders {
   };
 }
 
-/** As text durations: what is printed is what an author would write. */
+/** With durations as text, as an author would write them, since it is printed. */
 type WrittenSpec = { readonly [M in keyof DiscoveryConsumerSpec]?: unknown };
 
 type AppliesTo = { readonly appliesTo?: unknown };
 
 function appliesToOf(services: readonly string[]): AppliesTo {
   const values = [...new Set(services.map((each) => each.split('/')[0] ?? ''))];
-  // A mesh's proxies send to any Service; and a selector has no room for more values.
+  // A mesh's proxies send to any Service; and a selector has room for only so many values.
   if (values.length === 0 || values.length > MOST_VALUES) return {};
   const expression = { key: NAMESPACE_NAME_LABEL, operator: 'In', values };
   return { appliesTo: { namespaceSelector: { matchExpressions: [expression] } } };

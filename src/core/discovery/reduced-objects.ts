@@ -1,13 +1,13 @@
 import { Budget, FOREIGN_LIMITS, GROUP, isRecord, isString, TOLERATE_UNREADY } from '../api/index.ts';
 import { BACKENDS_AT, SERVICE_MARKS } from './traffic-kinds.ts';
 
-// What audits and discovery read of the objects around workloads. These are tenants' objects, up to 20,000 of a kind and 1.5 MB
-// each, so nothing else of them is kept. Both read objects only as they are left here, those of manifests too: so a member that is
-// read and missing here shows in every test.
+// What audits and discovery read of the objects around workloads. Tenants write these objects, up to 20,000 of a kind and
+// 1.5 MB each, so nothing else of them is kept. Objects of manifests are reduced in the same way, so a test fails whenever a
+// member is read that is missing here.
 
 /**
- * Members, from the object on: `[]` goes through a list, whose entries count as a set; `*` takes all members of a map of texts;
- * `**` takes the whole value.
+ * Members on the way from the object: `[]` goes through a list, whose entries count as a set; `*` takes all members of a map
+ * of texts; `**` takes the whole value.
  */
 type Path = string | readonly string[];
 
@@ -112,11 +112,11 @@ const PATHS: Readonly<Record<string, readonly Path[]>> = {
   [`${GROUP}/DiscoveryConsumer`]: ['spec.**'],
 };
 
-/** What is kept of a value: of a record its members, of a list its entries. */
+/** What is kept of a value: members of a record, or entries of a list. */
 interface Part {
   readonly members: Map<string, Part>;
   items?: Part;
-  /** Keeps the texts among all members. */
+  /** Keeps all members that are texts. */
   texts?: true;
   whole?: true;
 }
@@ -155,19 +155,21 @@ const PARTS: ReadonlyMap<string, Part> = new Map(
   }),
 );
 
-/** Names have 253 characters at most; the longest that is read is the JSON by which GKE is told of network endpoint groups. */
+/**
+ * Names have at most 253 characters; the longest text that is read is the JSON that tells GKE about network endpoint groups.
+ */
 const LONGEST_TEXT = 1_024;
 
 /**
- * An object of any kind, not validated, without what no audit and no discovery reads. Of lists, equal entries count once.
- * @returns undefined: reading it takes more than its budget, so it is not known
+ * An object of any kind, not validated, reduced to what audits and discovery read. In lists, equal entries count once.
+ * @returns undefined: reading it exceeds its budget, so it is unknown
  */
 export function reduced(
   object: unknown,
   budget = new Budget(FOREIGN_LIMITS.related),
 ): Readonly<Record<string, unknown>> | undefined {
   if (!isRecord(object)) return undefined;
-  // A name that is not kept says nothing of the kind either: what is left would be of another.
+  // If the apiVersion or the kind is too long to be kept, the rest would look like an object of another kind.
   const apiVersion = nameOf(object.apiVersion);
   const group = apiVersion.includes('/') ? apiVersion.slice(0, apiVersion.indexOf('/')) : '';
   const part = PARTS.get(`${group}/${nameOf(object.kind)}`) ?? UNKNOWN_KIND;
@@ -181,7 +183,7 @@ function pick(value: unknown, part: Part, budget: Budget): unknown {
   if (part.whole) return copied(value, budget, 0);
   if (Array.isArray(value)) return part.items && entriesOf(value, part.items, budget);
   if (!isRecord(value)) return isText(value) ? value : undefined;
-  // Not by assignment, which takes a member `__proto__` for the prototype.
+  // Not by assignment, which would take a member `__proto__` for the prototype.
   const kept: [string, unknown][] = [];
   if (part.texts)
     for (const name in value) {
@@ -208,7 +210,7 @@ function entriesOf(list: readonly unknown[], part: Part, budget: Budget): readon
   return [...kept.values()];
 }
 
-/** A longer one is no name, and no label. */
+/** Longer texts are neither names nor labels. */
 function isText(value: unknown): boolean {
   return !isString(value) ? typeof value !== 'object' : value.length <= LONGEST_TEXT;
 }

@@ -6,11 +6,11 @@ interface TrafficKind {
   readonly apiVersion: string;
   readonly kinds: readonly string[];
   /**
-   * Where in its spec Services are named: a `[]` goes through a list. There stands an object with a `name`, or a text:
-   * a name, or a host such as `web.shop.svc.cluster.local` or `http://web.shop:80`.
+   * Where its spec names Services: `[]` goes through a list. At the end there is an object with a `name`, or a text: a name,
+   * or a host such as `web.shop.svc.cluster.local` or `http://web.shop:80`.
    */
   readonly services: readonly string[];
-  /** They are of no namespace. */
+  /** They have no namespace. */
   readonly ofCluster?: true;
 }
 
@@ -34,7 +34,10 @@ const TRAEFIK = [
   { kinds: ['Middleware'], services: ['errors.service'] },
 ];
 
-/** Everything that leads traffic to a Service past kube-proxy, or before it. A cluster that does not serve a kind has none. */
+/**
+ * All kinds that lead traffic to a Service past kube-proxy, or in front of it. A cluster that does not serve a kind has no
+ * objects of it.
+ */
 const TRAFFIC_KINDS: readonly TrafficKind[] = [
   {
     apiVersion: 'networking.k8s.io/v1',
@@ -51,7 +54,7 @@ const TRAFFIC_KINDS: readonly TrafficKind[] = [
       ...['tcp[].route[].destination.host', 'tls[].route[].destination.host'],
     ],
   },
-  // Version 2 has both groups; version 3 does not read the second.
+  // Version 2 serves both groups; version 3 does not read the second.
   ...['traefik.io/v1alpha1', 'traefik.containo.us/v1alpha1'].flatMap((apiVersion) =>
     TRAEFIK.map((each) => ({ apiVersion, ...each })),
   ),
@@ -72,7 +75,7 @@ const TRAFFIC_KINDS: readonly TrafficKind[] = [
     kinds: ['TCPIngress', 'UDPIngress'],
     services: ['rules[].backend.serviceName'],
   },
-  // The second is EKS Auto Mode’s.
+  // The second group is EKS Auto Mode’s.
   ...['elbv2.k8s.aws/v1beta1', 'eks.amazonaws.com/v1'].map((apiVersion) => ({
     apiVersion,
     kinds: ['TargetGroupBinding'],
@@ -118,7 +121,9 @@ const TRAFFIC_KINDS: readonly TrafficKind[] = [
   },
 ];
 
-/** Marks of Services, as annotations or labels, whose pods' addresses are copied to where something else follows them. */
+/**
+ * Annotations or labels of Services which show that their pods' addresses are copied to something else that follows them.
+ */
 export const SERVICE_MARKS: Readonly<Record<string, RegExp>> = {
   'cloud.google.com/neg': /exposed_ports/,
   'external-dns.alpha.kubernetes.io/hostname': /./,
@@ -133,7 +138,10 @@ export const SERVICE_MARKS: Readonly<Record<string, RegExp>> = {
   'service.cloud.tencent.com/direct-access': /^true$/,
 };
 
-/** Whose load balancers those marks are; of the others no ecosystem is known. Source: the AWS Load Balancer Controller. */
+/**
+ * To which ecosystem the load balancers of those marks belong; for others, none is known. Source: the AWS Load Balancer
+ * Controller.
+ */
 const TO_PODS: Readonly<Record<string, string | null>> = {
   'service.beta.kubernetes.io/aws-load-balancer-nlb-target-type': 'aws-target-groups',
   'service.beta.kubernetes.io/aws-load-balancer-type': 'aws-target-groups',
@@ -141,10 +149,10 @@ const TO_PODS: Readonly<Record<string, string | null>> = {
   'service.cloud.tencent.com/direct-access': null,
 };
 
-/** The class of EKS Auto Mode, whose targets are pods unless it is told otherwise. */
+/** The class of EKS Auto Mode, whose targets are pods unless configured otherwise. */
 const AUTO_MODE = 'eks.amazonaws.com/nlb';
 
-/** What a Service’s load balancer is known by where it sends to the pods, past node ports; null: an unknown one. */
+/** The ecosystem of a Service’s load balancer if that sends to the pods directly, past node ports; null: an unknown one. */
 export function balancerToPods(
   service: unknown,
 ): { readonly mark: string; readonly name: string | null } | undefined {
@@ -160,7 +168,7 @@ export function balancerToPods(
 
 const SERVICE_EXPORT = 'multicluster.x-k8s.io/ServiceExport';
 
-/** The kinds to be listed of a cluster. Many clusters do not serve most of them. */
+/** The kinds to list in a cluster. Many clusters do not serve most of them. */
 export const TRAFFIC_SOURCE_KINDS: readonly {
   readonly apiVersion: string;
   readonly kind: string;
@@ -201,7 +209,7 @@ function recordAt(object: unknown, member: string): Readonly<Record<string, unkn
   return isRecord(value) ? value : {};
 }
 
-/** A Service that traffic is led to. */
+/** A Service to which traffic is led. */
 export interface BackendService {
   readonly namespace: string;
   readonly service: string;
@@ -230,14 +238,14 @@ function valuesAt(value: unknown, path: string): readonly unknown[] {
   );
 }
 
-/** References to other kinds than Service lead elsewhere. */
+/** References to kinds other than Service lead elsewhere. */
 function targetOf(reference: unknown, namespace: string): readonly BackendService[] {
   if (isString(reference)) {
     const [service = '', other = namespace, svc = 'svc'] = reference
       .replace(/^\w+:\/\//, '')
       .replace(/[:/].*$/, '')
       .split('.');
-    // The host of something outside of the cluster has other labels.
+    // The host of something outside the cluster has other labels.
     return service === '' || svc !== 'svc' ? [] : [{ namespace: other, service }];
   }
   const { name, namespace: other, kind = 'Service' } = isRecord(reference) ? reference : {};

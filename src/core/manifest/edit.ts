@@ -14,9 +14,9 @@ export interface ManifestEdit {
 }
 
 /**
- * Applies patches to the text of a document: lines are inserted and scalars replaced, everything else stays byte for
- * byte. An object is left unchanged, with a note, where its change would affect others, through a YAML anchor, or the items
- * of a list. The result is parsed again and compared with the patched values before it is returned.
+ * Applies patches to the text of a document: lines are inserted and scalars replaced, everything else stays byte for byte.
+ * An object is left unchanged, with a note, if changing it would affect others through a YAML anchor, or if items of a list
+ * would have to change. The result is parsed again and compared with the patched values before it is returned.
  * @param edits at most one for each object; taken one at a time, so that no more than one object is in memory
  * @returns the text, with its `---`, and by `where` of each object that was left unchanged, why
  * @throws ManifestError for a patch that does not apply, or whose result does not have the patched values
@@ -53,7 +53,7 @@ export function editDocument(document: ManifestDocument, edits: Iterable<Manifes
   return { text, left };
 }
 
-/** Which of the places to be changed is shared with others, by what, and the way out. */
+/** Which of the places to change is shared with others, by what, and what to do. */
 function sharedPlace(root: SourceNode, operations: readonly Operation[]): string | undefined {
   for (const { path } of operations) {
     const name = sharedThrough(root, path);
@@ -64,7 +64,7 @@ function sharedPlace(root: SourceNode, operations: readonly Operation[]): string
   return undefined;
 }
 
-/** Lists are not edited. Only what a live pod with hook Hold has needs that: the mounts and the volume of its helper. */
+/** Lists are not edited. Only a live pod with hook Hold would need that, for the mounts and the volume of its helper. */
 function changedItems(object: unknown, operations: readonly Operation[]): string | undefined {
   const items = operations.filter(
     ({ op, path }) => op !== 'replace' && Array.isArray(parentIn(object, path)),

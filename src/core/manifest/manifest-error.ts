@@ -8,7 +8,7 @@ import type { TextProblem } from '../yaml/index.ts';
 export class ManifestError extends UserError {
   override readonly name = 'ManifestError';
   override readonly code: ErrorCode = 'manifest-invalid';
-  /** The same without the place's words; absent: it is about the whole text. */
+  /** The message without the words for its place; absent: it concerns the whole text. */
   readonly place: TextProblem | undefined;
 
   constructor(message: string, { place, ...options }: ErrorOptions & { readonly place?: TextProblem } = {}) {

@@ -72,7 +72,7 @@ function readObjects(
   return { entries, problems };
 }
 
-/** Stands in for an invalid policy that might have been restrictive: its pods are kept in Audit. */
+/** Replaces an invalid policy that may have been restrictive: its pods are kept in Audit. */
 function cautiousEntry(
   { kind, metadata, spec }: Record<string, unknown>,
   key: string | undefined,
@@ -84,7 +84,7 @@ function cautiousEntry(
   try {
     return { kind: 'linger.dev', value: cautiousPolicy(kind, { name, namespace }, spec), key, file };
   } catch {
-    // No object can have such a name, so there is no policy to report this for.
+    // No object can have such a name, so there is no policy to replace.
     return undefined;
   }
 }
@@ -156,7 +156,7 @@ export function* parsePolicyFiles(files: readonly PolicyFile[]): Generator<Polic
 }
 
 /**
- * What a replica that starts takes from the data of a ConfigMap that is mounted as its policy folder.
+ * What a starting replica reads from a ConfigMap that is mounted as its policy folder.
  * @param place names the ConfigMap in problems
  */
 export function policiesOfMap(data: Readonly<Record<string, string>>, place: string): PolicyState {

@@ -10,14 +10,14 @@ import type {
 import type { Documents } from '../decision/index.ts';
 import type { TextProblem } from '../yaml/index.ts';
 
-// This file does not parse: a server leaves that, and loading the parser, to a thread that ends afterwards.
+// This file does not parse: in a server, parsing (and loading the parser) is left to a thread that ends afterwards.
 
 export type PolicyEntry = (
   | { readonly kind: 'linger.dev'; readonly value: LingerDocument }
   | { readonly kind: 'Namespace'; readonly value: NamespaceRecord }
   | { readonly kind: 'Service'; readonly value: ServiceRecord }
 ) & {
-  /** Kind, namespace and name, which identify the document across readings. */
+  /** Kind, namespace and name, which identify the document whenever files are read again. */
   readonly key: string;
   readonly file: string;
 };
@@ -32,7 +32,7 @@ export interface PolicyProblem {
   readonly file: string | undefined;
   /** The document's key, if its kind and name could be read. */
   readonly key: string | undefined;
-  /** Replaces an invalid policy that is restrictive and of which no valid version is known. */
+  /** A replacement for an invalid policy that is restrictive and of which no valid version is known. */
   readonly cautious?: PolicyEntry | undefined;
 }
 
@@ -52,7 +52,8 @@ export interface PolicyState {
   /** What is invalid on disk. Of documents that were valid before, the last good version still applies. */
   readonly problems: readonly PolicyProblem[];
   /**
-   * It has not been known since the start which policies there are. No pod is enforced, because one of them may say Audit.
+   * Whether it has been unknown since the start which policies exist. If so, nothing is enforced, because one of them may
+   * say Audit.
    */
   readonly unknown: boolean;
 }

@@ -1,11 +1,11 @@
 import type { Dot } from './chart.ts';
 
-/** Longer texts are cut before they are looked at. */
+/** Longer texts are cut before they are processed. */
 const LONGEST = 2_000;
 
 /**
- * A text without the characters that XML cannot have, that command a terminal, or that change the direction of reading of
- * what stands around them.
+ * A text without characters that XML does not allow, that control a terminal, or that change the reading direction of the
+ * text around them.
  */
 export function shown(text: string): string {
   return text.slice(0, LONGEST).replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\uFFFE\uFFFF]/gu, '\uFFFD');
@@ -25,7 +25,7 @@ export function unitsOf(text: string): number {
   return [...text].reduce((sum, char) => sum + unitsOfOne(char), 0);
 }
 
-/** The text within so many columns; the names of pods differ at their end, so the middle is left out. */
+/** Shortens a text to this many columns. Names of pods differ at their end, so the middle is left out. */
 export function clipped(text: string, room: number): string {
   if (unitsOf(text) <= room) return text;
   if (room < 1) return '';
@@ -46,7 +46,7 @@ function taken(chars: readonly string[], room: number): readonly string[] {
 
 const STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600];
 
-/** Round instants on an axis, about so many. */
+/** Round instants on an axis, about this many. */
 export function ticksOf(from: number, to: number, most: number): readonly number[] {
   const least = (to - from) / most;
   const step = STEPS.find((each) => each >= least) ?? 3_600 * Math.ceil(least / 3_600);
@@ -59,7 +59,7 @@ export function ticksOf(from: number, to: number, most: number): readonly number
   );
 }
 
-/** Dots by their place on the axis, each with the share of it that is left of it. */
+/** Groups dots by their position on the axis, as a share from its left. */
 export function binsOf(
   dots: readonly Dot[],
   from: number,

@@ -34,9 +34,9 @@ const STYLE = `
 `;
 
 interface SvgOptions {
-  /** Pixels; a narrow drawing puts the words of a lane above it. */
+  /** Pixels; in a narrow drawing, the words of a lane are above it. */
   readonly width?: number;
-  /** `none`: the caller brings {@link CHART_STYLE}, where its page allows no style within. */
+  /** `none`: the caller includes {@link CHART_STYLE} itself, because its page allows no style inside the SVG. */
   readonly style?: 'within' | 'none';
 }
 
@@ -54,7 +54,9 @@ const LINE = 20;
 
 const GAP = 16;
 
-/** Charts as one SVG file, one below the other: no script, nothing from outside, and every text escaped. */
+/**
+ * Charts as one SVG file, one below the other. It contains no script and nothing from outside, and every text is escaped.
+ */
 export function chartSvg(
   charts: Chart | readonly Chart[],
   { width = 960, style = 'within' }: SvgOptions = {},
@@ -141,7 +143,7 @@ function wrapped(text: string, whole: number, of: string, most: number) {
   return kept.map((line) => ({ text: clipped(line, room), of }));
 }
 
-/** The labels of marks that are close to each other stand in different rows. */
+/** The labels of marks that are close together are put into different rows. */
 function placedMarks(marks: readonly Mark[], place: Layout) {
   const ends: number[] = [];
   return marks.map(({ at, label }) => {
@@ -195,12 +197,12 @@ function drawnLane(lane: Lane, y: number, place: Layout): string {
 
 function drawnSpan(from: number, to: number, tone: Tone, y: number, place: Layout): string {
   const [a, b] = [xOf(from, place), xOf(to, place)];
-  // What took no time is seen, too.
+  // Spans of no duration must be visible, too.
   const width = Math.max(2, Math.round((b - a) * 10) / 10);
   return `<rect class="${tone}" x="${a}" y="${y}" width="${width}" height="${BAR}" rx="2"/>`;
 }
 
-/** One dot a column: a lost one among them is what is shown. */
+/** Draws one dot per column; if any of its dots is lost, that is the one drawn. */
 function drawnDots(dots: readonly Dot[], y: number, place: Layout): readonly string[] {
   const { chart, left, right } = place;
   const bins = binsOf(dots, chart.from, chart.to, Math.max(1, Math.floor((right - left) / DOT)));
@@ -215,7 +217,7 @@ function drawnDots(dots: readonly Dot[], y: number, place: Layout): readonly str
 
 function textAt(x: number, y: number, text: string, of = '', anchor = 'start'): string {
   const styled = of === '' ? '' : ` class="${of}"`;
-  // A name that reads from right to left stays where it is.
+  // A name that reads from right to left keeps its position.
   const side = anchor === 'start' ? '' : ` text-anchor="${anchor}"`;
   return `<text x="${x}" y="${y}" direction="ltr"${side}${styled}>${escaped(text)}</text>`;
 }

@@ -7,7 +7,7 @@ interface TextOptions {
   readonly colour: boolean;
 }
 
-/** The character of each tone, which shows it without colour, and its colour. */
+/** For each tone, the character that shows it without colour, and its colour. */
 const TONES: Readonly<Record<Tone, readonly [char: string, colour: number]>> = {
   sends: ['━', 33],
   lost: ['█', 31],
@@ -71,7 +71,8 @@ function cellsOf(
   const cells: Cell[] = Array.from({ length: plot }, (_, index) => (marked.has(index) ? [MARK, 0] : BLANK));
   for (const span of spans) {
     const [first, end] = [column(span.from), column(span.to)];
-    // A span ends before the cell in which it ends, where the next one begins; what took no time is seen, too.
+    // A span ends before the cell in which it ends, because the next span begins there. Spans of no duration must be
+    // visible, too.
     for (let index = first; index <= Math.max(first, end - 1); index += 1) cells[index] = TONES[span.tone];
   }
   for (const { index, lost } of binsOf(dots, from, to, plot)) cells[index] = lost ? LOST : OK;
@@ -90,7 +91,7 @@ function painted(cells: readonly Cell[], colour: boolean): string {
   return current === 0 ? text : `${text}\u001b[0m`;
 }
 
-/** The labels of marks, each beginning at its column; where one has no room, in a row of its own. */
+/** The labels of marks, each beginning at its column. A label without enough room gets a row of its own. */
 function markRows(marks: readonly Mark[], column: (at: number) => number, room: number): readonly string[] {
   const rows: string[] = [];
   for (const { at, label } of marks) {

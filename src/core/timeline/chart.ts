@@ -1,6 +1,6 @@
 /**
- * What is drawn: lanes over one axis of time, as SVG or in a terminal. Instants are seconds from an origin of the caller's
- * choice. Every text may quote names of others.
+ * A chart: lanes over one time axis, drawn as SVG or in a terminal. Instants are seconds from an origin that the caller
+ * chooses. All texts may contain foreign names.
  */
 export interface Chart {
   readonly title: string;
@@ -9,7 +9,7 @@ export interface Chart {
   /** The whole axis. */
   readonly from: number;
   readonly to: number;
-  /** Instants that concern all lanes: lines from top to bottom. */
+  /** Instants that concern all lanes, drawn as lines from top to bottom. */
   readonly marks: readonly Mark[];
   readonly lanes: readonly Lane[];
 }
@@ -21,7 +21,7 @@ export interface Mark {
 
 export interface Lane {
   readonly label: string;
-  /** Its value, beside it: `9.8 s`, `not known`. */
+  /** Its value, shown beside it: `9.8 s`, `not known`. */
   readonly note?: string;
   readonly spans?: readonly Span[];
   /** Single requests or connections; thousands are merged where they would overlap. */
@@ -42,9 +42,9 @@ export interface Dot {
 /**
  * - `sends`: something still sends to the pod.
  * - `lost`: something may still send to it although it has got SIGTERM.
- * - `waits`: its hook holds SIGTERM back.
+ * - `waits`: its hook delays SIGTERM.
  * - `stops`: it shuts down.
- * - `unknown`: it is not known what happened then.
+ * - `unknown`: it is unknown what happened then.
  */
 export const TONES = ['sends', 'lost', 'waits', 'stops', 'unknown'] as const;
 export type Tone = (typeof TONES)[number];

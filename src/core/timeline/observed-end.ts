@@ -1,17 +1,17 @@
 import { type After, MOST_USERS, type Termination } from './termination.ts';
 
-/** What has been observed of a pod's end. Spans are seconds since its deletion. */
+/** What was observed of a pod's end. Spans are seconds since its deletion. */
 export interface ObservedEnd
   extends Pick<Termination, 'namespace' | 'pod' | 'uid' | 'owner' | 'hook' | 'deletedAt' | 'gone'> {
-  /** Whether something listed it as ready when its deletion showed. */
+  /** Whether an object listed it as ready when its deletion was seen. */
   readonly listed: boolean;
   /** undefined: not measured. */
   readonly withdrawals:
     | readonly { readonly stage: string; readonly name: string; readonly lag: number }[]
     | undefined;
-  /** The consumers that apply: the 99th percentile of their lag after the withdrawal; undefined: not known. */
+  /** The consumers that apply, with the 99th percentile of their lag after the withdrawal; undefined: not known. */
   readonly consumers: readonly { readonly name: string; readonly seconds: number | undefined }[];
-  /** For how long its hook holds SIGTERM back; undefined: that is not known. Of hook Hold, {@link released} counts. */
+  /** How long its hook delays SIGTERM; undefined: not known. With hook Hold, {@link released} counts instead. */
   readonly wait: number | undefined;
   readonly released: ObservedRelease | undefined;
 }
@@ -20,7 +20,7 @@ export interface ObservedEnd
 export interface ObservedRelease {
   readonly reason: string;
   readonly after: number;
-  /** How each consumer was judged, and when it had stopped; undefined: it had not. */
+  /** How Linger knew about each consumer, and when it had stopped; undefined: it had not. */
   readonly consumers: readonly {
     readonly name: string;
     readonly by: 'time' | 'word' | 'unknown';
@@ -29,9 +29,9 @@ export interface ObservedRelease {
   readonly witness: Termination['witness'];
 }
 
-/** Released while something was known to use the pod. */
+/** Reasons for which pods are released although something is known to use them. */
 const KNOWN_IN_USE: ReadonlySet<string> = new Set(['Max', 'NodeShutdown', 'Observed']);
-/** The helper waits on by itself after this one. */
+/** After this reason, the helper continues to wait by itself. */
 const ON_ITS_OWN = 'Unsure';
 
 export function terminationOf(end: ObservedEnd): Termination {
@@ -65,7 +65,7 @@ function sigtermOf({ hook, wait, released }: ObservedEnd): Termination['sigterm'
   return { after: wait, by: 'computed' };
 }
 
-/** The latest first: those are what matters where there are many. */
+/** Latest first, because those matter if there are many. */
 function withdrawalsOf({ withdrawals, listed }: ObservedEnd) {
   if (withdrawals === undefined) return listed ? undefined : [];
   return withdrawals
@@ -73,12 +73,12 @@ function withdrawalsOf({ withdrawals, listed }: ObservedEnd) {
     .toSorted((a, b) => b.after - a.after);
 }
 
-/** What is not known comes first, then the latest. */
+/** Unknown ones first, then the latest. */
 function consumersOf(
   { consumers, released }: ObservedEnd,
   withdrawals: readonly { readonly after: number }[] | undefined,
 ): Termination['consumers'] {
-  // What nothing listed is found by itself, and its consumers learn of the deletion.
+  // Consumers find a pod that no object listed by themselves, and learn of its deletion.
   const withdrawn = withdrawals?.reduce((latest, { after }) => Math.max(latest, after), 0);
   const lags = new Map(consumers.map(({ name, seconds }) => [name, seconds]));
   const usual = (name: string): Termination['consumers'][number] => {

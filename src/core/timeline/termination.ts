@@ -3,30 +3,32 @@ import type { Chart, Lane, Span } from './chart.ts';
 /**
  * How an instant is known.
  * - `seen`: it was observed.
- * - `computed`: it follows from the pod's hook, or from what is usual of that consumer (99th percentile).
+ * - `computed`: it follows from the pod's hook, or from the usual lag of that consumer (99th percentile).
  * - `unknown`: nothing is known of it.
  */
 export const INSTANT_SOURCES = ['seen', 'computed', 'unknown'] as const;
 export type InstantSource = (typeof INSTANT_SOURCES)[number];
 
-/** Seconds after the deletion; null: not known, or, where it was observed, not until the observation ended. */
+/** Seconds after the deletion; null: not known, or, if it was observed, not before the observation ended. */
 export type After = number | null;
 
-/** Withdrawals, and consumers, of one termination. */
+/** How many withdrawals, and how many consumers, of one termination are kept. */
 export const MOST_USERS = 8;
 
-/** One pod's termination, as the leader saw it. */
+/** The termination of one pod, as seen by the leader. */
 export interface Termination {
   readonly namespace: string;
   readonly pod: string;
   readonly uid: string;
-  /** What made the pod, as `Deployment/web`; empty: nothing. */
+  /** The workload of the pod, as `Deployment/web`; empty: it has none. */
   readonly owner: string;
-  /** When its deletion showed. Seconds since the epoch. */
+  /** When its deletion was seen. Seconds since the epoch. */
   readonly deletedAt: number;
   /** The hook of its plan: `Sleep`, `Exec`, `Hold`; empty: it has no plan. */
   readonly hook: string;
-  /** What listed the pod as ready, and when that stopped; null: that was not measured, since the watches were not current. */
+  /**
+   * What listed the pod as ready, and when that stopped; null: that was not measured, because the watches were not current.
+   */
   readonly withdrawals:
     | readonly { readonly source: string; readonly service: string; readonly after: After }[]
     | null;
@@ -38,28 +40,31 @@ export interface Termination {
   }[];
   /** How many withdrawals and consumers are left out. */
   readonly omitted: number;
-  /** What the helper of hook Hold counted: when the last connection came, and how many were open at the end; null: nothing. */
+  /**
+   * What the helper of hook Hold counted: when the last connection came, and how many were open at the end; null: it counted
+   * nothing.
+   */
   readonly witness: { readonly last: After; readonly open: number | null } | null;
   readonly sigterm: { readonly after: After; readonly by: InstantSource };
-  /** Why hook Hold was released; empty: no such hook was. */
+  /** Why hook Hold was released; empty: it was not. */
   readonly release: string;
-  /** When the API server had forgotten the pod. */
+  /** When the pod was gone from the API server. */
   readonly gone: After;
 }
 
-/** Events of two watches cannot be compared more precisely. Seconds. */
+/** Events of two watches cannot be compared more precisely than this. Seconds. */
 const TOLERANCE = 0.25;
 
-/** Something that was not done with the pod when it got SIGTERM. */
+/** Something that had not stopped using the pod when it got SIGTERM. */
 export interface Overrun {
   readonly what: string;
-  /** Seconds after SIGTERM; null: not known how long. */
+  /** Seconds after SIGTERM; null: unknown how long. */
   readonly seconds: number | null;
 }
 
 /**
  * - `sent`: something may have sent to it after SIGTERM.
- * - `clear`: everything known had dropped the pod before.
+ * - `clear`: everything known had stopped using the pod before.
  * - `unknown`: neither is known.
  */
 export const AFTER_SIGTERM = ['sent', 'clear', 'unknown'] as const;
@@ -68,11 +73,11 @@ export type AfterSigterm = (typeof AFTER_SIGTERM)[number];
 export interface Assessment {
   readonly afterSigterm: AfterSigterm;
   readonly overruns: readonly Overrun[];
-  /** What is not known, in words. */
+  /** What is unknown, in words. */
   readonly unknown: readonly string[];
 }
 
-/** What the instants say; one that is not known never makes it clear. */
+/** What the instants show. If any of them is unknown, the result is never `clear`. */
 export function assess(termination: Termination): Assessment {
   const { sigterm, withdrawals, omitted } = termination;
   const users = usersOf(termination);
@@ -93,12 +98,12 @@ export function assess(termination: Termination): Assessment {
   return { afterSigterm: overruns.length > 0 ? 'sent' : clear, overruns, unknown };
 }
 
-/** Without any wait, everything is late: nothing follows in no time. */
+/** Without any wait, everything is late, because nothing follows in no time. */
 function isLate(after: number, stopped: number): boolean {
   return stopped === 0 || after - stopped > TOLERANCE;
 }
 
-/** Who may send to the pod until when. */
+/** What may send to the pod, and until when. */
 function usersOf({ withdrawals, consumers }: Termination) {
   const lists = (withdrawals ?? []).map(({ source, service, after }) => ({
     what: `${source} ${service}`,
@@ -108,7 +113,7 @@ function usersOf({ withdrawals, consumers }: Termination) {
   return [...lists, ...consumers.map(({ name, after, by }) => ({ what: name, after, by }))];
 }
 
-/** For how long something sent to the pod, after its deletion; null: not known, or not until the observation ended. */
+/** For how long after its deletion something sent to the pod; null: not known, or not before the observation ended. */
 export function followedAfter(termination: Termination): After {
   const { withdrawals, omitted } = termination;
   const afters = usersOf(termination).map(({ after, by }) => (by === 'unknown' ? null : after));
@@ -140,7 +145,7 @@ export function terminationSummary(termination: Termination): string {
   return `${parts.join('; ')}.`;
 }
 
-/** The picture of one termination. @param day the instant of its deletion, in words */
+/** The chart of one termination. @param day the instant of its deletion, in words */
 export function chartOf(termination: Termination, day: string): Chart {
   const { namespace, pod, owner, withdrawals, consumers, witness, sigterm, gone, hook } = termination;
   const users = usersOf(termination);
@@ -215,7 +220,7 @@ function noteOf(after: After, by: InstantSource, stopped: After): string {
   return by === 'computed' ? `${spanOf(after)} (99 %)` : spanOf(after);
 }
 
-/** A span as a person reads it: `38 ms`, `4.2 s`, `38 s`, `3 min`, `2 h`; from 1e9 on `for ever`. */
+/** A span for people: `38 ms`, `4.2 s`, `38 s`, `3 min`, `2 h`; from 1e9 on `for ever`. */
 export function spanOf(seconds: number): string {
   if (seconds >= 1e9) return 'for ever';
   if (seconds > 0 && seconds < 1) return `${Math.round(seconds * 1000)} ms`;
@@ -224,7 +229,7 @@ export function spanOf(seconds: number): string {
   return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }
 
-/** Whether it has the shape of a termination: a tenant may have written it. */
+/** Whether a value has the shape of a termination, because a tenant may have written it. */
 export function isTermination(value: unknown): value is Termination {
   if (!isObject(value)) return false;
   const { namespace, pod, uid, owner, hook, release, deletedAt, omitted, gone } = value;

@@ -12,7 +12,7 @@ function envoyHostIn(line: string, what: 'health_flags' | 'priority') {
   const bracket = line.lastIndexOf(']:', end) < 0 ? -1 : line.lastIndexOf('::[', end);
   const begin = bracket < 0 ? line.lastIndexOf('::', end - 1) : bracket;
   const name = line.slice(begin + 2, end);
-  // A pipe or an internal listener has no address.
+  // Pipes and internal listeners have no address.
   if (begin < 0 || !ENVOY_HOST.test(name)) return undefined;
   return { cluster: line.slice(0, begin), name, value: line.slice(end + mark.length) };
 }
@@ -28,10 +28,10 @@ interface EnvoyHost {
 }
 
 /**
- * Envoy's `/clusters` as text: lines `CLUSTER::ADDRESS::health_flags::FLAGS`, then `…::priority::N`. A host is out of use
- * when its discovery marks it as not healthy; not when it was ejected or fails Envoy's own checks, from which it may come
- * back. Where less than half of a priority's hosts are healthy, Envoy panics and sends to all of them (50 % is the
- * default of healthy_panic_threshold; the page does not show other values).
+ * Envoy's `/clusters` as text: lines `CLUSTER::ADDRESS::health_flags::FLAGS`, then `…::priority::N`. A host is out of use if
+ * its discovery marks it as not healthy, but not if it was ejected or fails Envoy's own checks, because it may then come
+ * back. If less than half of a priority's hosts are healthy, Envoy panics and sends to all of them (50 % is the default of
+ * healthy_panic_threshold; the page does not show other values).
  */
 class EnvoyReader extends LinePageReader {
   #cluster = '';

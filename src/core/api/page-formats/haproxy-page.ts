@@ -3,14 +3,15 @@ import { FOREIGN_LIMITS } from '../limits.ts';
 import { authorityOf, endpointIn, LinePageReader, type PageFormatKind } from './page-reader.ts';
 
 /**
- * The bits of srv_admin_state for maintenance by an operator, by the configuration, by another server, or for want of an
+ * The bits of srv_admin_state for maintenance by an operator, by the configuration, by another server, or for lack of an
  * address.
  */
 const MAINTENANCE = 0x01 | 0x02 | 0x04 | 0x20 | 0x40;
 
 /**
- * HAProxy's statistics as CSV (`/stats;csv`, `show stat`), or its `show servers state`. A server is out of use when it is
- * in maintenance, as is one whose address has vanished from DNS; not when its checks fail, since it may come back.
+ * HAProxy's statistics as CSV (`/stats;csv`, `show stat`), or its `show servers state`. A server is out of use if it is in
+ * maintenance, which includes one whose address has vanished from DNS, but not if its checks fail, because it may then come
+ * back.
  */
 class HaproxyReader extends LinePageReader {
   #columns: ReadonlyMap<string, number> = new Map();

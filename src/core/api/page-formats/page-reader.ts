@@ -15,21 +15,29 @@ export interface PageEndpoint {
   readonly ports: readonly number[];
 }
 
-/** Stands for the ports of a wanted endpoint where they are not known. */
+/** Stands for the ports of a wanted endpoint if they are not known. */
 const ANY_PORT = 0;
 
-/** A pod is in few of Envoy's clusters; with more than this the page is read unfiltered. */
+/**
+ * How many clusters a filter may name: a pod is in few of Envoy's clusters, and with more than this the page is read
+ * unfiltered.
+ */
 export const MOST_CLUSTERS = 32;
 /** Longer filters of cluster names are not sent. */
 export const LONGEST_FILTER = 2_000;
 
 /** What a page shows about the wanted endpoints. */
 export class PageFindings {
-  /** By address, whether it is in use by port; undefined: a listing that names no port; {@link ANY_PORT}: by some port. */
+  /**
+   * By address, then by port: whether it is in use. The port is undefined for a listing that names none, and
+   * {@link ANY_PORT} if the wanted port is not known.
+   */
   readonly endpoints: ReadonlyMap<string, ReadonlyMap<number | undefined, boolean>>;
-  /** The names of the Envoy clusters that list any of them; more than {@link MOST_CLUSTERS}: not all are here. */
+  /**
+   * The names of Envoy clusters that list any of them. If there are more than {@link MOST_CLUSTERS}, the set is incomplete.
+   */
   readonly clusters: ReadonlySet<string>;
-  /** By address, when it left, where that is known. */
+  /** By address: when it stopped being listed, if that is known. */
   readonly leftAt: ReadonlyMap<string, number>;
 
   constructor(
@@ -62,7 +70,7 @@ export class PageFindings {
 }
 
 /**
- * How the pages of one kind of gateway say which addresses are in use. Each kind is a file beside this one, and an entry of
+ * How the pages of one kind of gateway show which addresses are in use. Each kind is a file beside this one, and an entry in
  * `PAGE_FORMATS`.
  */
 export interface PageFormatKind {
@@ -70,7 +78,7 @@ export interface PageFormatKind {
   readonly path?: string;
   /** Which page it is. Markdown. */
   readonly page: string;
-  /** In the words of the reference: an address is in use while it is listed, unless … */
+  /** A clause for the reference: an address is in use while it is listed, unless … */
   readonly unless: string;
   readonly Reader: new (wanted: Iterable<PageEndpoint>) => PageReader;
 }
@@ -115,8 +123,8 @@ export abstract class PageReader {
   }
 
   /**
-   * @param text the next bytes of the page, one character for each byte (latin1): only ASCII is compared, and no character
-   * can be split between chunks
+   * @param text the next bytes of the page as latin1, one character per byte, because only ASCII is compared, and no
+   * character can be split between chunks
    */
   abstract write(text: string): void;
 
@@ -170,14 +178,16 @@ export abstract class TokenReader extends PageReader {
     return super.end();
   }
 
-  /** Shortens a long token, or the beginning of one: here to just enough to show that it is too long, so it is skipped. */
+  /**
+   * Shortens a long token, or its beginning; by default to just enough to show that it is too long, so that it is skipped.
+   */
   protected abridged(token: string): string {
     return token.slice(0, this.longest + 1);
   }
 
   protected abstract token(text: string): void;
 
-  /** A token was too long. */
+  /** Called when a token was too long. */
   protected skipped(): void {}
 
   protected problem(): string | undefined {
@@ -207,7 +217,7 @@ export abstract class LinePageReader extends TokenReader {
 
 interface JsonFrame {
   readonly end: '}' | ']';
-  /** Those members of the object that are read; undefined: none so far. */
+  /** The members of the object that are read; undefined: none so far. */
   members: Record<string, string> | undefined;
 }
 
@@ -217,7 +227,7 @@ const LONGEST_VALUE = 512;
 
 /** Reads a page of JSON: any objects in it, each on its own. */
 export abstract class JsonPageReader extends TokenReader {
-  /** The names of the members that are read. They are compared unescaped: their servers do not escape them. */
+  /** The names of the members to read. They are compared without unescaping, because the servers do not escape them. */
   protected abstract readonly members: readonly string[];
   /** What the page is, after `is not what`. */
   protected abstract readonly what: string;
