@@ -329,7 +329,7 @@ export class TerminationReview {
       this.#tell({ ...aboutEnd(pod, epochAt(stoppedAt)), reason: 'SlowStop', seconds });
   }
 
-  /** Notes that one of the two awaited events has happened. */
+  /** Records that one of the two awaited events has happened. */
   #pass(uid: string): Stopping | undefined {
     const stopping = this.#stopping.get(uid);
     if (stopping?.half) {

@@ -264,7 +264,7 @@ class Reception<T> {
   }
 
   /**
-   * Notes that the watch was closed because nothing had arrived since `heardAt`. The next watch shows whether the connection
+   * Records that the watch was closed because nothing had arrived since `heardAt`. The next watch shows whether the connection
    * was dead (then it has withheld events) or nothing had happened.
    */
   silent(heardAt: number, at: number): void {
@@ -272,7 +272,7 @@ class Reception<T> {
     this.rotated(at);
   }
 
-  /** Notes that the watch was closed in good order. A stream that was not current yet stays as it is. */
+  /** Records that the watch was closed in good order. A stream that was not current yet stays as it is. */
   rotated(at: number): void {
     if (this.#stats.current) this.#pass('StreamRotated', at);
   }

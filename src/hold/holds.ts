@@ -288,7 +288,7 @@ export class Holds {
     this.#timer ??= setTimeout(() => onLoop('hold', () => this.#tick()), 0).unref();
   }
 
-  /** Handles that a hook of the pod has disconnected. */
+  /** Records that a hook of the pod has disconnected. */
   leave(pod: HeldPod, waiter: Waiter): void {
     const hold = this.#holds.get(pod.uid);
     if (hold?.waiters.delete(waiter) !== true) return;

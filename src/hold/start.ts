@@ -138,7 +138,7 @@ export function startHold(context: HoldContext) {
       if (pod !== undefined) pod.nodeBudget = budget;
       holds.touch(uid);
     },
-    /** Handles that an instance of the consumer has reported what it has applied. */
+    /** Records that an instance of the consumer has reported what it has applied. */
     heard: holds.heard.bind(holds),
     /** undefined: not known. */
     list: () => (knowsHeld() ? holds.list() : undefined),

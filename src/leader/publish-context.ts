@@ -175,7 +175,7 @@ export class Reporting {
     state.writes += writes;
   }
 
-  /** Notes that the stored content has been read, and whether it can be used. */
+  /** Records that the stored content has been read, and whether it can be used. */
   found(object: SharedObject, present: Refused | { readonly outcome: 'read' | 'empty' }): void {
     const state = this.status.published[object];
     const before = state.refusal;

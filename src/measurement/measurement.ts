@@ -140,7 +140,7 @@ export class ConsumerMeasurement {
   }
 
   /**
-   * Notes that a held pod to which the consumer applies was released. @param seen whether one of its instances connected to
+   * Records that a held pod to which the consumer applies was released. @param seen whether one of its instances connected to
    * the pod
    */
   held(consumer: string, seen: boolean): void {

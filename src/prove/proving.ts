@@ -29,7 +29,7 @@ export interface ProveOptions {
   readonly disturbance: Disturbance;
   /** Already running. */
   readonly lives: PodLives;
-  /** Sends traffic from pods in the cluster; undefined: nothing does. */
+  /** Sends traffic from pods in the cluster; undefined: no pods send. */
   readonly job: TrafficJob | undefined;
   /** The ways through which this process sends requests itself. */
   readonly fromHere: readonly Way[];

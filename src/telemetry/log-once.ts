@@ -26,7 +26,7 @@ export class LogOnce {
     this.#log('error', subject, members, message);
   }
 
-  /** Notes that the subject's trouble is over, if it had any. */
+  /** Records that the subject's trouble is over, if it had any. */
   over(subject: string, members: Members, message: string): void {
     if (this.#troubles.delete(subject)) this.#logger.info(members, message);
   }

@@ -483,7 +483,9 @@ const LISTS_WHO_IS_OUT =
 const ONE_NAMESPACE =
   'expected {address} or {namespace} in the templates of deregister, or appliesTo.namespaceSelector: pods of other namespaces may have the same name';
 
-/** Whether the parts that identify an instance name the pod's namespace. */
+/**
+ * Whether the request contains the pod's address or namespace, without which it could mean a pod of the same name elsewhere.
+ */
 function namesNamespace(spec: DeregisterSpec): boolean {
   const { url, body = '' } = deregisterRequest(spec);
   return names([url, body], '{address}', '{namespace}');

@@ -138,7 +138,7 @@ function namespaceOf(policy: AnyPolicy, { namespaces }: ClusterSnapshot): Namesp
   return namespaces.get(name) ?? namespaceRecord(name, labels, NO_LABELS);
 }
 
-/** Labels that the selector matches; undefined: no labels can match it. */
+/** Labels that the selector matches, if any labels can. */
 function labelsFor({ matchLabels = {}, matchExpressions = [] }: LabelSelector): Labels {
   const labels: Record<string, string> = { ...matchLabels };
   for (const { key, operator, values = [] } of matchExpressions) {

@@ -672,8 +672,8 @@ function judge(audited: AuditSubject, snapshot: ClusterSnapshot, all: RelatedObj
 }
 
 /**
- * The finding that no client of the pods is known, although it is not known that there is none; undefined: a Service has
- * them.
+ * What is known about clients of the pods if no Service for clients leads to them. undefined: one does, or something
+ * declared or a pool sends to them, or that is not known.
  */
 function trafficFinding(
   subject: Decided,

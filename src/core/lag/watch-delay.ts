@@ -186,7 +186,7 @@ class Writer {
     return committedBy === undefined ? 0 : Math.max(0, at - committedBy - this.#offset);
   }
 
-  /** Takes that the API server had stored this stream's heartbeats up to this number by then. */
+  /** Records that the API server had stored this stream's heartbeats up to this number by then. */
   #acknowledge(stream: HeartbeatStream, acknowledged: Acknowledged): void {
     const { number, at } = acknowledged;
     const { delivered, owed, latest } = this.#streams[stream];

@@ -59,7 +59,7 @@ export function ticksOf(from: number, to: number, most: number): readonly number
   );
 }
 
-/** Groups dots by their position on the axis, as a share from its left. */
+/** Groups dots into bins along the axis. `share`: the position of a bin's middle on the axis, from 0 at the left to 1. */
 export function binsOf(
   dots: readonly Dot[],
   from: number,

@@ -78,7 +78,7 @@ function consumersOf(
   { consumers, released }: ObservedEnd,
   withdrawals: readonly { readonly after: number }[] | undefined,
 ): Termination['consumers'] {
-  // Consumers find a pod that no object listed by themselves, and learn of its deletion.
+  // If no object listed the pod, its consumers find pods by themselves, and learn of the deletion.
   const withdrawn = withdrawals?.reduce((latest, { after }) => Math.max(latest, after), 0);
   const lags = new Map(consumers.map(({ name, seconds }) => [name, seconds]));
   const usual = (name: string): Termination['consumers'][number] => {

@@ -146,7 +146,7 @@ export class Inspection {
     for (const asked of this.#consumers.values()) asked.settled.delete(event.pod.uid);
   }
 
-  /** Notes that all groups have withdrawn the pod. */
+  /** Records that all groups have withdrawn the pod. */
   removed({ uid, at }: Pick<RemovalSample, 'uid' | 'at'>): void {
     for (const [asked, question] of this.#all(uid)) {
       question.withdrawnAt = at;

@@ -178,7 +178,7 @@ export class Instance {
     for (const name of clusters) if (this.clusters.size <= MOST_CLUSTERS) this.clusters.add(name);
   }
 
-  /** Notes that a page requested at this instant shows the pod. */
+  /** Records that a page requested at this instant shows the pod. */
   shows({ service, uid }: PodAddress, at: number): void {
     setNewest(this.#shownAt, `${service.namespace}/${uid}`, at, MOST_SHOWN);
   }

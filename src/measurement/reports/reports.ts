@@ -176,7 +176,7 @@ export class ConsumerReports {
     return { result, cursor: result === 'TooManyInstances' ? undefined : next };
   }
 
-  /** Notes that a report was refused because of its content or its sender. */
+  /** Records that a report was refused because of its content or its sender. */
   refused(consumer: string, result: ReportResult): void {
     const reported = this.#consumers.get(consumer);
     if (reported !== undefined) reported.refused = { result, at: this.#options.clock() };
@@ -208,7 +208,7 @@ export class ConsumerReports {
     return this.#consumers.get(consumer)?.syncs.hasSilent(versions) ?? false;
   }
 
-  /** Notes that a pod was deleted, which may have been an instance. */
+  /** Records that a pod was deleted, which may have been an instance. */
   gone(uid: string): void {
     const now = this.#options.clock();
     for (const { syncs } of this.#consumers.values()) syncs.gone(uid, now);
