@@ -1405,7 +1405,7 @@ function undeclaredConsumer(
       observed === undefined
         ? 'linger consumers discover prints it ready to be applied'
         : `DiscoveryConsumer ${observed.name} only observes it; set its mode to Enforce`;
-    const text = `${fewOf(senders)} sends traffic here, and no DiscoveryConsumer in force declares it, so no wait covers its lag: ${cure}`;
+    const text = `${fewOf(senders)} sends traffic here, and no DiscoveryConsumer in mode Enforce declares it, so no wait covers its lag: ${cure}`;
     return [{ reason: 'UndeclaredConsumer', text }];
   }
   if (consumers.some(({ builtIn }) => !builtIn)) return [];

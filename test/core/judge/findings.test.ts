@@ -466,7 +466,7 @@ describe('what sends to a workload and is not declared', () => {
 
   test('is named as the catalogue knows it, with the way out', () =>
     expect(textOf()).toBe(
-      'contour (HTTPProxy shop/root) sends traffic here, and no DiscoveryConsumer in force declares it, so no wait covers its lag: linger consumers discover prints it ready to be applied',
+      'contour (HTTPProxy shop/root) sends traffic here, and no DiscoveryConsumer in mode Enforce declares it, so no wait covers its lag: linger consumers discover prints it ready to be applied',
     ));
   test('is only observed', () => {
     const { spec, ...document } = consumer({}, 'contour') as { spec: object };
