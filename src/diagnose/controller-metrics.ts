@@ -9,16 +9,16 @@ import {
   sumOfSeries,
 } from '../telemetry/index.ts';
 
-/** The flags of kube-controller-manager that decide how soon an endpoint is withdrawn. */
+/** The flags of kube-controller-manager that determine how soon an endpoint is withdrawn. */
 export interface ControllerFlags {
   /** Requests a second, for each controller's client; possibly {@link UNLIMITED}. */
   readonly qps: number;
   readonly burst: number;
   /** How many Services each controller works on at a time. */
   readonly workers: Readonly<Record<QueueName, number>>;
-  /** How long each deliberately waits for further changes, in seconds. */
+  /** How many seconds each deliberately waits for further changes. */
   readonly batchSeconds: Readonly<Record<QueueName, number>>;
-  /** Whether they were read; otherwise they are the defaults. */
+  /** Whether the flags were read; otherwise these are the defaults. */
   readonly known: boolean;
 }
 
@@ -46,7 +46,10 @@ export const CONTROLLERS = {
 export type QueueName = keyof typeof CONTROLLERS;
 export const QUEUES = Object.keys(CONTROLLERS) as readonly QueueName[];
 
-/** The most workers of the slices' controllers (options/endpointslicecontroller.go); the other controller has no limit, and needs no more either. */
+/**
+ * The most workers that the controllers of slices allow (options/endpointslicecontroller.go). The other controller has no
+ * limit, but does not need more either.
+ */
 export const MOST_WORKERS = 50;
 
 /**
@@ -64,7 +67,7 @@ export const DEFAULT_FLAGS: ControllerFlags = {
 /** @param words see {@link givenFlags} */
 export function controllerFlags(words: readonly string[]): ControllerFlags {
   const given = givenFlags(words);
-  // Invalid values would have kept the controller-manager from starting.
+  // With invalid values, the controller-manager would not have started.
   const number = (flag: string, otherwise: number) =>
     Number(given.get(flag)) > 0 ? Number(given.get(flag)) : otherwise;
   const ofQueues = (read: (queue: QueueName) => number) =>
@@ -81,11 +84,11 @@ export function controllerFlags(words: readonly string[]): ControllerFlags {
 }
 
 /**
- * The flags on the command line of a kube-controller-manager; the last of two equal ones counts, as for it.
- * @param line its words, possibly with the program itself; `--flag=value` and `--flag value` both do
+ * The flags on the command line of a kube-controller-manager; if one is repeated, the last one counts, as it does there.
+ * @param line its words, possibly including the program; both `--flag=value` and `--flag value` are read
  */
 export function givenFlags(line: readonly string[]): ReadonlyMap<string, string> {
-  // A shell's -c has them all in one word.
+  // A shell's -c has all of them in one word.
   const words = line.flatMap((word) => word.trim().split(/\s+/));
   const given = new Map<string, string>();
   for (const [index, word] of words.entries()) {
@@ -102,13 +105,13 @@ export function givenFlags(line: readonly string[]): ReadonlyMap<string, string>
 export interface Tally {
   readonly count: number;
   readonly sum: number;
-  /** Longer than a second, or than the next bucket boundary above that: never overstated. */
+  /** How many took longer than a second, or than the next bucket boundary above that; never overstated. */
   readonly overSecond: number;
 }
 
 const WRITES: ReadonlySet<string> = new Set(['PUT', 'POST', 'PATCH', 'DELETE']);
 
-/** Also read as `…_total`, which `…_changes` was renamed to. */
+/** Also read as `…_total`, its newer name. */
 const CHANGES = 'endpoint_slice_controller_changes';
 const SYNCS = 'endpoint_slice_controller_syncs';
 
@@ -132,7 +135,9 @@ const WANTED: ReadonlySet<string> = new Set([
   'leader_election_master_status',
 ]);
 
-/** What a controller-manager that leads always exports, by what it shows. A filter on the way may have dropped some. */
+/**
+ * Metrics that a leading controller-manager always exports, by what they show. A filter in between may have dropped some.
+ */
 const SHOWN_BY = {
   'whether the client is throttled': histogram(LIMITER),
   'whether the API server is slow': histogram(REQUESTS),
@@ -145,7 +150,10 @@ const SHOWN_BY = {
   ],
 };
 
-/** What a scrape cannot show because metrics are missing; those of queues must be there for the one that is always exported. */
+/**
+ * What a scrape cannot show because metrics are missing. The metrics of queues must exist for a queue that is always
+ * exported.
+ */
 function missingIn(scrape: Exposition) {
   const isOurs = named('endpoint_slice');
   return Object.entries(SHOWN_BY).flatMap(([shows, names]) => {
@@ -156,7 +164,7 @@ function missingIn(scrape: Exposition) {
   });
 }
 
-/** A histogram of which all is missing by its own name. */
+/** The name of a histogram alone, if all of its series are missing. */
 function joinedNames(names: readonly string[]): readonly string[] {
   const families = [LIMITER, REQUESTS, WAIT, WORK].filter((family) =>
     histogram(family).every((name) => names.includes(name)),
@@ -176,13 +184,13 @@ const named =
   (labels) =>
     labels.get('name') === name;
 
-/** The queues that are exported: a provider may leave some out, and a version may no longer write Endpoints. */
+/** The queues that are exported. A provider may leave out some, and a version may no longer write Endpoints. */
 export function queuesIn(scrape: Exposition): readonly QueueName[] {
   const series = ['workqueue_depth', `${WORK}_count`].flatMap((metric) => scrape.get(metric) ?? []);
   return QUEUES.filter((name) => series.some(({ labels }) => named(name)(labels)));
 }
 
-/** False where another instance leads, and this one has no queues. Undefined: not exported. */
+/** False if another instance leads, so that this one has no queues. Undefined: not exported. */
 export function isLeading(scrape: Exposition): boolean | undefined {
   const status = chosen(scrape, 'leader_election_master_status', named('kube-controller-manager'));
   return status.length === 0 ? undefined : status.some(({ value }) => value > 0);
@@ -196,7 +204,7 @@ export interface TakenScrape {
   readonly scrape: Exposition;
   /** Seconds of any clock that both scrapes share. */
   readonly at: number;
-  /** Seconds since the epoch; undefined for a file, which does not say. */
+  /** Seconds since the epoch; undefined for a file, which does not contain it. */
   readonly epochSeconds?: number | undefined;
 }
 
@@ -204,7 +212,7 @@ function tallyOf(exposition: Exposition, name: string, choice: SeriesChoice): Ta
   const count = sumOfSeries(exposition, `${name}_count`, choice);
   if (count === undefined) return undefined;
   const sum = sumOfSeries(exposition, `${name}_sum`, choice) ?? 0;
-  // Where no bucket ends at a second, the next one above counts.
+  // If no bucket ends at a second, the next one above counts.
   const [, within = count] = [...bucketsOf(exposition, name, choice)].find(([edge]) => edge >= 1) ?? [];
   return { count, sum, overSecond: Math.max(0, count - within) };
 }
@@ -212,9 +220,9 @@ function tallyOf(exposition: Exposition, name: string, choice: SeriesChoice): Ta
 export type ControllerActivity = Readonly<ReturnType<typeof activityOf>>;
 
 /**
- * What the controller-manager did between two scrapes or, with one that counts, since its start. What is not exported is
+ * What the controller-manager did between two scrapes or, if only one counts, since its start. What is not exported is
  * undefined.
- * @param first undefined when there is but one scrape
+ * @param first undefined if there is only one scrape
  */
 export function activityOf(first: TakenScrape | undefined, last: TakenScrape) {
   const after = last.scrape;
@@ -228,9 +236,9 @@ export function activityOf(first: TakenScrape | undefined, last: TakenScrape) {
   const limiter = tallyOf(growth, LIMITER, writes);
   const startedAt = startOf(after);
   return {
-    /** Between the scrapes; undefined: there was only one that counts, and there are no rates. */
+    /** The time between the scrapes; undefined: only one counts, so there are no rates. */
     seconds,
-    /** The process was restarted between the scrapes, or another instance answered. */
+    /** Whether the process was restarted between the scrapes, or another instance answered. */
     restarted,
     /** Since the process was started, at the end. */
     ageSeconds:

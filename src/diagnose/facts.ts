@@ -1,7 +1,7 @@
 import type { EndpointSource } from '../core/lag/index.ts';
 import type { ControllerActivity, ControllerFlags } from './controller-metrics.ts';
 
-/** Removals of one stage, as they were measured. Seconds. */
+/** Measured removals of one stage. Seconds. */
 export interface StageFacts {
   readonly stage: EndpointSource;
   readonly samples: number;
@@ -13,22 +13,22 @@ export interface StageFacts {
 }
 
 export interface LagFacts {
-  /** Where they come from, for people: `linger at http://…`, `watched for 10 s`. */
+  /** The source of these facts, for display: `linger at http://…`, `watched for 10 s`. */
   readonly from: string;
-  /** Removals that ended were not counted: a single scrape shows only what is waiting. */
+  /** Removals that ended were not counted, because a single scrape shows only those that are waiting. */
   readonly uncounted?: true;
   /** Over the interval. */
   readonly stages: readonly StageFacts[];
-  /** Since a running Linger was started; empty where it was not asked. */
+  /** Since a running Linger was started; empty if none was asked. */
   readonly life: readonly StageFacts[];
 }
 
-/** Undefined: could not be read. */
+/** Undefined: it could not be read. */
 export interface ClusterFacts {
   readonly services: number | undefined;
   /** Services that publish not-ready addresses, and a few of their names. */
   readonly neverWithdrawn: { readonly services: number; readonly examples: readonly string[] } | undefined;
-  /** The accounts that are granted Endpoints by name, without the control plane and Linger. */
+  /** The accounts that are granted Endpoints by name, except those of the control plane and of Linger. */
   readonly endpointsReaders: readonly string[] | undefined;
 }
 
@@ -41,17 +41,17 @@ export interface LeaderFacts {
 
 export const CONTROLLER_METRICS = 'controller-manager metrics';
 
-/** One place that was looked at, or could not be. */
+/** A place that was examined, or could not be. */
 export interface Look {
   readonly what: string;
   readonly seen: boolean;
-  /** What was seen, or why not. */
+  /** What was found, or why it could not be examined. */
   readonly text: string;
-  /** Where it was not: the command or the right that would help. */
+  /** If it could not be examined: the command or the right that would help. */
   readonly remedy?: string | undefined;
 }
 
-/** What is undefined could not be read; rules then say less, never more. */
+/** Undefined members could not be read; rules then conclude less, and never more. */
 export interface Facts {
   readonly controller: ControllerActivity | undefined;
   readonly flags: ControllerFlags;
@@ -62,25 +62,25 @@ export interface Facts {
   readonly looks: readonly Look[];
 }
 
-/** Where Kubernetes puts the controller-manager's requests by default (flowcontrol bootstrap). */
+/** The priority level to which Kubernetes assigns the controller-manager's requests by default (flowcontrol bootstrap). */
 const LEVEL = 'workload-high';
 
 export type PriorityFacts = Readonly<NonNullable<ReturnType<typeof priorityFacts>>>;
 
 /**
- * The priority level that the API server puts the controller-manager's requests into, over the interval.
- * Reads two of `/debug/api_priority_and_fairness/dump_priority_levels`: a table with commas (apf_controller_debug.go).
- * Its counts are of the one API server that answered.
- * @returns undefined if it is not one, or the level is missing
+ * The state of the priority level of the controller-manager's requests over the interval. Reads two responses of
+ * `/debug/api_priority_and_fairness/dump_priority_levels`: a table with commas (apf_controller_debug.go). The counts are
+ * those of the single API server that answered.
+ * @returns undefined if a response is not such a table, or lacks the level
  */
 export function priorityFacts(before: string, after: string) {
   const [first, last] = [levelIn(before), levelIn(after)];
   if (first === undefined || last === undefined) return undefined;
-  // Another API server may have answered the second time.
+  // Another API server may have answered the second request.
   const since = (column: string) => Math.max(0, last(column) - first(column));
   return {
     level: LEVEL,
-    /** For a seat, at the end. */
+    /** How many requests were waiting for a seat at the end. */
     waiting: last('WaitingRequests'),
     rejected: since('RejectedRequests'),
     timedOut: since('TimedoutRequests'),

@@ -28,17 +28,20 @@ import {
 import { observeLinger, observeRemovals } from './lag-observation.ts';
 
 export interface GatherOptions {
-  /** `none`: why there is no cluster to ask. */
+  /** `none`: why no cluster can be used. */
   readonly connection: KubeConnection | { readonly none: string };
-  /** The controller-manager's metrics: saved scrapes, the older first; an address; undefined: by the API server. */
+  /**
+   * Where to read the controller-manager's metrics: saved scrapes, older first; an address; undefined: through the API
+   * server.
+   */
   readonly metrics: { readonly files: readonly string[] } | MetricsInput | undefined;
-  /** Its command line, where it is given; it wins over that of its pod. */
+  /** Its command line, if given, which takes precedence over that of its pod. */
   readonly flags: string | undefined;
   /** The metrics of a running Linger: a URL, a file or `-`. */
   readonly linger: string | undefined;
-  /** Whether to watch removals where no Linger is asked. */
+  /** Whether to watch removals if no Linger is asked. */
   readonly watch: boolean;
-  /** Between two looks; 0: look once. */
+  /** Seconds between two looks; 0: look only once. */
   readonly intervalSeconds: number;
   readonly onWait: (seconds: number) => void;
   readonly stdin: NodeJS.ReadableStream;
@@ -47,9 +50,9 @@ export interface GatherOptions {
 }
 
 /**
- * Collects the facts of a diagnosis, looking twice where that shows more.
- * @throws LingerError `metrics-unreadable`, `metrics-invalid`, `settings-invalid` for a source that was named and cannot be
- * used; other sources that cannot be read become looks that say so
+ * Collects the facts for a diagnosis, looking twice where that shows more.
+ * @throws LingerError `metrics-unreadable`, `metrics-invalid`, `settings-invalid` for a named source that cannot be used;
+ * any other source that cannot be read is reported as a look
  */
 export async function gatherFacts(options: GatherOptions): Promise<Facts> {
   const gathering = new Gathering(options);
@@ -84,7 +87,7 @@ class Gathering {
     const leader = await this.#attempt(LEASE, (api) => controllerLeader(api, now()));
     if (leader !== undefined) this.#see(LEASE, `${leader.holder}, transition ${leader.transitions}`);
     const cluster = this.#api && (await this.#services());
-    // The watch before metrics: it may take a minute to be current, and what is counted should be of the same time.
+    // Watch before reading metrics: a watch may take a minute to be current, and all counts should be of the same time.
     const lag = await this.#lag();
     const pods = listed && leaderFirst(listed, leader);
     const controller = await this.#controller(pods);
@@ -180,7 +183,7 @@ class Gathering {
     return DEFAULT_FLAGS;
   }
 
-  /** @returns undefined without a cluster, or on failure, which a look then explains */
+  /** @returns undefined without a cluster, or after a failure, which is reported as a look */
   async #attempt<T>(
     what: string,
     ask: (api: ApiReader) => Promise<T>,
@@ -200,7 +203,7 @@ class Gathering {
   }
 }
 
-/** Whose roles name Endpoints. */
+/** The look at the accounts whose roles name Endpoints. */
 const READERS = 'accounts that are granted Endpoints';
 
 const LEASE = 'Lease of the controller-manager';
@@ -209,7 +212,7 @@ const EXAMPLES = 5;
 
 const RBAC = '/apis/rbac.authorization.k8s.io/v1';
 
-/** Roles of people and of tools for everything: holding one does not mean that Endpoints are read. */
+/** General roles of people and tools: holding one does not mean that Endpoints are read. */
 const GENERAL = new Set(['cluster-admin', 'admin', 'edit', 'view']);
 
 /**
@@ -221,8 +224,8 @@ const CONTROL_PLANE = 'system:';
 type Role = RawObject & Json;
 
 /**
- * The accounts that a role grants Endpoints by name, without the control plane and Linger. Whether they read them, RBAC
- * does not say. @throws KubeFailure
+ * The accounts to which a role grants Endpoints by name, except those of the control plane and of Linger. RBAC does not show
+ * whether they really read them. @throws KubeFailure
  */
 async function endpointsReaders(api: ApiReader): Promise<readonly string[]> {
   const list = (plural: string) =>

@@ -36,9 +36,9 @@ const REFUSED: ReadonlySet<FailureReason> = new Set(['Forbidden', 'Unauthorized'
 const ALL = undefined;
 const EVERYTHING: EndpointScope = { namespace: ALL, services: ALL, sources: ENDPOINT_SOURCES, selector: ALL };
 
-/** Removals as they happen, for as long as a diagnosis takes. */
+/** Watches removals as they happen, for as long as a diagnosis takes. */
 export function watchLag(connection: KubeConnection, options: WatchOptions) {
-  /** The watches that have never been current, each with its last failure, where there was one. */
+  /** The watches that have never been current, each with its last failure, if there was one. */
   const late = new Map<Stream, string | undefined>(STREAMS.map((stream) => [stream, undefined]));
   const current = Promise.withResolvers<boolean>();
   const handlers: EndpointWatchHandlers = {
@@ -54,7 +54,10 @@ export function watchLag(connection: KubeConnection, options: WatchOptions) {
   const watch = new EndpointWatch(EVERYTHING, connection, handlers, { ...options, initial: false });
   return {
     late,
-    /** Resolves with true once every watch brings events as they happen, with false once one is refused; or never. */
+    /**
+     * Resolves with true once every watch delivers events as they happen, or with false once one is refused; may never
+     * resolve.
+     */
     current: current.promise,
     /** Resolves once the signal has aborted and every connection is closed. */
     ended: () => watch.ended(),
@@ -70,7 +73,10 @@ export function watchLag(connection: KubeConnection, options: WatchOptions) {
 
 const WHAT = 'measured lag';
 
-/** 150,000 pods take a list-watch some 10 s; a cluster that takes longer than this is better asked by its Linger. */
+/**
+ * A list-watch of 150,000 pods takes some 10 s. In a cluster where it takes longer than this, it is better to ask a running
+ * Linger.
+ */
 const CURRENT_MS = 60_000;
 
 /**
@@ -93,7 +99,8 @@ export async function observeLinger(
 }
 
 /**
- * Removals during the observation, seen by a watch of our own: once that is current, is refused, or takes too long.
+ * Removals during the observation, seen by a watch of this process. Resolves once the watch is current, is refused, or takes
+ * too long.
  * @param signal ends the watch
  */
 export async function observeRemovals(
@@ -106,7 +113,7 @@ export async function observeRemovals(
     Promise.race([watch.current, pause(CURRENT_MS, until).then(() => false)]).finally(over),
   );
   if (!isCurrent) return { facts: undefined, looks: [lateLook(watch)] };
-  // Counting starts here.
+  // Counting starts now, so discard earlier samples.
   watch.takeSamples();
   const begun = clock();
   return async () => {
@@ -138,7 +145,7 @@ export function watchedLag(from: string, samples: readonly Sample[], waiting: Wa
   const stages = ENDPOINT_SOURCES.map((stage): StageFacts => {
     const mine = samples.filter((sample) => sample.stage === stage);
     const lags = mine.map(({ lag }) => lag).toSorted((a, b) => a - b);
-    // The nearest rank: with few samples the p99 is the longest.
+    // The nearest rank, so with few samples the p99 is the longest.
     const quantile = (share: number) => lags[Math.ceil(share * lags.length) - 1];
     const [p50, p99] = [quantile(0.5), quantile(0.99)];
     return { stage, samples: lags.length, p50, p99, ...waitingOf(waiting[stage]) };
@@ -149,7 +156,7 @@ export function watchedLag(from: string, samples: readonly Sample[], waiting: Wa
 const { lag: LAG, unresolved: UNRESOLVED, oldest: OLDEST } = LAG_METRICS;
 
 /**
- * Reads what /metrics of a Linger says of lags.
+ * Reads what /metrics of a Linger shows about lags.
  * @returns undefined for the metrics of another program, or of a Linger that measures nothing
  * @throws MalformedExposition
  */
@@ -169,7 +176,7 @@ export function scrapedLag(from: string, first: Exposition | undefined, last: Ex
   };
 }
 
-/** @param ended shows which removals have ended @param now shows which are waiting */
+/** @param ended the exposition that shows which removals have ended @param now the one that shows which are waiting */
 function scrapedStage(stage: EndpointSource, ended: Exposition, now: Exposition): StageFacts {
   const mine: SeriesChoice = (labels) => labels.get('stage') === stage;
   const all: SeriesChoice = (labels) => mine(labels) && labels.get('le')?.endsWith('Inf') === true;

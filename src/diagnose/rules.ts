@@ -10,28 +10,28 @@ import {
 } from './controller-metrics.ts';
 import { CONTROLLER_METRICS, type Facts, type StageFacts } from './facts.ts';
 
-/** Critical: endpoints are being withdrawn late now, and this is why. Warning: it makes them late. Info: good to know. */
+/** Critical: endpoints are being withdrawn late now, because of this. Warning: it makes them late. Info: worth knowing. */
 export const SEVERITIES = ['critical', 'warning', 'info'] as const;
 type Severity = (typeof SEVERITIES)[number];
 
-/** What a rule says of a cluster. */
+/** The result of a rule for a cluster. */
 interface Found {
-  /** A full sentence or two about this very cluster. */
+  /** One or two full sentences about this cluster. */
   readonly text: string;
-  /** What it rests on: metrics and what they said. */
+  /** The evidence: metrics and their values. */
   readonly evidence: readonly string[];
   /** What to do. A line that begins with `--` is a flag of kube-controller-manager, exactly as it is to be set. */
   readonly cure: readonly string[];
 }
 
-/** What a rule sees, and what the rules before it have found. */
+/** A rule, which gets the facts and what the rules before it have found. */
 type Rule = (facts: Facts, found: readonly Diagnosed[]) => Found | undefined;
 interface DiagnosisKind extends Curable {
   readonly severity: Severity;
   readonly rule: Rule;
 }
 
-/** All that a diagnosis can find, in the order of the report: the worst first. */
+/** Everything that a diagnosis can find, in the order of the report: the worst first. */
 export const DIAGNOSES = {
   ClientThrottled: {
     severity: 'critical',
@@ -189,51 +189,52 @@ function finding(text: string, evidence: readonly string[], ...cure: readonly st
   return { text, evidence, cure };
 }
 
-// Where a finding begins: each threshold is a limit of Kubernetes' own, or the least that waits of whole seconds tell apart.
+// Thresholds of findings. Each is a limit of Kubernetes itself, or the smallest difference that waits in whole seconds can
+// show.
 
-/** Waits are whole seconds, and a lag under one hides in any of them. */
+/** Waits have whole seconds, so a lag below one makes no difference. */
 const SLOW_SECONDS = 1;
 
-/** A backlog that drains within this is over before any monitoring sees it. */
+/** A backlog that drains within this time is over before any monitoring notices it. */
 const SHORT_DRAIN_SECONDS = 1;
 
-/** At both ends of the interval; twice the default number of workers. */
+/** The depth of a queue at both ends of the interval; twice the default number of workers. */
 const LASTING_BACKLOG = 10;
 
-/** With one scrape there is no rate: at the default 20 writes a second, 50 Services take 2.5 s. */
+/** With only one scrape there is no rate. At the default of 20 writes a second, 50 Services take 2.5 s. */
 const BACKLOG_WITHOUT_RATE = 50;
 
-/** client-go calls a wait for the limiter long from 50 ms on (longThrottleLatency); twice that is no jitter. */
+/** client-go considers a wait for the limiter long from 50 ms on (longThrottleLatency); twice that is not jitter. */
 const THROTTLED_SECONDS = 0.1;
 
 /** Kubernetes' own objective for writes is a p99 within 1 s (SIG Scalability, API call latency). */
 const SLOW_SHARE = 0.01;
 
-/** A mean this long lets 5 workers write no more than the default 20 a second. */
+/** With a mean this long, 5 workers write no more than the default of 20 a second. */
 const SLOW_MEAN_SECONDS = 0.25;
 
-/** With fewer, a single slow request would be more than a hundredth. */
+/** With fewer requests, a single slow one would be more than a hundredth. */
 const FEWEST_REQUESTS = 20;
 
-/** --request-timeout of the API server: nothing that is well takes longer. */
+/** The API server's --request-timeout; no healthy request takes longer. */
 const STUCK_SECONDS = 60;
 
-/** A Service in five, and no fewer than a hundred: 5 s of the default 20 writes a second. */
+/** A fifth of all Services, but at least a hundred, which take 5 s at the default of 20 writes a second. */
 const STORM_SHARE = 0.2;
 const STORM_SERVICES = 100;
 
-/** After a takeover every Service is synced once: 13,000 of them (S1), at the default 20 a second, take 11 minutes. */
+/** After a takeover, every Service is synced once: 13,000 of them (S1) take 11 minutes at the default of 20 a second. */
 const SETTLED_SECONDS = 15 * 60;
 
 /**
- * What holds a queue up. `limiter`: the client waits for its own rate limiter or, where that has no metrics, goes at
- * just the rate of its limit; `workers`: a queue hands out as soon as a worker is free, so where Services wait, and
- * not for the limiter, all workers were busy meanwhile; `stuck`: one of them does not come back; `unknown`: nothing came
- * out of the queue, or there is but one scrape.
+ * What slows a queue down. `limiter`: the client waits for its own rate limiter or, if that has no metrics, works at exactly
+ * the rate of its limit; `workers`: a queue is served as soon as a worker is free, so if Services wait, and not for the
+ * limiter, all workers were busy; `stuck`: one of them does not return; `unknown`: nothing came out of the queue, or there
+ * is only one scrape.
  */
 type Bottleneck = 'limiter' | 'stuck' | 'workers' | 'unknown';
 
-/** @returns undefined when nothing is held up */
+/** @returns undefined if nothing slows it down */
 function bottleneckOf(queue: QueueActivity, facts: Facts): Bottleneck | undefined {
   if (queue.longestSeconds >= STUCK_SECONDS && !limiterHolds(facts)) return 'stuck';
   if (!isBehind(queue, facts)) return undefined;
@@ -241,7 +242,7 @@ function bottleneckOf(queue: QueueActivity, facts: Facts): Bottleneck | undefine
   return facts.controller?.seconds !== undefined && queue.done > 0 ? 'workers' : 'unknown';
 }
 
-/** The queues that are held up in this way; undefined: those that are not. */
+/** The queues that are slowed down in this way; with undefined, those that are not. */
 function heldUpBy(facts: Facts, way: Bottleneck | undefined): readonly QueueActivity[] {
   return (facts.controller?.queues ?? []).filter((queue) => bottleneckOf(queue, facts) === way);
 }
@@ -254,9 +255,9 @@ function drainSeconds(queue: QueueActivity, facts: Facts): number | undefined {
 }
 
 /**
- * Whether Services wait for long in the queue now. Without a rate only the depth says so: means since the start of the
- * process are the past. With one, a queue that was filled just before its end is not behind yet: what it did in the
- * calm before says nothing of what it can do.
+ * Whether Services currently wait long in the queue. Without a rate, only the depth shows that, because means since the
+ * start of the process describe the past. With a rate, a queue that was filled just before the end of the interval does not
+ * count as behind, because what it did in the calm before does not show what it can do.
  */
 function isBehind(queue: QueueActivity, facts: Facts): boolean {
   const drain = drainSeconds(queue, facts);
@@ -266,36 +267,39 @@ function isBehind(queue: QueueActivity, facts: Facts): boolean {
   return lasting && drain >= SHORT_DRAIN_SECONDS;
 }
 
-/** Writes wait for the limiter, and longer than for the API server. */
+/** Whether writes wait for the limiter, and longer than for the API server. */
 function limiterHolds({ controller }: Facts): boolean {
   const waits = meanOf(controller?.limiter) ?? 0;
   return waits >= THROTTLED_SECONDS && waits >= (meanOf(controller?.server) ?? 0);
 }
 
-/** All that shows where the limiter has no metrics: every sync of a Service that has changed is a write. */
+/**
+ * The only evidence if the limiter has no metrics: each sync of a changed Service is a write, so the rate of syncs shows the
+ * rate of writes.
+ */
 function goesAtTheLimit(queue: QueueActivity, { controller, flags }: Facts): boolean {
   if (controller?.seconds === undefined || controller.limiter !== undefined) return false;
   const rate = queue.done / controller.seconds;
   return rate >= 0.8 * flags.qps && rate <= 1.2 * flags.qps;
 }
 
-/** What cured S0: 30 s to 2 min became milliseconds. */
+/** The value that solved S0, where 30 s to 2 min became milliseconds. */
 const CURED_QPS = 300;
 const CURED_BURST = 325;
 
-/** A burst a little over a second of the rate, as in both field reports (325 for 300, 120 for 100). */
+/** A burst of a little more than one second of the rate, as in both field reports (325 for 300, 120 for 100). */
 const BURST_PER_QPS = CURED_BURST / CURED_QPS;
 
-/** Half of what is worth a finding. */
+/** Half of the delay that is worth a finding. */
 const WAIT_WANTED_SECONDS = SLOW_SECONDS / 2;
 
-/** The flags that lift the client's limit: S0's, or the double of what is set where that is no less already. */
+/** The flags that raise the client's limit: those of S0, or twice the current value if that is not lower already. */
 function limiterCure({ flags, controller }: Facts, queues: readonly QueueActivity[]): readonly string[] {
   if (flags.qps === UNLIMITED) return [];
   const qps = flags.qps < CURED_QPS ? CURED_QPS : 2 * flags.qps;
   const burst = Math.ceil(qps * BURST_PER_QPS);
   const server = meanOf(controller?.server) ?? 0;
-  // Little's law: to keep `qps` writes of this length going, that many workers are writing at a time.
+  // Little's law: to sustain `qps` writes of this length, this many workers must be writing at a time.
   const workers = Math.min(MOST_WORKERS, Math.ceil(qps * server));
   const more = queues.filter(({ name }) => workers > flags.workers[name]);
   const workerFlags = more.map(({ name }) => `${CONTROLLERS[name].workers}=${workers}`);
@@ -303,9 +307,9 @@ function limiterCure({ flags, controller }: Facts, queues: readonly QueueActivit
 }
 
 /**
- * The flag that gives a queue enough workers for what comes in, and those of the client's limit where that would be
- * reached next. In a burst, the mean wait is inversely proportional to the workers. In a steady flow, as many are busy
- * as Services come in a second times the seconds of each.
+ * The flag that gives a queue enough workers for its load, and those of the client's limit if that would be reached next. In
+ * a burst, the mean wait is inversely proportional to the number of workers. In a steady flow, the number of busy workers is
+ * the number of Services per second times the seconds that each takes.
  */
 function workerCure(queue: QueueActivity, facts: Facts): readonly string[] {
   const { flags, controller } = facts;
@@ -363,7 +367,7 @@ function limiterEvidence({ controller }: Facts): readonly string[] {
   );
 }
 
-// Rules about how much there is to do, and who does it.
+// Rules about how much work there is, and who does it.
 
 function writeStorm(facts: Facts, found: readonly Diagnosed[]): Found | undefined {
   const stormy = (facts.controller?.queues ?? []).filter((queue) => isStormy(queue, facts));
@@ -371,7 +375,7 @@ function writeStorm(facts: Facts, found: readonly Diagnosed[]): Found | undefine
   return finding(
     `A write storm: ${stormInWords(stormy, facts)} Every pod deleted meanwhile waits behind them.`,
     stormy.flatMap((queue) => queueEvidence(queue, facts).slice(0, 1)),
-    // What holds the queue up was found before this, and its cure with it.
+    // If something slows the queue down, an earlier rule has found that, together with its cure.
     ...(found.length > 0 ? [] : limiterCure(facts, stormy)),
     'Find what changes so many pods at once: a failed node, a mass rollout, a readiness probe with a shared dependency, a restart of the controller-manager.',
     'Do not lengthen every wait for a rare storm: make the controllers faster.',
@@ -381,7 +385,7 @@ function writeStorm(facts: Facts, found: readonly Diagnosed[]): Found | undefine
 function isStormy(queue: QueueActivity, { controller, cluster, flags }: Facts): boolean {
   if (deepestOf(queue) >= Math.max(STORM_SERVICES, STORM_SHARE * (cluster?.services ?? 0))) return true;
   const { name, adds } = queue;
-  // Whatever is written to Endpoints comes by in the mirroring queue, and is mostly none of its business.
+  // Everything that is written to Endpoints passes through the mirroring queue, and mostly does not concern it.
   if (controller?.seconds === undefined || name === 'endpoint_slice_mirroring') return false;
   return adds >= STORM_SERVICES && adds / controller.seconds > flags.qps;
 }
@@ -494,11 +498,11 @@ function slowBefore(facts: Facts): Found | undefined {
   );
 }
 
-/** @param causes what else was found, and would explain it */
+/** @param causes other findings that would explain it */
 function lagUnexplained(facts: Facts, causes: readonly Diagnosed[]): Found | undefined {
   const slow = slowStages(facts);
   const explained = causes.some(({ code, severity }) => severity !== 'info' && code !== 'SlowWithdrawals');
-  // Without the metrics nothing can be said of the controllers, and ControllerNotSeen says that.
+  // Without metrics, nothing can be said about the controllers, which ControllerNotSeen reports.
   if (slow.length === 0 || explained || facts.controller?.seconds === undefined) return undefined;
   const batch =
     'Check the flags --endpoint-updates-batch-period and --endpointslice-updates-batch-period, which delay on purpose.';
@@ -532,7 +536,7 @@ function metricsMissing({ controller }: Facts): Found | undefined {
   );
 }
 
-/** @param found everything that the other rules say */
+/** @param found everything that the other rules have found */
 function nothingWrong(facts: Facts, found: readonly Diagnosed[]): Found | undefined {
   const lags = (facts.lag?.stages ?? []).filter(({ samples }) => samples > 0).map(summaryOf);
   if (found.some(({ severity }) => severity !== 'info')) return undefined;
@@ -548,7 +552,7 @@ function nothingWrong(facts: Facts, found: readonly Diagnosed[]): Found | undefi
   );
 }
 
-/** How late removals are now: those that ended during the observation, or those that still wait. */
+/** How late removals are now: those that ended during the observation, or those that are still waiting. */
 function slowStages({ lag }: Facts): readonly StageFacts[] {
   return (lag?.stages ?? []).filter(
     ({ p99 = 0, oldestSeconds = 0 }) => p99 >= SLOW_SECONDS || oldestSeconds >= SLOW_SECONDS,
@@ -568,7 +572,7 @@ function evidenceOf(facts: StageFacts): string {
   return p50 === undefined ? summaryOf(facts) : `${summaryOf(facts)}, p50 ${span(p50)}`;
 }
 
-// Rules about the queues of the endpoint controllers, and what holds them up.
+// Rules about the queues of the endpoint controllers, and what slows them down.
 
 function clientThrottled(facts: Facts): Found | undefined {
   const held = heldUpBy(facts, 'limiter');
@@ -657,7 +661,7 @@ function backlogBefore(facts: Facts): Found | undefined {
   );
 }
 
-/** What the backlog means for a pod. */
+/** The effect of the backlog on a pod. */
 function waitOfNext(held: readonly QueueActivity[], facts: Facts): string {
   const drains = held.map((queue) => drainSeconds(queue, facts) ?? 0);
   const longest = Math.max(0, ...drains);
@@ -699,7 +703,7 @@ function answerEvidence(controller: Facts['controller']): string | undefined {
   const { answers, seconds } = controller ?? {};
   if (answers === undefined || seconds === undefined) return undefined;
   const bad = answers.tooMany + answers.serverErrors + answers.unanswered;
-  // A single 5xx is no sign of trouble: a webhook's, a deleted namespace's.
+  // A single 5xx is no sign of trouble: it may be from a webhook, or from a deleted namespace.
   if (answers.tooMany === 0 && (bad < 2 || bad < SLOW_SHARE * answers.total)) return undefined;
   return `rest_client_requests_total in ${span(seconds)}: ${amount(answers.tooMany)} with code 429, ${amount(answers.serverErrors)} with 5xx, ${amount(answers.unanswered)} without an answer, of ${amount(answers.total)}`;
 }

@@ -12,7 +12,7 @@ function envelope<K extends string, S extends z.ZodType, M extends z.ZodType>(ki
     kind: z.literal(kind),
     metadata,
     spec,
-    // Written by Linger and printed by `kubectl get -o yaml`; ignored here.
+    // Linger itself writes it, and `kubectl get -o yaml` prints it; ignored here.
     status: z.unknown().optional(),
   });
 }
