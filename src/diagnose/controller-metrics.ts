@@ -269,7 +269,7 @@ function answersOf(growth: Exposition) {
     total,
     tooMany: ofCode(/^429$/) ?? 0,
     serverErrors: ofCode(/^5/) ?? 0,
-    /** No answer at all. */
+    /** Requests that got no response at all. */
     unanswered: ofCode(/^<error>$/) ?? 0,
   };
 }
@@ -279,10 +279,10 @@ export function meanOf(tally: Tally | undefined): number | undefined {
   return tally === undefined || tally.count <= 0 ? undefined : tally.sum / tally.count;
 }
 
-/** Counters only grow; one that shrinks has been reset. */
+/** Whether another process answered: counters only grow, so one that has shrunk was reset. */
 function isAnotherLife(before: Exposition, after: Exposition): boolean {
   const [old, now] = [startOf(before), startOf(after)];
-  // To the second: the kernel's clock that it is worked out from is slewed.
+  // Compared to the second, because the kernel's clock from which it is computed is slewed.
   if (old !== undefined && now !== undefined && Math.abs(old - now) > 1) return true;
   const present = queuesIn(after);
   return queuesIn(before).some((name) => {
@@ -295,7 +295,10 @@ function isAnotherLife(before: Exposition, after: Exposition): boolean {
 /** From here on, a request of over a second may be the limiter's as well as the API server's. */
 const LIMITER_MATTERS_SECONDS = 0.01;
 
-/** The API server's part of writes. Where they waited for the limiter, the cause of waits over a second is unknown: 0. */
+/**
+ * The API server's share of slow writes; 0 if writes also waited for the limiter, because the cause of waits over a second
+ * is then unknown.
+ */
 function withoutLimiter(requests: Tally | undefined, limiter: Tally | undefined): Tally | undefined {
   if (requests === undefined) return undefined;
   const matters = (meanOf(limiter) ?? 0) >= LIMITER_MATTERS_SECONDS;
@@ -309,7 +312,7 @@ function withoutLimiter(requests: Tally | undefined, limiter: Tally | undefined)
 export type QueueActivity = Readonly<ReturnType<typeof queueActivity>>;
 
 /**
- * A work queue over a while. Its workqueue_retries_total is of no use: the endpoint controllers add Services with AddAfter, which counts each as a
+ * A work queue over the interval. Its workqueue_retries_total is not used: the endpoint controllers add Services with AddAfter, which counts each as a
  * retry (client-go, delaying_queue.go).
  */
 function queueActivity(
@@ -334,18 +337,21 @@ function queueActivity(
   return {
     name,
     depth: read(after, 'workqueue_depth'),
-    /** Undefined, as are the busy workers, without two scrapes. */
+    /** Undefined without two scrapes, like the number of busy workers. */
     depthBefore: before && read(before, 'workqueue_depth'),
     longestSeconds: read(after, 'workqueue_longest_running_processor_seconds'),
     adds: read(growth, 'workqueue_adds_total'),
     done: work?.count ?? 0,
-    /** How long items waited that were taken up; undefined without any. */
+    /** How long items waited before they were taken up; undefined if there were none. */
     meanWaitSeconds: meanOf(tallyOf(growth, WAIT, named(name))),
     /** How long finished items took. */
     meanWorkSeconds: meanOf(work),
     // On average. Work counts in full when it finishes, so the part before the interval is subtracted.
     busyWorkers: seconds === undefined ? undefined : Math.max(0, (work?.sum ?? 0) + unfinished) / seconds,
-    /** Since the controller-manager's start: items taken up, and how many of them had waited for more than a second. */
+    /**
+     * Since the start of the controller-manager: how many items were taken up, and how many of them had waited for more than
+     * a second.
+     */
     life: { taken: life?.count ?? 0, overSecond: life?.overSecond ?? 0 },
   };
 }

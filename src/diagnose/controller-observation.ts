@@ -17,19 +17,23 @@ import {
 import { CONTROLLER_METRICS, type LeaderFacts, type Look } from './facts.ts';
 
 export interface Observed<T> {
-  /** Undefined: there was nothing to be seen; the looks say why. */
+  /** Undefined: nothing could be observed, for reasons that the looks give. */
   readonly facts: T | undefined;
   readonly looks: readonly Look[];
 }
 
-/** What cannot change, such as a file; or what was looked at once, and how to end that: with a second look, or not. */
+/**
+ * Either a result that cannot change, such as that of a file; or a function that completes the observation, with a second
+ * look or without.
+ */
 export type Observation<T> = Observed<T> | ((again: boolean) => Promise<Observed<T>>);
 
 export const UNSEEN: Observed<never> = { facts: undefined, looks: [] };
 
 /**
  * Reads now, and again at the end.
- * @param observed of the first (undefined: there is only one) and the last; `failure`: why the second could not be read
+ * @param observed combines the first reading (undefined: there is only one) and the last; `failure`: why the second could
+ * not be read
  */
 export async function observeTwice<Scrape, Facts>(
   read: () => Promise<Scrape>,
@@ -49,7 +53,10 @@ export async function observeTwice<Scrape, Facts>(
 const PODS = '/api/v1/namespaces/kube-system/pods';
 const LEASE = '/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager';
 
-/** kubeadm, and what follows it; kops. By label, since a large cluster has thousands of pods in kube-system. */
+/**
+ * The labels of kubeadm and similar tools, and of kops. Pods are selected by label, because a large cluster has thousands in
+ * kube-system.
+ */
 const LABELS = ['component=kube-controller-manager', 'k8s-app=kube-controller-manager'];
 
 /** --secure-port */
@@ -64,7 +71,7 @@ export async function controllerPods(api: ApiReader): Promise<readonly Controlle
   return [];
 }
 
-/** Who leads, and since when. @param epochSeconds now @throws KubeFailure */
+/** Which instance leads, and since when. @param epochSeconds now @throws KubeFailure */
 export async function controllerLeader(
   api: ApiReader,
   epochSeconds: number,
@@ -77,7 +84,10 @@ export async function controllerLeader(
   return { holder, ageSeconds, transitions: Number(leaseTransitions) };
 }
 
-/** The leader first: its identity is its host's name and a UUID (controllermanager.go), and it runs on the host. */
+/**
+ * Puts the leader first. Its identity consists of its host's name and a UUID (controllermanager.go), and the pod runs on
+ * that host.
+ */
 export function leaderFirst(
   pods: readonly ControllerPod[],
   leader: LeaderFacts | undefined,
@@ -101,14 +111,14 @@ function projectPod({ metadata: { name }, spec }: RawObject) {
 export interface MetricsInput {
   /** A URL, a file, or `-`: standard input. */
   readonly from: string;
-  /** PEM file of who may vouch for the server. */
+  /** A PEM file with authorities for verifying the server. */
   readonly caFile?: string | undefined;
   readonly tokenFile?: string | undefined;
   /** Whether to accept a certificate of an unknown CA. On this machine's own addresses it is always accepted. */
   readonly insecure?: boolean;
   /**
-   * Whose client certificate to show where there is no token. Showing it gives nothing away, as its key stays here; a
-   * token of theirs is never sent.
+   * The credentials whose client certificate to present if there is no token. That reveals no secret, because the key stays
+   * here; the credentials' token is never sent.
    */
   readonly identity?: () => Promise<Credentials>;
 }
@@ -135,7 +145,7 @@ export async function readMetricsAddress(input: MetricsInput): Promise<string> {
   }
   const rejectUnauthorized = !isUnverified(url, input);
   const credentials = await credentialsOf(input);
-  // The rest of the address is the request's path: what asks puts it behind the server's own.
+  // The rest of the URL becomes the request's path, because a connection's own path is put in front of that.
   const server = new URL(url.origin);
   const given = { ...credentials, rejectUnauthorized };
   const reader = new ApiReader({ server, credentials: () => Promise.resolve(given) });
@@ -150,8 +160,8 @@ export async function readMetricsAddress(input: MetricsInput): Promise<string> {
 }
 
 /**
- * Whether the server need not prove who it is. On this machine's own addresses it never need: the controller-manager's
- * certificate is self-signed by default.
+ * Whether the server's certificate need not be verified. That is always so for this machine's own addresses, because the
+ * controller-manager's certificate is self-signed by default.
  */
 function isUnverified(url: URL, { from, caFile, tokenFile, insecure = false }: MetricsInput): boolean {
   const local = /^(localhost|\[::1\]|127(\.\d+){3})$/.test(url.hostname);
@@ -184,7 +194,7 @@ async function fileOf(file: string): Promise<string> {
   }
 }
 
-/** What the server said, and what would help. */
+/** The server's message, and what would help. */
 function explained(message: string, { headers, cert }: Credentials): string {
   if (!/^40[13]:/.test(message)) return message;
   const shown =
@@ -192,13 +202,13 @@ function explained(message: string, { headers, cert }: Credentials): string {
   return `${message}; asked with ${shown}. The user must be allowed to get the nonResourceURL /metrics: give a client certificate of the cluster’s CA (--kubeconfig) or a token (--controller-metrics-token-file)`;
 }
 
-/** Amazon EKS serves the controller-manager's metrics in an API of its own (user guide, "control plane raw metrics"). */
+/** The API in which Amazon EKS serves the controller-manager's metrics (user guide, "control plane raw metrics"). */
 const EKS_PATH = '/apis/metrics.eks.amazonaws.com/v1/kcm/container/metrics';
 
 /**
- * Looks for the metrics of the controller-manager by what the API server itself can reach.
- * @param pods undefined: which there are could not be learnt
- * @returns what the first way that works gives; its looks begin with the places that were tried in vain
+ * Looks for the metrics of the controller-manager in places that the API server can reach.
+ * @param pods undefined: it could not be determined which there are
+ * @returns the result of the first place that works; its looks begin with the places that were tried in vain
  */
 export async function seekController(
   api: ApiReader,
@@ -211,7 +221,7 @@ export async function seekController(
       return await observeController(path, () => api.text(path), epochSeconds, looks);
     } catch (thrown) {
       const message = messageOf(thrown);
-      // What is wrong with a text is said with its source.
+      // A problem with the text itself already names its source.
       const text = thrown instanceof LingerError ? message : `${path}: ${message}`;
       looks.push({ what: CONTROLLER_METRICS, seen: false, text, remedy: remedyOf(message) });
     }
@@ -231,8 +241,8 @@ function waysTo(
 }
 
 /**
- * Why a proxied request fails, by the words of Kubernetes: the API server drops the caller's credentials from what it
- * proxies (WithAuthentication), and kubeadm has the controller-manager listen on 127.0.0.1 only.
+ * What to do if a proxied request fails, judged by Kubernetes' message: the API server drops the caller's credentials from
+ * proxied requests (WithAuthentication), and with kubeadm, the controller-manager listens only on 127.0.0.1.
  */
 function podRemedy({ name, port }: ControllerPod, message: string): string {
   const why = message.includes('system:anonymous')
@@ -256,7 +266,7 @@ const UNLISTED_REMEDY =
   'Finding the controller-manager needs the right to list pods in kube-system; or give its metrics with --controller-metrics';
 
 /**
- * One or two saved scrapes, the older first.
+ * Observes one or two saved scrapes, older first.
  * @throws LingerError `metrics-unreadable`, `metrics-invalid`
  */
 export async function observeSaved(
@@ -278,7 +288,7 @@ export async function observeSaved(
 }
 
 /**
- * What can be reached.
+ * Observes a controller-manager that can be reached.
  * @param looks the places that were tried before, in vain
  * @throws what `read` throws; LingerError `metrics-invalid`
  */
@@ -305,14 +315,14 @@ function scrapeOf(text: string, from: string): TakenScrape['scrape'] {
   const expected = 'a kube-controller-manager, with workqueue_depth{name="endpoint_slice"}';
   return metricsIn(text, from, expected, (exposition) => {
     const scrape = readControllerScrape(exposition);
-    // One that stands by for the leader has not made its controllers, and so has no queues.
+    // An instance on standby has not created its controllers, and so has no queues.
     return queuesIn(scrape).length > 0 || isLeading(scrape) === false ? scrape : undefined;
   });
 }
 
 /**
- * Reads metrics that were named.
- * @param expected whose they should be @param read returns undefined for those of something else
+ * Reads metrics from a named source.
+ * @param expected which program's metrics they should be @param read returns undefined for those of another program
  * @throws LingerError `metrics-invalid`
  */
 export function metricsIn<T>(
