@@ -296,8 +296,8 @@ function isAnotherLife(before: Exposition, after: Exposition): boolean {
 const LIMITER_MATTERS_SECONDS = 0.01;
 
 /**
- * The API server's share of slow writes; 0 if writes also waited for the limiter, because the cause of waits over a second
- * is then unknown.
+ * Writes without their wait for the client's own limiter. If that wait matters, it is unknown which of the two caused waits
+ * of over a second, so their number is 0.
  */
 function withoutLimiter(requests: Tally | undefined, limiter: Tally | undefined): Tally | undefined {
   if (requests === undefined) return undefined;

@@ -96,7 +96,7 @@ function planned({ incoming, pod, plan: recorded }: AuthorsPod, plan: Plan, setu
   const grace = Math.max(graceOf(pod), plan.grace);
   const text = renderPlan(plan);
   const there = labelOf(annotationsOf(incoming), ANNOTATION.plan);
-  // A recorded plan that differs only in its JSON formatting is not rewritten.
+  // A recorded plan that means the same is not rewritten, even if its JSON text differs.
   const isSame = there !== text && recorded !== undefined && renderPlan(recorded) === text;
   const told = isSame && there !== undefined ? there : text;
   const spec = { ...pod.spec, containers, terminationGracePeriodSeconds: grace };
