@@ -297,7 +297,7 @@ export class TerminationReview {
     const { held: heldPod, leadsSince, clock, epochSeconds } = this.#options;
     const stopping = this.#pass(pod.uid);
     if (stopping !== undefined) stopping.goneAt = at;
-    // Otherwise its instants are kept when its removal has ended.
+    // If endpoints may still list the pod, its instants are stored once its removal from them has ended.
     const isOver = stopping?.withdrawals !== undefined || (stopping?.selected && !stopping.listed);
     if (isOver) this.#keep(pod.uid, stopping);
     const plan = stopping && planOf(stopping);

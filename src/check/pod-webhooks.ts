@@ -29,7 +29,7 @@ export async function ownWebhook(inquiry: Inquiry): Promise<Json | undefined> {
   return recordsAt(object, 'webhooks')[0];
 }
 
-/** The same, or Linger's webhook in a configuration of another name if those may be listed. */
+/** Linger's own webhook, even if its configuration has another name; that is found only if configurations may be listed. */
 export async function anyOwnWebhook(inquiry: Inquiry): Promise<Json | undefined> {
   const own = await ownWebhook(inquiry);
   if (own !== undefined) return own;

@@ -69,7 +69,7 @@ export async function callApi<Name extends ApiName, T>(
   });
 }
 
-/** The same for a path, for kinds that are known only at runtime. */
+/** Calls a path of the Kubernetes API, without a typed client: for kinds that are known only at runtime. */
 export function callPath(
   connection: KubeConnection,
   { object, ...sent }: Omit<Sent, 'text'> & { readonly object?: object | undefined },

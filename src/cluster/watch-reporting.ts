@@ -24,7 +24,7 @@ export function watchReporting(logger: Logger) {
   };
 }
 
-/** The same for one list-watch. */
+/** Logs what happens to one list-watch. */
 export function watchReportingOf(what: string, logger: Logger) {
   const { onFailure, onCurrent, onHandlerError } = watchReporting(logger);
   return {

@@ -312,8 +312,8 @@ function withoutLimiter(requests: Tally | undefined, limiter: Tally | undefined)
 export type QueueActivity = Readonly<ReturnType<typeof queueActivity>>;
 
 /**
- * A work queue over the interval. Its workqueue_retries_total is not used: the endpoint controllers add Services with AddAfter, which counts each as a
- * retry (client-go, delaying_queue.go).
+ * A work queue over the interval. Its workqueue_retries_total is not used: the endpoint controllers add Services with AddAfter,
+ * which counts each as a retry (client-go, delaying_queue.go).
  */
 function queueActivity(
   name: QueueName,

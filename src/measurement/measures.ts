@@ -33,7 +33,7 @@ export function measuringOf({ measure }: Pick<Consumer, 'measure'>): MeasuringAs
   return MEASURES[measure.kind] as MeasuringAs<Measure>;
 }
 
-/** The same if it is measured by this part; undefined: it is measured by another one. */
+/** How the consumer is measured, if this part measures it; undefined: another part does. */
 export function measuredBy<By extends MeasuringAs<Measure>['by']>(
   by: By,
   consumer: Pick<Consumer, 'measure'>,

@@ -45,7 +45,7 @@ const ROWS: readonly (readonly [what: string, of: (of: Counted) => number, unit:
     ['Added to the drain of a node, at most', ({ drainSeconds }) => drainSeconds, ' s', true],
   ];
 
-/** The same numbers as bars. */
+/** The numbers before and after a change, as two bars. */
 function Bars(props: { readonly now: number; readonly then: number; readonly isCost: boolean }) {
   const { now, then, isCost } = props;
   const most = Math.max(now, then, 1);

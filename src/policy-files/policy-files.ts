@@ -110,8 +110,8 @@ const RETRY_EVERY_POLLS = 60;
 
 /**
  * The current revision of a ConfigMap that a kubelet has mounted: the kubelet changes no file, but swaps the link `..data`
- * (Kubernetes, pkg/volume/util/atomic_writer.go). Reading the link takes a tenth of the time of reading the folder, most of which is
- * spent on waking threads.
+ * (Kubernetes, pkg/volume/util/atomic_writer.go). Reading the link takes a tenth of the time of reading the folder, most of
+ * which is spent on waking threads.
  * @returns undefined if it is not such a mount
  */
 function mountedRevision(path: string): Promise<string | undefined> {

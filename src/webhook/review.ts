@@ -60,7 +60,10 @@ function hasTooManyValues(body: Buffer): boolean {
   return values > MOST_VALUES;
 }
 
-/** The same for large bodies, but keeps only those members of the object that decisions read. */
+/**
+ * Reads a large review, in a worker thread. Only those members of the object that decisions read are returned, so that little
+ * has to be copied between threads.
+ */
 export function screenReview(body: Buffer): Screened {
   if (hasTooManyValues(body)) return tooLargeAtStart(body);
   const read = readReview(body);

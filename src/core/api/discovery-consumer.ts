@@ -40,7 +40,7 @@ const PORT = '([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[
 const NAME_OR_ADDRESS = `(${NAME}|${IPV4}|\\[(${IPV6})\\])`;
 const HOST = `^https?://${NAME_OR_ADDRESS}(:${PORT})?`;
 export const HTTP_URL = new RegExp(`${HOST}([/?][!"$-~]*)?$`);
-/** The same, with placeholders behind the host and nowhere else. */
+/** {@link HTTP_URL}, with placeholders behind the host and nowhere else. */
 const URL_TEMPLATE = new RegExp(`${HOST}([/?]([!"$-z|~]|${PLACEHOLDER})*)?$`);
 
 const LONGEST_URL = 2048;
@@ -393,7 +393,7 @@ const HTTP_OR_EUREKA = 'expected exactly one of http and eureka';
 type Placeholder = '{address}' | '{pod}' | '{namespace}';
 const names = (texts: readonly string[], ...wanted: readonly Placeholder[]) =>
   texts.some((text) => wanted.some((each) => text.includes(each)));
-/** The same in CEL. */
+/** {@link names} as a CEL expression. */
 const celNames = (texts: readonly string[], ...wanted: readonly Placeholder[]) =>
   `[${texts.join(', ')}].exists(x, ${wanted.map((each) => `x.contains('${each}')`).join(' || ')})`;
 const celHttp = (http: string) => [`${http}.url`, `has(${http}.body) ? ${http}.body : ''`];

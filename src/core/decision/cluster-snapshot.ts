@@ -40,7 +40,7 @@ export interface ClusterSnapshot {
   readonly services: ServiceIndex;
   /** The consumers that waits cover, including the built-in ones. */
   readonly consumers: readonly Consumer[];
-  /** The same, followed by consumers in mode Observe, which are measured and do not affect waits. */
+  /** {@link consumers}, followed by those in mode Observe, which are measured and do not affect waits. */
   readonly measured: readonly Consumer[];
   /** undefined: there is no cluster; its components are assumed to be current. */
   readonly fleet: Fleet | undefined;
@@ -238,13 +238,13 @@ export interface SnapshotHolder {
   current(): ClusterSnapshot;
   apply(event: SnapshotChange): void;
   /**
-   * The same in steps, for thousands of policies; the last step replaces the snapshot. Other events may be applied in
-   * between, except those of policies.
+   * Applies an event in steps, because it may contain thousands of policies; the last step replaces the snapshot. Other
+   * events may be applied in between, except those of policies.
    */
   applying(event: SnapshotChange): Generator<undefined, void>;
-  /** The consumers of files that are shadowed by the cluster's consumers of the same names. */
+  /** The names of consumers in files that the cluster's consumers of these names replace; one in mode Observe does not. */
   shadowed(): readonly string[];
-  /** The same of policies: their origins, such as `TerminationPolicy/shop/gateway`. */
+  /** The origins (such as `TerminationPolicy/shop/gateway`) of policies in files that the cluster's of these names replace. */
   shadowedPolicies(): readonly string[];
 }
 

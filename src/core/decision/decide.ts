@@ -575,7 +575,7 @@ export function planNotes(plan: Plan, table: readonly ContainerWait[]): readonly
   return notes;
 }
 
-/** The authors' own seconds of the sleeps that are lengthened, by container. */
+/** For each container whose author's sleep is lengthened: how many seconds that sleep had before. */
 function extendedIn(changed: readonly Target[]): Pick<Plan, 'extended'> {
   const lengthened = changed.filter(({ sleeps }) => sleeps > 0);
   if (lengthened.length === 0) return {};

@@ -232,7 +232,7 @@ function fixedBy(policy: EffectivePolicy, others: readonly Policy[]): Pick<WaitC
 export interface FloorWaits {
   readonly hook: FloorEntry['hook'];
   readonly atFirst: number;
-  /** The same once the entry is out of date. */
+  /** Once the entry is out of date: then the wait is at least its `initial`. */
   readonly later: number;
 }
 

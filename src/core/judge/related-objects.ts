@@ -232,7 +232,7 @@ export function* relating(
     const least = leastReplicas(kind, spec);
     if (target !== undefined && least !== undefined) {
       const key = workloadKey(textOf(target.kind ?? 'Deployment'), namespace, textOf(target.name));
-      // KEDA creates a HorizontalPodAutoscaler of its own for one replica and more; only its own object shows that it scales to 0.
+      // The HorizontalPodAutoscaler that KEDA creates has at least 1 replica; only KEDA's own object shows that it scales to 0.
       if (least < (scaled.get(key)?.least ?? Number.POSITIVE_INFINITY))
         scaled.set(key, { by: `${kind} ${name}`, least });
     }

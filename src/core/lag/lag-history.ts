@@ -27,7 +27,7 @@ const SLOTS_KEPT = 800;
 /** Older quarters are kept, too, until there are more samples than any policy is likely to require. */
 const SAMPLES_KEPT = 10_000;
 
-/** The widths, in quarters, of the slots that a text may have: a quarter of an hour, an hour, 6 hours, a day; each divides the next. */
+/** The widths, in quarters of an hour, of the slots that a text may have (15 minutes to a day); each divides the next. */
 const WIDTHS = [1, 4, 24, 96] as const;
 
 /** Each entry is `bucket × 2^22 + times`: 800 buckets need 10 bits. No cluster has 4 million lags of one bucket in a day. */

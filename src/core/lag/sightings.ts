@@ -133,7 +133,7 @@ export class Departure {
 export class Arrival {
   readonly #attempts: Attempt[] = [];
 
-  /** Also add attempts from before the canary was added. */
+  /** Attempts from before the canary was added may be included; those before the first sighting have no effect. */
   add(attempt: Attempt): void {
     if (attempt.met !== 'unclear' && this.seen < ENOUGH_SIGHTINGS) this.#attempts.push(attempt);
   }

@@ -2,7 +2,10 @@
 const PLAIN = /^[A-Za-z][A-Za-z0-9_./-]*$/;
 const WORDS = /^(?:y|n|yes|no|on|off|true|false|null)$/i;
 
-/** JSON as block YAML, for people to read and kubectl to apply. @param value made of objects, lists, strings, numbers, booleans, null */
+/**
+ * JSON as block YAML, for people to read and kubectl to apply.
+ * @param value made of objects, lists, strings, numbers, booleans, null
+ */
 export function blockYaml(value: unknown, indent = ''): string {
   if (Array.isArray(value)) {
     if (value.length === 0) return `${indent}[]\n`;
