@@ -207,6 +207,9 @@ const HARMLESS: ReadonlySet<string> = new Set(['echo', 'printf', 'true', 'date',
 /** Those of them that are part of every shell. */
 const BUILTINS: ReadonlySet<string> = new Set(['echo', 'true']);
 
+/** Commands that print something at once, as hooks put it before what they log. Without them, nothing is printed. */
+const HARMLESS_SUBSTITUTION = /^\s*(?:hostname|date(?:\s+(?:-[uR]|-I\w*|\+[-%\w:./]+))*)\s*$/;
+
 /** Programs that run the program that their arguments name. */
 const RUNNERS: ReadonlySet<string> = new Set(['env', 'busybox']);
 const SHELL_NAMES: ReadonlySet<string> = new Set(['sh', 'ash', 'bash', 'dash']);
@@ -464,7 +467,7 @@ class ScriptReader {
       else if (char === '$' || char === '`') {
         const expansion = char === '$' ? this.#expansion() : this.#skipTo('`');
         if (expansion === 'unread' || expansion === 'refused') return expansion;
-        harmless &&= expansion === 'variable';
+        harmless &&= expansion === 'harmless';
         literal = false;
       } else {
         text += char;
@@ -484,23 +487,27 @@ class ScriptReader {
   }
 
   /** Reads on behind a `$`. */
-  #expansion(): 'variable' | 'substitution' | 'unread' | 'refused' {
-    if (this.#match(/\{\w+\}|\w+|[?!#@*$-]/y) !== undefined) return 'variable';
+  #expansion(): 'harmless' | 'substitution' | 'unread' | 'refused' {
+    if (this.#match(/\{\w+\}|\w+|[?!#@*$-]/y) !== undefined) return 'harmless';
     const opener = this.#match(/[({']/y);
     // In some shells, `$'` begins a quotation of its own kind.
-    if (opener === undefined || opener === "'") return opener === undefined ? 'variable' : 'unread';
+    if (opener === undefined || opener === "'") return opener === undefined ? 'harmless' : 'unread';
     return this.#skipTo(opener === '(' ? ')' : '}', opener);
   }
 
   /** Skips a substitution; one with quotations or comments is not read. */
-  #skipTo(closer: string, opener?: string): 'substitution' | 'unread' | 'refused' {
+  #skipTo(closer: string, opener?: string): 'harmless' | 'substitution' | 'unread' | 'refused' {
+    const start = this.#at;
     for (let depth = 1; this.#at < this.#script.length; ) {
       const char = this.#script[this.#at] ?? '';
       this.#at += 1;
       if (char === opener) depth += 1;
       else if (char === closer) depth -= 1;
       else if ('"\'`\\#'.includes(char)) return 'unread';
-      if (depth === 0) return 'substitution';
+      if (depth > 0) continue;
+      const isHarmless =
+        closer !== '}' && HARMLESS_SUBSTITUTION.test(this.#script.slice(start, this.#at - 1));
+      return isHarmless ? 'harmless' : 'substitution';
     }
     return 'refused';
   }

@@ -252,6 +252,13 @@ describe('a script', () => {
     ['?', '/app/echo stop; sleep 5'],
     ['?', 'echo quit > /run/app.fifo; sleep 5'],
     ['?', 'echo $(kill 1); sleep 5'],
+    ['5', 'echo "$(date) stopping"; sleep 5'],
+    ['5+', 'echo "$(date -u +%FT%TZ) $(hostname) stopping" > /proc/1/fd/1; sleep 5'],
+    ['5', 'echo `date -Iseconds` stopping; sleep 5'],
+    ['?', 'echo "$(date -f /run/fifo)"; sleep 5'],
+    ['?', 'echo "$(date; kill 1)"; sleep 5'],
+    ['?', 'echo "$(date > /run/fifo)"; sleep 5'],
+    ['?', '$(date) stopping; sleep 5'],
     ['?', 'echo `kill 1`; sleep 5'],
     ['?', `echo "${braced('X?gone')}"; sleep 5`],
     // dash leaves these before the sleep.
