@@ -282,6 +282,26 @@ describe.concurrent('what belongs to what', () => {
     expect(await audited('')).toEqual([...bare, ...bare]);
   });
 
+  it.each([
+    ['a Pod that runs', '{apiVersion: v1, kind: Pod, OWNED, spec: SPEC, status: {phase: Running}}', false],
+    [
+      'a ReplicaSet of a Deployment',
+      '{apiVersion: apps/v1, kind: ReplicaSet, OWNED, spec: {template: {spec: SPEC}}, status: {}}',
+      false,
+    ],
+    ['a Pod as the webhook sees it', '{apiVersion: v1, kind: Pod, OWNED, spec: SPEC}', true],
+    ['a Pod of nobody', '{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: SPEC, status: {}}', true],
+  ])('09: inject changes no object that a controller in a cluster made: %s', async (_, text, isChanged) => {
+    const owner = '{apiVersion: apps/v1, kind: X, name: x, uid: u, controller: true}';
+    const stdin = `${text
+      .replace('OWNED', `metadata: {name: a, ownerReferences: [${owner}]}`)
+      .replace('SPEC', '{containers: [{name: a, ports: [{containerPort: 80}]}]}')}\n`;
+    const { code, stdout, stderr } = await linger(['inject', '-'], { stdin });
+    expect([code, stdout.includes('linger.dev/plan')]).toEqual([0, isChanged]);
+    if (!isChanged)
+      expect([stdout, stderr]).toEqual([stdin, expect.stringContaining('controllers made them')]);
+  });
+
   it('08: one name in two files is two workloads', async () => {
     const flags = ['-R', '-f', at('08-same-name-two-files')];
     const { stdout: table } = await linger(['audit', ...flags]);

@@ -248,7 +248,7 @@ export function* workloadsIn(
     reading.report({ message: message + (reading.remark ?? ''), place });
   };
   const edits = reading.remark !== undefined;
-  const owned: string[] = [];
+  const [owned, made]: [string[], string[]] = [[], []];
   for (const object of document.objects()) {
     if (object instanceof ManifestError) {
       fail(object);
@@ -293,6 +293,7 @@ export function* workloadsIn(
     const { workload } = found;
     const where = { object, namespace: workload.namespace ?? namespace };
     if (isOwnedIn(value, where.namespace, objects)) owned.push(`${workload.kind} ${workload.name}`);
+    else if (edits && isMade(value)) made.push(`${workload.kind} ${workload.name}`);
     else if (object.duplicateKey !== undefined) fail(object.duplicateKey);
     else if (edits && found.refused !== undefined) passOver(`${found.refused}; left unchanged`, line);
     else if (!edits || own !== undefined) for (const each of all) yield { ...where, ...each };
@@ -305,6 +306,8 @@ export function* workloadsIn(
   }
   if (owned.length > 0)
     passOver(`${fewOf(owned)}: left ${edits ? 'unchanged' : 'out'}, as their owners are among the manifests`);
+  if (made.length > 0)
+    passOver(`${fewOf(made)}: left unchanged, as controllers made them: change what these made them from`);
 }
 
 type FoundPods = Pick<FoundWorkload, 'workload' | 'unknown' | 'refused'>;
@@ -560,6 +563,22 @@ function isKustomization(value: unknown): boolean {
 function isOwnedIn(value: unknown, namespace: string, objects: Surveyed['objects']): boolean {
   return recordsAt(value, 'metadata', 'ownerReferences').some(({ kind, name }) =>
     objects.has(workloadKey(textOf(kind), namespace, textOf(name))),
+  );
+}
+
+/**
+ * Whether it is exported from a cluster in which a controller made it. A change of such a Pod is refused, and a change of a
+ * ReplicaSet makes its Deployment create another one.
+ */
+function isMade(value: unknown): boolean {
+  const isControlled = recordsAt(value, 'metadata', 'ownerReferences').some(
+    ({ controller }) => controller === true,
+  );
+  const isExported = memberAt(value, ['metadata', 'uid']) ?? memberAt(value, ['status']);
+  return (
+    isControlled &&
+    isExported !== undefined &&
+    /^(Pod|ReplicaSet|ReplicationController)$/.test(textOf(memberAt(value, ['kind'])))
   );
 }
 
