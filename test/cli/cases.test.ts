@@ -173,6 +173,23 @@ describe.concurrent('what rollouts do', () => {
     expect(said('NoOtherEndpoint')).toHaveLength(count);
   });
 
+  it.each([
+    ['a HorizontalPodAutoscaler is disabled by that', MADE, 'skipped NoReplicas'],
+    ['not one that scales to 0', MADE.replace('minReplicas: 1', 'minReplicas: 0'), 'protected Injected'],
+    [
+      'nor KEDA',
+      `${MADE}---\napiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nmetadata: {name: video, namespace: media}\nspec: {scaleTargetRef: {name: video}, minReplicaCount: 1}\n`,
+      'protected Injected',
+    ],
+  ])('15: with 0 replicas: %s', async (_, scaler, row) => {
+    const { rows } = await auditWith(
+      '15-keda-scale-to-zero.yaml',
+      ['replicas: 3', 'replicas: 0'],
+      [/---\napiVersion: keda[\s\S]*/, scaler],
+    );
+    expect(rows[0]).toBe(`Deployment video: ${row}`);
+  });
+
   it('15: KEDA scales to 0 unless it is told otherwise', async () => {
     expect((await audit('15-keda-scale-to-zero.yaml')).said('NoOtherEndpoint')).toEqual([
       expect.stringContaining('ScaledObject video scales it down to 0'),

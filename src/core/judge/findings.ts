@@ -1257,8 +1257,11 @@ function podLabelsOf({ request }: Decided): unknown {
   return memberAt(request.object, ['metadata', 'labels']);
 }
 
-function autoscalerOf({ workload, namespace }: AuditSubject, { scaled }: Around): Autoscaler | undefined {
-  return scaled.get(workloadKey(workload.kind, namespace, workload.name));
+/** With 0 replicas, a HorizontalPodAutoscaler is disabled. Source: k8s.io/kubernetes pkg/controller/podautoscaler. */
+function autoscalerOf(subject: AuditSubject, { scaled }: Around): Autoscaler | undefined {
+  const { workload, namespace } = subject;
+  const scaler = scaled.get(workloadKey(workload.kind, namespace, workload.name));
+  return scaler?.wakes === false && declaredReplicas(subject) === 0 ? undefined : scaler;
 }
 
 /** Whether it is a Pod without a controller. How many pods the controller of an exported Pod has is not known. */

@@ -117,6 +117,8 @@ export interface Autoscaler {
   readonly by: string;
   /** The smallest number of replicas. */
   readonly least: number;
+  /** Whether it scales up what has 0 replicas. */
+  readonly wakes: boolean;
 }
 
 /** The selectors of deploy/webhook.yaml, except for the opt-outs, which decisions report themselves. */
@@ -233,8 +235,10 @@ export function* relating(
     if (target !== undefined && least !== undefined) {
       const key = workloadKey(textOf(target.kind ?? 'Deployment'), namespace, textOf(target.name));
       // The HorizontalPodAutoscaler that KEDA creates has at least 1 replica; only KEDA's own object shows that it scales to 0.
-      if (least < (scaled.get(key)?.least ?? Number.POSITIVE_INFINITY))
-        scaled.set(key, { by: `${kind} ${name}`, least });
+      const known = scaled.get(key);
+      const wakes = kind !== 'HorizontalPodAutoscaler' || least === 0;
+      if (known === undefined || least < known.least || (least === known.least && wakes))
+        scaled.set(key, { by: `${kind} ${name}`, least, wakes });
     }
   }
   const discovered = yield* discovering(kept, defaultNamespace);
