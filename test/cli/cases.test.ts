@@ -142,6 +142,29 @@ describe.concurrent('what rollouts do', () => {
     expect(own[0]?.text).toContain(text);
   });
 
+  it.each([
+    [
+      'strategy: {type: RollingUpdate',
+      'strategy: {type: Rolling',
+      'spec.strategy.type: expected Recreate or RollingUpdate, got Rolling;',
+    ],
+    [
+      '    spec:\n',
+      '    spec:\n      restartPolicy: OnFailure\n',
+      'restartPolicy: expected Always, got OnFailure;',
+    ],
+    [
+      'metadata: {labels: {app: one-surge0}}',
+      'metadata: {labels: {app: one}}',
+      'spec.selector (app: one-surge0) does not match the labels of the template;',
+    ],
+  ])('04: nor one that has no pods: %s → %s', async (from, to, text) => {
+    const { findings } = await auditWith('04-all-replicas-at-once.yaml', [from, to]);
+    const own = findings.filter(({ name }) => name === 'one-surge0');
+    expect(own).toMatchObject([{ verdict: 'unknown', reason: 'InvalidObject' }]);
+    expect(own[0]?.text).toContain(text);
+  });
+
   it('04: nor one of a strategy that has none', async () => {
     const { rows } = await auditWith('04-all-replicas-at-once.yaml', [
       'type: RollingUpdate, rollingUpdate',
@@ -299,24 +322,25 @@ describe.concurrent('what belongs to what', () => {
     expect(await audited('')).toEqual([...bare, ...bare]);
   });
 
+  const OWNED = 'ownerReferences: [{apiVersion: apps/v1, kind: X, name: x, uid: u, controller: true}]';
   it.each([
-    ['a Pod that runs', '{apiVersion: v1, kind: Pod, OWNED, spec: SPEC, status: {phase: Running}}', false],
-    [
-      'a ReplicaSet of a Deployment',
-      '{apiVersion: apps/v1, kind: ReplicaSet, OWNED, spec: {template: {spec: SPEC}}, status: {}}',
-      false,
-    ],
-    ['a Pod as the webhook sees it', '{apiVersion: v1, kind: Pod, OWNED, spec: SPEC}', true],
-    ['a Pod of nobody', '{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: SPEC, status: {}}', true],
+    ['a Pod that runs', `metadata: {name: a, ${OWNED}}, spec: SPEC, status: {phase: Running}`, false],
+    ['one without its status', `metadata: {name: a, resourceVersion: "1", ${OWNED}}, spec: SPEC`, false],
+    ['a Pod as the webhook sees it', `metadata: {name: a, uid: a, ${OWNED}}, spec: SPEC, status: {}`, true],
+    ['a Pod of nobody', 'metadata: {name: a}, spec: SPEC, status: {phase: Running}', true],
   ])('09: inject changes no object that a controller in a cluster made: %s', async (_, text, isChanged) => {
-    const owner = '{apiVersion: apps/v1, kind: X, name: x, uid: u, controller: true}';
-    const stdin = `${text
-      .replace('OWNED', `metadata: {name: a, ownerReferences: [${owner}]}`)
-      .replace('SPEC', '{containers: [{name: a, ports: [{containerPort: 80}]}]}')}\n`;
-    const { code, stdout, stderr } = await linger(['inject', '-'], { stdin });
-    expect([code, stdout.includes('linger.dev/plan')]).toEqual([0, isChanged]);
-    if (!isChanged)
-      expect([stdout, stderr]).toEqual([stdin, expect.stringContaining('controllers made them')]);
+    const spec = '{containers: [{name: a, ports: [{containerPort: 80}]}]}';
+    const pod = text.replace('SPEC', spec);
+    const set = text.replace('SPEC', `{template: {spec: ${spec}}}`);
+    for (const stdin of [
+      `{apiVersion: v1, kind: Pod, ${pod}}\n`,
+      `{apiVersion: apps/v1, kind: ReplicaSet, ${set}}\n`,
+    ]) {
+      const { code, stdout, stderr } = await linger(['inject', '-'], { stdin });
+      expect([code, stdout.includes('linger.dev/plan')]).toEqual([0, isChanged]);
+      if (!isChanged)
+        expect([stdout, stderr]).toEqual([stdin, expect.stringContaining('controllers made them')]);
+    }
   });
 
   it('08: one name in two files is two workloads', async () => {

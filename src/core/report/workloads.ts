@@ -373,8 +373,9 @@ function isIntOrPercent(value: unknown): boolean {
 }
 
 /** Why kubectl rejects an object even though Linger can read its pod. A value of null counts as absent. */
-function typeProblemOf(value: unknown, { pod, pointer }: Workload): string | undefined {
-  const own = problemAmong(TYPES, value, '') ?? strategyProblemOf(value);
+function typeProblemOf(value: unknown, workload: Workload): string | undefined {
+  const { pod, pointer } = workload;
+  const own = problemAmong(TYPES, value, '') ?? refusalOf(value, workload);
   if (own !== undefined) return own;
   const spec = [...pointer.split('/').slice(1), 'spec'].join('.');
   for (const list of ['containers', 'initContainers'])
@@ -412,19 +413,40 @@ function problemAmong(types: typeof TYPES, value: unknown, above: string): strin
   return undefined;
 }
 
-/** Source: k8s.io/kubernetes pkg/apis/apps/validation (ValidateDeploymentStrategy, ValidateRollingUpdateDaemonSet). */
-function strategyProblemOf(value: unknown): string | undefined {
-  for (const field of ['strategy', 'updateStrategy']) {
+/** The types of strategies, by the field of a workload. */
+const STRATEGIES = {
+  strategy: ['Recreate', 'RollingUpdate'],
+  updateStrategy: ['OnDelete', 'RollingUpdate'],
+} as const;
+
+/**
+ * What the API server refuses among the fields that determine which pods a workload has and how it replaces them. Source:
+ * k8s.io/kubernetes pkg/apis/apps/validation.
+ */
+function refusalOf(value: unknown, { pod, pointer }: Workload): string | undefined {
+  if (memberAt(value, ['apiVersion']) !== 'apps/v1' || pointer !== '/spec/template') return undefined;
+  const refused = (problem: string) => `${problem}; the API server refuses the object`;
+  for (const [field, types] of Object.entries(STRATEGIES)) {
     const strategy = memberAt(value, ['spec', field]);
+    const type = memberAt(strategy, ['type']) ?? undefined;
+    if (type !== undefined && !isParameter(type) && !types.some((each) => each === type))
+      return refused(`spec.${field}.type: expected ${types.join(' or ')}, got ${textOf(type)}`);
     const rolling = memberAt(strategy, ['rollingUpdate']);
     if (!isRecord(rolling)) continue;
     const path = `spec.${field}.rollingUpdate`;
-    if (memberAt(strategy, ['type']) === 'Recreate')
-      return `${path}: not allowed with type Recreate; the API server refuses the object`;
+    if (type === 'Recreate') return refused(`${path}: not allowed with type Recreate`);
     if ([rolling.maxSurge, rolling.maxUnavailable].every((each) => /^0%?$/.test(textOf(each))))
-      return `${path}: maxSurge and maxUnavailable are both 0; the API server refuses the object`;
+      return refused(`${path}: maxSurge and maxUnavailable are both 0`);
   }
-  return undefined;
+  const restarts = memberAt(pod, ['spec', 'restartPolicy']) ?? 'Always';
+  if (restarts !== 'Always' && !isParameter(restarts))
+    return refused(`spec.template.spec.restartPolicy: expected Always, got ${textOf(restarts)}`);
+  const matchLabels = memberAt(value, ['spec', 'selector', 'matchLabels']);
+  // Labels that a kustomization adds are not in its bases.
+  const labels = memberAt(pod, ['metadata', 'labels']);
+  if (!isStringMap(matchLabels) || !isStringMap(labels) || selects({ matchLabels }, labels)) return undefined;
+  const wanted = Object.entries(matchLabels).map(([key, label]) => `${key}: ${label}`);
+  return refused(`spec.selector (${fewOf(wanted)}) does not match the labels of the template`);
 }
 
 /** GitOps kinds: workloads are created from what they name. With how to render that. */
@@ -574,7 +596,7 @@ function isMade(value: unknown): boolean {
   const isControlled = recordsAt(value, 'metadata', 'ownerReferences').some(
     ({ controller }) => controller === true,
   );
-  const isExported = memberAt(value, ['metadata', 'uid']) ?? memberAt(value, ['status']);
+  const isExported = memberAt(value, ['metadata', 'resourceVersion']) ?? memberAt(value, ['status', 'phase']);
   return (
     isControlled &&
     isExported !== undefined &&
