@@ -12,6 +12,7 @@ import {
   podOf,
   preStop,
   server,
+  sleep,
 } from './sample-pod.ts';
 import { clusterPolicy, sampleNode, snapshotOf } from './sample-snapshot.ts';
 
@@ -242,7 +243,9 @@ test.each([
   ['a sleep in a shell', exec('bash', '-c', 'sleep 5'), []],
   ['a program', exec('/drain'), ['SidecarHook']],
   ['the drain of Istio', exec('pilot-agent', 'request', '--debug-port=15020', 'POST', 'drain'), []],
-  ['a longer sleep than the grace', exec('sleep', '80'), ['GraceEaten']],
+  // It runs beside the application, which stops first.
+  ['a longer sleep than the grace', exec('sleep', '80'), []],
+  ['a longer native sleep than the grace, which the API server rejects', sleep(80), ['GraceEaten']],
 ])('a native sidecar with %s', (_, handler, codes) => {
   const initContainers = [container('proxy', { restartPolicy: 'Always', ...preStop(handler) })];
   expect(pass(pod({ initContainers })).decision.notes.map(({ code }) => code)).toEqual(codes);
