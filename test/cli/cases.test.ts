@@ -129,20 +129,21 @@ describe.concurrent('what rollouts do', () => {
   });
 
   it.each([
-    ['maxSurge: 0, maxUnavailable: 0', 'maxSurge and maxUnavailable are both 0; the API server refuses'],
-    ['maxSurge: 0%, maxUnavailable: 0', 'maxSurge and maxUnavailable are both 0; the API server refuses'],
-    ['maxSurge: "1", maxUnavailable: 1', 'maxSurge: expected a whole number or a percentage, got string 1'],
-  ])('04: a rollout that the API server refuses protects nothing: %s', async (rolling, text) => {
-    const { findings } = await auditWith('04-all-replicas-at-once.yaml', [
+    [
       'maxSurge: 0, maxUnavailable: 1',
-      rolling,
-    ]);
-    const own = findings.filter(({ name }) => name === 'one-surge0');
-    expect(own).toMatchObject([{ verdict: 'unknown', reason: 'InvalidObject' }]);
-    expect(own[0]?.text).toContain(text);
-  });
-
-  it.each([
+      'maxSurge: 0, maxUnavailable: 0',
+      'maxSurge and maxUnavailable are both 0; the API server refuses',
+    ],
+    [
+      'maxSurge: 0, maxUnavailable: 1',
+      'maxSurge: 0%, maxUnavailable: 0',
+      'maxSurge and maxUnavailable are both 0; the API server refuses',
+    ],
+    [
+      'maxSurge: 0, maxUnavailable: 1',
+      'maxSurge: "1", maxUnavailable: 1',
+      'maxSurge: expected a whole number or a percentage, got string 1',
+    ],
     [
       'strategy: {type: RollingUpdate',
       'strategy: {type: Rolling',
@@ -158,14 +159,14 @@ describe.concurrent('what rollouts do', () => {
       'metadata: {labels: {app: one}}',
       'spec.selector (app: one-surge0) does not match the labels of the template;',
     ],
-  ])('04: nor one that has no pods: %s → %s', async (from, to, text) => {
+  ])('04: a Deployment that the API server refuses protects nothing: %s → %s', async (from, to, text) => {
     const { findings } = await auditWith('04-all-replicas-at-once.yaml', [from, to]);
     const own = findings.filter(({ name }) => name === 'one-surge0');
     expect(own).toMatchObject([{ verdict: 'unknown', reason: 'InvalidObject' }]);
     expect(own[0]?.text).toContain(text);
   });
 
-  it('04: nor one of a strategy that has none', async () => {
+  it('04: nor does one with rollingUpdate beside Recreate', async () => {
     const { rows } = await auditWith('04-all-replicas-at-once.yaml', [
       'type: RollingUpdate, rollingUpdate',
       'type: Recreate, rollingUpdate',

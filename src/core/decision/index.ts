@@ -104,6 +104,7 @@ export {
   type WaitReason,
 } from './wait.ts';
 export {
+  hasController,
   meantKind,
   templateReferenceOf,
   type Workload,

@@ -1,4 +1,4 @@
-import { isRecord, isString, memberAt } from '../api/index.ts';
+import { isRecord, isString, memberAt, recordsAt } from '../api/index.ts';
 
 /** An object of a manifest that creates pods. */
 export interface Workload {
@@ -97,6 +97,11 @@ function textOr<T>(value: unknown, otherwise: T): string | T {
 
 export function workloadKey(kind: string, namespace: string, name: string): string {
   return `${kind}/${namespace}/${name}`;
+}
+
+/** Whether a controller owns the object. Reads what was not validated, unlike a decision about a pod. */
+export function hasController(object: unknown): boolean {
+  return recordsAt(object, 'metadata', 'ownerReferences').some(({ controller }) => controller === true);
 }
 
 /** A reference to another object that holds the template of the pods: `spec.workloadRef` of an Argo Rollout. */

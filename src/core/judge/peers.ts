@@ -3,13 +3,12 @@ import {
   type Labels,
   labelOf,
   memberAt,
-  recordsAt,
   type ServiceRecord,
   selectedLabels,
   selectsPod,
   textOf,
 } from '../api/index.ts';
-import { type Workload, workloadKey } from '../decision/index.ts';
+import { hasController, type Workload, workloadKey } from '../decision/index.ts';
 import { countOf, isPicked, portsIn } from './rollouts.ts';
 
 /** Pods with the same labels, of one workload. */
@@ -182,9 +181,7 @@ export function anyPodOf(namespace: string): string {
 
 /** Whether its pods have a controller. That of an exported Pod need not be in the input. */
 export function isControlled({ kind, pod }: Workload): boolean {
-  return (
-    kind !== 'Pod' || recordsAt(pod, 'metadata', 'ownerReferences').some((each) => each.controller === true)
-  );
+  return kind !== 'Pod' || hasController(pod);
 }
 
 function isSame(a: Labels, b: Labels | undefined): boolean {

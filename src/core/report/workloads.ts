@@ -19,6 +19,7 @@ import {
   decide,
   evidenceOf,
   exposureOf,
+  hasController,
   meantKind,
   observersOf,
   requestOf,
@@ -593,12 +594,9 @@ function isOwnedIn(value: unknown, namespace: string, objects: Surveyed['objects
  * ReplicaSet makes its Deployment create another one.
  */
 function isMade(value: unknown): boolean {
-  const isControlled = recordsAt(value, 'metadata', 'ownerReferences').some(
-    ({ controller }) => controller === true,
-  );
   const isExported = memberAt(value, ['metadata', 'resourceVersion']) ?? memberAt(value, ['status', 'phase']);
   return (
-    isControlled &&
+    hasController(value) &&
     isExported !== undefined &&
     /^(Pod|ReplicaSet|ReplicationController)$/.test(textOf(memberAt(value, ['kind'])))
   );
